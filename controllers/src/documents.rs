@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use pod_safety_locks::documents::{Way, commands, quoted, split, words};
+use pod_safety_locks::documents::{TestedBy, commands, quoted, split, split_words};
 
 use pod_safety_cli::move_global_flags;
 
@@ -12,7 +12,7 @@ use crate::cli::{Cli, Command};
 
 /// Reads the arguments of a command. What is missing is missing on purpose: a sentence names no node.
 fn parse_command(command: &str) -> Result<(), String> {
-    let mut words = words(command);
+    let mut words = split_words(command);
     if words.first().is_some_and(|word| word == "kubectl") {
         words.remove(0);
     }
@@ -61,9 +61,9 @@ fn bug_every_command_that_the_documentation_names_is_one() {
         (place, fill_placeholders(&ours))
     });
     let is_of_a_shell = |text: &str| text.starts_with("export ");
-    let ours = copied
-        .into_iter()
-        .filter(|command| matches!(command.way, Way::Demo | Way::Flags) && !is_of_a_shell(&command.text));
+    let ours = copied.into_iter().filter(|command| {
+        matches!(command.tested_by, TestedBy::Demo | TestedBy::Flags) && !is_of_a_shell(&command.text)
+    });
     let copied = ours.map(|command| {
         let ours = split(&command.text, &["|"]).into_iter().next().unwrap_or_default();
         // Names of Kubernetes are in lower case.

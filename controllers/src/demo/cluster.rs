@@ -67,7 +67,7 @@ fn node_line(node: &NodeView, selected: bool, narrow: bool) -> Line<'static> {
         Machine::Cut => ("CUT OFF", WARN),
     };
     let lease = node.lease_age.map_or("no Lease".to_owned(), |age| format!("Lease {}s old", age.as_secs()));
-    let object = match (node.registered, node.said.as_str()) {
+    let object = match (node.registered, node.condition_summary.as_str()) {
         (false, _) => Span::styled("NODE DELETED", WARN),
         (true, "") => Span::from("Ready"),
         (true, said) => Span::styled(said.to_owned(), WARN),

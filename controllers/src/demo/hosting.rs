@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use pod_safety_simulator::campaign::Plan;
 use pod_safety_simulator::serve::{Listener, gate, parse_address};
-use pod_safety_simulator::world::Stage;
+use pod_safety_simulator::world::LiveRun;
 
 /// Where the clusters that are shown, one after another, can be reached.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Hosting {
     }
 
     /// From now on this run is reached there, and no other. Gives back where.
-    pub(super) fn serve(&mut self, stage: &Stage) -> anyhow::Result<Option<String>> {
+    pub(super) fn serve(&mut self, stage: &LiveRun) -> anyhow::Result<Option<String>> {
         let Some(address) = self.address else { return Ok(None) };
         // Its port is free again when it has ended.
         drop(self.listener.take());

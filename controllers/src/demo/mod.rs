@@ -124,7 +124,7 @@ enum BadUse {
     Scenario(String, String),
     /// The file is wrong.
     #[error(transparent)]
-    File(#[from] pod_safety_simulator::scenario::Wrong),
+    File(#[from] pod_safety_simulator::scenario::FieldError),
     /// The file cannot be read.
     #[error("{0}: {1}")]
     Unreadable(String, std::io::Error),

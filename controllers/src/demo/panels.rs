@@ -88,7 +88,7 @@ fn node_trouble(snapshot: &Snapshot, node: &NodeView, lasts: Duration) -> Option
     }
     let names: Vec<_> = pods.iter().map(|pod| short(&pod.identity)).collect();
     let who = if names.is_empty() { node.name.clone() } else { names.join(", ") };
-    let noticed = match (node.registered, node.said.as_str()) {
+    let noticed = match (node.registered, node.condition_summary.as_str()) {
         (false, _) => "its Node is deleted".to_owned(),
         (true, "") => "not noticed yet".to_owned(),
         (true, said) => format!("its node is marked {said}"),

@@ -6,7 +6,7 @@ use anyhow::Context;
 use pod_safety_simulator::checker::Tone;
 use pod_safety_simulator::comparison::compare;
 use pod_safety_simulator::scenario::{Contender, Scenario};
-use pod_safety_simulator::world::{Outcome, Pace, Stage};
+use pod_safety_simulator::world::{LiveRun, Outcome, Pace};
 
 use super::hosting::Hosting;
 use super::launch::launch;
@@ -51,7 +51,7 @@ pub(super) fn run_scenario(
 ) -> anyhow::Result<Outcome> {
     let each = frame_interval(hosting.is_open(), speed);
     let pace = Pace { each, speed, from: Duration::ZERO, ends: true };
-    let stage = Stage::open(&hosting.plan(&scenario.plan), contender.subject(launch), pace)
+    let stage = LiveRun::open(&hosting.plan(&scenario.plan), contender.subject(launch), pace)
         .context("starting a thread")?;
     if let Some(url) = hosting.serve(&stage)? {
         print(&format!("kubectl --server {url}\n"))?;

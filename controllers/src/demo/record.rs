@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pod_safety_simulator::comparison::compare;
-use pod_safety_simulator::world::{Pace, Stage};
+use pod_safety_simulator::world::{LiveRun, Pace};
 use ratatui::Terminal;
 use ratatui::backend::{Backend, CrosstermBackend, TestBackend};
 use ratatui::buffer::Buffer;
@@ -65,7 +65,7 @@ pub(super) fn record_demo(mut show: Show) -> anyhow::Result<Recording> {
 
     let mut terminal = Terminal::new(TestBackend::new(WIDTH, HEIGHT))?;
     let pace = Pace { each: FRAME_INTERVAL, speed: None, from: Duration::ZERO, ends: true };
-    let stage = Stage::open(&plan, show.contender.subject(launch), pace).context("starting a thread")?;
+    let stage = LiveRun::open(&plan, show.contender.subject(launch), pace).context("starting a thread")?;
     let (mut pictures, mut last) = (Vec::new(), Duration::ZERO);
     while let Some(snapshot) = stage.wait() {
         let at = snapshot.at;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pod_safety_simulator::comparison::{self, Comparison};
-use pod_safety_simulator::world::{Pace, Stage};
+use pod_safety_simulator::world::{LiveRun, Pace};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use tokio::runtime::{Builder, Runtime};
@@ -72,7 +72,7 @@ fn watch(
     let mut measuring = measure(&show)?;
     loop {
         // Not without end: a fast world paints as quickly as it is looked at.
-        for snapshot in std::iter::from_fn(|| stage.picture(Duration::ZERO)).take(MAX_FRAMES) {
+        for snapshot in std::iter::from_fn(|| stage.next_snapshot(Duration::ZERO)).take(MAX_FRAMES) {
             show.update(snapshot);
         }
         if let Ok(comparison) = measuring.try_recv() {
@@ -81,7 +81,7 @@ fn watch(
         terminal.draw(|frame| draw(frame, &show)).context("drawing")?;
         match next_action(&mut show, &mut termination)? {
             UserAction::None => {}
-            UserAction::Deed(deed) => stage.act(deed),
+            UserAction::Deed(deed) => stage.intervene(deed),
             UserAction::Speed => stage.speed(Some(show.speed)),
             UserAction::Pause => stage.pause(show.paused),
             UserAction::Restart => {
@@ -118,8 +118,8 @@ fn measure(show: &Show) -> anyhow::Result<Receiver<Comparison>> {
     comparison::begin(plan, launch).context("starting a thread")
 }
 
-fn begin(show: &Show, hosting: &Hosting) -> anyhow::Result<Stage> {
+fn begin(show: &Show, hosting: &Hosting) -> anyhow::Result<LiveRun> {
     let plan = hosting.plan(show.plan().context("there are no scenarios")?);
     let pace = Pace { each: FRAME_INTERVAL, speed: Some(show.speed), from: START_AT, ends: false };
-    Stage::open(&plan, show.contender.subject(launch), pace).context("starting a thread")
+    LiveRun::open(&plan, show.contender.subject(launch), pace).context("starting a thread")
 }

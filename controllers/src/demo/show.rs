@@ -7,7 +7,7 @@ use pod_safety_simulator::campaign::{Fault, Plan};
 use pod_safety_simulator::checker::News;
 use pod_safety_simulator::comparison::Comparison;
 use pod_safety_simulator::scenario::{Contender, Scenario};
-use pod_safety_simulator::world::{Deed, Machine, NodeView, Snapshot};
+use pod_safety_simulator::world::{Intervention, Machine, NodeView, Snapshot};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// As long as anybody watches.
@@ -34,7 +34,7 @@ pub(super) enum UserAction {
     /// Nothing.
     None,
     /// Do this in the world.
-    Deed(Deed),
+    Deed(Intervention),
     /// Go on at the present speed.
     Speed,
     /// Stand still, or go on.
@@ -165,21 +165,23 @@ impl Show {
     }
 
     /// What a letter does to the selected node.
-    fn action_for(&self, letter: char) -> Option<Deed> {
+    fn action_for(&self, letter: char) -> Option<Intervention> {
         let node = self.selected;
         let NodeView { machine, registered, .. } = self.snapshot.nodes.get(node)?;
         match (letter, machine) {
             ('c', Machine::On | Machine::Frozen) => {
-                Some(Deed::Fault(Fault::CutNode { node, seconds: FOREVER }))
+                Some(Intervention::Fault(Fault::CutNode { node, seconds: FOREVER }))
             }
-            ('h', Machine::Cut | Machine::On | Machine::Off) => Some(Deed::Mend(node)),
-            ('h' | 'f' | 'r', Machine::Frozen) => Some(Deed::Thaw(node)),
-            ('f', Machine::On | Machine::Cut) => Some(Deed::Fault(Fault::Freeze { node, seconds: FOREVER })),
+            ('h', Machine::Cut | Machine::On | Machine::Off) => Some(Intervention::Reconnect(node)),
+            ('h' | 'f' | 'r', Machine::Frozen) => Some(Intervention::Thaw(node)),
+            ('f', Machine::On | Machine::Cut) => {
+                Some(Intervention::Fault(Fault::Freeze { node, seconds: FOREVER }))
+            }
             ('o', Machine::On | Machine::Cut | Machine::Frozen) => {
-                Some(Deed::Fault(Fault::PowerOff { node, back: None }))
+                Some(Intervention::Fault(Fault::PowerOff { node, back: None }))
             }
-            ('r', Machine::Off) => Some(Deed::PowerOn(node)),
-            ('d', _) if *registered => Some(Deed::Fault(Fault::DeleteNode { node })),
+            ('r', Machine::Off) => Some(Intervention::PowerOn(node)),
+            ('d', _) if *registered => Some(Intervention::Fault(Fault::DeleteNode { node })),
             _ => None,
         }
     }

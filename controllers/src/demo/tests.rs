@@ -8,7 +8,7 @@ use pod_safety_simulator::checker::{Invariant, News, Tone, Violation};
 use pod_safety_simulator::comparison::compare;
 use pod_safety_simulator::scenario::{Contender, shipped};
 use pod_safety_simulator::world::{
-    BudgetView, Deed, HoldView, Machine, NodeView, PodView, ProcessView, ReplicaView, Snapshot,
+    BudgetView, HoldView, Intervention, Machine, NodeView, PodView, ProcessView, ReplicaView, Snapshot,
 };
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -21,7 +21,7 @@ use super::{find_scenario, format_list, plain};
 
 fn node(name: &str, zone: &'static str, machine: Machine, registered: bool) -> NodeView {
     let (name, lease_age, said) = (name.to_owned(), Some(Duration::from_secs(7)), String::new());
-    NodeView { name, zone, machine, registered, lease_age, said }
+    NodeView { name, zone, machine, registered, lease_age, condition_summary: said }
 }
 
 fn pod(name: &str, uid: &str, node: &str, terminating: bool) -> PodView {
@@ -46,7 +46,7 @@ fn moment() -> Snapshot {
             node("node-0", "a", Machine::On, true),
             node("node-1", "b", Machine::Cut, false),
             NodeView {
-                said: "Unknown, suspect, NoExecute".to_owned(),
+                condition_summary: "Unknown, suspect, NoExecute".to_owned(),
                 ..node("node-2", "c", Machine::Off, true)
             },
             node("node-3", "a", Machine::Frozen, true),
@@ -191,7 +191,10 @@ fn bug_a_large_terminal_was_half_empty() {
 fn bug_what_nobody_had_noticed_was_shown_as_nothing() {
     let cut = |at: u64, said: &str, holds: Vec<HoldView>| Snapshot {
         at: Duration::from_secs(at),
-        nodes: vec![NodeView { said: said.to_owned(), ..node("node-0", "a", Machine::Cut, true) }],
+        nodes: vec![NodeView {
+            condition_summary: said.to_owned(),
+            ..node("node-0", "a", Machine::Cut, true)
+        }],
         pods: vec![pod("data-0", "a", "node-0", false)],
         holds,
         ..Snapshot::default()
@@ -274,25 +277,28 @@ fn a_tiny_terminal_is_no_trouble() {
 fn keys_act_on_the_selected_node_as_it_is() {
     let mut show = show();
     let cut = letter(&mut show, 'c');
-    assert!(matches!(cut, UserAction::Deed(Deed::Fault(Fault::CutNode { node: 0, .. }))), "{cut:?}");
+    assert!(matches!(cut, UserAction::Deed(Intervention::Fault(Fault::CutNode { node: 0, .. }))), "{cut:?}");
     let frozen = letter(&mut show, 'f');
-    assert!(matches!(frozen, UserAction::Deed(Deed::Fault(Fault::Freeze { node: 0, .. }))), "{frozen:?}");
+    assert!(
+        matches!(frozen, UserAction::Deed(Intervention::Fault(Fault::Freeze { node: 0, .. }))),
+        "{frozen:?}"
+    );
     assert_eq!(
         letter(&mut show, 'o'),
-        UserAction::Deed(Deed::Fault(Fault::PowerOff { node: 0, back: None }))
+        UserAction::Deed(Intervention::Fault(Fault::PowerOff { node: 0, back: None }))
     );
-    assert_eq!(letter(&mut show, 'd'), UserAction::Deed(Deed::Fault(Fault::DeleteNode { node: 0 })));
+    assert_eq!(letter(&mut show, 'd'), UserAction::Deed(Intervention::Fault(Fault::DeleteNode { node: 0 })));
     assert_eq!(letter(&mut show, 'r'), UserAction::None, "it has power");
 
     assert_eq!(press(&mut show, KeyCode::Down), UserAction::None);
-    assert_eq!(letter(&mut show, 'h'), UserAction::Deed(Deed::Mend(1)));
+    assert_eq!(letter(&mut show, 'h'), UserAction::Deed(Intervention::Reconnect(1)));
     assert_eq!(letter(&mut show, 'd'), UserAction::None, "its Node is deleted already");
     press(&mut show, KeyCode::Tab);
-    assert_eq!(letter(&mut show, 'r'), UserAction::Deed(Deed::PowerOn(2)));
+    assert_eq!(letter(&mut show, 'r'), UserAction::Deed(Intervention::PowerOn(2)));
     assert_eq!(letter(&mut show, 'o'), UserAction::None, "it has no power");
     (0..5).for_each(|_| assert_eq!(press(&mut show, KeyCode::Down), UserAction::None));
     assert_eq!(show.selected, 3, "the last node stays selected");
-    assert_eq!(letter(&mut show, 'f'), UserAction::Deed(Deed::Thaw(3)));
+    assert_eq!(letter(&mut show, 'f'), UserAction::Deed(Intervention::Thaw(3)));
     press(&mut show, KeyCode::Up);
     assert_eq!(show.selected, 2);
 }

@@ -38,7 +38,7 @@ fn attack_withdrawn_evidence_comes_back() {
 
 /// Whoever may change NodeFences had a machine switched off in the name of the person who had only rehearsed it.
 #[test]
-fn attack_the_rehearsal_of_another_person_is_carried_out() {
+fn attack_a_dry_run_of_another_user_is_executed() {
     let fence = |dry: bool| {
         json!({ "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "policy": "p", "dryRun": dry, "cancelled": false,
             "trigger": { "kind": "Person", "reason": "r", "by": "dev" } } })

@@ -38,7 +38,7 @@ const SPOKEN: &[&str] = &[
 
 fn captured(draw: &mut Draw<'_>) -> CapturedOutput {
     let text = draw.text(SPOKEN).into_bytes();
-    let text = if draw.once_in(8) { draw.garble(&text) } else { text };
+    let text = if draw.once_in(8) { draw.corrupt(&text) } else { text };
     CapturedOutput { text: text.into(), is_truncated: draw.once_in(8) }
 }
 
@@ -148,7 +148,7 @@ fn a_description_is_read_as_it_was_written() {
 fn a_garbled_description_is_read_or_refused() {
     const ENTITY: &str = "<!DOCTYPE a [<!ENTITY x \"xxxxxxxxxxxxxxxx\">]>";
     fuzz!(1_500, |draw| {
-        let mut text = String::from_utf8_lossy(&draw.garble(METADATA.as_bytes())).into_owned();
+        let mut text = String::from_utf8_lossy(&draw.corrupt(METADATA.as_bytes())).into_owned();
         if draw.once_in(4) {
             text = text.replacen("?>", &format!("?>{ENTITY}"), 1);
         }

@@ -68,7 +68,7 @@ async fn fence_aws_of_a_cloud_that_refuses() {
         ("400 Bad Request", "RequestExpired"),
         ("403 Forbidden", "UnauthorizedOperation"),
     ] {
-        let (agents, cloud) = rigs.ec2_that_refuses(status, code).await.unwrap();
+        let (agents, cloud) = rigs.ec2_refusing(status, code).await.unwrap();
         let driver = Driver::Agent("fence_aws".into());
         let parameters = [("region", ec2::REGION), ("plug", "i-0123456789abcdef0"), ("access_key", USER)];
         let mut device = Device::from_directory(agents, driver, &parameters);
@@ -106,7 +106,7 @@ async fn fence_vmware_soap() {
 
     // It knows machines by their UUID, in any spelling; one that it does not know is never off.
     assert_eq!(device(vcenter.agents(), &mine.uuid.to_uppercase(), PASSWORD).power().await, Power::On);
-    vcenter.do_to(&gone.uuid, "destroy").await.unwrap();
+    vcenter.change_machine(&gone.uuid, "destroy").await.unwrap();
     for uuid in [&*gone.uuid, OTHER] {
         let answer = device(vcenter.agents(), uuid, PASSWORD).act(Act::Look).await;
         assert!(
@@ -140,7 +140,7 @@ async fn fence_vmware_soap() {
     assert_eq!(power(&mine.uuid).await, "poweredOn", "nothing that failed has switched it");
 
     // What is suspended has its processes in its memory, and this agent calls it off: so its word needs a second fact.
-    vcenter.do_to(&neighbour.uuid, "suspend").await.unwrap();
+    vcenter.change_machine(&neighbour.uuid, "suspend").await.unwrap();
     assert_eq!(device(vcenter.agents(), &neighbour.uuid, PASSWORD).power().await, Power::Off);
 }
 

@@ -218,7 +218,7 @@ fn listed(encoding: Encoding, pieces: &[&[u8]]) -> Listed {
 }
 
 fn assert_same_in_pieces(draw: &mut Draw<'_>, encoding: Encoding, body: &[u8], whole: &Listed) {
-    assert_eq!(format!("{:?}", listed(encoding, &draw.cut(body))), format!("{whole:?}"));
+    assert_eq!(format!("{:?}", listed(encoding, &draw.split_random(body))), format!("{whole:?}"));
 }
 
 /// A list of protobuf objects that is not quite right.
@@ -232,7 +232,7 @@ fn protobuf_list(draw: &mut Draw<'_>) -> Vec<u8> {
     let whole = envelope(&list);
     match draw.below(4) {
         0 => [MAGIC, &protobuf::vary(draw, &whole[MAGIC.len()..])].concat(),
-        1 => draw.garble(&whole),
+        1 => draw.corrupt(&whole),
         _ => whole,
     }
 }
@@ -265,7 +265,7 @@ fn a_list_in_pieces_is_the_list_in_json() {
             serde_json::json!({ "metadata": { "resourceVersion": "7", "continue": "more" }, "items": items });
         json::vary(draw, &mut list, WORDS);
         let body = list.to_string().into_bytes();
-        let body = if draw.once_in(3) { draw.garble(&body) } else { body };
+        let body = if draw.once_in(3) { draw.corrupt(&body) } else { body };
         let listing = listed(Encoding::Json, &[&body]);
         assert_same_in_pieces(draw, Encoding::Json, &body, &listing);
         let (items, Ok(_)) = listing else { return };
@@ -317,7 +317,7 @@ fn stream(draw: &mut Draw<'_>, encoding: Encoding) -> Vec<u8> {
             }
         }
     }
-    if draw.once_in(3) { draw.garble(&stream) } else { stream }
+    if draw.once_in(3) { draw.corrupt(&stream) } else { stream }
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn a_watch_in_pieces_is_the_watch() {
         for encoding in [Encoding::Json, Encoding::Protobuf] {
             let stream = stream(draw, encoding);
             let (events, end) = watched(encoding, &[&stream]);
-            assert_eq!(watched(encoding, &draw.cut(&stream)), (events.clone(), end.clone()));
+            assert_eq!(watched(encoding, &draw.split_random(&stream)), (events.clone(), end.clone()));
             if end.is_ok() {
                 assert_eq!(events.len(), whole_events(encoding, &stream));
             }

@@ -15,15 +15,15 @@ use pod_safety_control_plane::{ControlPlane, Options};
 use pod_safety_watchdog::record::{Boot, Class, Device, Epoch, Record, State, Version, lease_name};
 use tokio::task::JoinSet;
 
+use crate::print_line;
 use crate::results::{number, percentile};
-use crate::say;
 
 const NAMESPACE: &str = "pod-safety";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/pod-safety/leases";
 /// Each agent has a connection of its own. Here so many share the work, because a client is not what is measured.
 const CLIENTS: usize = 16;
 /// Until all agents have begun and the API server has what it needs.
-const WARMS_FOR: Duration = Duration::from_secs(5);
+const WARM_UP_TIME: Duration = Duration::from_secs(5);
 
 /// Measures what the Leases of node agents cost the API server and etcd.
 #[derive(Clone, Debug, clap::Args)]
@@ -47,7 +47,7 @@ pub(crate) async fn run(plan: Agents) -> Result<String> {
     let mut table = HEAD.to_owned();
     for &agents in &plan.agents {
         for &interval in &plan.interval {
-            say(&format!("{agents} agents, a grant each {interval} s"));
+            print_line(&format!("{agents} agents, a grant each {interval} s"));
             let row =
                 measure(agents, Duration::from_secs(interval), Duration::from_secs(plan.seconds)).await?;
             writeln!(table, "{}", row.line(agents, interval)).context("writing the table")?;
@@ -99,7 +99,7 @@ async fn measure(agents: usize, interval: Duration, length: Duration) -> Result<
         let client = clients[at % CLIENTS].clone();
         tasks.spawn(grants(client, at, (begins, interval), ends.subscribe(), Arc::clone(&late)));
     }
-    tokio::time::sleep(interval + WARMS_FOR).await;
+    tokio::time::sleep(interval + WARM_UP_TIME).await;
     late.store(0, Ordering::Relaxed);
     let (began, before) = (Instant::now(), usage(&mut plane)?);
     tokio::time::sleep(length).await;
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_counts_what_was_written_and_what_it_cost() {
+    fn a_row_has_the_writes_and_their_cost() {
         let took = (1..=100).map(Duration::from_millis).collect();
         let row = Row { seconds: 10.0, took, late: 3, apiserver: 5.0, etcd: 1.0 };
         let line = row.line(50, 5);

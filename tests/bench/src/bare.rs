@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use crate::background_reads::BackgroundReads;
 use crate::cluster::{Cluster, Orphan};
-use crate::others::Others;
 use crate::plan::{Phase, Plan};
 use crate::results::{API_CPU, RATE, Sample, number};
 
@@ -64,16 +64,16 @@ pub(crate) async fn run(
     cluster.calm().await?;
     let orphans = Arc::new(cluster.orphans().await?);
     let client = cluster.client().await?;
-    let mut others = Others::start(cluster).await?;
+    let mut others = BackgroundReads::start(cluster).await?;
     tokio::time::sleep(BEFORE).await;
     others.begin();
     let (began, before) = (Instant::now(), cluster.apiserver_cpu()?);
     remove_all(&client, plan.bare_answers, Cluster::orphans_path(), &orphans, connections).await?;
     let (seconds, apiserver_cpu) = (began.elapsed().as_secs_f64(), cluster.apiserver_cpu()? - before);
     let sample =
-        Sample::of(Phase::Bare, format!("bare loop, {connections} connections"), format!("{count} orphans"));
+        Sample::new(Phase::Bare, format!("bare loop, {connections} connections"), format!("{count} orphans"));
     let sample =
-        others.tell(sample.with(RATE, number(count) / seconds.max(0.001)).with(API_CPU, apiserver_cpu));
+        others.add_to(sample.with(RATE, number(count) / seconds.max(0.001)).with(API_CPU, apiserver_cpu));
     let left = cluster.orphans_left().await?;
     ensure!(left == 0 && orphans.len() == count, "of {count} orphans {} found, {left} left", orphans.len());
     Ok(sample)

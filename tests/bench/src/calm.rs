@@ -40,7 +40,7 @@ async fn start(
     let before = cluster.requests().await?;
     let mut running = starter.start(contender, Duty::PodGc, cluster).await?;
     cluster.calm().await?;
-    let sample = Sample::of(Phase::Start, contender.name(), "a cold start");
+    let sample = Sample::new(Phase::Start, contender.name(), "a cold start");
     let sample = sample.with(SYNCED, running.synced_after.as_secs_f64());
     let meter = Meter::since_start(before, &running);
     let sample = meter.read(sample, idle, cluster, &mut running).await?;
@@ -72,7 +72,7 @@ pub(crate) async fn quiet(
     let seconds = meter.seconds();
     let what = if phase == Phase::Quiet { "without changes" } else { "with heartbeats" };
     let scene = format!("{:.0} s {what}", plan.quiet().as_secs_f64());
-    let sample = Sample::of(phase, contender.name(), scene);
+    let sample = Sample::new(phase, contender.name(), scene);
     let sample = meter.read(sample, idle, cluster, &mut running).await?;
     let own = sample.value(OWN_CPU).unwrap_or_default();
     let mut sample = sample.with(OF_A_CORE, 100.0 * own / seconds);

@@ -14,8 +14,8 @@ use pod_safety_control_plane::{ControlPlane, Options, objects};
 use crate::etcd::Etcd;
 use crate::http;
 use crate::plan::Plan;
+use crate::print_line;
 use crate::requests::{self, Requests};
-use crate::say;
 
 /// What pod-safety may do in a cluster, as it is shipped.
 const RBAC: &str = include_str!("../../../charts/pod-safety/files/rbac.yaml");
@@ -54,11 +54,11 @@ pub(crate) struct Orphan {
 impl Cluster {
     /// Starts a control plane in which nothing is.
     pub(crate) async fn empty(plan: &Plan) -> Result<Self> {
-        say("starting the control plane");
+        print_line("starting the control plane");
         let plane = ControlPlane::start(Options { measured: true, ..Options::default() }).await?;
         plane.kubectl_with(&["apply", "-f", "-"], RBAC).await?.text()?;
         let kubeconfig = plane.service_account("pod-safety", "pod-safety").await?;
-        let etcd = Etcd::at(&plane.etcd_url())?;
+        let etcd = Etcd::connect(&plane.etcd_url())?;
         let (ghosts, calm_seconds) = (plan.ghosts, plan.calm_seconds());
         Ok(Self { plane, etcd, kubeconfig, ghosts, calm_seconds, bursts: 0 })
     }
@@ -66,10 +66,10 @@ impl Cluster {
     /// Starts a control plane and fills it with nodes and pods.
     pub(crate) async fn start(plan: &Plan) -> Result<Self> {
         let mut cluster = Self::empty(plan).await?;
-        say(&format!("filling it with {} nodes, their leases, and {} pods", plan.nodes, plan.pods));
+        print_line(&format!("filling it with {} nodes, their leases, and {} pods", plan.nodes, plan.pods));
         let (nodes, pods) = (plan.nodes.to_string(), plan.pods.to_string());
         let filled = cluster.plane.loader(&["-nodes", &nodes, "-pods", &pods]).await?;
-        say(filled.trim_end());
+        print_line(filled.trim_end());
         cluster.calm().await?;
         Ok(cluster)
     }
@@ -108,7 +108,7 @@ impl Cluster {
 
     /// How many requests the API server has answered so far.
     pub(crate) async fn requests(&self) -> Result<Requests> {
-        Ok(requests::read(&http::page(&self.plane.admin(), "metrics").await?))
+        Ok(requests::parse_counters(&http::page(&self.plane.admin(), "metrics").await?))
     }
 
     /// The nodes of machines that are dead, each with a Lease that nobody renews any more.

@@ -25,13 +25,13 @@ const KCM: &str = "kube-controller-manager";
 const SYNCED_WITHIN: Duration = Duration::from_secs(600);
 
 /// Fine against the seconds that are measured, coarse against the work of looking.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Contender {
     /// pod-safety
-    Ours,
+    PodSafety,
     /// kube-controller-manager with nothing but the controller of that duty
     Kcm,
     /// A collector of pods on kube-runtime, for the phases without removals
@@ -43,7 +43,7 @@ pub(crate) enum Contender {
 impl Contender {
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Ours => "pod-safety",
+            Self::PodSafety => "pod-safety",
             Self::Kcm => "KCM",
             Self::KubeRuntime => "kube-runtime",
             Self::Floor => "floor",
@@ -51,9 +51,9 @@ impl Contender {
     }
 
     /// Whether it follows the Leases of nodes, and does something else than to follow.
-    pub(crate) const fn has(self, phase: Phase) -> bool {
+    pub(crate) const fn takes_part(self, phase: Phase) -> bool {
         match self {
-            Self::Ours => true,
+            Self::PodSafety => true,
             // Its pod garbage collector does not look at Leases.
             Self::Kcm => !matches!(phase, Phase::Heartbeats),
             Self::KubeRuntime | Self::Floor => {
@@ -78,7 +78,7 @@ pub(crate) enum Duty {
 
 impl Duty {
     /// The name of kube-controller-manager's controller.
-    const fn of_kcm(self) -> &'static str {
+    const fn kcm_controllers(self) -> &'static str {
         match self {
             Self::PodGc => "pod-garbage-collector-controller",
             Self::Budgets | Self::Failover => "disruption-controller",
@@ -103,7 +103,7 @@ impl Duty {
         }
     }
 
-    const fn of_ours(self) -> &'static [&'static str] {
+    const fn pod_safety_flags(self) -> &'static [&'static str] {
         match self {
             Self::PodGc => &["--controllers=pod-gc"],
             Self::Budgets | Self::Failover => &["--controllers=disruption", "--mode=replace"],
@@ -136,14 +136,14 @@ pub(crate) struct Running {
 pub(crate) struct StandBy(Process);
 
 enum Process {
-    Ours(Program),
+    PodSafety(Program),
     Kcm(Component),
 }
 
 impl Process {
     fn program(&mut self) -> &mut Program {
         match self {
-            Self::Ours(program) => program,
+            Self::PodSafety(program) => program,
             Self::Kcm(component) => component,
         }
     }
@@ -172,7 +172,7 @@ impl Starter {
         let mut process = self.process(contender, duty, cluster).await?;
         let program = process.program();
         let admin = match contender {
-            Contender::Ours => Some(ours_synced(program).await?),
+            Contender::PodSafety => Some(pod_safety_synced(program).await?),
             Contender::Kcm => {
                 wait(program, |log| kcm_synced(duty, log.get(skip..)?)).await?;
                 None
@@ -188,13 +188,13 @@ impl Starter {
 
     async fn process(&mut self, contender: Contender, duty: Duty, cluster: &Cluster) -> Result<Process> {
         Ok(match contender {
-            Contender::Ours => Process::Ours(self.ours(duty, cluster)?),
+            Contender::PodSafety => Process::PodSafety(self.start_pod_safety(duty, cluster)?),
             Contender::Kcm => {
                 let flags = duty.kcm_flags();
-                Process::Kcm(cluster.plane.kube_controller_manager(duty.of_kcm(), flags).await?)
+                Process::Kcm(cluster.plane.kube_controller_manager(duty.kcm_controllers(), flags).await?)
             }
-            Contender::KubeRuntime => Process::Ours(self.reflect(cluster, &[])?),
-            Contender::Floor => Process::Ours(self.reflect(cluster, &["--floor"])?),
+            Contender::KubeRuntime => Process::PodSafety(self.reflect(cluster, &[])?),
+            Contender::Floor => Process::PodSafety(self.reflect(cluster, &["--floor"])?),
         })
     }
 
@@ -206,17 +206,17 @@ impl Starter {
         cluster: &Cluster,
     ) -> Result<StandBy> {
         let mut process = self.process(contender, duty, cluster).await?;
-        if contender == Contender::Ours {
-            ours_synced(process.program()).await?;
+        if contender == Contender::PodSafety {
+            pod_safety_synced(process.program()).await?;
         }
         Ok(StandBy(process))
     }
 
-    fn ours(&mut self, duty: Duty, cluster: &Cluster) -> Result<Program> {
+    fn start_pod_safety(&mut self, duty: Duty, cluster: &Cluster) -> Result<Program> {
         self.starts += 1;
         let kubeconfig = format!("--kubeconfig={}", cluster.kubeconfig.display());
         let args = self.args.iter().map(String::as_str).chain([&*kubeconfig]);
-        let args = args.chain(duty.of_ours().iter().copied());
+        let args = args.chain(duty.pod_safety_flags().iter().copied());
         let name = format!("pod-safety-{}", self.starts);
         Ok(cluster.plane.program(&name, &self.binary, args, &[])?)
     }
@@ -275,7 +275,7 @@ pub(crate) fn mib(kib: u64) -> f64 {
 }
 
 /// Waits for /readyz at the address that the log tells.
-pub(crate) async fn ours_synced(program: &mut Program) -> Result<Client> {
+pub(crate) async fn pod_safety_synced(program: &mut Program) -> Result<Client> {
     let address = wait(program, |log| {
         let (_, behind) = log.split_once("\"address\":\"")?;
         behind.split_once('"').map(|(address, _)| address.to_owned())
@@ -288,7 +288,7 @@ pub(crate) async fn ours_synced(program: &mut Program) -> Result<Client> {
             Err(error) if Instant::now() > deadline || program.exited()?.is_some() => {
                 return Err(error);
             }
-            Err(_) => tokio::time::sleep(LOOK_EVERY).await,
+            Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }
@@ -306,7 +306,7 @@ async fn wait<T>(program: &mut Program, find: impl Fn(&str) -> Option<T>) -> Res
             let end = end.into_iter().rev().collect::<Vec<_>>().join("\n");
             bail!("{} has not synced within {SYNCED_WITHIN:?}; its log ends: {end}", program.name());
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caches_of_others_are_not_those_of_the_controller() {
+    fn cache_metrics_of_other_informers_are_ignored() {
         let mut log = String::new();
         for (line, synced) in [
             ("\"Waiting for caches to sync\" controller=\"client-ca\"", false),

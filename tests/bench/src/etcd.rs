@@ -23,7 +23,7 @@ pub(crate) struct Stored {
 }
 
 #[derive(Deserialize)]
-struct Found {
+struct RangeResponse {
     #[serde(default)]
     kvs: Vec<Stored>,
     /// A 64-bit number, which JSON carries as text; absent when it is zero.
@@ -32,7 +32,7 @@ struct Found {
 }
 
 impl Etcd {
-    pub(crate) fn at(url: &str) -> Result<Self> {
+    pub(crate) fn connect(url: &str) -> Result<Self> {
         http::client(url).map(Self)
     }
 
@@ -59,7 +59,7 @@ impl Etcd {
     /// The object of this key, if it is there.
     pub(crate) async fn get(&self, key: &str) -> Result<Option<Stored>> {
         let one = json!({ "key": ByteString(key.as_bytes().to_vec()) });
-        Ok(http::post::<Found>(&self.0, "/v3/kv/range", &one).await?.kvs.pop())
+        Ok(http::post::<RangeResponse>(&self.0, "/v3/kv/range", &one).await?.kvs.pop())
     }
 
     /// Writes one object, in a revision of its own.
@@ -72,7 +72,7 @@ impl Etcd {
         http::post::<Value>(&self.0, "/v3/kv/deleterange", &json!({ "key": key })).await.map(drop)
     }
 
-    async fn range(&self, from: Vec<u8>, prefix: &str, count_only: bool) -> Result<Found> {
+    async fn range(&self, from: Vec<u8>, prefix: &str, count_only: bool) -> Result<RangeResponse> {
         // Prefixes end with a slash; behind all that begins with one comes what begins with its successor.
         let mut range_end = prefix.as_bytes().to_vec();
         if let Some(last) = range_end.last_mut() {

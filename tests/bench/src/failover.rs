@@ -16,7 +16,7 @@ use crate::results::{Results, Sample};
 
 const NAMESPACE: &str = "default";
 pub(crate) const DECIDED: &str = "until the next leader has decided, s";
-const LOOKS_EACH: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// kube-controller-manager lists all that it needs after it has become the leader.
 const WITHIN: Duration = Duration::from_secs(600);
 /// Where in its period of renewals the leader dies: another time in each round.
@@ -31,15 +31,20 @@ pub(crate) async fn run(
 ) -> Result<()> {
     for round in 0..plan.rounds {
         for contender in plan.those_of(Phase::Failover) {
-            let seconds = one(cluster, starter, contender, round).await?;
-            let sample = Sample::of(Phase::Failover, contender.name(), "its leader is killed");
+            let seconds = measure_once(cluster, starter, contender, round).await?;
+            let sample = Sample::new(Phase::Failover, contender.name(), "its leader is killed");
             results.add(sample.with(DECIDED, seconds));
         }
     }
     Ok(())
 }
 
-async fn one(cluster: &mut Cluster, starter: &mut Starter, contender: Contender, round: u16) -> Result<f64> {
+async fn measure_once(
+    cluster: &mut Cluster,
+    starter: &mut Starter,
+    contender: Contender,
+    round: u16,
+) -> Result<f64> {
     let leader = starter.start(contender, Duty::Failover, cluster).await?;
     let standby = starter.stand_by(contender, Duty::Failover, cluster).await?;
     cluster.calm().await?;
@@ -56,7 +61,7 @@ async fn one(cluster: &mut Cluster, starter: &mut Starter, contender: Contender,
             starter.stop_standby(standby).await?;
             return Ok(seconds);
         }
-        tokio::time::sleep(LOOKS_EACH).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     bail!("{} has not decided within {WITHIN:?}", contender.name())
 }

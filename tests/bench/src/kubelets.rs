@@ -70,20 +70,20 @@ struct Time {
 
 /// What is known of one node's Lease.
 #[derive(Clone, Copy, Debug)]
-struct Beat {
+struct LeaseState {
     /// When etcd had taken its last renewal.
     last: Instant,
     /// It is renewed no more.
-    silent: bool,
+    stopped: bool,
 }
 
-type Beats = Arc<Mutex<BTreeMap<String, Beat>>>;
+type LeaseStates = Arc<Mutex<BTreeMap<String, LeaseState>>>;
 
 /// Renews Leases until it is dropped.
 pub(crate) struct Kubelets {
     tasks: JoinSet<Result<()>>,
     renewed: Arc<AtomicUsize>,
-    beats: Beats,
+    leases: LeaseStates,
 }
 
 impl Kubelets {
@@ -95,29 +95,34 @@ impl Kubelets {
     /// Of so many nodes.
     pub(crate) async fn start_some(etcd: &Etcd, count: usize) -> Result<Self> {
         let leases = etcd.all(PREFIX).await?.into_iter().take(count);
-        let leases = leases.map(Heart::of).collect::<Result<Vec<_>>>()?;
-        let (renewed, beats) = (Arc::new(AtomicUsize::new(0)), Beats::default());
+        let leases = leases.map(StoredLease::decode).collect::<Result<Vec<_>>>()?;
+        let (renewed, beats) = (Arc::new(AtomicUsize::new(0)), LeaseStates::default());
         let mut tasks = JoinSet::new();
         let share = leases.len().div_ceil(WORKERS).max(1);
         for hearts in leases.chunks(share) {
-            tasks.spawn(beat(etcd.clone(), hearts.to_vec(), Arc::clone(&renewed), Arc::clone(&beats)));
+            tasks.spawn(renew_leases(
+                etcd.clone(),
+                hearts.to_vec(),
+                Arc::clone(&renewed),
+                Arc::clone(&beats),
+            ));
         }
-        Ok(Self { tasks, renewed, beats })
+        Ok(Self { tasks, renewed, leases: beats })
     }
 
     /// These nodes are lost: from now on nothing is heard of them.
-    pub(crate) fn silence(&self, nodes: &[String]) {
-        let mut beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn stop_renewing(&self, nodes: &[String]) {
+        let mut beats = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
         for node in nodes {
             if let Some(beat) = beats.get_mut(node) {
-                beat.silent = true;
+                beat.stopped = true;
             }
         }
     }
 
     /// When this node's Lease was renewed for the last time.
-    pub(crate) fn last(&self, node: &str) -> Option<Instant> {
-        let beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn last_renewal(&self, node: &str) -> Option<Instant> {
+        let beats = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
         beats.get(node).map(|beat| beat.last)
     }
 
@@ -136,14 +141,14 @@ impl Kubelets {
 }
 
 #[derive(Clone)]
-struct Heart {
+struct StoredLease {
     key: ByteString,
     envelope: Envelope,
     lease: Lease,
 }
 
-impl Heart {
-    fn of(stored: Stored) -> Result<Self> {
+impl StoredLease {
+    fn decode(stored: Stored) -> Result<Self> {
         let bytes = stored.value.0.strip_prefix(MAGIC).context("a Lease in a form that cannot be read")?;
         let envelope = Envelope::decode(bytes)?;
         let lease = Lease::decode(envelope.raw.as_deref().context("an empty Lease")?)?;
@@ -166,7 +171,12 @@ impl Heart {
     }
 }
 
-async fn beat(etcd: Etcd, mut hearts: Vec<Heart>, renewed: Arc<AtomicUsize>, beats: Beats) -> Result<()> {
+async fn renew_leases(
+    etcd: Etcd,
+    mut hearts: Vec<StoredLease>,
+    renewed: Arc<AtomicUsize>,
+    beats: LeaseStates,
+) -> Result<()> {
     let Ok(count) = u32::try_from(hearts.len()) else { return Ok(()) };
     let mut ticks = tokio::time::interval(PERIOD / count.max(1));
     // Late ones are made up for: the rate is what is measured.
@@ -175,7 +185,8 @@ async fn beat(etcd: Etcd, mut hearts: Vec<Heart>, renewed: Arc<AtomicUsize>, bea
         for heart in &mut hearts {
             ticks.tick().await;
             let node = heart.node();
-            let silent = |beats: &BTreeMap<String, Beat>| beats.get(&node).is_some_and(|beat| beat.silent);
+            let silent =
+                |beats: &BTreeMap<String, LeaseState>| beats.get(&node).is_some_and(|beat| beat.stopped);
             if silent(&beats.lock().unwrap_or_else(PoisonError::into_inner)) {
                 continue;
             }
@@ -184,7 +195,7 @@ async fn beat(etcd: Etcd, mut hearts: Vec<Heart>, renewed: Arc<AtomicUsize>, bea
             etcd.put(&heart.key, value).await?;
             renewed.fetch_add(1, Ordering::Relaxed);
             let mut beats = beats.lock().unwrap_or_else(PoisonError::into_inner);
-            let first = Beat { last: Instant::now(), silent: false };
+            let first = LeaseState { last: Instant::now(), stopped: false };
             beats.entry(node).or_insert(first).last = first.last;
         }
     }
@@ -201,10 +212,10 @@ mod tests {
         let lease = Lease { metadata: metadata.clone(), spec: Some(spec) };
         let envelope = Envelope { raw: Some(lease.encode_to_vec()), ..Envelope::default() };
         let value = ByteString([MAGIC, &envelope.encode_to_vec()].concat());
-        let mut heart = Heart::of(Stored { key: ByteString(b"key".to_vec()), value }).unwrap();
+        let mut heart = StoredLease::decode(Stored { key: ByteString(b"key".to_vec()), value }).unwrap();
 
         let value = ByteString(heart.renewed(Duration::new(1_700_000_000, 123_456_789)));
-        let after = Heart::of(Stored { key: ByteString(b"key".to_vec()), value }).unwrap().lease;
+        let after = StoredLease::decode(Stored { key: ByteString(b"key".to_vec()), value }).unwrap().lease;
         assert_eq!(after.metadata, metadata);
         let spec = after.spec.unwrap();
         assert_eq!(spec.holder_identity.as_deref(), Some("node-1"));
@@ -213,8 +224,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_lease_is_refused() {
+    fn an_object_that_is_no_lease_is_refused() {
         let stored = Stored { key: ByteString(b"key".to_vec()), value: ByteString(b"{}".to_vec()) };
-        assert!(Heart::of(stored).is_err());
+        assert!(StoredLease::decode(stored).is_err());
     }
 }

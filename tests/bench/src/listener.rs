@@ -14,19 +14,19 @@ use tokio::task::JoinSet;
 /// Listens until it is dropped.
 pub(crate) struct Listener<M> {
     sender: UnboundedSender<M>,
-    heard: UnboundedReceiver<M>,
+    received: UnboundedReceiver<M>,
     tasks: JoinSet<Result<()>>,
 }
 
 impl<M: Send + 'static> Listener<M> {
     /// One that hears nothing yet.
     pub(crate) fn new() -> Self {
-        let (sender, heard) = unbounded_channel();
-        Self { sender, heard, tasks: JoinSet::new() }
+        let (sender, received) = unbounded_channel();
+        Self { sender, received, tasks: JoinSet::new() }
     }
 
     /// Hears from now on of every `T` that is written, as `tell` has it.
-    pub(crate) async fn hear<T>(&mut self, client: Client, tell: fn(&T, Instant) -> M) -> Result<()>
+    pub(crate) async fn watch_kind<T>(&mut self, client: Client, tell: fn(&T, Instant) -> M) -> Result<()>
     where
         T: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
     {
@@ -39,7 +39,7 @@ impl<M: Send + 'static> Listener<M> {
 
     /// What is heard next; `None` if that is nothing for so long.
     pub(crate) async fn next(&mut self, within: Duration) -> Result<Option<M>> {
-        let Ok(heard) = tokio::time::timeout(within, self.heard.recv()).await else {
+        let Ok(heard) = tokio::time::timeout(within, self.received.recv()).await else {
             return match self.tasks.try_join_next() {
                 Some(ended) => ended?.map(|()| None),
                 None => Ok(None),

@@ -18,6 +18,7 @@
 )]
 
 mod agents;
+mod background_reads;
 mod bare;
 mod budgets;
 mod calm;
@@ -31,7 +32,6 @@ mod kubelets;
 mod listener;
 mod losses;
 mod mass;
-mod others;
 mod page;
 mod pictures;
 mod plan;
@@ -41,10 +41,10 @@ mod report;
 mod requests;
 mod results;
 mod scale;
-mod silent;
 mod sizes;
 mod synthetic;
 mod tenants;
+mod unreachable;
 
 use std::io::Write as _;
 use std::path::Path;
@@ -72,7 +72,7 @@ fn main() -> Result<()> {
         Some(Command::Scale(plan)) => runtime.block_on(scale::run(plan))?,
         Some(Command::Agents(plan)) => runtime.block_on(agents::run(plan))?,
         Some(Command::Mass(plan)) => runtime.block_on(mass::run(plan))?,
-        Some(Command::Silent(plan)) => runtime.block_on(silent::run(plan))?,
+        Some(Command::Silent(plan)) => runtime.block_on(unreachable::run(plan))?,
         Some(Command::Drains(plan)) => runtime.block_on(drains::run(plan))?,
         Some(Command::Reflect(plan)) => return runtime.block_on(reflect::run(plan)),
         Some(Command::Sizes(plan)) => return runtime.block_on(sizes::run(&plan)),
@@ -88,7 +88,7 @@ async fn run(plan: Plan) -> Result<()> {
         Some(binary) => std::path::absolute(binary)?,
         None => {
             // Minutes of silence would look like a hang.
-            say("building pod-safety");
+            print_line("building pod-safety");
             pod_safety_control_plane::binary().await?
         }
     };
@@ -106,16 +106,16 @@ async fn run(plan: Plan) -> Result<()> {
 async fn measure(plan: &Plan, starter: &mut Starter, results: &mut Results) -> Result<()> {
     let of_one =
         [Phase::Start, Phase::Quiet, Phase::Heartbeats, Phase::Failover, Phase::Removal, Phase::Bare];
-    if of_one.into_iter().any(|phase| plan.has(phase)) {
+    if of_one.into_iter().any(|phase| plan.includes(phase)) {
         measure_on_one(plan, starter, results).await?;
     }
-    if plan.has(Phase::Budgets) {
+    if plan.includes(Phase::Budgets) {
         budgets::run(starter, plan, results).await?;
     }
-    if plan.has(Phase::Nodes) {
+    if plan.includes(Phase::Nodes) {
         losses::run(starter, plan, results).await?;
     }
-    if plan.has(Phase::Tenants) {
+    if plan.includes(Phase::Tenants) {
         tenants::run(starter, plan, results).await?;
     }
     Ok(())
@@ -124,7 +124,7 @@ async fn measure(plan: &Plan, starter: &mut Starter, results: &mut Results) -> R
 /// All that has to do with the collection of pods, and the failover, on one cluster.
 async fn measure_on_one(plan: &Plan, starter: &mut Starter, results: &mut Results) -> Result<()> {
     let mut cluster = Cluster::start(plan).await?;
-    if plan.has(Phase::Start) {
+    if plan.includes(Phase::Start) {
         calm::starts(&mut cluster, starter, plan, results).await?;
     }
     for phase in [Phase::Quiet, Phase::Heartbeats] {
@@ -132,7 +132,7 @@ async fn measure_on_one(plan: &Plan, starter: &mut Starter, results: &mut Result
             results.add(calm::quiet(&mut cluster, starter, plan, contender, phase).await?);
         }
     }
-    if plan.has(Phase::Failover) {
+    if plan.includes(Phase::Failover) {
         failover::run(&mut cluster, starter, plan, results).await?;
     }
     for (place, &orphans) in plan.orphans.iter().enumerate() {
@@ -152,13 +152,13 @@ async fn measure_removal(
     first: bool,
 ) -> Result<()> {
     for round in 0..plan.rounds {
-        if plan.has(Phase::Bare) {
+        if plan.includes(Phase::Bare) {
             for &connections in &plan.connections {
                 results.add(bare::run(cluster, plan, orphans, connections).await?);
             }
         }
-        let removers = plan.removers().filter(|one| (first && round == 0) || *one == Contender::Ours);
-        for contender in removers.filter(|_| plan.has(Phase::Removal)) {
+        let removers = plan.removers().filter(|one| (first && round == 0) || *one == Contender::PodSafety);
+        for contender in removers.filter(|_| plan.includes(Phase::Removal)) {
             results.add(removal::run(cluster, starter, plan, contender, orphans).await?);
         }
     }
@@ -173,6 +173,6 @@ async fn version(program: &Path) -> Result<String> {
 }
 
 /// Tells the person who waits. When even that fails there is nobody to tell.
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_line(line: &str) {
     let _nobody = writeln!(std::io::stderr(), "bench: {line}");
 }

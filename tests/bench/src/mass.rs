@@ -10,12 +10,12 @@ use pod_safety_control_plane::{client, usage};
 
 use crate::bare::{self, Answers};
 use crate::cluster::Orphan;
+use crate::print_line;
 use crate::results::number;
-use crate::say;
-use crate::scale::{Ours, Server, cached};
+use crate::scale::{PodSafetyProcess, Server, cached};
 use crate::synthetic::{self, Size};
 
-const LOOKS_EACH: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Measures how the pods of a lost zone are removed, on a cluster that is made up.
 #[derive(Clone, Debug, clap::Args)]
@@ -95,19 +95,19 @@ async fn measure(plan: &Mass, zone: &Zone) -> Result<String> {
     let bare = {
         let server = zone.server().await?;
         let (client, began) = (client(&server.kubeconfig()).await?, Instant::now());
-        say("the bare loop");
+        print_line("the bare loop");
         bare::remove_all(&client, Answers::Json, synthetic::PODS.to_owned(), &orphans, plan.connections)
             .await?;
         number(orphans.len()) / began.elapsed().as_secs_f64()
     };
-    say("pod-safety");
+    print_line("pod-safety");
     let server = zone.server().await?;
-    let mut ours = Ours::start(&plan.pod_safety, &server.kubeconfig(), &plan.flags).await?;
+    let mut ours = PodSafetyProcess::start(&plan.pod_safety, &server.kubeconfig(), &plan.flags).await?;
     let (ready, synced) = (Instant::now(), ours.mib("VmRSS")?);
     let (before, all) = (usage::cpu_seconds(ours.pid)?, number(zone.pods));
     let (mut first, mut queued) = (None, 0.0_f64);
     let took = loop {
-        tokio::time::sleep(LOOKS_EACH).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         let pods = ours.metric(&cached("pods")).await?;
         queued = queued.max(ours.metric("pod_safety_authority_queued_intents").await?);
         if pods < all {

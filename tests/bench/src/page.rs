@@ -7,11 +7,11 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::budgets::RIGHT;
-use crate::contender::Contender::{self, Floor, Kcm, KubeRuntime, Ours};
+use crate::budgets::CORRECT_AFTER;
+use crate::contender::Contender::{self, Floor, Kcm, KubeRuntime, PodSafety};
 use crate::failover::DECIDED;
 use crate::plan::Phase;
-use crate::report::{bare_loops, dash, ratio, shown, table};
+use crate::report::{bare_loops, dash, format_value, ratio, table};
 use crate::results::{
     API_CPU, OF_A_CORE, OWN_CPU, Origin, P99, PEAK, RATE, RESIDENT, Results, STATUSES, SYNCED, Sample,
     each_once, median_of,
@@ -32,7 +32,7 @@ enum Better {
 }
 
 #[derive(Clone, Copy)]
-enum Wanted {
+enum Target {
     Nothing,
     /// So many times as good as kube-controller-manager.
     Times(f64),
@@ -43,31 +43,31 @@ struct Row {
     phase: Phase,
     number: &'static str,
     /// On the page.
-    says: &'static str,
+    label: &'static str,
     better: Better,
-    wanted: Wanted,
+    target: Target,
 }
 
-const fn row(phase: Phase, number: &'static str, says: &'static str, better: Better, wanted: Wanted) -> Row {
-    Row { phase, number, says, better, wanted }
+const fn row(phase: Phase, number: &'static str, says: &'static str, better: Better, wanted: Target) -> Row {
+    Row { phase, number, label: says, better, target: wanted }
 }
 
 /// For every scene of the phase that has this number.
 const ROWS: [Row; 14] = [
-    row(Phase::Start, PEAK, "memory at its peak, MiB", Better::Less, Wanted::Times(20.0)),
-    row(Phase::Start, SYNCED, "until caches are synced, s", Better::Less, Wanted::Times(2.0)),
-    row(Phase::Start, OWN_CPU, "own CPU, s", Better::Less, Wanted::Nothing),
-    row(Phase::Start, API_CPU, "API server CPU, s", Better::Less, Wanted::Times(1.0)),
-    row(Phase::Quiet, RESIDENT, "memory at the end, MiB", Better::Less, Wanted::Times(20.0)),
-    row(Phase::Quiet, OF_A_CORE, "own CPU, % of a core", Better::Less, Wanted::AtMost(1.0)),
-    row(Phase::Heartbeats, OF_A_CORE, "own CPU, % of a core", Better::Less, Wanted::AtMost(1.0)),
-    row(Phase::Heartbeats, API_CPU, "API server CPU, s", Better::Less, Wanted::Nothing),
-    row(Phase::Failover, DECIDED, "until the next one has decided, s", Better::Less, Wanted::Nothing),
-    row(Phase::Removal, RATE, "removed, pods/s", Better::More, Wanted::Times(15.0)),
-    row(Phase::Budgets, STATUSES, "until all statuses are right, s", Better::Less, Wanted::Times(20.0)),
-    row(Phase::Nodes, P99, "p99, ms", Better::Less, Wanted::Nothing),
-    row(Phase::Losses, P99, "p99, ms", Better::Less, Wanted::AtMost(200.0)),
-    row(Phase::Tenants, PEAK, "memory at its peak, MiB", Better::Less, Wanted::Nothing),
+    row(Phase::Start, PEAK, "memory at its peak, MiB", Better::Less, Target::Times(20.0)),
+    row(Phase::Start, SYNCED, "until caches are synced, s", Better::Less, Target::Times(2.0)),
+    row(Phase::Start, OWN_CPU, "own CPU, s", Better::Less, Target::Nothing),
+    row(Phase::Start, API_CPU, "API server CPU, s", Better::Less, Target::Times(1.0)),
+    row(Phase::Quiet, RESIDENT, "memory at the end, MiB", Better::Less, Target::Times(20.0)),
+    row(Phase::Quiet, OF_A_CORE, "own CPU, % of a core", Better::Less, Target::AtMost(1.0)),
+    row(Phase::Heartbeats, OF_A_CORE, "own CPU, % of a core", Better::Less, Target::AtMost(1.0)),
+    row(Phase::Heartbeats, API_CPU, "API server CPU, s", Better::Less, Target::Nothing),
+    row(Phase::Failover, DECIDED, "until the next one has decided, s", Better::Less, Target::Nothing),
+    row(Phase::Removal, RATE, "removed, pods/s", Better::More, Target::Times(15.0)),
+    row(Phase::Budgets, STATUSES, "until all statuses are right, s", Better::Less, Target::Times(20.0)),
+    row(Phase::Nodes, P99, "p99, ms", Better::Less, Target::Nothing),
+    row(Phase::Losses, P99, "p99, ms", Better::Less, Target::AtMost(200.0)),
+    row(Phase::Tenants, PEAK, "memory at its peak, MiB", Better::Less, Target::Nothing),
 ];
 
 /// What a removal must reach of the bare loop's rate.
@@ -94,7 +94,7 @@ struct Line {
 
 /// Writes a run into the documentation. What it measured takes the place of what earlier runs had measured of the same.
 pub(crate) fn write(folder: &Path, results: Results) -> Result<()> {
-    let mut record = read(folder)?;
+    let mut record = read_numbers(folder)?;
     let measured: Vec<_> = results.samples.iter().map(|one| (one.phase, one.who.clone())).collect();
     for run in &mut record.runs {
         run.samples.retain(|one| !measured.contains(&(one.phase, one.who.clone())));
@@ -102,25 +102,25 @@ pub(crate) fn write(folder: &Path, results: Results) -> Result<()> {
     record.runs.retain(|run| !run.samples.is_empty());
     record.runs.push(Run { origin: results.origin, samples: results.samples });
     std::fs::write(folder.join(NUMBERS), serde_json::to_string_pretty(&record)? + "\n")?;
-    draw(folder)
+    write_page(folder)
 }
 
 /// Makes the page and its picture anew of the file of numbers.
-pub(crate) fn draw(folder: &Path) -> Result<()> {
-    let (page, picture) = made(folder)?;
+pub(crate) fn write_page(folder: &Path) -> Result<()> {
+    let (page, picture) = render(folder)?;
     std::fs::write(folder.join(PAGE), page)?;
     Ok(std::fs::write(folder.join(PICTURE), picture)?)
 }
 
-fn read(folder: &Path) -> Result<Record> {
+fn read_numbers(folder: &Path) -> Result<Record> {
     let file = folder.join(NUMBERS);
     let Ok(text) = std::fs::read_to_string(&file) else { return Ok(Record::default()) };
     serde_json::from_str(&text).with_context(|| format!("reading {}", file.display()))
 }
 
 /// The page and the picture, as they should be.
-fn made(folder: &Path) -> Result<(String, String)> {
-    let record = read(folder)?;
+fn render(folder: &Path) -> Result<(String, String)> {
+    let record = read_numbers(folder)?;
     let samples: Vec<Sample> = record.runs.iter().flat_map(|run| run.samples.iter().cloned()).collect();
     let lines = lines(&samples);
     let picture = picture(&lines);
@@ -136,22 +136,22 @@ fn made(folder: &Path) -> Result<(String, String)> {
 /// Who follows the same kinds: the contenders of the phases in which nothing is removed.
 fn clients(samples: &[Sample]) -> String {
     let mut rows = Vec::new();
-    for row in ROWS.iter().filter(|row| KubeRuntime.has(row.phase)) {
+    for row in ROWS.iter().filter(|row| KubeRuntime.takes_part(row.phase)) {
         let measured = samples.iter().filter(|one| one.phase == row.phase && one.who == KubeRuntime.name());
         for scene in each_once(measured.map(|one| one.scene.as_str())) {
             let of = |who: Contender| median_of(samples, row.phase, scene, who.name(), row.number);
-            let times = ratio(of(KubeRuntime), of(Ours));
+            let times = ratio(of(KubeRuntime), of(PodSafety));
             rows.push([
-                format!("{scene}: {}", row.says),
-                shown(of(Ours)),
-                shown(of(KubeRuntime)),
-                times.map_or_else(dash, |times| format!("{} ×", shown(Some(times)))),
-                shown(of(Kcm)),
-                shown(of(Floor)),
+                format!("{scene}: {}", row.label),
+                format_value(of(PodSafety)),
+                format_value(of(KubeRuntime)),
+                times.map_or_else(dash, |times| format!("{} ×", format_value(Some(times)))),
+                format_value(of(Kcm)),
+                format_value(of(Floor)),
             ]);
         }
     }
-    let head = ["", Ours.name(), KubeRuntime.name(), "that is", Kcm.name(), Floor.name()];
+    let head = ["", PodSafety.name(), KubeRuntime.name(), "that is", Kcm.name(), Floor.name()];
     table(head, rows.into_iter()).trim_end().to_owned()
 }
 
@@ -189,12 +189,12 @@ fn lines(samples: &[Sample]) -> Vec<Line> {
     for row in &ROWS {
         let of_phase = samples.iter().filter(|one| one.phase == row.phase);
         let has = of_phase.filter(|one| {
-            let is_ours_and_missed = one.who == Ours.name() && row.phase == Phase::Losses;
+            let is_ours_and_missed = one.who == PodSafety.name() && row.phase == Phase::Losses;
             one.value(row.number).is_some() || is_ours_and_missed
         });
         for scene in each_once(has.map(|one| one.scene.as_str())) {
             let line = line(samples, row, scene);
-            let is_beside_kcm = matches!(row.wanted, Wanted::Times(_));
+            let is_beside_kcm = matches!(row.target, Target::Times(_));
             lines.extend((!is_beside_kcm || line.times.is_some()).then_some(line));
             lines.extend(
                 (row.phase == Phase::Removal).then(|| beside_the_bare_loop(samples, scene)).flatten(),
@@ -206,27 +206,28 @@ fn lines(samples: &[Sample]) -> Vec<Line> {
 
 fn line(samples: &[Sample], row: &Row, scene: &str) -> Line {
     let of = |who: &str, number: &str| median_of(samples, row.phase, scene, who, number);
-    let (ours, kcm) = (of(Ours.name(), row.number), of(Kcm.name(), row.number));
+    let (ours, kcm) = (of(PodSafety.name(), row.number), of(Kcm.name(), row.number));
     // What was not done in time is what it takes at least.
-    let unfinished = of(Kcm.name(), RIGHT).filter(|right| of(Ours.name(), RIGHT) > Some(*right));
+    let unfinished =
+        of(Kcm.name(), CORRECT_AFTER).filter(|right| of(PodSafety.name(), CORRECT_AFTER) > Some(*right));
     let sign = if unfinished.is_some() { "> " } else { "" };
     let times = match row.better {
         Better::Less => ratio(kcm, ours),
         Better::More => ratio(ours, kcm),
     };
     let promised = row.number != STATUSES || scene.ends_with("one namespace");
-    let (wanted, reached) = match row.wanted {
-        Wanted::Times(limit) if promised && kcm.is_some() => {
+    let (wanted, reached) = match row.target {
+        Target::Times(limit) if promised && kcm.is_some() => {
             (format!("≥ {limit} ×"), times.map(|times| times >= limit))
         }
-        Wanted::AtMost(limit) => (format!("≤ {limit}"), Some(ours.is_some_and(|ours| ours <= limit))),
-        Wanted::Nothing | Wanted::Times(_) => (dash(), None),
+        Target::AtMost(limit) => (format!("≤ {limit}"), Some(ours.is_some_and(|ours| ours <= limit))),
+        Target::Nothing | Target::Times(_) => (dash(), None),
     };
     let cells = [
-        format!("{scene}: {}", row.says),
-        shown(ours),
-        format!("{sign}{}", shown(kcm)),
-        times.map_or_else(dash, |times| format!("{sign}{} ×", shown(Some(times)))),
+        format!("{scene}: {}", row.label),
+        format_value(ours),
+        format!("{sign}{}", format_value(kcm)),
+        times.map_or_else(dash, |times| format!("{sign}{} ×", format_value(Some(times)))),
         wanted,
         yes_or_no(reached),
     ];
@@ -237,11 +238,13 @@ fn line(samples: &[Sample], row: &Row, scene: &str) -> Line {
 fn beside_the_bare_loop(samples: &[Sample], scene: &str) -> Option<Line> {
     let loops = bare_loops(samples).into_iter().filter(|(_, of)| *of == scene);
     let rates = loops.filter_map(|(who, _)| median_of(samples, Phase::Bare, scene, who, RATE));
-    let part =
-        ratio(median_of(samples, Phase::Removal, scene, Ours.name(), RATE), rates.max_by(f64::total_cmp))?;
+    let part = ratio(
+        median_of(samples, Phase::Removal, scene, PodSafety.name(), RATE),
+        rates.max_by(f64::total_cmp),
+    )?;
     let cells = [
         format!("{scene}: part of the bare loop's pods/s"),
-        shown(Some(part)),
+        format_value(Some(part)),
         dash(),
         dash(),
         format!("≥ {OF_BARE}"),
@@ -307,8 +310,8 @@ mod tests {
 
     /// `pod-safety-bench draw` makes them.
     #[test]
-    fn the_page_and_its_picture_are_those_of_the_numbers() {
-        let (page, picture) = made(&folder()).unwrap();
+    fn the_page_and_its_picture_match_the_numbers() {
+        let (page, picture) = render(&folder()).unwrap();
         for (file, wanted) in [(PAGE, page), (PICTURE, picture)] {
             let there = std::fs::read_to_string(folder().join(file)).unwrap_or_default();
             assert!(there == wanted, "docs/{file} is not of {NUMBERS}; run pod-safety-bench draw");
@@ -326,13 +329,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_done_in_time_is_a_bound() {
+    fn an_unfinished_measurement_is_a_lower_bound() {
         let sample = |who: &str, seconds: f64, right: f64| {
-            Sample::of(Phase::Budgets, who, "9 budgets in one namespace")
+            Sample::new(Phase::Budgets, who, "9 budgets in one namespace")
                 .with(STATUSES, seconds)
-                .with(RIGHT, right)
+                .with(CORRECT_AFTER, right)
         };
-        let samples = [sample(Ours.name(), 10.0, 9.0), sample(Kcm.name(), 300.0, 4.0)];
+        let samples = [sample(PodSafety.name(), 10.0, 9.0), sample(Kcm.name(), 300.0, 4.0)];
         let lines = lines(&samples);
         let wanted = ["10.0", "> 300", "> 30.0 ×", "≥ 20 ×", "yes"];
         assert_eq!(lines[0].cells[1..], wanted);

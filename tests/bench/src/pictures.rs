@@ -35,7 +35,7 @@ pub(crate) struct Draw {
 }
 
 pub(crate) fn run(plan: &Draw) -> Result<String> {
-    page::draw(&plan.docs)?;
+    page::write_page(&plan.docs)?;
     draw_scale(&plan.docs)
 }
 
@@ -112,7 +112,8 @@ fn pictures(docs: &Path) -> Result<Vec<(String, String)>> {
     ];
     all.into_iter()
         .map(|(file, title, axes, series, unit, axis)| {
-            let picture = draw(title, axes, series, unit, axis).with_context(|| format!("drawing {file}"))?;
+            let picture =
+                render_chart(title, axes, series, unit, axis).with_context(|| format!("drawing {file}"))?;
             Ok((file.to_owned(), picture))
         })
         .collect()
@@ -143,7 +144,7 @@ fn points(
 }
 
 /// Points and lines between them.
-fn draw(title: &str, axes: [&str; 2], series: Series, unit: f64, axis: Axis) -> Result<String> {
+fn render_chart(title: &str, axes: [&str; 2], series: Series, unit: f64, axis: Axis) -> Result<String> {
     let points = || series.iter().flat_map(|(_, points)| points);
     let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(0.0, f64::max) * 1.08;
     let (most_x, most_y) = (most(|point| point.0) * unit, most(|point| point.1));
@@ -204,7 +205,7 @@ mod tests {
 
     /// `pod-safety-bench draw` makes them.
     #[test]
-    fn the_pictures_are_those_of_the_tables() {
+    fn the_pictures_match_the_tables() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
         for (file, picture) in pictures(&docs).unwrap() {
             let there = std::fs::read_to_string(docs.join(&file)).unwrap_or_default();

@@ -14,9 +14,9 @@ use crate::mass::Mass;
 use crate::pictures::Draw;
 use crate::reflect::Reflect;
 use crate::scale::Scale;
-use crate::silent::Silent;
 use crate::sizes::Sizes;
 use crate::synthetic::Serve;
+use crate::unreachable::Silent;
 
 /// Both contenders wait this long before they remove the pods of a missing node.
 const QUARANTINE: Duration = Duration::from_secs(40);
@@ -220,18 +220,21 @@ impl Plan {
     }
 
     /// Whether `phase` is to be measured.
-    pub(crate) fn has(&self, phase: Phase) -> bool {
+    pub(crate) fn includes(&self, phase: Phase) -> bool {
         self.only.is_empty() || self.only.contains(&phase)
     }
 
     /// Who takes part in a phase.
     pub(crate) fn those_of(&self, phase: Phase) -> impl Iterator<Item = Contender> {
-        self.contenders.iter().copied().filter(move |contender| self.has(phase) && contender.has(phase))
+        self.contenders
+            .iter()
+            .copied()
+            .filter(move |contender| self.includes(phase) && contender.takes_part(phase))
     }
 
     /// Who takes part in a removal: see [`QUICK_QUARANTINE`].
     pub(crate) fn removers(&self) -> impl Iterator<Item = Contender> {
-        self.those_of(Phase::Removal).filter(|contender| !self.quick || *contender == Contender::Ours)
+        self.those_of(Phase::Removal).filter(|contender| !self.quick || *contender == Contender::PodSafety)
     }
 }
 
@@ -245,7 +248,7 @@ mod tests {
     }
 
     fn phases(plan: &Plan) -> Vec<Phase> {
-        Phase::value_variants().iter().copied().filter(|phase| plan.has(*phase)).collect()
+        Phase::value_variants().iter().copied().filter(|phase| plan.includes(*phase)).collect()
     }
 
     #[test]
@@ -260,14 +263,17 @@ mod tests {
         assert_eq!(plan.orphans, [1_000, 10_000]);
         assert_eq!((plan.quiet(), plan.quarantine()), (Duration::from_secs(120), QUARANTINE));
         assert_eq!((phases(&plan).len(), plan.removers().count()), (9, 2));
-        assert_eq!(Contender::value_variants().iter().filter(|one| one.has(Phase::Heartbeats)).count(), 3);
+        assert_eq!(
+            Contender::value_variants().iter().filter(|one| one.takes_part(Phase::Heartbeats)).count(),
+            3
+        );
         assert_eq!((&*plan.budgets, &*plan.budget_namespaces), (&[1_000, 5_000][..], &[1, 100][..]));
         assert_eq!((plan.connections.len(), plan.rounds), (1, 3));
     }
 
     #[test]
-    fn flags_win_over_quick() {
-        assert_eq!(plan(&["--quick"]).removers().collect::<Vec<_>>(), [Contender::Ours]);
+    fn flags_override_quick() {
+        assert_eq!(plan(&["--quick"]).removers().collect::<Vec<_>>(), [Contender::PodSafety]);
         let plan = plan(&["--quick", "--pods=20000", "--only=start,bare", "--quiet-minutes=0.5"]);
         assert_eq!((plan.nodes, plan.pods), (50, 20_000));
         assert_eq!(phases(&plan), [Phase::Start, Phase::Bare]);

@@ -31,7 +31,7 @@ use serde::{Deserialize, Deserializer};
 /// What each prints when it has read all lists.
 pub(crate) const SYNCED: &str = "caches are synced";
 
-const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(10);
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(10);
 
 /// As many pods as pod-safety decides about at a time.
 const AT_A_TIME: u16 = 16;
@@ -135,8 +135,9 @@ lean!(Lease: k8s_openapi::api::coordination::v1::Lease {
 });
 
 async fn reflect(client: Client) -> Result<()> {
-    let nodes = follow(Api::<DeserializeGuard<Node>>::all(client.clone()));
-    let leases = follow(Api::<DeserializeGuard<Lease>>::namespaced(client.clone(), "kube-node-lease"));
+    let nodes = start_reflector(Api::<DeserializeGuard<Node>>::all(client.clone()));
+    let leases =
+        start_reflector(Api::<DeserializeGuard<Lease>>::namespaced(client.clone(), "kube-node-lease"));
     let config = watcher::Config::default().streaming_lists();
     let pods = Controller::new(Api::<DeserializeGuard<Pod>>::all(client), config);
     let store = pods.store();
@@ -145,14 +146,14 @@ async fn reflect(client: Client) -> Result<()> {
         .run(reconcile, |_, _, _| Action::await_change(), Arc::new(nodes.clone()))
         .for_each(async |done| {
             if let Err(error) = done {
-                complain(&error);
+                report_error(&error);
             }
         });
     let controller = tokio::spawn(controller);
     tokio::try_join!(nodes.wait_until_ready(), leases.wait_until_ready())?;
     // The controller waits for the same, and this would not be woken. A store is filled at once when all was read.
     while store.is_empty() {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     synced()?;
     controller.await.context("the controller has ended")
@@ -174,12 +175,12 @@ async fn reconcile(
 }
 
 /// Tells the person who reads its log.
-fn complain(error: &dyn std::error::Error) {
+fn report_error(error: &dyn std::error::Error) {
     let _nobody = writeln!(std::io::stderr(), "{error}: {:?}", error.source());
 }
 
 /// A store of all objects, and the task that keeps it.
-fn follow<K>(api: Api<K>) -> Store<K>
+fn start_reflector<K>(api: Api<K>) -> Store<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
@@ -188,7 +189,7 @@ where
     let stream = reflector::reflector(writer, watcher(api, config).default_backoff());
     tokio::spawn(stream.for_each(async |event| {
         if let Err(error) = event {
-            complain(&error);
+            report_error(&error);
         }
     }));
     store

@@ -6,23 +6,23 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
+use crate::background_reads::BackgroundReads;
 use crate::cluster::Cluster;
 use crate::contender::{Contender, Duty, Starter};
 use crate::kubelets::Kubelets;
-use crate::others::Others;
 use crate::plan::{Phase, Plan};
+use crate::print_line;
 use crate::results::{Meter, RATE, Sample, number};
-use crate::say;
 
 /// Processor times are read this long before the quarantine ends: nothing is removed yet.
 const BEFORE_THE_END: Duration = Duration::from_millis(300);
 
 /// The duration of a Lease, the 15 s for which a break of a watch goes unnoticed, and a little more: for so long a
 /// contender sees that the machines are silent.
-const SILENT: Duration = Duration::from_secs(60);
+const STALE_FOR: Duration = Duration::from_secs(60);
 
 /// A node that lives, so that the Leases are spoken of: the silence of a watch is no silence of a kubelet.
-const ALIVE: &str = "node-that-lives";
+const ALIVE_NODES: &str = "node-that-lives";
 
 /// Slower than this many pods a second, no contender is waited for.
 const SLOWEST: f64 = 3.0;
@@ -30,7 +30,7 @@ const SLOWEST: f64 = 3.0;
 /// And this is added for whoever looks at the clock only now and then.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(
     cluster: &mut Cluster,
@@ -40,23 +40,23 @@ pub(crate) async fn run(
     count: usize,
 ) -> Result<Sample> {
     cluster.calm().await?;
-    cluster.renew_lease(ALIVE).await?;
+    cluster.renew_lease(ALIVE_NODES).await?;
     let alive = Kubelets::start_some(&cluster.etcd, 1).await?;
     cluster.add_dead_nodes().await?;
     let mut running = starter.start(contender, Duty::PodGc, cluster).await?;
-    tokio::time::sleep(SILENT).await;
+    tokio::time::sleep(STALE_FOR).await;
     cluster.add_orphans(count).await?;
     cluster.calm().await?;
     let before = cluster.requests().await?;
     let ends = cluster.delete_dead_nodes().await? + plan.quarantine();
 
-    let mut others = Others::start(cluster).await?;
+    let mut others = BackgroundReads::start(cluster).await?;
     let idle = idle(cluster, plan, ends).await?;
     others.begin();
     let meter = Meter::start(before, cluster, &mut running)?;
     let (first, last) = watch(cluster, count, ends).await?;
-    let sample = Sample::of(Phase::Removal, contender.name(), format!("{count} orphans"));
-    let sample = others.tell(sample);
+    let sample = Sample::new(Phase::Removal, contender.name(), format!("{count} orphans"));
+    let sample = others.add_to(sample);
     drop(others);
     cluster.calm().await?;
     let after = |at: Instant| at.saturating_duration_since(ends).as_secs_f64();
@@ -99,9 +99,9 @@ async fn watch(cluster: &Cluster, count: usize, ends: Instant) -> Result<(Instan
             return Ok((first.unwrap_or(now), now));
         }
         ensure!(now <= ends + limit, "{left} of {} orphans are left after {limit:?}", count);
-        if told.elapsed() > TELL_EVERY {
+        if told.elapsed() > PROGRESS_INTERVAL {
             told = now;
-            say(&format!("{left} orphans left"));
+            print_line(&format!("{left} orphans left"));
         }
         // Counting many costs etcd a little, and only the first and the last matter.
         let precise = left == count || left < 200;

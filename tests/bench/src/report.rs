@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::contender::Contender::{Kcm, Ours};
+use crate::contender::Contender::{Kcm, PodSafety};
 use crate::plan::Phase;
-use crate::results::{API_CPU, OTHERS_BEFORE, OTHERS_P99, Origin, RATE, Results, Sample, each_once};
+use crate::results::{API_CPU, BACKGROUND_BEFORE, BACKGROUND_P99, Origin, RATE, Results, Sample, each_once};
 
 /// Who, and of what.
 pub(crate) fn bare_loops(samples: &[Sample]) -> Vec<(&str, &str)> {
@@ -30,7 +30,7 @@ pub(crate) fn markdown(results: &Results) -> String {
     );
     let beside = table(["", "pod-safety", "KCM", "ratio"], beside_kcm(results).into_iter());
     let bare = table(
-        ["", "pods/s", "API server CPU, s", OTHERS_BEFORE, OTHERS_P99, "pod-safety reaches"],
+        ["", "pods/s", "API server CPU, s", BACKGROUND_BEFORE, BACKGROUND_P99, "pod-safety reaches"],
         bare(results),
     );
     let requests = table(["requests", "of", ""], requests(results));
@@ -56,10 +56,10 @@ fn beside_kcm(results: &Results) -> Vec<[String; 4]> {
         let names = each_once(these.flat_map(|one| one.values.iter().map(|(name, _)| name.as_str())));
         for (index, name) in names.into_iter().enumerate() {
             let of = |who: &str| results.median(phase, scene, who, name);
-            let (ours, kcm) = (of(Ours.name()), of(Kcm.name()));
+            let (ours, kcm) = (of(PodSafety.name()), of(Kcm.name()));
             let ratio = ratio(ours, kcm).map_or_else(dash, |ratio| format!("{ratio:.3}"));
             let what = if index == 0 { format!("{scene}: {name}") } else { format!("… {name}") };
-            rows.push([what, shown(ours), shown(kcm), ratio]);
+            rows.push([what, format_value(ours), format_value(kcm), ratio]);
         }
     }
     rows
@@ -68,9 +68,9 @@ fn beside_kcm(results: &Results) -> Vec<[String; 4]> {
 fn bare(results: &Results) -> impl Iterator<Item = [String; 6]> {
     bare_loops(&results.samples).into_iter().map(move |(who, scene)| {
         let of = |name| results.median(Phase::Bare, scene, who, name);
-        let ours = results.median(Phase::Removal, scene, Ours.name(), RATE);
+        let ours = results.median(Phase::Removal, scene, PodSafety.name(), RATE);
         let reach = ratio(ours, of(RATE)).map_or_else(dash, |ratio| format!("{:.0} %", 100.0 * ratio));
-        let numbers = [RATE, API_CPU, OTHERS_BEFORE, OTHERS_P99].map(|name| shown(of(name)));
+        let numbers = [RATE, API_CPU, BACKGROUND_BEFORE, BACKGROUND_P99].map(|name| format_value(of(name)));
         let [rate, cpu, before, meanwhile] = numbers;
         [format!("{who}: {scene}"), rate, cpu, before, meanwhile, reach]
     })
@@ -79,7 +79,7 @@ fn bare(results: &Results) -> impl Iterator<Item = [String; 6]> {
 /// Which requests each took, the first time.
 fn requests(results: &Results) -> impl Iterator<Item = [String; 3]> {
     results.scenes().into_iter().flat_map(move |(phase, scene)| {
-        [Ours, Kcm].into_iter().filter_map(move |who| {
+        [PodSafety, Kcm].into_iter().filter_map(move |who| {
             let one = results.of(phase, scene, who.name()).next().filter(|one| !one.requests.is_empty())?;
             let parts: Vec<_> = one.requests.iter().map(|(name, count)| format!("{count} {name}")).collect();
             Some([who.name().to_owned(), scene.to_owned(), parts.join(", ")])
@@ -88,7 +88,7 @@ fn requests(results: &Results) -> impl Iterator<Item = [String; 3]> {
 }
 
 /// Three digits that matter.
-pub(crate) fn shown(value: Option<f64>) -> String {
+pub(crate) fn format_value(value: Option<f64>) -> String {
     match value {
         None => dash(),
         Some(value) if value.abs() >= 100.0 => format!("{value:.0}"),

@@ -7,7 +7,7 @@ pub(crate) type Requests = BTreeMap<String, u64>;
 
 /// Reads the counters. Watches are left out (they count when they end), and so is what is no resource, such
 /// as this page.
-pub(crate) fn read(metrics: &str) -> Requests {
+pub(crate) fn parse_counters(metrics: &str) -> Requests {
     let mut requests = Requests::new();
     for line in metrics.lines() {
         let Some((labels, count)) =
@@ -66,15 +66,15 @@ apiserver_request_sli_duration_seconds_count{resource="pods",verb="PATCH"} 9
 
     #[test]
     fn answers_of_all_codes_count_and_watches_do_not() {
-        assert_eq!(read(BEFORE), Requests::from([("PATCH pods/status".to_owned(), 8)]));
+        assert_eq!(parse_counters(BEFORE), Requests::from([("PATCH pods/status".to_owned(), 8)]));
     }
 
     #[test]
-    fn what_was_there_before_is_not_counted_again() {
-        let after = read(&format!(
+    fn earlier_requests_are_not_counted() {
+        let after = parse_counters(&format!(
             "{BEFORE}apiserver_request_total{{code=\"200\",resource=\"pods\",subresource=\"\",verb=\"DELETE\"}} 1.25e+06\n"
         ));
-        let added = between(&read(BEFORE), &after);
+        let added = between(&parse_counters(BEFORE), &after);
         assert_eq!(added, Requests::from([("DELETE pods".to_owned(), 1_250_000)]));
     }
 }

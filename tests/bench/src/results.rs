@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::Cluster;
 use crate::contender::Running;
 use crate::plan::{Phase, Plan};
+use crate::print_line;
 use crate::requests::{self, Requests};
-use crate::say;
 
 pub(crate) const OWN_CPU: &str = "own CPU, s";
 /// Less what it uses when idle.
@@ -22,10 +22,10 @@ pub(crate) const SYNCED: &str = "start to synced caches, s";
 pub(crate) const STATUSES: &str = "cold start to all statuses, s";
 pub(crate) const P50: &str = "p50, ms";
 pub(crate) const P99: &str = "p99, ms";
-pub(crate) const OTHERS_BEFORE: &str = "others' reads before it, p99, ms";
-pub(crate) const OTHERS_P50: &str = "others' reads meanwhile, p50, ms";
-pub(crate) const OTHERS_P99: &str = "others' reads meanwhile, p99, ms";
-pub(crate) const LONGEST: &str = "longest, ms";
+pub(crate) const BACKGROUND_BEFORE: &str = "others' reads before it, p99, ms";
+pub(crate) const BACKGROUND_P50: &str = "others' reads meanwhile, p50, ms";
+pub(crate) const BACKGROUND_P99: &str = "others' reads meanwhile, p99, ms";
+pub(crate) const MAX_TEXT: &str = "longest, ms";
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Results {
@@ -78,7 +78,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    pub(crate) fn of(phase: Phase, who: impl Into<String>, scene: impl Into<String>) -> Self {
+    pub(crate) fn new(phase: Phase, who: impl Into<String>, scene: impl Into<String>) -> Self {
         let (who, scene) = (who.into(), scene.into());
         Self { phase, who, scene, values: Vec::new(), requests: Requests::new() }
     }
@@ -98,7 +98,7 @@ impl Sample {
     pub(crate) fn spread(self, mut times: Vec<Duration>, never: usize) -> Self {
         times.sort();
         let of = |percent| percentile(&times, never, percent);
-        self.with(P50, of(50)).with(P99, of(99)).with(LONGEST, of(100))
+        self.with(P50, of(50)).with(P99, of(99)).with(MAX_TEXT, of(100))
     }
 
     pub(crate) fn value(&self, name: &str) -> Option<f64> {
@@ -108,7 +108,7 @@ impl Sample {
 
 impl Results {
     pub(crate) fn add(&mut self, sample: Sample) {
-        say(&format!("{sample:.2?}"));
+        print_line(&format!("{sample:.2?}"));
         self.samples.push(sample);
     }
 
@@ -258,11 +258,11 @@ mod tests {
     }
 
     #[test]
-    fn what_never_happened_counts_as_longest() {
+    fn a_missing_event_counts_as_the_longest() {
         let times: Vec<_> = (1..=98).map(Duration::from_millis).collect();
         let of = |times: &[Duration], never| {
-            let sample = Sample::of(Phase::Nodes, "", "").spread(times.to_vec(), never);
-            [P50, P99, LONGEST].map(|name| sample.value(name))
+            let sample = Sample::new(Phase::Nodes, "", "").spread(times.to_vec(), never);
+            [P50, P99, MAX_TEXT].map(|name| sample.value(name))
         };
         assert_eq!(of(&times, 2), [Some(50.0), None, None]);
         assert_eq!(of(&times, 0)[1], Some(98.0));

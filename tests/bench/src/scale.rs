@@ -10,18 +10,18 @@ use pod_safety_control_plane::usage;
 use tokio::process::{Child, Command};
 
 use crate::synthetic::kubeconfig;
-use crate::{http, say};
+use crate::{http, print_line};
 
 /// A million pods are listed in seconds. More is no start.
 const SYNCED_WITHIN: Duration = Duration::from_secs(300);
 
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Of what a start allocated, the rest is given back or not after this.
-const SETTLES_FOR: Duration = Duration::from_secs(15);
+const SETTLE_TIME: Duration = Duration::from_secs(15);
 
 /// The time from one renewal of a kubelet's Lease to the next.
-pub(crate) const RENEWS_EACH: usize = 10;
+pub(crate) const RENEW_INTERVAL: usize = 10;
 
 /// Measures pod-safety alone on clusters that are made up.
 #[derive(Clone, Debug, clap::Args)]
@@ -88,7 +88,7 @@ pub(crate) async fn run(plan: Scale) -> Result<String> {
     for &size in &plan.sizes {
         let row = measure(&plan, size).await?;
         let line = row.line();
-        say(&line);
+        print_line(&line);
         writeln!(table, "{line}")?;
     }
     Ok(table)
@@ -150,7 +150,7 @@ impl Server {
 }
 
 /// pod-safety, whose caches are synced.
-pub(crate) struct Ours {
+pub(crate) struct PodSafetyProcess {
     process: Child,
     pub(crate) pid: u32,
     admin: kube::Client,
@@ -159,7 +159,7 @@ pub(crate) struct Ours {
     _folder: tempfile::TempDir,
 }
 
-impl Ours {
+impl PodSafetyProcess {
     pub(crate) async fn start(program: &Path, config: &Path, flags: &[String]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let log = folder.path().join("pod-safety.log");
@@ -206,7 +206,7 @@ pub(crate) fn cached(resource: &str) -> String {
 }
 
 async fn measure(plan: &Scale, size: Size) -> Result<Row> {
-    let heartbeats = plan.heartbeats.unwrap_or(size.nodes / RENEWS_EACH);
+    let heartbeats = plan.heartbeats.unwrap_or(size.nodes / RENEW_INTERVAL);
     let (nodes, pods) = (size.nodes, size.nodes * size.pods_each);
     let (_server, config) = match &plan.kubeconfig {
         Some(config) => (None, config.clone()),
@@ -217,8 +217,8 @@ async fn measure(plan: &Scale, size: Size) -> Result<Row> {
             (Some(server), config)
         }
     };
-    let mut ours = Ours::start(&plan.pod_safety, &config, &plan.flags).await?;
-    tokio::time::sleep(SETTLES_FOR).await;
+    let mut ours = PodSafetyProcess::start(&plan.pod_safety, &config, &plan.flags).await?;
+    tokio::time::sleep(SETTLE_TIME).await;
     let (before, since) = (usage::cpu_seconds(ours.pid)?, Instant::now());
     tokio::time::sleep(Duration::from_secs(plan.seconds)).await;
     let share = (usage::cpu_seconds(ours.pid)? - before) / since.elapsed().as_secs_f64();
@@ -238,7 +238,7 @@ pub(crate) async fn wait<T>(look: impl AsyncFn() -> Option<T>) -> Result<T> {
         if let Some(found) = look().await {
             return Ok(found);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     bail!("nothing came within {SYNCED_WITHIN:?}")
 }

@@ -7,7 +7,7 @@ use clap::Parser as _;
 
 use crate::plan::{Command, Plan};
 use crate::results::Origin;
-use crate::{mass, page, pictures, scale, silent};
+use crate::{mass, page, pictures, scale, unreachable};
 
 const PAGE: &str = "scale.md";
 
@@ -31,7 +31,7 @@ pub(crate) async fn run(plan: &Sizes) -> Result<()> {
     for name in ["scale", "silent", "mass"] {
         let table = match Plan::try_parse_from(["bench", name, "--pod-safety", &program])?.command {
             Some(Command::Scale(plan)) => scale::run(plan).await?,
-            Some(Command::Silent(plan)) => silent::run(plan).await?,
+            Some(Command::Silent(plan)) => unreachable::run(plan).await?,
             Some(Command::Mass(plan)) => mass::run(plan).await?,
             _ => continue,
         };

@@ -26,8 +26,8 @@ const AT_ONCE: usize = 16;
 const FAT_PODS: usize = 10;
 const LABELS: usize = 90_000;
 /// A probe of Kubernetes each ten seconds would miss what lasts shorter.
-const PROBE_EACH: Duration = Duration::from_millis(50);
-const CHANGE_EACH: Duration = Duration::from_secs(1);
+const PROBE_INTERVAL: Duration = Duration::from_millis(50);
+const CHANGE_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(starter: &mut Starter, plan: &Plan, results: &mut Results) -> Result<()> {
     let mut cluster = Cluster::empty(plan).await?;
@@ -92,8 +92,8 @@ async fn measure(
         let mut running = starter.start(contender, Duty::Budgets, cluster).await?;
         let meter = Meter::start(cluster.requests().await?, cluster, &mut running)?;
         let (probed, changed) = tokio::join!(probe(&running, length), change(cluster, length));
-        let (sample, changes) = (Sample::of(Phase::Tenants, contender.name(), scene), changed?);
-        let sample = if contender == Contender::Ours {
+        let (sample, changes) = (Sample::new(Phase::Tenants, contender.name(), scene), changed?);
+        let sample = if contender == Contender::PodSafety {
             let (times, never) = probed;
             sample.spread(times, never).with("/readyz without an answer", number(never))
         } else {
@@ -119,7 +119,7 @@ async fn probe(running: &Running, length: Duration) -> (Vec<Duration>, usize) {
             Ok(_) => times.push(asked.elapsed()),
             Err(_) => never += 1,
         }
-        tokio::time::sleep(PROBE_EACH).await;
+        tokio::time::sleep(PROBE_INTERVAL).await;
     }
     (times, never)
 }
@@ -133,7 +133,7 @@ async fn change(cluster: &Cluster, length: Duration) -> Result<usize> {
             .await
             .context("cannot change a pod")?;
         changes += 1;
-        tokio::time::sleep(CHANGE_EACH).await;
+        tokio::time::sleep(CHANGE_INTERVAL).await;
     }
     Ok(changes)
 }

@@ -26,7 +26,7 @@ fn counted(numbers: &Value, phase: &str) -> usize {
 }
 
 #[test]
-fn a_quick_run_measures_each_phase_and_writes_it_down() {
+fn a_quick_run_measures_and_records_each_phase() {
     let docs = tempfile::tempdir().unwrap();
     let page = docs.path().join("benchmarks.md");
     std::fs::write(&page, format!("# Title\n\n{BEGIN}\n{END}\n\nend\n")).unwrap();
@@ -52,7 +52,7 @@ fn a_quick_run_measures_each_phase_and_writes_it_down() {
 /// A hundred budgets that each choose a hundred pods, then ten pods with 90,000 labels each: the process lives, and
 /// `/readyz` answers each time.
 #[test]
-fn attack_one_tenant_takes_the_process_from_no_other() {
+fn attack_one_tenant_does_not_slow_the_others() {
     let docs = tempfile::tempdir().unwrap();
     std::fs::write(docs.path().join("benchmarks.md"), format!("{BEGIN}\n{END}\n")).unwrap();
     let (_, numbers) = quick(docs.path(), &["--only", "tenants", "--contenders", "ours"]).unwrap();

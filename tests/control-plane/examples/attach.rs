@@ -16,7 +16,7 @@ use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, chart, helm, seen, until};
+use pod_safety_control_plane::{ControlPlane, chart, check_that, helm, until};
 use serde_json::json;
 
 const NAMESPACE: &str = "shop";
@@ -26,7 +26,7 @@ const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
 /// Attachments of each turn, and turns.
 const EACH: usize = 40;
 const TURNS: usize = 4;
-fn say(line: &str) -> Result<()> {
+fn print_line(line: &str) -> Result<()> {
     Ok(writeln!(std::io::stdout(), "{line}")?)
 }
 
@@ -61,10 +61,10 @@ async fn main() -> Result<()> {
             && entry.code < 400
     });
     let (without, with) = (median(&mut without), median(&mut with));
-    say(&format!("without the guard  p50 {without:?} of {} attachments", EACH * TURNS))?;
-    say(&format!("with the guard     p50 {with:?}"))?;
-    say(&format!("difference         {:+.1} ms", (with.as_secs_f64() - without.as_secs_f64()) * 1e3))?;
-    say(&format!(
+    print_line(&format!("without the guard  p50 {without:?} of {} attachments", EACH * TURNS))?;
+    print_line(&format!("with the guard     p50 {with:?}"))?;
+    print_line(&format!("difference         {:+.1} ms", (with.as_secs_f64() - without.as_secs_f64()) * 1e3))?;
+    print_line(&format!(
         "writes of the guard for each attachment and detachment: {:.2}",
         writes.count() as f64 / (EACH * TURNS) as f64
     ))
@@ -139,7 +139,10 @@ async fn volume(api: &Client, name: &str) -> Result<()> {
     claims.create(&PostParams::default(), &claim).await?;
     until("the claim is bound", async || {
         let claim = claims.get(name).await.map_err(|error| error.to_string())?;
-        seen(claim.status.and_then(|status| status.phase).as_deref() == Some("Bound"), "not yet".to_owned())
+        check_that(
+            claim.status.and_then(|status| status.phase).as_deref() == Some("Bound"),
+            "not yet".to_owned(),
+        )
     })
     .await?;
     Ok(())
@@ -171,7 +174,7 @@ async fn attached(api: &Client, name: &str) -> Result<Duration> {
     pods.delete(name, &DeleteParams::default().grace_period(0)).await?;
     until("it is detached", async || {
         let all = attachments.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
-        seen(all.items.is_empty(), format!("{}", all.items.len()))
+        check_that(all.items.is_empty(), format!("{}", all.items.len()))
     })
     .await?;
     Ok(took)

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use pod_safety_control_plane::{
-    AuditLog, Component, ControlPlane, PodSafety, eventually, observe, seen, until,
+    AuditLog, Component, ControlPlane, PodSafety, check_that, eventually, observe, until,
 };
 use tokio::task::JoinSet;
 
@@ -29,7 +29,7 @@ use objects::NAMESPACE;
 const FORCED: Duration = Duration::from_secs(390);
 /// What must not happen is waited for so long.
 const HELD: Duration = Duration::from_secs(600);
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const ATTACH_DETACH: &str = "system:serviceaccount:kube-system:attachdetach-controller";
 const CONTROLLERS: &str = "persistentvolume-attach-detach-controller,persistentvolume-binder-controller,\
     statefulset-controller,node-lifecycle-controller,taint-eviction-controller";
@@ -39,14 +39,14 @@ struct Cluster {
     plane: ControlPlane,
     audit: AuditLog,
     hosts: Vec<Arc<Host>>,
-    ours: Option<PodSafety>,
-    _theirs: [Component; 2],
+    pod_safety: Option<PodSafety>,
+    _kcm: [Component; 2],
     _running: JoinSet<()>,
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let (without, with) = tokio::try_join!(without(), with())?;
+    let (without, with) = tokio::try_join!(measure_without(), measure_with_pod_safety())?;
     let mut out = std::io::stdout();
     writeln!(
         out,
@@ -66,27 +66,27 @@ const FORBIDDEN: u64 = 403;
 
 type Rows = Vec<(&'static str, String)>;
 
-async fn without() -> Result<Rows> {
+async fn measure_without() -> Result<Rows> {
     let cluster = Cluster::start(false).await?;
     let begun = cluster.lose().await?;
     cluster.until_detached().await?;
     let detached = begun.elapsed();
     cluster.until_runs("w2").await?;
-    Ok(rows([seconds(detached), cluster.asked()?, seconds(begun.elapsed()), "–".to_owned()]))
+    Ok(rows([seconds(detached), cluster.refused_deletes()?, seconds(begun.elapsed()), "–".to_owned()]))
 }
 
-async fn with() -> Result<Rows> {
+async fn measure_with_pod_safety() -> Result<Rows> {
     let cluster = Cluster::start(true).await?;
     let begun = cluster.lose().await?;
     while begun.elapsed() < HELD {
         let at = objects::attachments(&cluster.plane).await;
         ensure!(at == [("w1".to_owned(), true)], "after {:?}: {at:?}", begun.elapsed());
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
-    let asked = cluster.asked()?;
+    let asked = cluster.refused_deletes()?;
     let (kubeconfig, said) = (cluster.plane.admin_kubeconfig(), Instant::now());
     let word = ["confirm-down", "w1", "--reason=its plug is out", "--confirm=w1 is off", "--listen=3s"];
-    cluster.plane.pod_safety_once(&kubeconfig, &word).await?.text()?;
+    cluster.plane.start_pod_safety_once(&kubeconfig, &word).await?.text()?;
     cluster.until_runs("w2").await?;
     let held = format!("not in {} s", HELD.as_secs());
     Ok(rows([held.clone(), asked, held, seconds(said.elapsed())]))
@@ -115,7 +115,7 @@ impl Cluster {
         let mut running = JoinSet::new();
         running.spawn(hosts::attach(plane.admin()));
         for host in &hosts {
-            running.spawn(Arc::clone(host).live(plane.admin()));
+            running.spawn(Arc::clone(host).run_kubelet(plane.admin()));
         }
         let args = [
             "--use-service-account-credentials=true",
@@ -134,7 +134,7 @@ impl Cluster {
         }
         objects::volume(&plane, "data").await;
         objects::apply(&plane, &objects::database(1)).await;
-        let cluster = Self { plane, audit, hosts, ours, _theirs: theirs, _running: running };
+        let cluster = Self { plane, audit, hosts, pod_safety: ours, _kcm: theirs, _running: running };
         cluster.until_runs("w1").await?;
         Ok(cluster)
     }
@@ -146,7 +146,7 @@ impl Cluster {
             let pod = observe::find_pod(&self.plane.admin(), NAMESPACE, "db-0")
                 .await
                 .map_err(|error| error.to_string())?;
-            seen(pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()), "not yet".to_owned())
+            check_that(pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()), "not yet".to_owned())
         })
         .await?;
         observe::delete_pod(&self.plane.admin(), NAMESPACE, "db-0", true).await?;
@@ -156,7 +156,7 @@ impl Cluster {
     async fn until_detached(&self) -> Result<()> {
         Ok(eventually("it is detached from w1", FORCED, async || {
             let at = objects::attachments(&self.plane).await;
-            seen(!at.iter().any(|(node, _)| node == "w1"), format!("{at:?}"))
+            check_that(!at.iter().any(|(node, _)| node == "w1"), format!("{at:?}"))
         })
         .await?)
     }
@@ -165,15 +165,15 @@ impl Cluster {
         Ok(until(&format!("the database runs on {node}"), async || {
             let pod = observe::find_pod(&self.plane.admin(), NAMESPACE, "db-0").await;
             let pod = pod.map_err(|error| error.to_string())?.ok_or("there is no pod")?;
-            let runs = observe::runs(&pod);
-            let held = self.ours.is_some().then_some("with the guard");
-            seen(runs.as_ref().is_some_and(|(there, _)| there == node), format!("{runs:?} {held:?}"))
+            let runs = observe::is_running(&pod);
+            let held = self.pod_safety.is_some().then_some("with the guard");
+            check_that(runs.as_ref().is_some_and(|(there, _)| there == node), format!("{runs:?} {held:?}"))
         })
         .await?)
     }
 
     /// How often kube-controller-manager asked that an attachment be deleted, and was refused.
-    fn asked(&self) -> Result<String> {
+    fn refused_deletes(&self) -> Result<String> {
         let entries = self.audit.entries()?.into_iter();
         let asked = entries.filter(|entry| entry.resource == "volumeattachments" && entry.verb == "delete");
         let codes: Vec<_> = asked.map(|entry| entry.code).collect();

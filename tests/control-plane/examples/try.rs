@@ -15,33 +15,33 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams};
 use pod_safety_control_plane::objects::{NodeExt, PodExt, create_pod, node, pod};
 use pod_safety_control_plane::{
-    ControlPlane, Options, PodSafety, binary, kubelet, observe, seen, tool, until,
+    ControlPlane, Options, PodSafety, binary, check_that, kubelet, observe, tool, until,
 };
 use serde_json::Value;
 
 const NAMESPACE: &str = "shop";
 const MANY_LINES: usize = 200;
 
-fn say(line: &str) -> Result<()> {
+fn print_line(line: &str) -> Result<()> {
     Ok(writeln!(std::io::stdout(), "{line}")?)
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    say(
+    print_line(
         "Building pod-safety and, the first time, etcd and Kubernetes (about 10 minutes then, nothing later) …",
     )?;
     tool("kube-apiserver").await?;
     binary().await?;
     let plane = ControlPlane::start(Options::default()).await?;
     let _collector = plane.kube_controller_manager("garbage-collector-controller", &[]).await?;
-    say(&format!(
+    print_line(&format!(
         "A real kube-apiserver answers at {}, and the garbage collector of kube-controller-manager runs.\n",
         plane.url()
     ))?;
-    fill(&plane).await?;
+    create_objects(&plane).await?;
     let mut pod_safety = start(&plane).await?;
-    say(
+    print_line(
         "$ kubectl delete node worker-b worker-c        (worker-b is off; the kubelet of worker-c lives on)\n",
     )?;
     for name in ["worker-b", "worker-c"] {
@@ -50,11 +50,13 @@ async fn main() -> Result<()> {
     let held = watch(&plane, &pod_safety).await?;
     report(&plane, &pod_safety, &held).await?;
     let status = pod_safety.terminate().await?;
-    say(&format!("\npod-safety stopped ({status}), gave its lease back, and the control plane goes with it."))
+    print_line(&format!(
+        "\npod-safety stopped ({status}), gave its lease back, and the control plane goes with it."
+    ))
 }
 
 /// Four nodes, and pods in every kind of trouble that the collector knows.
-async fn fill(plane: &ControlPlane) -> Result<()> {
+async fn create_objects(plane: &ControlPlane) -> Result<()> {
     let client = plane.admin();
     plane.namespace(NAMESPACE).await?;
     for name in ["worker-a", "worker-b", "worker-c", "worker-d"] {
@@ -86,16 +88,16 @@ async fn fill(plane: &ControlPlane) -> Result<()> {
     for name in ["cache-0", "never-0"] {
         Api::<Pod>::namespaced(client.clone(), NAMESPACE).delete(name, &DeleteParams::default()).await?;
     }
-    say(&plane.kubectl(&["get", "nodes"]).await?.text()?)?;
-    say(&plane.kubectl(&["get", "pods", "-n", NAMESPACE, "-o", "wide", "--no-headers"]).await?.text()?)
+    print_line(&plane.kubectl(&["get", "nodes"]).await?.text()?)?;
+    print_line(&plane.kubectl(&["get", "pods", "-n", NAMESPACE, "-o", "wide", "--no-headers"]).await?.text()?)
 }
 
 /// Runs the binary as its own service account, with the rights that it ships.
 async fn start(plane: &ControlPlane) -> Result<PodSafety> {
     let kubeconfig = plane.install_pod_safety().await?;
     let args = ["--pod-gc-quarantine=5s", "--terminated-pod-gc-threshold=3"];
-    say(&format!("$ pod-safety run {}\n", args.join(" ")))?;
-    Ok(plane.pod_safety_that_leads(&kubeconfig, args).await?)
+    print_line(&format!("$ pod-safety run {}\n", args.join(" ")))?;
+    Ok(plane.leading_pod_safety(&kubeconfig, args).await?)
 }
 
 /// Plays the kubelets that live, until the pods of both deleted Nodes are gone. Gives back what held queue-0 while its kubelet
@@ -113,14 +115,14 @@ async fn watch(plane: &ControlPlane, pod_safety: &PodSafety) -> Result<Vec<Value
     let held = until("queue-0 is held", async || {
         let holds = pod_safety.holds("queue-0").await.map_err(|error| error.to_string())?;
         let alive = holds.iter().any(|hold| hold["reason"] == "KubeletAlive");
-        seen(alive, format!("{holds:?}")).map(|()| holds)
+        check_that(alive, format!("{holds:?}")).map(|()| holds)
     })
     .await?;
     kubelet::remove(&client, &queue).await?;
     until("the pods of worker-b are gone", async || {
         kubelet::renew(&client, "worker-a").await.map_err(|error| error.to_string())?;
         let left = observe::find_pod(&client, NAMESPACE, "db-0").await.map_err(|error| error.to_string())?;
-        seen(left.is_none(), "db-0 is still there".to_owned())
+        check_that(left.is_none(), "db-0 is still there".to_owned())
     })
     .await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -129,34 +131,36 @@ async fn watch(plane: &ControlPlane, pod_safety: &PodSafety) -> Result<Vec<Value
 
 async fn report(plane: &ControlPlane, pod_safety: &PodSafety, held: &[Value]) -> Result<()> {
     let decisions = pod_safety.debug("/debug/decisions").await?;
-    say("WHAT IT DELETED GRACEFULLY")?;
+    print_line("WHAT IT DELETED GRACEFULLY")?;
     for record in records(&decisions, "Deleted") {
         line(&record["pod"]["name"], record)?;
     }
-    say("\nWHAT IT FORCE DELETED")?;
+    print_line("\nWHAT IT FORCE DELETED")?;
     for record in records(&decisions, "ForceDeleted") {
         line(&record["pod"]["name"], record)?;
     }
-    say("\nWHAT IT DID NOT FORCE DELETE, AND WHY")?;
+    print_line("\nWHAT IT DID NOT FORCE DELETE, AND WHY")?;
     let holds = decisions["holds"].as_array().into_iter().flatten();
     for hold in held.iter().chain(holds).take(MANY_LINES) {
         let subject = &hold["subject"];
         line(if subject["pod"].is_null() { &subject["node"] } else { &subject["pod"]["name"] }, hold)?;
     }
-    say("\nWHAT IS LEFT")?;
-    say(&plane.kubectl(&["get", "pods", "-n", NAMESPACE, "-o", "wide", "--no-headers"]).await?.text()?)?;
-    say("METRICS")?;
+    print_line("\nWHAT IS LEFT")?;
+    print_line(
+        &plane.kubectl(&["get", "pods", "-n", NAMESPACE, "-o", "wide", "--no-headers"]).await?.text()?,
+    )?;
+    print_line("METRICS")?;
     let metrics = pod_safety.get("/metrics").await?.body;
     let wanted = |line: &&str| {
         line.starts_with("pod_gc_collector")
             || line.starts_with("pod_safety_force_deletes_total")
             || line.starts_with("process_resident")
     };
-    metrics.lines().filter(wanted).try_for_each(|line| say(&format!("  {line}")))
+    metrics.lines().filter(wanted).try_for_each(|line| print_line(&format!("  {line}")))
 }
 
 fn line(name: &Value, told: &Value) -> Result<()> {
-    say(&format!("  {:10} {:20} {}", text(name), text(&told["reason"]), text(&told["message"])))
+    print_line(&format!("  {:10} {:20} {}", text(name), text(&told["reason"]), text(&told["message"])))
 }
 
 fn records<'a>(decisions: &'a Value, action: &'a str) -> impl Iterator<Item = &'a Value> {

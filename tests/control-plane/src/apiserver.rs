@@ -88,9 +88,9 @@ fn arguments(port: &Port, etcd: &Port, pki: &Pki) -> Vec<String> {
 
 /// Waits for /readyz, which includes the built-in roles, and for the built-in namespaces.
 async fn ready(program: &mut Program, client: &Client) -> Result<(), Error> {
-    program.patiently("become ready", async || healthy(client, "/readyz").await).await?;
+    program.wait_for("become ready", async || healthy(client, "/readyz").await).await?;
     program
-        .patiently("make its namespaces", async || {
+        .wait_for("make its namespaces", async || {
             let namespaces = Api::<Namespace>::all(client.clone());
             for name in NAMESPACES {
                 namespaces.get(name).await.map_err(|error| error.to_string())?;

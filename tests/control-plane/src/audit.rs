@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::{ControlPlane, Error, Options};
 
 /// As many renewals of a lease as there are in the five seconds of design §8.
-const AFTER_PROOF: usize = 10;
+const MAX_AFTER_EVIDENCE: usize = 10;
 
 /// An audit log of one user's requests: see [`ControlPlane::audited`].
 pub struct AuditLog {
@@ -32,7 +32,7 @@ pub struct AuditEntry {
 
 impl AuditEntry {
     /// Whether it asked this of this object.
-    pub fn is(&self, verb: &str, resource: &str, name: &str) -> bool {
+    pub fn matches(&self, verb: &str, resource: &str, name: &str) -> bool {
         self.verb == verb && self.resource == resource && self.name == name
     }
 }
@@ -40,14 +40,14 @@ impl AuditEntry {
 impl ControlPlane {
     /// Starts the usual one, with a record of what `user` asks. Keep that as long.
     pub async fn audited(user: &str) -> Result<(AuditLog, Self), Error> {
-        let audit = AuditLog::of(user)?;
+        let audit = AuditLog::for_user(user)?;
         let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
         Ok((audit, Self::start(options).await?))
     }
 }
 
 impl AuditLog {
-    fn of(user: &str) -> Result<Self, Error> {
+    fn for_user(user: &str) -> Result<Self, Error> {
         let folder = tempfile::tempdir().map_err(Error::file("create a folder in", &std::env::temp_dir()))?;
         let log = Self { folder };
         let policy = json!({
@@ -77,7 +77,7 @@ impl AuditLog {
 
     /// How often it asked this of this object so far.
     pub fn count(&self, verb: &str, resource: &str, name: &str) -> Result<usize, Error> {
-        Ok(self.entries()?.iter().filter(|entry| entry.is(verb, resource, name)).count())
+        Ok(self.entries()?.iter().filter(|entry| entry.matches(verb, resource, name)).count())
     }
 
     /// How often ours renewed its lease between two requests of its own, the first of each kind; `None` if one of them was
@@ -96,14 +96,14 @@ impl AuditLog {
             return Ok(None);
         };
         let renewal = |entry: &&AuditEntry| {
-            entry.namespace == "kube-system" && entry.is("patch", "leases", "pod-safety")
+            entry.namespace == "kube-system" && entry.matches("patch", "leases", "pod-safety")
         };
         Ok(Some(between.iter().filter(renewal).count()))
     }
 
     /// Asserts what design §8 has of the time after the proof that a node is off, by what the proof itself took: `done` came
     /// no later after the evidence than the evidence after the incident, and five seconds.
-    pub fn was_soon_after_the_proof(
+    pub fn was_soon_after_evidence(
         &self,
         node: &str,
         done: impl Fn(&AuditEntry) -> bool,
@@ -118,7 +118,7 @@ impl AuditLog {
         let proof = self.renewals(made("nodefences"), made("fenceevidences")).map_err(said)?;
         let rest = self.renewals(made("fenceevidences"), done).map_err(said)?;
         match (proof, rest) {
-            (Some(proof), Some(rest)) if rest <= proof + AFTER_PROOF => Ok(()),
+            (Some(proof), Some(rest)) if rest <= proof + MAX_AFTER_EVIDENCE => Ok(()),
             other => Err(format!("{node}: renewals until the proof, and after it: {other:?}")),
         }
     }

@@ -16,44 +16,44 @@ use crate::port::Port;
 use crate::{Error, apiserver};
 
 /// How often each server is asked, and how long it may take to answer.
-const BETWEEN: Duration = Duration::from_millis(500);
-const ANSWER: Duration = Duration::from_secs(2);
+const PROBE_INTERVAL: Duration = Duration::from_millis(500);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Which servers are ready, as everybody who chooses one sees it. Dropping it ends the looks.
-pub(crate) struct Looks {
+pub(crate) struct ReadinessProbes {
     ready: watch::Receiver<Vec<bool>>,
     ports: Arc<[u16]>,
-    looking: JoinSet<()>,
+    probes: JoinSet<()>,
 }
 
-impl Looks {
+impl ReadinessProbes {
     /// Until they were asked, all are taken for ready.
     pub(crate) fn begin(servers: impl Iterator<Item = (u16, Client)>) -> Self {
         let servers: Vec<_> = servers.collect();
         let (said, ready) = watch::channel(vec![true; servers.len()]);
         let (said, ports) = (Arc::new(said), servers.iter().map(|(port, _)| *port).collect());
-        let mut looking = JoinSet::new();
+        let mut probes = JoinSet::new();
         for (at, (_, client)) in servers.into_iter().enumerate() {
-            looking.spawn(look(at, client, Arc::clone(&said)));
+            probes.spawn(probe_readiness(at, client, Arc::clone(&said)));
         }
-        Self { ready, ports, looking }
+        Self { ready, ports, probes }
     }
 }
 
-impl Drop for Looks {
+impl Drop for ReadinessProbes {
     fn drop(&mut self) {
-        self.looking.abort_all();
+        self.probes.abort_all();
     }
 }
 
-async fn look(at: usize, client: Client, said: Arc<watch::Sender<Vec<bool>>>) {
+async fn probe_readiness(at: usize, client: Client, said: Arc<watch::Sender<Vec<bool>>>) {
     loop {
-        let asked = tokio::time::timeout(ANSWER, apiserver::healthy(&client, "/readyz")).await;
+        let asked = tokio::time::timeout(PROBE_TIMEOUT, apiserver::healthy(&client, "/readyz")).await;
         let now = matches!(asked, Ok(Ok(())));
         said.send_if_modified(|ready| {
             ready.get_mut(at).is_some_and(|was| std::mem::replace(was, now) != now)
         });
-        tokio::time::sleep(BETWEEN).await;
+        tokio::time::sleep(PROBE_INTERVAL).await;
     }
 }
 
@@ -66,7 +66,7 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    pub(crate) async fn open(looks: &Looks, address: Ipv4Addr) -> Result<Self, Error> {
+    pub(crate) async fn open(looks: &ReadinessProbes, address: Ipv4Addr) -> Result<Self, Error> {
         let port = Port::reserve()?;
         let failed = |source| Error::Process { act: "listen for", program: "a balancer".to_owned(), source };
         let listener = TcpListener::bind((address, port.number())).await.map_err(failed)?;
@@ -123,14 +123,14 @@ async fn serve(
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => {
                 if let (Ok((client, _)), Some(port)) = (accepted, ports.get(now)) {
-                    connections.spawn(carry(client, *port));
+                    connections.spawn(proxy(client, *port));
                 }
             }
         }
     }
 }
 
-async fn carry(mut client: TcpStream, port: u16) {
+async fn proxy(mut client: TcpStream, port: u16) {
     let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else { return };
     // Whichever end fails, both are closed.
     let _ended = tokio::io::copy_bidirectional(&mut client, &mut server).await;
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_that_is_ready_unless_it_is_pinned_and_none_is_no_reason_to_move() {
+    fn chooses_the_first_ready_server_unless_pinned_and_stays_if_none_is_ready() {
         assert_eq!(choose(&[true, true], None, 1), 0);
         assert_eq!(choose(&[false, true], None, 0), 1);
         assert_eq!(choose(&[false, true], Some(0), 1), 0);
@@ -172,10 +172,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_at_a_server_that_is_not_ready_any_more_is_moved_unless_pinned() {
+    async fn closes_connections_to_a_server_that_is_no_longer_ready_unless_pinned() {
         let (said, ready) = watch::channel(vec![true; 2]);
         let ports = Arc::new([server(0).await, server(1).await]);
-        let looks = Looks { ready, ports, looking: JoinSet::new() };
+        let looks = ReadinessProbes { ready, ports, probes: JoinSet::new() };
         let free = Balancer::open(&looks, Ipv4Addr::LOCALHOST).await.unwrap();
         let pinned = Balancer::open(&looks, Ipv4Addr::LOCALHOST).await.unwrap();
         pinned.pin(0);

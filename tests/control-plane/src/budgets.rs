@@ -14,7 +14,7 @@ use crate::{Error, raw};
 
 /// The status of a budget, without its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct BudgetStatus {
     /// `disruptionsAllowed`.
     pub allowed: i32,
     /// `currentHealthy`.
@@ -28,14 +28,14 @@ pub struct Look {
     /// The condition `DisruptionAllowed`: its status, reason and message, separated by blanks.
     pub condition: String,
     /// The generation that the condition is about.
-    pub condition_of: i64,
+    pub condition_generation: i64,
     /// `observedGeneration`.
     pub observed: i64,
     /// The generation of the spec.
     pub generation: i64,
 }
 
-impl fmt::Display for Look {
+impl fmt::Display for BudgetStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { allowed, healthy, desired, expected, disrupted, condition, .. } = self;
         write!(
@@ -48,14 +48,14 @@ impl fmt::Display for Look {
         if self.observed != self.generation {
             write!(f, ", seen {} of {}", self.observed, self.generation)?;
         }
-        if self.condition_of != self.observed {
-            write!(f, ", condition of {}", self.condition_of)?;
+        if self.condition_generation != self.observed {
+            write!(f, ", condition of {}", self.condition_generation)?;
         }
         Ok(())
     }
 }
 
-impl From<&PodDisruptionBudget> for Look {
+impl From<&PodDisruptionBudget> for BudgetStatus {
     fn from(budget: &PodDisruptionBudget) -> Self {
         let status = budget.status.clone().unwrap_or_default();
         let conditions = status.conditions.unwrap_or_default();
@@ -66,7 +66,10 @@ impl From<&PodDisruptionBudget> for Look {
             desired: status.desired_healthy.unwrap_or(0),
             expected: status.expected_pods.unwrap_or(0),
             disrupted: status.disrupted_pods.unwrap_or_default().into_keys().collect(),
-            condition_of: condition.as_ref().and_then(|condition| condition.observed_generation).unwrap_or(0),
+            condition_generation: condition
+                .as_ref()
+                .and_then(|condition| condition.observed_generation)
+                .unwrap_or(0),
             condition: condition.map_or_else(
                 || "no condition".to_owned(),
                 |condition| {
@@ -92,7 +95,7 @@ pub async fn put(client: &Client, namespace: &str, name: &str, spec: &Value) -> 
 }
 
 /// Changes a budget in a way that its controller notices and that means nothing.
-pub async fn touch(client: &Client, namespace: &str, name: &str) -> Result<(), Error> {
+pub async fn touch_budget(client: &Client, namespace: &str, name: &str) -> Result<(), Error> {
     let before = raw::merge(client, &path(namespace, name), &json!({})).await?;
     let touched = json!({ "touched-at": before["metadata"]["resourceVersion"] });
     let patch = json!({ "metadata": { "annotations": touched } });
@@ -109,19 +112,19 @@ fn path(namespace: &str, name: &str) -> String {
 }
 
 /// One budget.
-pub async fn look(client: &Client, namespace: &str, name: &str) -> Result<Look, Error> {
+pub async fn budget_status(client: &Client, namespace: &str, name: &str) -> Result<BudgetStatus, Error> {
     let budget = Api::<PodDisruptionBudget>::namespaced(client.clone(), namespace).get(name).await;
-    Ok(Look::from(&budget.map_err(Error::api(format!("look at the budget {namespace}/{name}")))?))
+    Ok(BudgetStatus::from(&budget.map_err(Error::api(format!("look at the budget {namespace}/{name}")))?))
 }
 
 /// All budgets of the cluster, by `namespace/name`.
-pub async fn looks(client: &Client) -> Result<BTreeMap<String, Look>, Error> {
+pub async fn budget_statuses(client: &Client) -> Result<BTreeMap<String, BudgetStatus>, Error> {
     let list = Api::<PodDisruptionBudget>::all(client.clone()).list(&ListParams::default()).await;
     let budgets = list.map_err(Error::api("list the budgets"))?.items;
     let named = budgets.iter().map(|budget| {
         let (namespace, name) = (budget.metadata.namespace.as_deref(), budget.metadata.name.as_deref());
         let name = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
-        (name, Look::from(budget))
+        (name, BudgetStatus::from(budget))
     });
     Ok(named.collect())
 }

@@ -86,7 +86,7 @@ impl ControlPlane {
         all.extend(args);
         let mut program = Program::start(name, &tool(name).await?, all, [], self.folder.clone())?;
         let client = self.component_client(&port).await?;
-        program.patiently("become healthy", async || apiserver::healthy(&client, "/healthz").await).await?;
+        program.wait_for("become healthy", async || apiserver::healthy(&client, "/healthz").await).await?;
         Ok(Component { program, client, port })
     }
 
@@ -111,7 +111,7 @@ impl ControlPlane {
     }
 
     /// Runs kubectl with plugins, which are in one of the folders of `path`.
-    pub async fn kubectl_by(&self, path: &OsStr, args: &[&str]) -> Result<Output, Error> {
+    pub async fn kubectl_as(&self, path: &OsStr, args: &[&str]) -> Result<Output, Error> {
         let kubeconfig = self.admin_kubeconfig();
         let env =
             [("KUBECONFIG", kubeconfig.as_path()), ("HOME", self.folder.path()), ("PATH", Path::new(path))];

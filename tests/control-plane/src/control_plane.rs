@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube::Client;
 
 use crate::apiserver::Server;
-use crate::balancer::{Balancer, Looks};
+use crate::balancer::{Balancer, ReadinessProbes};
 use crate::etcd::{self, Member};
 use crate::folder::Folder;
 use crate::pki::Pki;
@@ -58,7 +58,7 @@ impl Default for Options {
 pub struct ControlPlane {
     // Dropped in this order: nobody loses what it depends on.
     balancer: Option<Balancer>,
-    looks: Looks,
+    probes: ReadinessProbes,
     apiservers: Vec<Server>,
     etcd: Vec<Member>,
     pub(crate) admin: Client,
@@ -92,7 +92,9 @@ impl ControlPlane {
         }
         // One alone is asked by nobody but those who need it.
         let several = if apiservers.len() > 1 { &*apiservers } else { &[] };
-        let looks = Looks::begin(several.iter().map(|server| (server.port.number(), server.client.clone())));
+        let looks = ReadinessProbes::begin(
+            several.iter().map(|server| (server.port.number(), server.client.clone())),
+        );
         let balancer =
             if several.is_empty() { None } else { Some(Balancer::open(&looks, Ipv4Addr::LOCALHOST).await?) };
         let url = url(balancer.as_ref(), &apiservers);
@@ -102,7 +104,8 @@ impl ControlPlane {
         etcd::start(&mut etcd, &folder).await?;
         let options = options.clone();
         let resources = Resources::default();
-        let mut plane = Self { balancer, looks, apiservers, etcd, admin, resources, pki, folder, options };
+        let mut plane =
+            Self { balancer, probes: looks, apiservers, etcd, admin, resources, pki, folder, options };
         plane.start_apiserver().await?;
         Ok(plane)
     }
@@ -172,7 +175,7 @@ impl ControlPlane {
 
     /// Another way to the API servers, for whoever is to have one of its own.
     pub async fn balancer(&self, address: Ipv4Addr) -> Result<Balancer, Error> {
-        Balancer::open(&self.looks, address).await
+        Balancer::open(&self.probes, address).await
     }
 
     /// Where the API server listens, or what stands before several.

@@ -72,7 +72,7 @@ pub(crate) async fn start(members: &mut [Member], folder: &Arc<Folder>) -> Resul
         if let Some(program) = &mut member.program {
             let listens =
                 async || TcpStream::connect(address).await.map(drop).map_err(|error| error.to_string());
-            program.patiently("listen", listens).await?;
+            program.wait_for("listen", listens).await?;
         }
     }
     Ok(())

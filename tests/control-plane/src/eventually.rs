@@ -16,12 +16,12 @@ pub const PATIENCE: Duration = Duration::from_secs(900);
 pub(crate) struct Deadline(Instant);
 
 impl Deadline {
-    pub(crate) fn after(within: Duration) -> Self {
+    pub(crate) fn in_duration(within: Duration) -> Self {
         Self(Instant::now() + within)
     }
 
     /// One look by `probe`, which is given up at the deadline. `None` when the time is up.
-    pub(crate) async fn look<T>(&self, probe: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn probe_once<T>(&self, probe: impl Future<Output = T>) -> Option<T> {
         // A probe that never waits would win against any timeout, also one of zero.
         let left = self.0.checked_duration_since(Instant::now())?;
         tokio::time::timeout(left, probe).await.ok()
@@ -40,9 +40,9 @@ pub async fn eventually<T, E: Display>(
     within: Duration,
     mut probe: impl AsyncFnMut() -> Result<T, E>,
 ) -> Result<T, Error> {
-    let deadline = Deadline::after(within);
+    let deadline = Deadline::in_duration(within);
     let mut seen = String::from("nothing, the first look did not end");
-    while let Some(look) = deadline.look(probe()).await {
+    while let Some(look) = deadline.probe_once(probe()).await {
         match look {
             Ok(value) => return Ok(value),
             Err(observation) => seen = observation.to_string(),
@@ -53,7 +53,7 @@ pub async fn eventually<T, E: Display>(
 }
 
 /// For probes: `Ok` if `holds`, else the observation.
-pub fn seen<E: Display>(holds: bool, observation: E) -> Result<(), E> {
+pub fn check_that<E: Display>(holds: bool, observation: E) -> Result<(), E> {
     if holds { Ok(()) } else { Err(observation) }
 }
 
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn gives_what_the_probe_found() {
+    async fn returns_the_value_of_the_probe() {
         let mut looks = 0;
         let found = eventually("three looks", Duration::from_secs(5), async || {
             looks += 1;
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn says_what_it_saw_last() {
+    async fn timeout_names_the_last_observation() {
         let error =
             eventually::<(), _>("the pod runs", Duration::from_millis(120), async || Err("phase Pending"));
         let text = error.await.unwrap_err().to_string();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_probe_that_hangs_does_not_hang_the_test() {
+    async fn a_probe_that_hangs_is_cancelled_at_the_deadline() {
         let error = eventually::<(), &str>("an answer", Duration::from_millis(100), async || {
             std::future::pending().await
         });

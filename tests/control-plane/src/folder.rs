@@ -138,12 +138,12 @@ impl Drop for Folder {
         for part in ["pki", "access", "etcd", "etcd-saved"] {
             let _ = std::fs::remove_dir_all(kept.join(part));
         }
-        say(&format!("the logs of the control plane are in {}", kept.join("logs").display()));
+        print_line(&format!("the logs of the control plane are in {}", kept.join("logs").display()));
     }
 }
 
 #[expect(clippy::print_stderr, reason = "the only place where a test's output can tell where the logs are")]
-fn say(text: &str) {
+fn print_line(text: &str) {
     eprintln!("{text}");
 }
 

@@ -9,14 +9,14 @@ const CI: &str = "CI";
 
 /// Compares `now` with the file. Where `variable` is `1` what is there is written; the comparison fails all the same, so
 /// that a variable that is left set is no check that is off. Where `CI` is set, nothing is written.
-pub fn looked_at(path: &Path, now: &str, variable: &str) -> Result<(), Error> {
+pub fn compare_golden(path: &Path, now: &str, variable: &str) -> Result<(), Error> {
     let was = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         read => Some(read.map_err(Error::file("read", path))?),
     };
     let word = std::env::var_os(variable).map(|word| word.to_string_lossy().into_owned());
     let (verdict, writes) =
-        judge(was.as_deref(), now, word.as_deref(), std::env::var_os(CI).is_some(), variable);
+        decide(was.as_deref(), now, word.as_deref(), std::env::var_os(CI).is_some(), variable);
     if writes {
         let folder = path.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).map_err(Error::file("create", folder))?;
@@ -26,7 +26,7 @@ pub fn looked_at(path: &Path, now: &str, variable: &str) -> Result<(), Error> {
 }
 
 /// What comes of it, and whether the file is written.
-fn judge(
+fn decide(
     was: Option<&str>,
     now: &str,
     word: Option<&str>,
@@ -60,36 +60,36 @@ fn judge(
 mod tests {
     use super::*;
 
-    fn judged(was: Option<&str>, word: Option<&str>, ci: bool) -> (bool, bool) {
-        let (verdict, writes) = judge(was, "now\n", word, ci, "WRITE");
+    fn decide_for(was: Option<&str>, word: Option<&str>, ci: bool) -> (bool, bool) {
+        let (verdict, writes) = decide(was, "now\n", word, ci, "WRITE");
         (verdict.is_ok(), writes)
     }
 
     #[test]
-    fn what_is_the_same_is_good_and_nothing_is_written() {
-        assert_eq!(judged(Some("now\n"), None, false), (true, false));
-        assert_eq!(judged(Some("now\n"), Some("1"), false), (true, false));
-        assert_eq!(judged(Some("now\n"), None, true), (true, false));
+    fn equal_content_passes_and_writes_nothing() {
+        assert_eq!(decide_for(Some("now\n"), None, false), (true, false));
+        assert_eq!(decide_for(Some("now\n"), Some("1"), false), (true, false));
+        assert_eq!(decide_for(Some("now\n"), None, true), (true, false));
     }
 
     #[test]
-    fn what_differs_fails_also_when_it_is_written() {
-        assert_eq!(judged(Some("once\n"), None, false), (false, false));
-        assert_eq!(judged(None, None, false), (false, false));
-        assert_eq!(judged(Some("once\n"), Some("1"), false), (false, true));
-        assert_eq!(judged(None, Some("1"), false), (false, true));
+    fn different_content_fails_even_if_it_is_written() {
+        assert_eq!(decide_for(Some("once\n"), None, false), (false, false));
+        assert_eq!(decide_for(None, None, false), (false, false));
+        assert_eq!(decide_for(Some("once\n"), Some("1"), false), (false, true));
+        assert_eq!(decide_for(None, Some("1"), false), (false, true));
     }
 
     #[test]
-    fn ci_writes_nothing_and_is_told_of_a_variable_that_is_set() {
-        assert_eq!(judged(Some("once\n"), Some("1"), true), (false, false));
-        assert_eq!(judged(Some("now\n"), Some("1"), true), (false, false));
-        assert_eq!(judged(None, Some("1"), true), (false, false));
+    fn ci_writes_nothing_and_fails_if_the_variable_is_set() {
+        assert_eq!(decide_for(Some("once\n"), Some("1"), true), (false, false));
+        assert_eq!(decide_for(Some("now\n"), Some("1"), true), (false, false));
+        assert_eq!(decide_for(None, Some("1"), true), (false, false));
     }
 
     #[test]
-    fn a_word_that_means_nothing_is_refused() {
-        assert_eq!(judged(Some("now\n"), Some("0"), false), (false, false));
-        assert_eq!(judged(Some("now\n"), Some(""), false), (false, false));
+    fn an_unknown_value_of_the_variable_is_an_error() {
+        assert_eq!(decide_for(Some("now\n"), Some("0"), false), (false, false));
+        assert_eq!(decide_for(Some("now\n"), Some(""), false), (false, false));
     }
 }

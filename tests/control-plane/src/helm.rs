@@ -26,7 +26,7 @@ impl ControlPlane {
 }
 
 /// What kube-score says of rendered manifests, as JSON. Its exit code says whether it found something, which its caller judges.
-pub async fn scored(manifests: &str) -> Result<String, Error> {
+pub async fn kube_score(manifests: &str) -> Result<String, Error> {
     let args = ["score", "--output-format=json", "--enable-optional-test=container-seccomp-profile", "-"];
     Ok(command::run(&tool("kube-score").await?, &args, &[], manifests).await?.stdout)
 }

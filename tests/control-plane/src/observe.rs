@@ -19,7 +19,7 @@ pub async fn find_pod(client: &Client, namespace: &str, name: &str) -> Result<Op
 
 /// The node and the UID of a pod that runs, and is not being deleted.
 #[must_use]
-pub fn runs(pod: &Pod) -> Option<(String, String)> {
+pub fn is_running(pod: &Pod) -> Option<(String, String)> {
     let running = pod.status.as_ref()?.phase.as_deref() == Some("Running");
     let stays = running && pod.metadata.deletion_timestamp.is_none();
     stays.then_some((pod.spec.as_ref()?.node_name.clone()?, pod.metadata.uid.clone()?))
@@ -33,10 +33,10 @@ pub async fn pod_names(client: &Client, namespace: &str) -> Result<Vec<String>, 
 }
 
 /// Waits until no pod of the namespace is there but these, in order.
-pub async fn only_left(client: &Client, namespace: &str, names: &[&str]) -> Result<(), Error> {
+pub async fn remaining_pod(client: &Client, namespace: &str, names: &[&str]) -> Result<(), Error> {
     until(&format!("only {names:?} are left in {namespace}"), async || {
         let left = pod_names(client, namespace).await.map_err(|error| format!("{error:?}"))?;
-        crate::seen(left == names, format!("{left:?}"))
+        crate::check_that(left == names, format!("{left:?}"))
     })
     .await
 }
@@ -79,7 +79,7 @@ pub async fn delete_pod(client: &Client, namespace: &str, name: &str, at_once: b
 
 /// Hears of every version of every object after `from`, for ever and in the order in which they were written; `true` where
 /// it is the last one, of an object that is gone.
-pub async fn every_version<K>(api: Api<K>, mut from: String, mut hear: impl FnMut(&K, bool))
+pub async fn watch_all_versions<K>(api: Api<K>, mut from: String, mut hear: impl FnMut(&K, bool))
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {

@@ -24,7 +24,7 @@ pub const QUICK: [&str; 4] = [
 ];
 
 /// For tests in which leaders die: one is missed after 3 s.
-pub const MISSED_SOON: [&str; 3] = [
+pub const SHORT_LEADER_LEASE: [&str; 3] = [
     "--leader-elect-lease-duration=3s",
     "--leader-elect-renew-deadline=2s",
     "--leader-elect-retry-period=500ms",
@@ -71,21 +71,21 @@ impl ControlPlane {
     where
         A: IntoIterator<Item: AsRef<OsStr>>,
     {
-        self.pod_safety_with(name, kubeconfig, args, &[]).await
+        self.pod_safety_with_flags(name, kubeconfig, args, &[]).await
     }
 
     /// Starts one under its usual name, and waits until it leads.
-    pub async fn pod_safety_that_leads<A>(&self, kubeconfig: &Path, args: A) -> Result<PodSafety, Error>
+    pub async fn leading_pod_safety<A>(&self, kubeconfig: &Path, args: A) -> Result<PodSafety, Error>
     where
         A: IntoIterator<Item: AsRef<OsStr>>,
     {
         let mut ours = self.pod_safety("pod-safety", kubeconfig, args).await?;
-        ours.leads().await?;
+        ours.is_leader().await?;
         Ok(ours)
     }
 
     /// Starts it with more in its environment.
-    pub async fn pod_safety_with<A>(
+    pub async fn pod_safety_with_flags<A>(
         &self,
         name: &str,
         kubeconfig: &Path,
@@ -116,13 +116,13 @@ impl ControlPlane {
             format!("--fence-agents-path={}", agents.display()),
         ];
         let mut program = self.program(name, &binary().await?, args, &[])?;
-        let listens = async || crate::seen(socket.exists(), "not yet".to_owned());
-        program.patiently("listen", listens).await?;
+        let listens = async || crate::check_that(socket.exists(), "not yet".to_owned());
+        program.wait_for("listen", listens).await?;
         Ok(program)
     }
 
     /// Runs `pod-safety` with `args` to its end, as a person with this kubeconfig does.
-    pub async fn pod_safety_once(&self, kubeconfig: &Path, args: &[&str]) -> Result<Output, Error> {
+    pub async fn start_pod_safety_once(&self, kubeconfig: &Path, args: &[&str]) -> Result<Output, Error> {
         let env = [("POD_SAFETY_KUBECONFIG", kubeconfig)];
         crate::command::run(&binary().await?, args, &env, "").await
     }
@@ -133,7 +133,7 @@ impl PodSafety {
     pub async fn ready(&mut self) -> Result<(), Error> {
         let port = self.port.number();
         self.program
-            .patiently("become ready", async || match get(port, "/readyz").await {
+            .wait_for("become ready", async || match get(port, "/readyz").await {
                 Ok(Page { code: 200, .. }) => Ok(()),
                 Ok(page) => Err(page.body),
                 Err(error) => Err(error.to_string()),
@@ -142,12 +142,12 @@ impl PodSafety {
     }
 
     /// Waits until it leads.
-    pub async fn leads(&mut self) -> Result<(), Error> {
+    pub async fn is_leader(&mut self) -> Result<(), Error> {
         let port = self.port.number();
         self.program
-            .patiently("lead", async || {
+            .wait_for("lead", async || {
                 let page = get(port, "/metrics").await.map_err(|error| error.to_string())?;
-                crate::seen(
+                crate::check_that(
                     sum(&page.body, "leader_election_master_status", &[]) == 1.0,
                     "not yet".to_owned(),
                 )
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_told_apart_by_name_and_labels() {
+    fn samples_are_selected_by_name_and_labels() {
         let page = "# HELP a b\na{x=\"1\",y=\"2\"} 3\na{x=\"2\"} 4\nab 5\na 0.5\n";
         assert_eq!(sum(page, "a", &[]), 7.5);
         assert_eq!(sum(page, "a", &[("x", "1")]), 3.0);

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_had_by_one_until_it_is_let_go() {
+    fn a_port_is_reserved_until_it_is_released() {
         let port = Port::reserve().unwrap();
         assert!(claim(port.number()).is_none(), "somebody else would get it, too");
         let number = port.number();

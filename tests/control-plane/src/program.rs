@@ -85,8 +85,8 @@ impl Program {
 
     /// Waits until it ends by itself.
     pub async fn wait_exit(&mut self) -> Result<ExitStatus, Error> {
-        let deadline = Deadline::after(PATIENCE);
-        while deadline.look(tokio::time::sleep(PAUSE)).await.is_some() {
+        let deadline = Deadline::in_duration(PATIENCE);
+        while deadline.probe_once(tokio::time::sleep(PAUSE)).await.is_some() {
             if let Some(status) = self.exited()? {
                 return Ok(status);
             }
@@ -95,24 +95,24 @@ impl Program {
     }
 
     /// Waits until `probe` succeeds, and fails at once if the program ends first.
-    pub async fn patiently(
+    pub async fn wait_for(
         &mut self,
         awaited: &'static str,
         probe: impl AsyncFnMut() -> Result<(), String>,
     ) -> Result<(), Error> {
-        self.until(awaited, PATIENCE, probe).await
+        self.wait_for_within(awaited, PATIENCE, probe).await
     }
 
     /// The same, with a limit of its own.
-    pub async fn until(
+    pub async fn wait_for_within(
         &mut self,
         awaited: &'static str,
         within: Duration,
         mut probe: impl AsyncFnMut() -> Result<(), String>,
     ) -> Result<(), Error> {
-        let deadline = Deadline::after(within);
+        let deadline = Deadline::in_duration(within);
         let mut seen = String::from("nothing");
-        while let Some(look) = deadline.look(probe()).await {
+        while let Some(look) = deadline.probe_once(probe()).await {
             match look {
                 Ok(()) => return Ok(()),
                 Err(observation) => seen = observation,

@@ -27,7 +27,7 @@ pub fn rules() -> Result<String, Error> {
 }
 
 /// A line of the rules as tests have it: alerts wait a second, ranges are of ten, and a count of 100 in a range is one of ten.
-fn hasty(line: &str) -> String {
+fn shorten_for(line: &str) -> String {
     if let Some((before, _)) = line.split_once("for: ").filter(|(before, _)| before.trim().is_empty()) {
         return format!("{before}for: 1s\n");
     }
@@ -53,7 +53,7 @@ impl Prometheus {
     /// `program`, with the chart's own alerts, which wait for nothing and look back for as long as a test may take.
     pub async fn start(plane: &ControlPlane, program: &Path) -> Result<Self, Error> {
         let folder = tempfile::tempdir().map_err(Error::file("create a folder in", &std::env::temp_dir()))?;
-        let hurried: String = rules()?.lines().map(hasty).collect();
+        let hurried: String = rules()?.lines().map(shorten_for).collect();
         crate::pki::write(&folder.path().join("rules.yaml"), &hurried)?;
         let targets = json!({ "files": ["targets.json"], "refresh_interval": "1s" });
         let config = json!({
@@ -83,7 +83,7 @@ impl Prometheus {
         std::fs::rename(&new, &file).map_err(Error::file("rename", &new))
     }
 
-    async fn ask(&self, path: &str) -> Result<Value, String> {
+    async fn fetch(&self, path: &str) -> Result<Value, String> {
         let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
         let text = self.client.request_text(request).await.map_err(|error| error.to_string())?;
         serde_json::from_str(&text).map_err(|error| error.to_string())
@@ -91,13 +91,13 @@ impl Prometheus {
 
     /// What an expression is now.
     pub async fn query(&self, expr: &str) -> Result<Vec<Value>, String> {
-        let answer = self.ask(&format!("/api/v1/query?query={}", encoded(expr))).await?;
+        let answer = self.fetch(&format!("/api/v1/query?query={}", encoded(expr))).await?;
         answer["data"]["result"].as_array().cloned().ok_or_else(|| answer.to_string())
     }
 
     /// The alerts that fire.
     pub async fn firing(&self) -> Result<Vec<Value>, String> {
-        let answer = self.ask("/api/v1/alerts").await?;
+        let answer = self.fetch("/api/v1/alerts").await?;
         let alerts = answer["data"]["alerts"].as_array().ok_or("no alerts")?;
         Ok(alerts.iter().filter(|alert| alert["state"] == "firing").cloned().collect())
     }

@@ -14,7 +14,7 @@ use crate::{ControlPlane, Error, eventually};
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Where the API server wants to be asked later.
-const AGAIN: Duration = Duration::from_millis(200);
+const DISCOVERY_ATTEMPTS: Duration = Duration::from_millis(200);
 
 /// Within this a kind that is defined is served, or it is misspelt.
 const DISCOVERED: Duration = Duration::from_secs(60);
@@ -51,7 +51,7 @@ impl Resources {
         all.iter().find(named).cloned()
     }
 
-    async fn ask(&self, client: &Client) -> Result<(), Error> {
+    async fn discover(&self, client: &Client) -> Result<(), Error> {
         let mut all = Vec::new();
         for path in ["/api", "/apis"] {
             let failed = || Error::api(format!("discover {path}"));
@@ -64,7 +64,9 @@ impl Resources {
                 for version in list(&group["versions"]) {
                     let root = if name.is_empty() { path.to_owned() } else { format!("{path}/{name}") };
                     let root = format!("{root}/{}", text(&version["version"]));
-                    all.extend(list(&version["resources"]).map(|resource| of(resource, name, &root)));
+                    all.extend(
+                        list(&version["resources"]).map(|resource| from_discovery(resource, name, &root)),
+                    );
                 }
             }
         }
@@ -81,7 +83,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-fn of(resource: &Value, group: &str, version: &str) -> Resource {
+fn from_discovery(resource: &Value, group: &str, version: &str) -> Resource {
     let plural = &resource["resource"];
     let others = [plural, &resource["singularResource"], &resource["responseKind"]["kind"]];
     let names = list(&resource["shortNames"]).chain(others);
@@ -100,19 +102,21 @@ impl ControlPlane {
             if let Some(known) = self.resources.find(kind).await {
                 return Ok(known);
             }
-            self.resources.ask(&self.admin).await?;
+            self.resources.discover(&self.admin).await?;
             self.resources.find(kind).await.ok_or(Error::Incomplete("that kind"))
         })
         .await
     }
 
-    async fn read(&self, path: &str) -> Result<Option<Value>, Error> {
+    async fn read_path(&self, path: &str) -> Result<Option<Value>, Error> {
         loop {
             match crate::raw::send(&self.admin, Method::GET, path, "application/json", &Value::Null).await {
                 Ok(object) => return Ok(Some(object)),
                 Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
                 // Of a kind that was just defined; so does kubectl.
-                Err(kube::Error::Api(status)) if status.code == 429 => tokio::time::sleep(AGAIN).await,
+                Err(kube::Error::Api(status)) if status.code == 429 => {
+                    tokio::time::sleep(DISCOVERY_ATTEMPTS).await
+                }
                 Err(error) => return Err(Error::api(format!("read {path}"))(error)),
             }
         }
@@ -121,7 +125,7 @@ impl ControlPlane {
     /// All objects of a kind, in all namespaces (`kubectl get KIND -A`).
     pub async fn list(&self, kind: &str) -> Result<Vec<Value>, Error> {
         let Resource { version, plural, .. } = self.resource(kind).await?;
-        let mut answer = self.read(&format!("{version}/{plural}")).await?;
+        let mut answer = self.read_path(&format!("{version}/{plural}")).await?;
         let items = answer.as_mut().and_then(|answer| answer["items"].as_array_mut());
         items.map(std::mem::take).ok_or(Error::Incomplete("items"))
     }
@@ -129,11 +133,17 @@ impl ControlPlane {
     /// An object, if it is there (`kubectl get KIND NAME --ignore-not-found`). The namespace is ignored where a kind has none.
     pub async fn find(&self, kind: &str, namespace: &str, name: &str) -> Result<Option<Value>, Error> {
         let path = self.resource(kind).await?.path(namespace, name);
-        self.read(&path).await
+        self.read_path(&path).await
     }
 
     /// Merges into the status of an object.
-    pub async fn say(&self, kind: &str, namespace: &str, name: &str, status: &Value) -> Result<(), Error> {
+    pub async fn patch_status(
+        &self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        status: &Value,
+    ) -> Result<(), Error> {
         let path = format!("{}/status", self.resource(kind).await?.path(namespace, name));
         crate::raw::merge(&self.admin, &path, &serde_json::json!({ "status": status })).await.map(drop)
     }

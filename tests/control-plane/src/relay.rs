@@ -24,15 +24,15 @@ struct Rules {
 }
 
 impl Rules {
-    fn let_pass(&self, chunk: &[u8]) -> bool {
+    fn may_pass(&self, chunk: &[u8]) -> bool {
         !self.cut && !self.held.iter().any(|start| chunk.starts_with(start.as_bytes()))
     }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
-    now: usize,
-    ever: usize,
+    waiting_now: usize,
+    waited_total: usize,
 }
 
 /// The road of one client. Dropping it closes all its connections; what waited is lost.
@@ -59,7 +59,7 @@ impl ControlPlane {
         let mut proxy = self.program(name, &kubectl, args, &[])?;
         let number = port.number();
         proxy
-            .patiently("listen", async || {
+            .wait_for("listen", async || {
                 let connect = TcpStream::connect((Ipv4Addr::LOCALHOST, number)).await;
                 connect.map(drop).map_err(|error| error.to_string())
             })
@@ -88,16 +88,16 @@ impl Relay {
 
     /// How many requests wait now.
     pub fn waiting(&self) -> usize {
-        self.waiting.borrow().now
+        self.waiting.borrow().waiting_now
     }
 
     /// How many requests ever had to wait.
     pub fn held(&self) -> usize {
-        self.waiting.borrow().ever
+        self.waiting.borrow().waited_total
     }
 
     /// From now on nothing arrives, in either direction.
-    pub fn cut(&self) {
+    pub fn cut_connections(&self) {
         self.rules.send_modify(|rules| rules.cut = true);
     }
 
@@ -127,8 +127,8 @@ async fn accept(
             let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, number)).await else { return };
             let ((from_client, to_client), (from_server, to_server)) =
                 (client.into_split(), server.into_split());
-            let there = carry(from_client, to_server, rules.clone(), Some(waiting));
-            let back = carry(from_server, to_client, rules, None);
+            let there = forward(from_client, to_server, rules.clone(), Some(waiting));
+            let back = forward(from_server, to_client, rules, None);
             tokio::select! {
                 biased;
                 () = there => {}
@@ -140,7 +140,7 @@ async fn accept(
 
 /// Carries one direction of a connection until it ends. Clients of the API send the next request only after
 /// the last answer, so a request begins a chunk.
-async fn carry(
+async fn forward(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut rules: watch::Receiver<Rules>,
@@ -150,14 +150,16 @@ async fn carry(
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
         let chunk = &buffer[..length];
         // An answer is held by a cut only.
-        let pass = |rules: &Rules| if waiting.is_some() { rules.let_pass(chunk) } else { !rules.cut };
+        let pass = |rules: &Rules| if waiting.is_some() { rules.may_pass(chunk) } else { !rules.cut };
         if !pass(&rules.borrow()) {
             let count = waiting.as_ref().inspect(|count| {
-                count.send_modify(|held| *held = Held { now: held.now + 1, ever: held.ever + 1 });
+                count.send_modify(|held| {
+                    *held = Held { waiting_now: held.waiting_now + 1, waited_total: held.waited_total + 1 }
+                });
             });
             let open = rules.wait_for(pass).await.is_ok();
             if let Some(count) = count {
-                count.send_modify(|held| held.now -= 1);
+                count.send_modify(|held| held.waiting_now -= 1);
             }
             if !open {
                 return;

@@ -120,7 +120,7 @@ impl Rigs {
         let name = format!("redfish-{}", port.number());
         let path = self.tools.join("bin/sushy-emulator");
         let mut program = Program::start(&name, &path, args, [], self.folder.clone())?;
-        program.patiently("listen", async || listens(port.number()).await).await?;
+        program.wait_for("listen", async || listens(port.number()).await).await?;
         Ok(Redfish { _program: program, port })
     }
 
@@ -152,7 +152,7 @@ impl Rigs {
         let path = self.tools.join("bin/ipmi_sim");
         let mut program = Program::start(&name, &path, args, [], self.folder.clone())?;
         let ready = async || self.ipmi_answers(port.number()).await;
-        program.patiently("answer", ready).await?;
+        program.wait_for("answer", ready).await?;
         Ok(Controller { _program: program, port })
     }
 

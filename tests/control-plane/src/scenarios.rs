@@ -15,7 +15,7 @@ pub async fn run_scenarios(scenarios: Vec<(&'static str, Scenario<'_>)>) {
     let runs = scenarios.into_iter().map(|(name, scenario)| async move {
         let began = Instant::now();
         let good = AssertUnwindSafe(scenario).catch_unwind().await.is_ok();
-        say(&format!(
+        print_line(&format!(
             "{} {:5.1} s  {name}",
             if good { "ok    " } else { "FAILED" },
             began.elapsed().as_secs_f64()
@@ -27,7 +27,7 @@ pub async fn run_scenarios(scenarios: Vec<(&'static str, Scenario<'_>)>) {
 }
 
 #[expect(clippy::print_stdout, reason = "part of a test's own output")]
-fn say(line: &str) {
+fn print_line(line: &str) {
     println!("{line}");
 }
 

@@ -4,11 +4,11 @@ use crate::{Component, ControlPlane, Error, PodSafety, Program};
 
 /// Whose controller is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Implementation {
     /// That of kube-controller-manager.
     Kcm,
     /// That of pod-safety.
-    Ours,
+    PodSafety,
 }
 
 /// It runs, and nothing else of its program does.
@@ -16,24 +16,28 @@ pub enum SoleController {
     /// kube-controller-manager.
     Kcm(Component),
     /// pod-safety.
-    Ours(PodSafety),
+    PodSafety(PodSafety),
 }
 
 impl ControlPlane {
     /// Starts the one that keeps the statuses of disruption budgets.
-    pub async fn disruption_controller(&self, who: Who) -> Result<SoleController, Error> {
+    pub async fn disruption_controller(&self, who: Implementation) -> Result<SoleController, Error> {
         self.sole_controller(who, "disruption-controller", "disruption", &[]).await
     }
 
     /// Starts the one that ends pods for taints.
-    pub async fn taint_eviction_controller(&self, who: Who) -> Result<SoleController, Error> {
+    pub async fn taint_eviction_controller(&self, who: Implementation) -> Result<SoleController, Error> {
         // kube-controller-manager's looks pods up in an index that the controllers of nodes and of daemon sets make.
         let kcm = "taint-eviction-controller,daemonset-controller";
         self.sole_controller(who, kcm, "taint-eviction", &[]).await
     }
 
     /// Starts the one that finds out which nodes are lost, with these flags, which both know.
-    pub async fn node_lifecycle_controller(&self, who: Who, flags: &[&str]) -> Result<SoleController, Error> {
+    pub async fn node_lifecycle_controller(
+        &self,
+        who: Implementation,
+        flags: &[&str],
+    ) -> Result<SoleController, Error> {
         self.sole_controller(who, "node-lifecycle-controller", "node-lifecycle", flags).await
     }
 
@@ -41,26 +45,26 @@ impl ControlPlane {
     /// its patience.
     async fn sole_controller(
         &self,
-        who: Who,
+        who: Implementation,
         kcm: &str,
         ours: &str,
         flags: &[&str],
     ) -> Result<SoleController, Error> {
         match who {
-            Who::Kcm => {
+            Implementation::Kcm => {
                 // It looks at nodes each five seconds by default, and is the only one to need that flag.
                 let own = ["--kube-api-qps=1000", "--kube-api-burst=1000", "--node-monitor-period=500ms"];
                 let args = [own.as_slice(), flags].concat();
                 Ok(SoleController::Kcm(self.kube_controller_manager(kcm, &args).await?))
             }
-            Who::Ours => {
+            Implementation::PodSafety => {
                 let kubeconfig = self.install_pod_safety().await?;
                 let own = [format!("--controllers={ours}"), "--mode=replace".to_owned()];
                 let args = own.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned()));
                 let mut ours = self.pod_safety("pod-safety", &kubeconfig, args).await?;
                 ours.ready().await?;
-                ours.leads().await?;
-                Ok(SoleController::Ours(ours))
+                ours.is_leader().await?;
+                Ok(SoleController::PodSafety(ours))
             }
         }
     }
@@ -71,7 +75,7 @@ impl SoleController {
     pub fn program(&mut self) -> &mut Program {
         match self {
             Self::Kcm(kcm) => kcm,
-            Self::Ours(ours) => ours,
+            Self::PodSafety(ours) => ours,
         }
     }
 
@@ -79,7 +83,7 @@ impl SoleController {
     pub async fn metrics(&self) -> Result<String, Error> {
         match self {
             Self::Kcm(kcm) => kcm.metrics().await,
-            Self::Ours(ours) => Ok(ours.get("/metrics").await?.body),
+            Self::PodSafety(ours) => Ok(ours.get("/metrics").await?.body),
         }
     }
 

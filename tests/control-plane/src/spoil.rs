@@ -11,7 +11,7 @@ impl ControlPlane {
     /// Writes over bytes of a stored object, as a broken disk, a foreign encoder or an older API server does, which
     /// knew fewer rules: the API server does not look into strings that it reads, and serves them as they are. `key`
     /// is the object's in etcd; it must contain `from`, and `to` must not be longer.
-    pub async fn spoil(&self, key: &str, from: &[u8], to: &[u8]) -> Result<(), Error> {
+    pub async fn corrupt_object(&self, key: &str, from: &[u8], to: &[u8]) -> Result<(), Error> {
         let url = self.etcd_url().parse().map_err(|_| Error::Incomplete("a URL of etcd"))?;
         let failed = || Error::api(format!("spoil {key}"));
         let etcd = Client::try_from(Config::new(url)).map_err(failed())?;

@@ -22,7 +22,7 @@ pub struct Kind {
 
 impl Kind {
     /// One that stands nowhere here.
-    pub const fn of(api_version: &'static str, kind: &'static str, plural: &'static str) -> Self {
+    pub const fn custom(api_version: &'static str, kind: &'static str, plural: &'static str) -> Self {
         Self { api_version, kind, plural }
     }
 
@@ -33,23 +33,24 @@ impl Kind {
 }
 
 /// apps/v1.
-pub const DEPLOYMENT: Kind = Kind::of("apps/v1", "Deployment", "deployments");
+pub const DEPLOYMENT: Kind = Kind::custom("apps/v1", "Deployment", "deployments");
 /// apps/v1.
-pub const REPLICA_SET: Kind = Kind::of("apps/v1", "ReplicaSet", "replicasets");
+pub const REPLICA_SET: Kind = Kind::custom("apps/v1", "ReplicaSet", "replicasets");
 /// apps/v1.
-pub const STATEFUL_SET: Kind = Kind::of("apps/v1", "StatefulSet", "statefulsets");
+pub const STATEFUL_SET: Kind = Kind::custom("apps/v1", "StatefulSet", "statefulsets");
 /// v1.
-pub const REPLICATION_CONTROLLER: Kind = Kind::of("v1", "ReplicationController", "replicationcontrollers");
+pub const REPLICATION_CONTROLLER: Kind =
+    Kind::custom("v1", "ReplicationController", "replicationcontrollers");
 /// apps/v1; it has no number of pods.
-pub const DAEMON_SET: Kind = Kind::of("apps/v1", "DaemonSet", "daemonsets");
+pub const DAEMON_SET: Kind = Kind::custom("apps/v1", "DaemonSet", "daemonsets");
 /// batch/v1; it has no scale.
-pub const JOB: Kind = Kind::of("batch/v1", "Job", "jobs");
+pub const JOB: Kind = Kind::custom("batch/v1", "Job", "jobs");
 /// A custom kind with a scale subresource; see [`define_custom_kinds`].
-pub const FLEET: Kind = Kind::of("example.com/v1", "Fleet", "fleets");
+pub const FLEET: Kind = Kind::custom("example.com/v1", "Fleet", "fleets");
 /// A custom kind without one.
-pub const HERD: Kind = Kind::of("example.com/v1", "Herd", "herds");
+pub const HERD: Kind = Kind::custom("example.com/v1", "Herd", "herds");
 /// A kind that nobody defined.
-pub const PHANTOM: Kind = Kind::of("phantom.example.com/v1", "Phantom", "phantoms");
+pub const PHANTOM: Kind = Kind::custom("phantom.example.com/v1", "Phantom", "phantoms");
 
 /// Defines [`FLEET`] and [`HERD`] and waits until the API server serves them. Clients that have read what there is
 /// before that learn of them later: start those afterwards.
@@ -87,7 +88,7 @@ pub async fn define(client: &Client, kind: Kind, scope: &str, subresources: &Val
     until(&format!("{name} is served"), async || {
         let found = client.list_api_group_resources(kind.api_version).await;
         let found = found.map_err(|error| error.to_string())?;
-        crate::seen(
+        crate::check_that(
             found.resources.iter().any(|resource| resource.name == kind.plural),
             "not found".to_owned(),
         )

@@ -117,7 +117,7 @@ impl<'a> Draw<'a> {
     }
 
     /// A byte string cut into pieces at drawn places; some of them are empty.
-    pub fn cut<'t>(&mut self, mut bytes: &'t [u8]) -> Vec<&'t [u8]> {
+    pub fn split_random<'t>(&mut self, mut bytes: &'t [u8]) -> Vec<&'t [u8]> {
         let mut pieces = Vec::new();
         for _ in 0..self.below(64) {
             let longest = if self.once_in(3) { bytes.len() + 1 } else { 8 };
@@ -131,7 +131,7 @@ impl<'a> Draw<'a> {
 
     /// The same bytes with a few of them changed, doubled, put in or taken out, whatever they mean.
     #[must_use]
-    pub fn garble(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub fn corrupt(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         for _ in 0..=self.below(3) {
             let at = self.below(bytes.len() + 1);
@@ -159,20 +159,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_the_input_ends_every_choice_is_the_first() {
+    fn exhausted_input_gives_the_first_choice() {
         let mut draw = Draw::new(&[]);
         assert_eq!((draw.byte(), draw.below(9), draw.below(0), draw.number()), (0, 0, 0, 0));
         assert_eq!((draw.text(&["a"]).as_str(), draw.word(&["a", "b"]), draw.word(&[])), ("", "a", ""));
         assert!(!draw.once_in(2) && draw.once_in(1));
-        assert_eq!(draw.cut(b"whole"), [b"whole"]);
+        assert_eq!(draw.split_random(b"whole"), [b"whole"]);
     }
 
     #[test]
-    fn what_was_cut_is_whole_again_when_it_is_joined() {
+    fn split_pieces_join_to_the_input() {
         let input: Vec<u8> = (0..200_u8).map(|byte| byte.wrapping_mul(97)).collect();
         for start in 0..input.len() {
             let bytes = b"a list of several objects of the API, one behind the other";
-            let pieces = Draw::new(&input[start..]).cut(bytes);
+            let pieces = Draw::new(&input[start..]).split_random(bytes);
             assert_eq!(pieces.concat(), bytes);
         }
     }

@@ -9,7 +9,7 @@ use crate::Draw;
 const CHANGES: usize = 5;
 
 /// Deeper than any object of the API, and less deep than what JSON readers refuse.
-const DEEP: usize = 90;
+const MAX_DEPTH: usize = 90;
 
 /// Moments that a clock or a calendar may trip over.
 const TIMES: &[&str] = &[
@@ -76,7 +76,7 @@ fn anything(draw: &mut Draw<'_>, whole: &Value, words: &[&str]) -> Value {
         8 => json!(draw.word(words)),
         9 => part(draw, whole),
         10 => {
-            let depth = draw.below(DEEP);
+            let depth = draw.below(MAX_DEPTH);
             let list = draw.once_in(2);
             (0..depth).fold(Value::Null, |inner, _| if list { json!([inner]) } else { json!({ "a": inner }) })
         }

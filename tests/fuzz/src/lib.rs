@@ -27,7 +27,7 @@ use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
 /// Enough for the choices of any case. Longer inputs make cases longer, and no new ones.
-const LONGEST: usize = 1024;
+const MAX_INPUT: usize = 1024;
 
 /// Inputs and findings lie beside this file, a folder for each target.
 #[doc(hidden)]
@@ -63,10 +63,10 @@ pub fn run(place: TargetLocation, inputs: usize, check: fn(&mut Draw<'_>)) {
     // to do with it.
     let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     for _ in 0..inputs {
-        let mut bytes = vec![0; random.next_u32() as usize % LONGEST];
+        let mut bytes = vec![0; random.next_u32() as usize % MAX_INPUT];
         random.fill_bytes(&mut bytes);
         check(&mut Draw::new(&bytes));
     }
-    let target = bolero::test(place).with_iterations(0).with_max_len(LONGEST);
+    let target = bolero::test(place).with_iterations(0).with_max_len(MAX_INPUT);
     target.for_each(move |bytes: &[u8]| check(&mut Draw::new(bytes)));
 }

@@ -25,7 +25,7 @@ const CHANGES: usize = 4;
 #[must_use]
 pub fn vary(draw: &mut Draw<'_>, message: &[u8]) -> Vec<u8> {
     if draw.once_in(8) {
-        return draw.garble(message);
+        return draw.corrupt(message);
     }
     let mut message = message.to_vec();
     for _ in 0..=draw.below(CHANGES) {
@@ -36,7 +36,7 @@ pub fn vary(draw: &mut Draw<'_>, message: &[u8]) -> Vec<u8> {
 
 fn changed(draw: &mut Draw<'_>, message: &[u8]) -> Vec<u8> {
     let Some(mut fields) = parse(message).filter(|fields| !fields.is_empty()) else {
-        return draw.garble(message);
+        return draw.corrupt(message);
     };
     let at = draw.below(fields.len());
     match draw.below(12) {
@@ -46,19 +46,19 @@ fn changed(draw: &mut Draw<'_>, message: &[u8]) -> Vec<u8> {
             let field = fields.remove(at);
             fields.insert(draw.below(fields.len() + 1), field);
         }
-        3 => fields.insert(at, Field { tag: draw.below(400) as u64, value: other(draw) }),
-        4 => fields.iter_mut().skip(at).take(1).for_each(|field| field.value = other(draw)),
+        3 => fields.insert(at, Field { tag: draw.below(400) as u64, value: random_value(draw) }),
+        4 => fields.iter_mut().skip(at).take(1).for_each(|field| field.value = random_value(draw)),
         5 => fields.iter_mut().skip(at).take(1).for_each(|field| field.tag = draw.number().unsigned_abs()),
         _ => fields.iter_mut().skip(at).take(1).for_each(|field| match &mut field.value {
             Value::Bytes(bytes) => *bytes = changed(draw, bytes),
             Value::Number(number) => *number = draw.number().cast_unsigned(),
-            Value::Fixed(bytes) => *bytes = draw.garble(bytes),
+            Value::Fixed(bytes) => *bytes = draw.corrupt(bytes),
         }),
     }
     write(&fields)
 }
 
-fn other(draw: &mut Draw<'_>) -> Value {
+fn random_value(draw: &mut Draw<'_>) -> Value {
     match draw.below(4) {
         0 => Value::Number(draw.number().cast_unsigned()),
         1 => Value::Bytes(Vec::new()),
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_read_is_written_as_it_was() {
+    fn parse_and_write_round_trips() {
         let message =
             [field(1, &field(3, b"name")), vec![0x10, 0xac, 0x02], field(40, b""), vec![0x1d, 1, 2, 3, 4]]
                 .concat();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_below_keeps_the_messages_around_it_whole() {
+    fn a_nested_change_keeps_outer_lengths_valid() {
         let message = field(1, &field(2, &field(3, b"name")));
         let mut whole = 0;
         for first in 0..=255 {

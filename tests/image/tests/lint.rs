@@ -9,7 +9,7 @@ use pod_safety_image::{Dockerfile, dockerfile, repository};
 use serde_json::Value;
 
 #[test]
-fn hadolint_has_nothing_to_say() -> Result<()> {
+fn hadolint_reports_nothing() -> Result<()> {
     let installed = repository().join(".cache/bin/hadolint");
     let output = Command::new(&installed)
         .args(["--no-color", "Dockerfile"])
@@ -45,7 +45,7 @@ fn every_base_is_pinned_by_digest_or_empty() -> Result<()> {
 }
 
 #[test]
-fn the_image_is_empty_but_for_the_binary() -> Result<()> {
+fn the_image_contains_only_the_binary() -> Result<()> {
     let file = dockerfile()?;
     let last = file.last()?;
     assert_eq!(last.base, "scratch");
@@ -115,7 +115,7 @@ fn no_argument_or_variable_holds_a_secret() -> Result<()> {
 }
 
 #[test]
-fn add_is_not_even_understood() {
+fn add_is_rejected() {
     let refusal = Dockerfile::parse("FROM scratch\nADD https://example.org/a /a\n").err();
     assert!(refusal.is_some_and(|error| error.to_string().contains("ADD")), "ADD can fetch anything");
 }
@@ -134,7 +134,7 @@ fn downloads_and_build_output_are_cached_between_builds() -> Result<()> {
 }
 
 #[test]
-fn the_builder_is_sent_nothing_but_what_cargo_reads() -> Result<()> {
+fn build_context_has_only_what_cargo_reads() -> Result<()> {
     let text = std::fs::read_to_string(repository().join(".dockerignore"))?;
     let rules: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     assert_eq!(rules.first(), Some(&"*"), "first all is left out, then what is needed is let in");
@@ -163,7 +163,7 @@ fn the_image_is_built_by_the_compiler_that_developers_use() -> Result<()> {
 
 /// The SBOM of the image was empty: a scanner finds nothing in a stripped binary. `build` looks into what comes of it.
 #[test]
-fn bug_what_is_released_names_the_crates_that_it_is_made_of() -> Result<()> {
+fn bug_released_binaries_embed_their_crate_list() -> Result<()> {
     const INSTALL: &str =
         r#"RUSTFLAGS="" cargo install --quiet --locked --version 0.7.7 --root target/tools cargo-auditable"#;
     let run = dockerfile()?.stages.first().context("no stage")?.only("RUN")?.rest.clone();
@@ -177,7 +177,7 @@ fn bug_what_is_released_names_the_crates_that_it_is_made_of() -> Result<()> {
 }
 
 #[test]
-fn labels_say_what_the_manifest_says() -> Result<()> {
+fn labels_equal_the_manifest() -> Result<()> {
     let cargo = manifest("Cargo.toml")?;
     let package = &cargo["workspace"]["package"];
     let file = dockerfile()?;

@@ -9,7 +9,7 @@ use pod_safety_wire::{Encoding, Raw};
 use stateright::{Model, Property};
 
 use crate::objects::{self, NODE};
-use crate::world::{PodObject, Seen};
+use crate::world::{ObservedAt, PodObject};
 
 /// A small world of one pod.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub enum Bug {
     /// The round after the mark is enough.
     OneRound,
     /// The agent says of an old look that it is of this round.
-    OldLook,
+    StaleCheck,
     /// Whether the kubelet saw the deletion is not asked.
     KubeletNotAsked,
     /// Rounds of one process of the agent count from the mark of another.
@@ -48,7 +48,7 @@ pub enum Bug {
 pub struct Report {
     epoch: u8,
     round: u8,
-    looked: u8,
+    checked_at: u8,
     ended: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct State {
     /// The process runs.
     runs: bool,
     /// The kubelet has seen the deletion.
-    told: bool,
+    saw_deletion: bool,
     /// The pod was released.
     released: bool,
     lease: Option<Report>,
@@ -76,7 +76,7 @@ pub struct State {
     /// Generation, epoch and round.
     mark: Option<(u8, u8, u8)>,
     /// The version for which there is evidence.
-    proved: Option<u8>,
+    evidence: Option<u8>,
     starts: u8,
     kills: u8,
     restarts: u8,
@@ -100,7 +100,7 @@ pub enum Step {
     /// It restarts.
     Restarts,
     /// The agent looks, before its next round.
-    Looks,
+    ChecksProcesses,
     /// It sends its next round, or the same once more.
     Sends,
     /// Its request arrives, and its answer too, or not.
@@ -124,7 +124,7 @@ pub enum Step {
     Releases,
 }
 
-const SEEN: Seen = Seen { deletion: 1, known: true };
+const OBSERVED: ObservedAt = ObservedAt { deletion: 1, maybe_known: true };
 
 /// Nothing of a pod that was released runs.
 pub const NOTHING_RUNS: &str = "nothing of a pod that was released runs";
@@ -147,17 +147,17 @@ impl Model for Agents {
         vec![State {
             pod,
             runs: false,
-            told: false,
+            saw_deletion: false,
             released: false,
             lease: None,
-            agent: Report { epoch: 1, round: 0, looked: 0, ended: false },
+            agent: Report { epoch: 1, round: 0, checked_at: 0, ended: false },
             confirmed: true,
             sent: Vec::new(),
             cached: pod,
             claimed: None,
             read: None,
             mark: None,
-            proved: None,
+            evidence: None,
             starts: self.starts,
             kills: self.kills,
             restarts: u8::from(self.lists_the_past),
@@ -173,7 +173,7 @@ impl Model for Agents {
             Step::Sees,
             Step::Acknowledges,
         ]);
-        actions.extend([Step::Restarts, Step::Looks, Step::Sends, Step::AgentKilled]);
+        actions.extend([Step::Restarts, Step::ChecksProcesses, Step::Sends, Step::AgentKilled]);
         actions.extend([Step::Delivers, Step::Claims, Step::Reads, Step::Judges, Step::Releases]);
         for which in 0..u8::try_from(state.sent.len()).unwrap_or_default() {
             actions.extend([false, true].map(|lost| Step::Arrives { which, lost }));
@@ -189,11 +189,11 @@ impl Model for Agents {
             | Step::Deletes
             | Step::Sees
             | Step::Acknowledges
-            | Step::Restarts => state.of_the_kubelet(step)?,
-            Step::Looks | Step::Sends | Step::AgentKilled => state.of_the_agent(step, self)?,
+            | Step::Restarts => state.apply_kubelet(step)?,
+            Step::ChecksProcesses | Step::Sends | Step::AgentKilled => state.apply_agent(step, self)?,
             Step::Arrives { which, lost } => state.arrives(usize::from(which), lost),
             Step::Delivers | Step::Claims | Step::Reads | Step::Judges | Step::Releases => {
-                state.of_ours(step, self)?;
+                state.apply_process(step, self)?;
             }
         }
         (state != *last).then_some(state)
@@ -213,9 +213,9 @@ impl State {
         self.pod.version += 1;
     }
 
-    fn of_the_kubelet(&mut self, step: Step) -> Option<()> {
+    fn apply_kubelet(&mut self, step: Step) -> Option<()> {
         match step {
-            Step::Starts if !self.told && !self.runs => {
+            Step::Starts if !self.saw_deletion && !self.runs => {
                 self.starts = self.starts.checked_sub(1)?;
                 self.runs = true;
             }
@@ -224,14 +224,14 @@ impl State {
                 self.write(|pod| pod.running = true)
             }
             Step::Deletes if !self.pod.deleted => self.write(|pod| pod.deleted = true),
-            Step::Sees if self.pod.deleted => self.told = true,
-            Step::Acknowledges if self.told && self.pod.observed < 2 && !self.released => {
+            Step::Sees if self.pod.deleted => self.saw_deletion = true,
+            Step::Acknowledges if self.saw_deletion && self.pod.observed < 2 && !self.released => {
                 self.write(|pod| pod.observed = 2);
             }
             // Of a list from the past the pod was not deleted.
             Step::Restarts => {
                 self.restarts = self.restarts.checked_sub(1)?;
-                self.told = false;
+                self.saw_deletion = false;
             }
             _ => return None,
         }
@@ -239,16 +239,16 @@ impl State {
     }
 
     /// One order at a time: the agent looks and sends when its last round was confirmed.
-    fn of_the_agent(&mut self, step: Step, world: &Agents) -> Option<()> {
+    fn apply_agent(&mut self, step: Step, world: &Agents) -> Option<()> {
         match step {
-            Step::Looks if self.confirmed && self.agent.round < world.rounds => {
+            Step::ChecksProcesses if self.confirmed && self.agent.round < world.rounds => {
                 let looked = self.agent.round + 1;
-                self.agent = Report { looked, ended: !self.runs, ..self.agent };
+                self.agent = Report { checked_at: looked, ended: !self.runs, ..self.agent };
             }
             Step::Sends if self.confirmed && self.agent.round < world.rounds => {
                 self.agent.round += 1;
-                if world.plant == Some(Bug::OldLook) {
-                    self.agent.looked = self.agent.round;
+                if world.plant == Some(Bug::StaleCheck) {
+                    self.agent.checked_at = self.agent.round;
                 }
                 self.confirmed = false;
                 self.sent.push((self.agent, self.lease));
@@ -256,7 +256,8 @@ impl State {
             Step::AgentKilled => {
                 self.kills = self.kills.checked_sub(1)?;
                 // Rounds go on counting, so that those of two processes look alike.
-                self.agent = Report { epoch: self.agent.epoch + 1, looked: 0, ended: false, ..self.agent };
+                self.agent =
+                    Report { epoch: self.agent.epoch + 1, checked_at: 0, ended: false, ..self.agent };
                 self.confirmed = true;
             }
             _ => return None,
@@ -277,14 +278,14 @@ impl State {
     }
 
     fn pod(&self, world: &Agents) -> Pod {
-        let mut pod = objects::pod(&self.cached, SEEN, 1, 1);
+        let mut pod = objects::pod(&self.cached, OBSERVED, 1, 1);
         if world.plant == Some(Bug::KubeletNotAsked) {
             pod.observed_generation = pod.generation;
         }
         pod
     }
 
-    fn of_ours(&mut self, step: Step, world: &Agents) -> Option<()> {
+    fn apply_process(&mut self, step: Step, world: &Agents) -> Option<()> {
         match step {
             Step::Delivers => self.cached = self.pod,
             Step::Claims if self.claimed.is_none() => {
@@ -300,13 +301,13 @@ impl State {
                 self.read = self.lease.filter(|_| early || self.claimed.is_some());
             }
             Step::Judges if self.read.is_some() && self.claimed == Some(self.cached.version) => {
-                self.judge(world)?
+                self.verify(world)?
             }
             Step::Judges if self.read.is_some() && self.claimed.is_some() => {
                 (self.claimed, self.read) = (None, None)
             }
             Step::Releases if !self.released => {
-                let version = self.proved.take()?;
+                let version = self.evidence.take()?;
                 self.released = version == self.pod.version;
             }
             _ => return None,
@@ -314,7 +315,7 @@ impl State {
         Some(())
     }
 
-    fn judge(&mut self, world: &Agents) -> Option<()> {
+    fn verify(&mut self, world: &Agents) -> Option<()> {
         let read = self.read.take()?;
         self.claimed = None;
         let pod = self.pod(world);
@@ -333,7 +334,7 @@ impl State {
             kept
         };
         if verify_pods_ended(&force, Some(&pod), kept.as_ref(), &agent).is_ok() {
-            self.proved = Some(self.cached.version);
+            self.evidence = Some(self.cached.version);
         } else if !kept.is_some_and(|kept| kept.matches(&version, &agent)) {
             let generation = u8::try_from(version.generation).ok()?;
             self.mark = Some((generation, read.epoch, read.round));
@@ -353,7 +354,7 @@ fn mark(version: &PodVersion, generation: u8, read: &Report) -> Option<Mark> {
 
 /// The Lease as the API server would answer with it.
 fn agent_read(report: &Report) -> Option<AgentRead> {
-    let Report { epoch, round, looked, ended } = report;
+    let Report { epoch, round, checked_at: looked, ended } = report;
     let ended = if *ended { "pod-1" } else { "" };
     let text = format!(
         r#"{{"metadata":{{"annotations":{{"watchdog.pod-safety.dev/epoch":"{epoch}","watchdog.pod-safety.dev/round":"{round}","watchdog.pod-safety.dev/pods-looked":"{looked}","watchdog.pod-safety.dev/pods-ended":"{ended}"}}}},"spec":{{}}}}"#

@@ -1,10 +1,10 @@
 //! The shipped kernel of proof, searched beside an adversary.
 
 pub mod agents;
+mod faulty_cache;
 mod machine;
 mod objects;
-mod ours;
-mod planted;
+mod process;
 mod scope;
 pub mod scopes;
 pub mod search;

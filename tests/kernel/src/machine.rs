@@ -50,13 +50,13 @@ impl Kubelet {
 /// The kubelet's step, if it can take it.
 pub(crate) fn kubelet(world: &mut World, step: Kubelet, scope: &Scope) -> Option<()> {
     let on = world.machine.power == Power::On;
-    let reports = world.reports();
+    let reports = world.is_reporting();
     let pod = world.first_pod();
     match step {
         Kubelet::Renews if reports => renew(world),
         Kubelet::Registers if reports => register(world),
-        Kubelet::Lists if reports && !world.machine.listed && !world.machine.done => list(world, scope),
-        Kubelet::Starts if on && world.machine.listed && !world.machine.done && !world.runs(1) => {
+        Kubelet::Lists if reports && !world.machine.listed && !world.machine.terminated => list(world, scope),
+        Kubelet::Starts if on && world.machine.listed && !world.machine.terminated && !world.runs(1) => {
             world.start(1);
             Some(())
         }
@@ -67,26 +67,28 @@ pub(crate) fn kubelet(world: &mut World, step: Kubelet, scope: &Scope) -> Option
             if reports
                 && world.machine.listed
                 && !world.machine.busy
-                && world.machine.told.is_none()
+                && world.machine.deletion_seen_at.is_none()
                 && pod?.deleted =>
         {
-            world.machine.told = Some(world.now);
-            if scope.says_what_it_observed { world.write(|pod| pod.observed = 2) } else { Some(()) }
+            world.machine.deletion_seen_at = Some(world.now);
+            if scope.reports_observed_generation { world.write(|pod| pod.observed = 2) } else { Some(()) }
         }
-        Kubelet::Terminates if on && world.machine.told.is_some() && !world.machine.done => {
+        Kubelet::Terminates
+            if on && world.machine.deletion_seen_at.is_some() && !world.machine.terminated =>
+        {
             world.end(1);
-            world.machine.done = true;
+            world.machine.terminated = true;
             Some(())
         }
-        Kubelet::ReportsEnd if reports && world.machine.done && !pod?.failed => world.write(|pod| {
+        Kubelet::ReportsEnd if reports && world.machine.terminated && !pod?.failed => world.write(|pod| {
             (pod.running, pod.failed) = (false, true);
         }),
-        Kubelet::Removes if reports && world.machine.done && pod?.failed => {
+        Kubelet::Removes if reports && world.machine.terminated && pod?.failed => {
             world.pod = None;
             Some(())
         }
-        Kubelet::Restarts if on && world.left.kubelet_restarts > 0 => {
-            world.left.kubelet_restarts -= 1;
+        Kubelet::Restarts if on && world.budget.kubelet_restarts > 0 => {
+            world.budget.kubelet_restarts -= 1;
             let machine = &mut world.machine;
             (machine.registered, machine.listed, machine.busy) = (false, false, false);
             Some(())
@@ -107,7 +109,7 @@ fn renew(world: &mut World) -> Option<()> {
         Some(lease) => lease.renewed = now,
         None => world.lease = Some(Lease { uid: world.node?.uid, renewed: now }),
     }
-    world.ours.lease_moved = true;
+    world.process.lease_renewed = true;
     if let Some(node) = &mut world.node
         && node.boot == world.machine.boot
     {
@@ -128,7 +130,7 @@ fn register(world: &mut World) -> Option<()> {
             world.nodes += 1;
             let node = Node { uid: world.nodes, version: 1, boot, ready: true, tainted: false };
             world.node = Some(node);
-            world.ours.node_came = true;
+            world.process.node_created = true;
         }
     }
     Some(())
@@ -157,7 +159,7 @@ fn list(world: &mut World, scope: &Scope) -> Option<()> {
 pub(crate) fn may_tick(world: &World, scope: &Scope) -> bool {
     let machine = &world.machine;
     let renewed = world.lease.map(|lease| lease.renewed);
-    let must_renew = world.reports() && (world.node.is_some() || world.lease.is_some());
+    let must_renew = world.is_reporting() && (world.node.is_some() || world.lease.is_some());
     let late = renewed.is_none_or(|at| world.now + 1 - at > scope.renews_every);
     if must_renew && late {
         return false;
@@ -165,21 +167,21 @@ pub(crate) fn may_tick(world: &World, scope: &Scope) -> bool {
     if scope.breaks(Axiom::AnswersInTime) || machine.power != Power::On {
         return true;
     }
-    if world.reports() && !machine.registered {
+    if world.is_reporting() && !machine.registered {
         return false;
     }
     let to_list =
         world.first_pod().is_some_and(|pod| pod.bound && !pod.failed && (world.runs(1) || !pod.deleted));
-    if world.reports() && to_list && !machine.listed && !machine.done {
+    if world.is_reporting() && to_list && !machine.listed && !machine.terminated {
         return false;
     }
-    let over = machine.told.is_some_and(|told| world.now >= told + scope.grace);
-    if over && !machine.done {
+    let over = machine.deletion_seen_at.is_some_and(|told| world.now >= told + scope.grace);
+    if over && !machine.terminated {
         return false;
     }
-    let Some(pod) = world.first_pod().filter(|_| world.reports() && machine.listed) else { return true };
-    let unreceived = pod.deleted && machine.told.is_none() && world.runs(1) && !machine.busy;
+    let Some(pod) = world.first_pod().filter(|_| world.is_reporting() && machine.listed) else { return true };
+    let unreceived = pod.deleted && machine.deletion_seen_at.is_none() && world.runs(1) && !machine.busy;
     let unreported = world.runs(1) && !pod.running && !pod.failed;
-    let unreported_end = machine.done && !pod.failed;
+    let unreported_end = machine.terminated && !pod.failed;
     !(unreceived || unreported || unreported_end)
 }

@@ -9,7 +9,7 @@ use pod_safety_model::{
 };
 use pod_safety_wire::{Encoding, Raw};
 
-use crate::world::{FenceEvidence, Lease, Node, PodObject, Seen};
+use crate::world::{FenceEvidence, Lease, Node, ObservedAt, PodObject};
 
 /// The one node whose fate is doubtful.
 pub(crate) const NODE: &str = "a";
@@ -87,7 +87,7 @@ pub(crate) fn boot_id(boot: u8) -> String {
 }
 
 /// A pod as the cache has it.
-pub(crate) fn pod(object: &PodObject, seen: Seen, seconds: u64, grace: u64) -> Pod {
+pub(crate) fn pod(object: &PodObject, seen: ObservedAt, seconds: u64, grace: u64) -> Pod {
     let at = mono(0, seconds);
     let key = PodKey {
         namespace: "ns".into(),
@@ -99,7 +99,7 @@ pub(crate) fn pod(object: &PodObject, seen: Seen, seconds: u64, grace: u64) -> P
         at: 1,
         grace: i64::try_from(grace).ok(),
         first_seen: mono(seen.deletion, seconds),
-        kubelet_may_know: seen.known,
+        kubelet_may_know: seen.maybe_known,
     });
     let generation = if object.deleted { 2 } else { 1 };
     let mut pod = Pod {

@@ -6,8 +6,8 @@ use pod_safety_model::Mono;
 use pod_safety_proof::{AbsenceRead, QuorumRead};
 
 use crate::objects;
-use crate::ours::{self, FirstRead, Ours};
-use crate::world::{Lease, Left, Machine, Node, PodObject, Power, Released, World};
+use crate::process::{self, FirstRead, Process};
+use crate::world::{AdversaryBudget, Lease, Machine, Node, PodObject, Power, Released, World};
 
 /// What must be true of the world outside. A search breaks one at most, and then finds why it is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,9 +84,9 @@ pub struct Scope {
     /// Ticks after which nothing is searched any more.
     pub horizon: u8,
     /// The kubelet reports `observedGeneration`.
-    pub says_what_it_observed: bool,
+    pub reports_observed_generation: bool,
     /// What the adversary may do.
-    pub left: Left,
+    pub budget: AdversaryBudget,
     /// Whose evidence is written.
     pub by_person: bool,
     /// The device speaks for the provider of an instance: stopped while it may start again, and terminated when it never does.
@@ -130,26 +130,26 @@ impl Scope {
 
     /// A gap of the watch that may go unnoticed.
     pub(crate) const fn break_ticks(&self) -> u8 {
-        (ours::BREAK_SECONDS / self.tick) as u8
+        (process::BREAK_SECONDS / self.tick) as u8
     }
 
     /// Whether a kubelet can have been silent for long enough before its Node goes; else nothing that tells is kept.
-    pub(crate) const fn follows_silence(&self) -> bool {
-        self.lease_seconds + ours::BREAK_SECONDS <= self.horizon as u64 * self.tick
+    pub(crate) const fn follows_heartbeats(&self) -> bool {
+        self.lease_seconds + process::BREAK_SECONDS <= self.horizon as u64 * self.tick
     }
 
     pub(crate) fn breaks(&self, axiom: Axiom) -> bool {
         self.broken == Some(axiom)
     }
 
-    pub(crate) fn has(&self, plant: Plant) -> bool {
+    pub(crate) fn has_plant(&self, plant: Plant) -> bool {
         self.plant == Some(plant)
     }
 
     /// The first read, made by the kernel from the bytes of its answers.
-    pub(crate) fn witness(&self, first: &FirstRead) -> Option<AbsenceRead> {
+    pub(crate) fn first_read(&self, first: &FirstRead) -> Option<AbsenceRead> {
         let lease = first.lease.and_then(|lease| objects::lease(&lease, self.lease_seconds));
-        let times = (self.mono(first.asked), self.mono(first.answered));
+        let times = (self.mono(first.sent_at), self.mono(first.answered_at));
         AbsenceRead::from_read(QuorumRead::decode(objects::NODE, times, None, lease.as_ref()).ok()?)
     }
 
@@ -158,7 +158,7 @@ impl Scope {
         let starts = begin == Begin::Busy;
         let busy = starts && !self.breaks(Axiom::ReportsWhatItStarts);
         let failed = begin == Begin::CalledFailed;
-        let observed = u8::from(self.says_what_it_observed && begin != Begin::Unbound);
+        let observed = u8::from(self.reports_observed_generation && begin != Begin::Unbound);
         let bound = begin != Begin::Unbound;
         let pod =
             PodObject { uid: 1, version: 1, bound, deleted: false, observed, running: runs, failed, busy };
@@ -167,13 +167,13 @@ impl Scope {
         let machine = Machine {
             power: Power::On,
             boot: 1,
-            linked: true,
+            connected: true,
             registered: true,
             listed: bound,
-            told: None,
-            done: false,
+            deletion_seen_at: None,
+            terminated: false,
             busy: starts,
-            misnamed: begin == Begin::Misnamed,
+            device_miswired: begin == Begin::Misnamed,
         };
         World {
             now: 0,
@@ -185,9 +185,9 @@ impl Scope {
             machine,
             processes: if runs { 2 } else { 0 },
             sent: Vec::new(),
-            ours: Ours::begin(0, Some(pod), Some(node), Some(lease)),
-            left: self.left,
-            wrong: None,
+            process: Process::begin(0, Some(pod), Some(node), Some(lease)),
+            budget: self.budget,
+            error: None,
             released: None,
         }
     }

@@ -1,10 +1,10 @@
 //! The worlds that are searched: each gives the adversary other powers, and `docs/kernel-search.md` says which.
 
 use crate::search::{Begin, Scope};
-use crate::world::{Left, Released};
+use crate::world::{AdversaryBudget, Released};
 
 /// No powers.
-const NONE: Left = Left {
+const NONE: AdversaryBudget = AdversaryBudget {
     cuts: 0,
     node_deletions: 0,
     pod_deletions: 0,
@@ -25,8 +25,8 @@ const GONE: Scope = Scope {
     quarantine: 1,
     grace: 1,
     horizon: 3,
-    says_what_it_observed: true,
-    left: NONE,
+    reports_observed_generation: true,
+    budget: NONE,
     by_person: false,
     of_provider: false,
     begins: &[Begin::Running],
@@ -38,7 +38,7 @@ const GONE: Scope = Scope {
 /// A Node is deleted while its kubelet runs. The watches are behind.
 pub const SIGNAL: Scope = Scope {
     horizon: 3,
-    left: Left { node_deletions: 1, pod_deletions: 1, outages: 1, lag: true, ..NONE },
+    budget: AdversaryBudget { node_deletions: 1, pod_deletions: 1, outages: 1, lag: true, ..NONE },
     ..GONE
 };
 
@@ -47,29 +47,39 @@ pub const BUSY: Scope = Scope { begins: &[Begin::Busy], ..SIGNAL };
 
 /// The same with a kubelet before Kubernetes 1.34, which does not report what it observed.
 pub const OLD_KUBELET: Scope = Scope {
-    says_what_it_observed: false,
+    reports_observed_generation: false,
     horizon: 4,
-    left: Left { node_deletions: 1, pod_deletions: 1, outages: 1, restarts: 1, ..NONE },
+    budget: AdversaryBudget { node_deletions: 1, pod_deletions: 1, outages: 1, restarts: 1, ..NONE },
     ..GONE
 };
 
 /// The kubelet restarts, registers its Node anew, and loses it again.
 pub const RESTARTS: Scope = Scope {
     horizon: 3,
-    left: Left { node_deletions: 2, pod_deletions: 1, kubelet_restarts: 1, outages: 1, restarts: 1, ..NONE },
+    budget: AdversaryBudget {
+        node_deletions: 2,
+        pod_deletions: 1,
+        kubelet_restarts: 1,
+        outages: 1,
+        restarts: 1,
+        ..NONE
+    },
     ..GONE
 };
 
 /// A machine is cut off, or dies and boots again; its Node is deleted meanwhile.
-pub const SILENT: Scope =
-    Scope { horizon: 5, left: Left { cuts: 1, node_deletions: 1, outages: 1, boots: 1, ..NONE }, ..GONE };
+pub const UNREACHABLE: Scope = Scope {
+    horizon: 5,
+    budget: AdversaryBudget { cuts: 1, node_deletions: 1, outages: 1, boots: 1, ..NONE },
+    ..GONE
+};
 
 /// A pod that nobody runs any more, or never ran. Requests arrive late; our process restarts, or another leads.
-pub const OWN: Scope = Scope {
+pub const OWN_DELETION: Scope = Scope {
     horizon: 2,
     begins: &[Begin::Running, Begin::Bound, Begin::Unbound, Begin::CalledFailed],
     releases: &[Released::KubeletTerminated, Released::NeverScheduled],
-    left: Left { pod_deletions: 1, cuts: 1, restarts: 1, sent: 2, lag: true, ..NONE },
+    budget: AdversaryBudget { pod_deletions: 1, cuts: 1, restarts: 1, sent: 2, lag: true, ..NONE },
     ..GONE
 };
 
@@ -81,7 +91,7 @@ pub const POWER: Scope = Scope {
     quarantine: 8,
     grace: 6,
     horizon: 6,
-    left: Left { pod_deletions: 1, cuts: 1, outages: 1, boots: 1, evidence: 1, ..NONE },
+    budget: AdversaryBudget { pod_deletions: 1, cuts: 1, outages: 1, boots: 1, evidence: 1, ..NONE },
     begins: &[Begin::Running, Begin::Misnamed],
     releases: &[Released::PowerOff],
     ..GONE
@@ -91,7 +101,7 @@ pub const POWER: Scope = Scope {
 pub const INSTANCE: Scope = Scope {
     of_provider: true,
     begins: &[Begin::Running],
-    left: Left { pod_deletions: 1, cuts: 1, outages: 2, boots: 1, evidence: 1, ..NONE },
+    budget: AdversaryBudget { pod_deletions: 1, cuts: 1, outages: 2, boots: 1, evidence: 1, ..NONE },
     ..POWER
 };
 
@@ -102,6 +112,6 @@ pub const CONFIRMED: Scope =
 /// The same, and requests arrive after the machine has booted again.
 pub const LATE: Scope = Scope {
     begins: &[Begin::Running, Begin::Bound],
-    left: Left { pod_deletions: 1, outages: 1, boots: 1, evidence: 1, sent: 2, ..NONE },
+    budget: AdversaryBudget { pod_deletions: 1, outages: 1, boots: 1, evidence: 1, sent: 2, ..NONE },
     ..POWER
 };

@@ -3,9 +3,9 @@
 use stateright::{Model, Property};
 
 use crate::machine::{self, Kubelet};
-use crate::ours::{self, Ours, Stream};
+use crate::process::{self, Process, Stream};
 pub use crate::scope::{Axiom, Begin, Plant, Scope};
-use crate::steps::{self, Ask, Claimed};
+use crate::steps::{self, Claimed, ReadOrder};
 use crate::world::{FenceEvidence, Lease, PodObject, Power, Released, World};
 
 /// What can happen.
@@ -45,7 +45,7 @@ pub enum Step {
     /// A watch of ours delivers.
     Delivers(Stream),
     /// We begin to read.
-    Asks(Ask),
+    BeginsReads(ReadOrder),
     /// The other of the two reads is answered.
     Reads,
     /// We ask the device, which says off.
@@ -66,7 +66,7 @@ pub enum Step {
     /// A request never arrives.
     Lost(u8),
     /// Our process restarts, or another leads.
-    WeRestart,
+    ProcessRestarts,
 }
 
 impl Model for Scope {
@@ -78,7 +78,7 @@ impl Model for Scope {
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Step>) {
-        if world.processes.count_ones() > 1 || world.wrong.is_some() {
+        if world.processes.count_ones() > 1 || world.error.is_some() {
             return;
         }
         if world.pod.is_none() {
@@ -87,35 +87,35 @@ impl Model for Scope {
         }
         for which in 0..u8::try_from(world.sent.len()).unwrap_or_default() {
             actions.extend([false, true].map(|lost| Step::Arrives { which, lost }));
-            if self.left.sent == 1 {
+            if self.budget.sent == 1 {
                 actions.push(Step::Lost(which));
             }
         }
         if self.is_over(world) {
             return;
         }
-        self.of_the_world(world, actions);
-        self.of_ours(world, actions);
+        self.world_actions(world, actions);
+        self.process_actions(world, actions);
         actions.push(Step::Tick);
     }
 
     fn next_state(&self, last: &World, step: Step) -> Option<World> {
         let mut world = last.clone();
         world.released = None;
-        self.take(&mut world, step)?;
-        if !self.left.lag {
+        self.apply(&mut world, step)?;
+        if !self.budget.lag {
             for stream in [Stream::Pods, Stream::Leases, Stream::Nodes] {
-                let _nothing_new = ours::deliver(&mut world, stream, self);
+                let _nothing_new = process::deliver(&mut world, stream, self);
             }
         }
-        steps::forget(&mut world, self);
+        steps::normalize(&mut world, self);
         Some(world)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut all = vec![
             Property::<Self>::always(ONE_PROCESS, |_, world| world.processes.count_ones() <= 1),
-            Property::<Self>::always(NOTHING_WRONG, |_, world| world.wrong.is_none()),
+            Property::<Self>::always(NOTHING_WRONG, |_, world| world.error.is_none()),
         ];
         for released in self.releases {
             all.push(match released {
@@ -154,15 +154,15 @@ impl Scope {
     fn is_over(&self, world: &World) -> bool {
         let machine = &world.machine;
         let replaced = world.pod.is_some_and(|pod| pod.uid > 1);
-        let ended = !world.runs(1) && (machine.done || replaced && !machine.listed);
+        let ended = !world.runs(1) && (machine.terminated || replaced && !machine.listed);
         let wanted = self.releases.contains(&Released::KubeletTerminated) && !replaced;
-        let other = self.breaks(Axiom::ListsThePresent) || self.has(Plant::NodeOfTheClaim);
+        let other = self.breaks(Axiom::ListsThePresent) || self.has_plant(Plant::NodeOfTheClaim);
         ended && !wanted && !other
     }
 
     /// What the machine, its kubelet and people may do. Whether they can is asked again when it is done.
-    fn of_the_world(&self, world: &World, actions: &mut Vec<Step>) {
-        let (left, machine) = (&world.left, &world.machine);
+    fn world_actions(&self, world: &World, actions: &mut Vec<Step>) {
+        let (left, machine) = (&world.budget, &world.machine);
         match machine.power {
             Power::On => actions.extend(Kubelet::ALL.map(Step::Kubelet)),
             Power::Off if left.boots > 0 => actions.push(Step::PowerOn),
@@ -170,12 +170,12 @@ impl Scope {
             Power::Boots(_) => actions.push(Step::Boots),
         }
         let may = [
-            (left.cuts > 0 && machine.linked, Step::CutOff),
-            (!machine.linked, Step::Reconnects),
+            (left.cuts > 0 && machine.connected, Step::CutOff),
+            (!machine.connected, Step::Reconnects),
             (left.outages > 0, Step::PowerOff),
             (left.node_deletions > 0, Step::NodeDeleted),
             (world.lease.is_some(), Step::LeaseCollected),
-            (self.left.evidence > 0, Step::NotReady),
+            (self.budget.evidence > 0, Step::NotReady),
             (left.pod_deletions > 0, Step::PodDeleted),
             (world.pod.is_some_and(|pod| !pod.bound), Step::Bound),
             (left.evidence > 0, Step::EvidenceWritten { by_person: self.by_person }),
@@ -183,32 +183,32 @@ impl Scope {
         actions.extend(may.into_iter().filter(|(may, _)| *may).map(|(_, step)| step));
     }
 
-    fn of_ours(&self, world: &World, actions: &mut Vec<Step>) {
-        let ours = &world.ours;
-        if self.left.lag {
+    fn process_actions(&self, world: &World, actions: &mut Vec<Step>) {
+        let ours = &world.process;
+        if self.budget.lag {
             actions.extend([Stream::Pods, Stream::Nodes, Stream::Leases].map(Step::Delivers));
         }
         match &ours.reads {
             Some(reads) if reads.node.is_some() && reads.lease.is_some() => actions.push(Step::Judges),
             Some(_) => actions.push(Step::Reads),
             None => {
-                actions.extend(Ask::ALL.map(Step::Asks));
+                actions.extend(ReadOrder::ALL.map(Step::BeginsReads));
                 if world.evidence.is_some() {
                     actions.push(Step::ChecksDevice);
                 }
             }
         }
-        if ours.act.is_some() {
+        if ours.pending_delete.is_some() {
             actions.push(Step::Removes);
         } else {
             actions.extend(Claimed::ALL.map(Step::Releases));
         }
-        if world.left.restarts > 0 {
-            actions.push(Step::WeRestart);
+        if world.budget.restarts > 0 {
+            actions.push(Step::ProcessRestarts);
         }
     }
 
-    fn take(&self, world: &mut World, step: Step) -> Option<()> {
+    fn apply(&self, world: &mut World, step: Step) -> Option<()> {
         match step {
             Step::Tick => self.tick(world),
             Step::Kubelet(step) => machine::kubelet(world, step, self),
@@ -220,11 +220,11 @@ impl Scope {
             }
             Step::Successor => successor(world),
             Step::EvidenceWritten { by_person } => self.evidence(world, by_person),
-            Step::Delivers(stream) => ours::deliver(world, stream, self),
-            Step::Asks(ask) => steps::ask(world, ask, self),
-            Step::Reads => steps::read(world),
+            Step::Delivers(stream) => process::deliver(world, stream, self),
+            Step::BeginsReads(ask) => steps::begin_reads(world, ask, self),
+            Step::Reads => steps::answer_read(world),
             Step::ChecksDevice => steps::check_device(world),
-            Step::Judges => steps::judge(world, self),
+            Step::Judges => steps::verify(world, self),
             Step::Releases(claim) => steps::release(world, claim, self),
             Step::Removes => steps::remove(world, self),
             Step::Arrives { which, lost } => steps::arrive(world, which, lost),
@@ -232,13 +232,13 @@ impl Scope {
                 world.sent.remove(usize::from(which));
                 Some(())
             }
-            Step::WeRestart => {
-                world.left.restarts = world.left.restarts.checked_sub(1)?;
-                world.ours = Ours::begin(world.now, world.pod, world.node, world.lease);
-                if self.has(Plant::DeletionIsNew)
-                    && let Some(pod) = &mut world.ours.pod
+            Step::ProcessRestarts => {
+                world.budget.restarts = world.budget.restarts.checked_sub(1)?;
+                world.process = Process::begin(world.now, world.pod, world.node, world.lease);
+                if self.has_plant(Plant::DeletionIsNew)
+                    && let Some(pod) = &mut world.process.pod
                 {
-                    pod.seen.known = false;
+                    pod.seen.maybe_known = false;
                 }
                 Some(())
             }
@@ -256,21 +256,21 @@ impl Scope {
     fn machine(&self, world: &mut World, step: Step) -> Option<()> {
         let machine = &mut world.machine;
         match step {
-            Step::CutOff if machine.linked && machine.power == Power::On => {
+            Step::CutOff if machine.connected && machine.power == Power::On => {
                 let kept = world.node.is_some() || self.breaks(Axiom::CutOffNodesAreKept);
-                let noticed = !machine.misnamed || self.breaks(Axiom::MisnamedDevicesAreNoticed);
-                world.left.cuts = world.left.cuts.checked_sub(1).filter(|_| kept && noticed)?;
-                machine.linked = false;
+                let noticed = !machine.device_miswired || self.breaks(Axiom::MisnamedDevicesAreNoticed);
+                world.budget.cuts = world.budget.cuts.checked_sub(1).filter(|_| kept && noticed)?;
+                machine.connected = false;
             }
-            Step::Reconnects if !machine.linked && machine.power == Power::On => machine.linked = true,
-            Step::PowerOff if machine.power == Power::On && !machine.misnamed => {
-                world.left.outages = world.left.outages.checked_sub(1)?;
-                (machine.power, machine.linked, machine.registered) = (Power::Off, true, false);
-                (machine.listed, machine.told) = (false, None);
+            Step::Reconnects if !machine.connected && machine.power == Power::On => machine.connected = true,
+            Step::PowerOff if machine.power == Power::On && !machine.device_miswired => {
+                world.budget.outages = world.budget.outages.checked_sub(1)?;
+                (machine.power, machine.connected, machine.registered) = (Power::Off, true, false);
+                (machine.listed, machine.deletion_seen_at) = (false, None);
                 world.end(1);
             }
             Step::PowerOn if machine.power == Power::Off => {
-                world.left.boots = world.left.boots.checked_sub(1)?;
+                world.budget.boots = world.budget.boots.checked_sub(1)?;
                 machine.power = Power::Boots(world.now);
             }
             Step::Boots => {
@@ -293,12 +293,12 @@ impl Scope {
             Step::NodeDeleted => {
                 world.node?;
                 let lately = |lease: Lease| world.now - lease.renewed <= self.renews_every;
-                let reports = world.reports() && world.lease.is_some_and(lately);
+                let reports = world.is_reporting() && world.lease.is_some_and(lately);
                 let cut_off = world.machine.power == Power::On && !reports;
                 if cut_off && !self.breaks(Axiom::CutOffNodesAreKept) {
                     return None;
                 }
-                world.left.node_deletions = world.left.node_deletions.checked_sub(1)?;
+                world.budget.node_deletions = world.budget.node_deletions.checked_sub(1)?;
                 world.node = None;
             }
             Step::LeaseCollected => {
@@ -312,7 +312,7 @@ impl Scope {
             }
             Step::PodDeleted => {
                 world.first_pod().filter(|pod| !pod.deleted && !pod.failed)?;
-                world.left.pod_deletions = world.left.pod_deletions.checked_sub(1)?;
+                world.budget.pod_deletions = world.budget.pod_deletions.checked_sub(1)?;
                 world.write(|pod| pod.deleted = true)?;
             }
             Step::Bound => {
@@ -334,9 +334,9 @@ impl Scope {
         let said = if by_person {
             off || self.breaks(Axiom::PeopleAreRight)
         } else {
-            (silent || self.has(Plant::NoLease)) && (off || world.machine.misnamed)
+            (silent || self.has_plant(Plant::NoLease)) && (off || world.machine.device_miswired)
         };
-        world.left.evidence = world.left.evidence.checked_sub(1).filter(|_| said)?;
+        world.budget.evidence = world.budget.evidence.checked_sub(1).filter(|_| said)?;
         world.evidence = Some(FenceEvidence { node: node.uid, boot: node.boot, by_person, renewed });
         Some(())
     }

@@ -9,22 +9,22 @@ use pod_safety_proof::{
 use pod_safety_wire::{ObjectMeta, Raw};
 use serde_json::Value;
 
+use crate::faulty_cache::view;
 use crate::objects::{self, NODE};
-use crate::ours::{self, Act, FirstRead, Held, Reads};
-use crate::planted::view;
+use crate::process::{self, FirstRead, Held, PendingDelete, Reads};
 use crate::search::{Axiom, Plant, Scope};
-use crate::world::{Lease, Node, Power, Released, Sent, World, Wrong};
+use crate::world::{KernelError, Lease, Node, Power, Released, Sent, World};
 
 /// Which of two reads is answered first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum ReadOrder {
     /// That of the Node.
     NodeFirst,
     /// That of its Lease.
     LeaseFirst,
 }
 
-impl Ask {
+impl ReadOrder {
     pub(crate) const ALL: [Self; 2] = [Self::NodeFirst, Self::LeaseFirst];
 }
 
@@ -59,27 +59,28 @@ impl Claimed {
 
 /// The reads begin: for a first read, to confirm one, or to judge evidence. One of the two is answered at once: had it been
 /// sent before, its evidence would expire sooner.
-pub(crate) fn ask(world: &mut World, ask: Ask, scope: &Scope) -> Option<()> {
-    if world.ours.reads.is_some() {
+pub(crate) fn begin_reads(world: &mut World, ask: ReadOrder, scope: &Scope) -> Option<()> {
+    if world.process.reads.is_some() {
         return None;
     }
     let now = scope.mono(world.now);
     let first = if world.evidence.is_some() { None } else { first(world, now, scope)? };
     let (node, lease) = match ask {
-        Ask::NodeFirst => (Some(world.node), None),
-        Ask::LeaseFirst => (None, Some(world.lease)),
+        ReadOrder::NodeFirst => (Some(world.node), None),
+        ReadOrder::LeaseFirst => (None, Some(world.lease)),
     };
     let claims = first.is_some() || world.evidence.is_some();
-    let claimed = world.ours.pod.filter(|_| claims).map(|cached| (cached.object.uid, cached.object.version));
-    world.ours.reads = Some(Reads { asked: world.now, node, lease, first, claimed });
+    let claimed =
+        world.process.pod.filter(|_| claims).map(|cached| (cached.object.uid, cached.object.version));
+    world.process.reads = Some(Reads { sent_at: world.now, node, lease, first, claimed });
     Some(())
 }
 
 /// `Some(None)`: a first read is to be made. `None`: it is too early.
 fn first(world: &mut World, now: Mono, scope: &Scope) -> Option<Option<FirstRead>> {
-    let witness = world.ours.absence?.witness;
+    let witness = world.process.absence?.first;
     let quarantine =
-        if scope.has(Plant::NoQuarantine) { std::time::Duration::ZERO } else { scope.quarantine() };
+        if scope.has_plant(Plant::NoQuarantine) { std::time::Duration::ZERO } else { scope.quarantine() };
     let said = pod_safety_proof::check_quarantine(NODE, quarantine, &view(world, scope), now);
     match said {
         Ok(_) => Some(witness),
@@ -95,15 +96,15 @@ fn first(world: &mut World, now: Mono, scope: &Scope) -> Option<Option<FirstRead
 }
 
 fn refute(world: &mut World) {
-    if let Some(absence) = &mut world.ours.absence {
-        absence.witness = None;
+    if let Some(absence) = &mut world.process.absence {
+        absence.first = None;
     }
 }
 
 /// The other read is answered.
-pub(crate) fn read(world: &mut World) -> Option<()> {
+pub(crate) fn answer_read(world: &mut World) -> Option<()> {
     let (node, lease) = (world.node, world.lease);
-    let reads = world.ours.reads.as_mut().filter(|reads| reads.node.is_none() || reads.lease.is_none())?;
+    let reads = world.process.reads.as_mut().filter(|reads| reads.node.is_none() || reads.lease.is_none())?;
     reads.node.get_or_insert(node);
     reads.lease.get_or_insert(lease);
     Some(())
@@ -112,49 +113,49 @@ pub(crate) fn read(world: &mut World) -> Option<()> {
 /// The device says off, of the machine that it switches.
 pub(crate) fn check_device(world: &mut World) -> Option<()> {
     let evidence = world.evidence.filter(|evidence| !evidence.by_person)?;
-    let off = world.machine.power == Power::Off || world.machine.misnamed;
-    let idle = world.ours.reads.is_none() && world.ours.found.is_none();
-    let due = world.ours.shown != Some(world.now) && idle;
+    let off = world.machine.power == Power::Off || world.machine.device_miswired;
+    let idle = world.process.reads.is_none() && world.process.verified.is_none();
+    let due = world.process.checked_off_at != Some(world.now) && idle;
     (off && due && evidence.node > 0).then_some(())?;
-    world.ours.shown = Some(world.now);
+    world.process.checked_off_at = Some(world.now);
     Some(())
 }
 
 /// The kernel judges what was read. What it finds is kept; what it refuses is dropped.
-pub(crate) fn judge(world: &mut World, scope: &Scope) -> Option<()> {
-    let Reads { asked, node, lease, first, claimed } = world.ours.reads?;
+pub(crate) fn verify(world: &mut World, scope: &Scope) -> Option<()> {
+    let Reads { sent_at: asked, node, lease, first, claimed } = world.process.reads?;
     let (node, lease) = (node?, lease?);
     let now = scope.mono(world.now);
-    let raws = raws(world, node, lease, scope);
+    let raws = answers(world, node, lease, scope);
     let look = QuorumRead::decode(NODE, (scope.mono(asked), now), raws.0.as_ref(), raws.1.as_ref()).ok()?;
-    world.ours.reads = None;
+    world.process.reads = None;
     if claimed.is_some() {
-        (world.ours.found, world.ours.claimed) = (None, claimed);
+        (world.process.verified, world.process.claimed) = (None, claimed);
     }
     if world.evidence.is_some() {
-        return fenced(world, &look, scope);
+        return verify_fenced(world, &look, scope);
     }
     let Some(first) = first else {
         if node.is_some() {
             return Some(());
         }
-        let first = FirstRead { asked, answered: world.now, lease };
-        return ours::witnessed(&mut world.ours, first).or(Some(()));
+        let first = FirstRead { sent_at: asked, answered_at: world.now, lease };
+        return process::first_read_of(&mut world.process, first).or(Some(()));
     };
     let quarantine =
-        if scope.has(Plant::NoQuarantine) { std::time::Duration::ZERO } else { scope.quarantine() };
-    let judged = scope.witness(&first).map(|first| {
+        if scope.has_plant(Plant::NoQuarantine) { std::time::Duration::ZERO } else { scope.quarantine() };
+    let judged = scope.first_read(&first).map(|first| {
         pod_safety_proof::verify_node_gone(&NODE.into(), &first, &look, quarantine, &view(world, scope), now)
     });
     match judged? {
-        Ok(found) => world.ours.found = Some(Held::new(found)),
+        Ok(found) => world.process.verified = Some(Held::new(found)),
         Err(refusal) if refusal.refutes_absence() => refute(world),
         Err(_) => {}
     }
     Some(())
 }
 
-fn raws(
+fn answers(
     world: &World,
     node: Option<Node>,
     lease: Option<Lease>,
@@ -162,12 +163,12 @@ fn raws(
 ) -> (Option<Raw>, Option<Raw>) {
     let mut node = node;
     let mut lease = lease;
-    if scope.has(Plant::NoBootId)
+    if scope.has_plant(Plant::NoBootId)
         && let (Some(node), Some(evidence)) = (&mut node, world.evidence)
     {
         (node.boot, node.ready) = (evidence.boot, false);
     }
-    if scope.has(Plant::NoLease) {
+    if scope.has_plant(Plant::NoLease) {
         lease = None;
         node = node.map(|node| Node { ready: false, ..node });
     }
@@ -178,57 +179,57 @@ fn raws(
 }
 
 /// What the device shows, if it says off.
-const fn shown_kind(world: &World, scope: &Scope) -> FenceEvidenceKind {
-    match (scope.of_provider, world.left.boots) {
+const fn evidence_kind(world: &World, scope: &Scope) -> FenceEvidenceKind {
+    match (scope.of_provider, world.budget.boots) {
         (false, _) => FenceEvidenceKind::PowerOff,
         (true, 0) => FenceEvidenceKind::InstanceGone,
         (true, _) => FenceEvidenceKind::InstanceStopped,
     }
 }
 
-fn fenced(world: &mut World, look: &QuorumRead, scope: &Scope) -> Option<()> {
+fn verify_fenced(world: &mut World, look: &QuorumRead, scope: &Scope) -> Option<()> {
     let evidence = world.evidence?;
     let wall = Timestamp::UNIX_EPOCH;
     let read = EvidenceRead::decode("e", &objects::evidence(&evidence, scope.of_provider)?, wall).ok()?;
-    let shown = world.ours.shown.take();
-    let kind = shown_kind(world, scope);
+    let shown = world.process.checked_off_at.take();
+    let kind = evidence_kind(world, scope);
     let shown = shown.map(|tick| DeviceCheck { kind, requested_at: scope.mono(tick) });
     let judged = pod_safety_proof::verify_fenced(&read, shown, look, Grade::Asserted, &view(world, scope));
-    world.ours.found = judged.ok().map(Held::new);
+    world.process.verified = judged.ok().map(Held::new);
     Some(())
 }
 
 /// The kernel judges the pod as the cache has it. If there is evidence, the first request of the act leaves.
 pub(crate) fn release(world: &mut World, claimed: Claimed, scope: &Scope) -> Option<()> {
-    if world.ours.act.is_some() || world.sent.len() >= usize::from(world.left.sent) {
+    if world.process.pending_delete.is_some() || world.sent.len() >= usize::from(world.budget.sent) {
         return None;
     }
-    let cached = world.ours.pod?;
+    let cached = world.process.pod?;
     let claims = matches!(claimed, Claimed::NodeGone | Claimed::Fenced);
-    let as_claimed = world.ours.claimed == Some((cached.object.uid, cached.object.version));
-    let reused = scope.has(Plant::NoExpiry) || scope.breaks(Axiom::ClaimsBeforeItReads);
+    let as_claimed = world.process.claimed == Some((cached.object.uid, cached.object.version));
+    let reused = scope.has_plant(Plant::NoExpiry) || scope.breaks(Axiom::ClaimsBeforeItReads);
     if claims && !as_claimed && !reused {
         return None;
     }
     let mut pod = objects::pod(&cached.object, cached.seen, scope.tick, u64::from(scope.grace) * scope.tick);
-    if scope.has(Plant::NodeOfTheClaim) {
+    if scope.has_plant(Plant::NodeOfTheClaim) {
         pod.node = claimed.claim().node().cloned();
     }
-    if scope.has(Plant::NeverBusy) {
+    if scope.has_plant(Plant::NeverBusy) {
         pod.worker_may_be_busy = false;
     }
-    if scope.has(Plant::PhaseAlone) {
+    if scope.has_plant(Plant::PhaseAlone) {
         pod.running_containers = 0;
     }
     let now = scope.mono(world.now);
-    let now = match &world.ours.found {
-        Some(found) if scope.has(Plant::NoExpiry) => {
+    let now = match &world.process.verified {
+        Some(found) if scope.has_plant(Plant::NoExpiry) => {
             found.0.expires().saturating_sub(std::time::Duration::from_nanos(1))
         }
         _ => now,
     };
     let force = ForceDeleteRequest::new(&pod, claimed.claim());
-    let found = world.ours.found.as_ref().map(|found| &*found.0);
+    let found = world.process.verified.as_ref().map(|found| &*found.0);
     let evidence = pod_safety_proof::verify_pod(&force, Some(&pod), found, &view(world, scope), now).ok()?;
     let held = Held::new(evidence.copied());
     let force = ForceDelete::new(evidence);
@@ -243,20 +244,21 @@ fn send(
     held: &Held<PodVersion>,
     scope: &Scope,
 ) -> Option<()> {
-    if scope.mono(world.now) >= force.expires() && !scope.has(Plant::NoExpiry) {
+    if scope.mono(world.now) >= force.expires() && !scope.has_plant(Plant::NoExpiry) {
         return None;
     }
-    let sent = leave(world, force.request(Timestamp::UNIX_EPOCH), pod, scope);
-    world.ours.act = (!sent.removes).then(|| Act { evidence: held.clone(), answer: None });
+    let sent = send_request(world, force.request(Timestamp::UNIX_EPOCH), pod, scope);
+    world.process.pending_delete =
+        (!sent.removes).then(|| PendingDelete { evidence: held.clone(), answer: None });
     if sent.removes {
-        world.released = Some(released(held.0.kind()));
+        world.released = Some(released_by(held.0.kind()));
     }
     world.sent.push(sent);
     world.sent.sort_unstable();
     Some(())
 }
 
-const fn released(kind: &EvidenceKind) -> Released {
+const fn released_by(kind: &EvidenceKind) -> Released {
     match kind {
         EvidenceKind::NodeGone { .. } => Released::NodeGone,
         EvidenceKind::NeverScheduled => Released::NeverScheduled,
@@ -272,28 +274,28 @@ const fn released(kind: &EvidenceKind) -> Released {
 }
 
 /// The bytes pass the guard, and are read as the API server reads them.
-fn leave(world: &mut World, request: Request, pod: &Pod, scope: &Scope) -> Sent {
+fn send_request(world: &mut World, request: Request, pod: &Pod, scope: &Scope) -> Sent {
     let (verb, path, mut body, permit) = request.into_parts();
     let method = if verb == Verb::Delete { "DELETE" } else { "PATCH" };
     let place = if verb == Verb::Delete { "preconditions" } else { "metadata" };
-    if scope.has(Plant::OtherPermit) {
+    if scope.has_plant(Plant::OtherPermit) {
         body[place]["uid"] = "pod-2".into();
     }
     let bytes = body.to_string();
     if check(method, &path, None, Some(bytes.as_bytes()), Some(&permit)).is_err() {
-        world.wrong = Some(Wrong::GuardRefused);
+        world.error = Some(KernelError::GuardRefused);
     }
-    if !foiled(method, &path, &body, &permit) {
-        world.wrong = Some(Wrong::GuardFooled);
+    if !bypasses_guard(method, &path, &body, &permit) {
+        world.error = Some(KernelError::GuardFooled);
     }
     let same = body[place]["uid"] == pod.key.uid.to_string();
     if !same || !path.starts_with("/api/v1/namespaces/ns/pods/db-0") {
-        world.wrong = Some(Wrong::OtherSubject);
+        world.error = Some(KernelError::OtherSubject);
     }
-    if scope.has(Plant::NoVersion) || scope.has(Plant::NoIdentity) {
+    if scope.has_plant(Plant::NoVersion) || scope.has_plant(Plant::NoIdentity) {
         body[place]["resourceVersion"] = Value::Null;
     }
-    if scope.has(Plant::NoIdentity) {
+    if scope.has_plant(Plant::NoIdentity) {
         body[place]["uid"] = Value::Null;
     }
     let number =
@@ -305,7 +307,7 @@ fn leave(world: &mut World, request: Request, pod: &Pod, scope: &Scope) -> Sent 
 }
 
 /// The guard refuses the request with another UID, another version, another path, or no permit.
-fn foiled(method: &str, path: &str, body: &Value, permit: &Permit) -> bool {
+fn bypasses_guard(method: &str, path: &str, body: &Value, permit: &Permit) -> bool {
     let place = if method == "DELETE" { "preconditions" } else { "metadata" };
     let with = |key: &str, text: &str| {
         let mut body = body.clone();
@@ -322,11 +324,11 @@ fn foiled(method: &str, path: &str, body: &Value, permit: &Permit) -> bool {
 
 /// The DELETE leaves, if the PATCH was answered and the evidence has not expired.
 pub(crate) fn remove(world: &mut World, scope: &Scope) -> Option<()> {
-    if world.sent.len() >= usize::from(world.left.sent) {
+    if world.sent.len() >= usize::from(world.budget.sent) {
         return None;
     }
-    let Act { evidence, answer } = world.ours.act.clone()?;
-    let pod = world.ours.pod?;
+    let PendingDelete { evidence, answer } = world.process.pending_delete.clone()?;
+    let pod = world.process.pod?;
     let pod = objects::pod(&pod.object, pod.seen, scope.tick, 1);
     let text = (u32::from(answer?) + 100 * (number_of(&pod))).to_string();
     let meta = ObjectMeta { resource_version: Some(text), ..ObjectMeta::default() };
@@ -341,17 +343,17 @@ fn number_of(pod: &Pod) -> u32 {
 /// A request arrives at the API server.
 pub(crate) fn arrive(world: &mut World, which: u8, lost: bool) -> Option<()> {
     let sent = world.sent.remove(usize::from(which));
-    if lost && (sent.removes || world.ours.act.is_none()) {
+    if lost && (sent.removes || world.process.pending_delete.is_none()) {
         return None;
     }
     let answer = world.carry_out(sent);
     if !sent.removes {
         let answer = answer.filter(|_| !lost);
-        match &mut world.ours.act {
+        match &mut world.process.pending_delete {
             Some(act) if act.answer.is_none() => {
                 act.answer = answer;
                 if answer.is_none() {
-                    world.ours.act = None;
+                    world.process.pending_delete = None;
                 }
             }
             _ => {}
@@ -362,23 +364,24 @@ pub(crate) fn arrive(world: &mut World, which: u8, lost: bool) -> Option<()> {
 
 /// What can make no difference any more is forgotten, so that states do not differ by it: what expired, and signs of life that
 /// are older than every read that they could refute.
-pub(crate) fn forget(world: &mut World, scope: &Scope) {
-    let (now, ours) = (world.now, &mut world.ours);
-    if !scope.has(Plant::NoExpiry) {
+pub(crate) fn normalize(world: &mut World, scope: &Scope) {
+    let (now, ours) = (world.now, &mut world.process);
+    if !scope.has_plant(Plant::NoExpiry) {
         let now = scope.mono(now);
-        ours.found = ours.found.take().filter(|found| found.0.expires() > now);
-        ours.claimed = ours.claimed.filter(|_| ours.found.is_some());
-        ours.act = ours.act.take().filter(|act| act.evidence.0.expires() > now);
-        ours.shown = ours.shown.filter(|at| scope.mono(*at) + pod_safety_proof::MINIMUM_BOOT > now);
+        ours.verified = ours.verified.take().filter(|found| found.0.expires() > now);
+        ours.claimed = ours.claimed.filter(|_| ours.verified.is_some());
+        ours.pending_delete = ours.pending_delete.take().filter(|act| act.evidence.0.expires() > now);
+        ours.checked_off_at =
+            ours.checked_off_at.filter(|at| scope.mono(*at) + pod_safety_proof::MINIMUM_BOOT > now);
     }
-    if scope.follows_silence() {
+    if scope.follows_heartbeats() {
         return;
     }
-    let witness = ours.absence.and_then(|absence| absence.witness).map(|first| first.asked);
-    let first = ours.reads.and_then(|reads| reads.first).map(|first| first.asked);
-    let asked = ours.reads.map(|reads| reads.asked);
+    let witness = ours.absence.and_then(|absence| absence.first).map(|first| first.sent_at);
+    let first = ours.reads.and_then(|reads| reads.first).map(|first| first.sent_at);
+    let asked = ours.reads.map(|reads| reads.sent_at);
     let oldest = witness.into_iter().chain(first).chain(asked).min();
-    let counts = |at: &u8| match scope.left.evidence {
+    let counts = |at: &u8| match scope.budget.evidence {
         0 => oldest.is_some_and(|oldest| *at >= oldest),
         _ => u64::from(now - at) * scope.tick <= 15 || oldest.is_some_and(|oldest| *at >= oldest),
     };

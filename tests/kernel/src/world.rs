@@ -1,7 +1,7 @@
 //! The state of a small world: what the API server has, one machine, the requests under way, and one process of ours.
 
 use crate::objects::{NODE, OTHER_NODE};
-use crate::ours::Ours;
+use crate::process::Process;
 
 /// A pod `db-0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,11 +37,11 @@ impl PodObject {
 
 /// When this process saw a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Seen {
+pub struct ObservedAt {
     /// Deleted, for the first time.
     pub deletion: u8,
     /// Its kubelet may have known of the deletion before.
-    pub known: bool,
+    pub maybe_known: bool,
 }
 
 /// The Node of the doubtful machine.
@@ -100,19 +100,19 @@ pub struct Machine {
     /// How often it booted.
     pub boot: u8,
     /// Its kubelet reaches the API server.
-    pub linked: bool,
+    pub connected: bool,
     /// Its kubelet registered its Node since it started.
     pub registered: bool,
     /// Its kubelet has the first pod in its memory.
     pub listed: bool,
     /// Since when its kubelet knows that the pod was deleted.
-    pub told: Option<u8>,
+    pub deletion_seen_at: Option<u8>,
     /// Its kubelet terminated the pod, and starts it no more.
-    pub done: bool,
+    pub terminated: bool,
     /// Its kubelet's worker starts a container of the pod beside the one that runs, and does nothing else until that is done.
     pub busy: bool,
     /// The device that is said to switch it switches another one, which is off.
-    pub misnamed: bool,
+    pub device_miswired: bool,
 }
 
 /// A request on its way to the API server, as its bytes say. 0: they do not say.
@@ -128,7 +128,7 @@ pub struct Sent {
 
 /// What the adversary may do yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Left {
+pub struct AdversaryBudget {
     /// Cut the kubelet off.
     pub cuts: u8,
     /// Delete the Node.
@@ -153,7 +153,7 @@ pub struct Left {
 
 /// What went wrong, if anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Wrong {
+pub enum KernelError {
     /// The guard refused what an act of the kernel asked for.
     GuardRefused,
     /// The guard let a request pass with the permit for another.
@@ -199,11 +199,11 @@ pub struct World {
     /// Requests under way.
     pub sent: Vec<Sent>,
     /// Our process.
-    pub ours: Ours,
+    pub process: Process,
     /// What may happen yet.
-    pub left: Left,
+    pub budget: AdversaryBudget,
     /// What went wrong.
-    pub wrong: Option<Wrong>,
+    pub error: Option<KernelError>,
     /// What released a pod last.
     pub released: Option<Released>,
 }
@@ -228,8 +228,8 @@ impl World {
     }
 
     /// The kubelet runs and reaches the API server.
-    pub(crate) fn reports(&self) -> bool {
-        self.machine.linked && self.machine.power == Power::On
+    pub(crate) fn is_reporting(&self) -> bool {
+        self.machine.connected && self.machine.power == Power::On
     }
 
     /// A write of the pod by its kubelet, or by others.
@@ -239,7 +239,7 @@ impl World {
         change(pod);
         pod.version += 1;
         let after = *pod;
-        self.ours.wrote(&before, &after);
+        self.process.on_write(&before, &after);
         Some(())
     }
 

@@ -23,7 +23,7 @@ fn planted(bug: Bug) {
 }
 
 #[test]
-fn what_was_released_by_a_report_of_an_agent_never_runs() {
+fn a_pod_released_by_an_agent_report_never_runs() {
     let checker = SMALL.checker().spawn_bfs().join();
     checker.assert_properties();
     assert_eq!((checker.unique_state_count(), checker.max_depth()), (609_311, 37));
@@ -41,7 +41,7 @@ fn planted_one_round() {
 
 #[test]
 fn planted_old_look() {
-    planted(Bug::OldLook);
+    planted(Bug::StaleCheck);
 }
 
 #[test]

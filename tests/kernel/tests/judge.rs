@@ -19,9 +19,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// A cache that knows of nothing.
-struct Nothing;
+struct EmptyCache;
 
-impl Liveness for Nothing {
+impl Liveness for EmptyCache {
     fn is_current(&self, _now: Mono) -> bool {
         true
     }
@@ -84,14 +84,14 @@ fn claims() -> impl Strategy<Value = Claim> {
 
 /// What a node and its evidence say: their UIDs, boot IDs, and the rest.
 #[derive(Clone, Debug)]
-struct Doubt {
+struct EvidenceCase {
     node: (u8, u8, bool),
     evidence: (u8, u8, bool),
     kind: FenceEvidenceKind,
     shown: Option<FenceEvidenceKind>,
 }
 
-fn doubts() -> impl Strategy<Value = Doubt> {
+fn evidence_cases() -> impl Strategy<Value = EvidenceCase> {
     let kinds = || {
         prop::sample::select(vec![
             FenceEvidenceKind::PowerOff,
@@ -107,7 +107,7 @@ fn doubts() -> impl Strategy<Value = Doubt> {
     let shown = (kinds(), prop::option::of(kinds()), any::<bool>());
     (incarnation(), incarnation(), shown).prop_map(|(node, evidence, (kind, shown, same))| {
         let shown = if same { Some(kind) } else { shown };
-        Doubt { node, evidence, kind, shown }
+        EvidenceCase { node, evidence, kind, shown }
     })
 }
 
@@ -116,19 +116,19 @@ fn boot(boot: u8) -> String {
     if boot == 0 { String::new() } else { format!("b0000000-0000-4000-8000-{boot:012}") }
 }
 
-fn node(doubt: &Doubt) -> Value {
+fn node(doubt: &EvidenceCase) -> Value {
     let (uid, booted, ready) = doubt.node;
     let status = if ready { "True" } else { "Unknown" };
     json!({ "metadata": { "name": "a", "uid": format!("u{uid}"), "resourceVersion": "7" },
         "status": { "nodeInfo": { "bootID": boot(booted) }, "conditions": [{ "type": "Ready", "status": status }] } })
 }
 
-fn judged(doubt: &Doubt) -> Option<NodeEvidence> {
-    judged_by(doubt, 100, 100).ok()
+fn verify_case(doubt: &EvidenceCase) -> Option<NodeEvidence> {
+    verify_case_with(doubt, 100, 100).ok()
 }
 
 /// The Node is asked for at 100, and its devices at `shown`.
-fn judged_by(doubt: &Doubt, answered: u64, shown: u64) -> Result<NodeEvidence, Refusal> {
+fn verify_case_with(doubt: &EvidenceCase, answered: u64, shown: u64) -> Result<NodeEvidence, Refusal> {
     let (uid, booted, invalidated) = doubt.evidence;
     let mut object = json!({ "metadata": { "name": "e" }, "spec": { "kind": doubt.kind, "samples": [{}],
         "node": { "name": "a", "uid": format!("u{uid}"), "bootID": boot(booted) } } });
@@ -138,24 +138,24 @@ fn judged_by(doubt: &Doubt, answered: u64, shown: u64) -> Result<NodeEvidence, R
     let read = EvidenceRead::decode("e", &raw(&object), Timestamp::UNIX_EPOCH).unwrap();
     let look = QuorumRead::decode("a", (at(100), at(answered)), Some(&raw(&node(doubt))), None).unwrap();
     let shown = doubt.shown.map(|kind| DeviceCheck { kind, requested_at: at(shown) });
-    verify_fenced(&read, shown, &look, Grade::Asserted, &Nothing)
+    verify_fenced(&read, shown, &look, Grade::Asserted, &EmptyCache)
 }
 
 /// A kubelet that reports after its Node was read, while the devices are asked, would go unheard.
 #[test]
-fn devices_that_are_asked_after_the_node_prove_nothing() {
+fn device_checks_sent_after_the_node_read_are_no_evidence() {
     let (node, evidence) = ((1, 1, false), (1, 1, false));
     let kind = FenceEvidenceKind::PowerOff;
-    let doubt = Doubt { node, evidence, kind, shown: Some(kind) };
-    assert!(judged_by(&doubt, 102, 100).is_ok());
+    let doubt = EvidenceCase { node, evidence, kind, shown: Some(kind) };
+    assert!(verify_case_with(&doubt, 102, 100).is_ok());
     for shown in [101, 103] {
-        let refusal = judged_by(&doubt, 102, shown).unwrap_err();
+        let refusal = verify_case_with(&doubt, 102, shown).unwrap_err();
         assert!(matches!(refusal, Refusal::EvidenceInvalid(_)), "{refusal}");
     }
 }
 
 /// The guard lets the request pass as it is, and in no other form.
-fn exactly_this_passes(
+fn accepts_exactly_the_valid_cases(
     request: Request,
     uid: &str,
     version: &str,
@@ -193,11 +193,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn what_releases_a_pod_is_about_that_pod(subject in pods(), other in pods(), is_other in any::<bool>(), claim in claims(), doubt in doubts(), answer in 1_u64..99) {
+    fn evidence_that_releases_a_pod_names_that_pod(subject in pods(), other in pods(), is_other in any::<bool>(), claim in claims(), doubt in evidence_cases(), answer in 1_u64..99) {
         let force = ForceDeleteRequest::new(&subject, claim.clone());
-        let found = judged(&doubt);
+        let found = verify_case(&doubt);
         let cached = if is_other { &other } else { &subject };
-        let evidence = verify_pod(&force, Some(cached), found.as_ref(), &Nothing, at(101));
+        let evidence = verify_pod(&force, Some(cached), found.as_ref(), &EmptyCache, at(101));
         let Ok(evidence) = evidence else { return Ok(()) };
         prop_assert_eq!((&cached.key, cached.rv), (&subject.key, subject.rv));
         if let Claim::Fenced { node, .. } = &claim {
@@ -221,7 +221,7 @@ proptest! {
         let mut act = ForceDelete::new(evidence);
         let mut version = subject.rv.to_string();
         if !subject.phase.is_terminal() {
-            let (verb, sent_to, body) = exactly_this_passes(act.request(Timestamp::UNIX_EPOCH), &uid, &version)?;
+            let (verb, sent_to, body) = accepts_exactly_the_valid_cases(act.request(Timestamp::UNIX_EPOCH), &uid, &version)?;
             prop_assert_eq!((verb, sent_to), (Verb::Patch, format!("{path}/status")));
             prop_assert_eq!(&body["status"]["phase"], "Failed");
             version = answer.to_string();
@@ -229,27 +229,27 @@ proptest! {
             let Ok(Next::Delete(next)) = act.advance(&meta) else { panic!("no DELETE follows") };
             act = next;
         }
-        let (verb, sent_to, body) = exactly_this_passes(act.request(Timestamp::UNIX_EPOCH), &uid, &version)?;
+        let (verb, sent_to, body) = accepts_exactly_the_valid_cases(act.request(Timestamp::UNIX_EPOCH), &uid, &version)?;
         prop_assert_eq!((verb, sent_to), (Verb::Delete, path));
         prop_assert_eq!(&body["gracePeriodSeconds"], 0);
     }
 
     #[test]
-    fn the_taint_is_added_to_the_incarnation_that_the_evidence_is_about(then in doubts(), now in doubts()) {
-        let Some(found) = judged(&then) else { return Ok(()) };
+    fn the_taint_is_added_to_the_incarnation_that_the_evidence_is_about(then in evidence_cases(), now in evidence_cases()) {
+        let Some(found) = verify_case(&then) else { return Ok(()) };
         let object = node(&now);
         let about = found.subject().clone();
         let act = taint_out_of_service(found, &WholeNode::new("a", &object), "v", Timestamp::UNIX_EPOCH);
         let Ok((request, expires)) = act else { return Ok(()) };
         prop_assert_eq!((about.uid, about.boot_id), (format!("u{}", now.node.0), boot(now.node.1)));
         prop_assert!(!now.node.2 && expires <= at(102));
-        let (_, _, body) = exactly_this_passes(request, &format!("u{}", now.node.0), "7")?;
+        let (_, _, body) = accepts_exactly_the_valid_cases(request, &format!("u{}", now.node.0), "7")?;
         prop_assert_eq!(&body["spec"]["taints"][0]["key"], OUT_OF_SERVICE_TAINT);
     }
 
     #[test]
-    fn a_volume_is_broken_for_the_incarnation_in_which_it_was_taken(doubt in doubts(), taken in (0_u8..2, 0_u8..3), rv in 1_u64..99) {
-        let Some(found) = judged(&doubt) else { return Ok(()) };
+    fn a_volume_is_revoked_for_the_incarnation_that_acquired_it(doubt in evidence_cases(), taken in (0_u8..2, 0_u8..3), rv in 1_u64..99) {
+        let Some(found) = verify_case(&doubt) else { return Ok(()) };
         let identity = format!("a/u{}/{}/-", taken.0, boot(taken.1));
         let holder = pod_safety_model::Holder::parse(&identity).unwrap();
         let lease = LeaseVersion { volume: "pv".into(), uid: Uid::new("l").unwrap(), rv: rv.to_string().parse().unwrap() };
@@ -258,7 +258,7 @@ proptest! {
         let Ok(evidence) = evidence else { return Ok(()) };
         prop_assert_eq!(taken, (doubt.evidence.0, doubt.evidence.1));
         let (request, _) = break_volume(evidence, 3, None, json!({ "metadata": {}, "spec": {} }));
-        let (_, path, body) = exactly_this_passes(request, "l", &rv.to_string())?;
+        let (_, path, body) = accepts_exactly_the_valid_cases(request, "l", &rv.to_string())?;
         prop_assert_eq!((&body["metadata"]["uid"], &body["metadata"]["resourceVersion"]), (&json!("l"), &json!(rv.to_string())));
         prop_assert!(path.ends_with("/leases/pv"));
         prop_assert!(body["spec"]["holderIdentity"].is_null());

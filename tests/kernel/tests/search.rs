@@ -57,18 +57,18 @@ fn bug_a_first_read_that_replaced_another_had_no_quarantine_behind_it() {
 }
 
 #[test]
-fn silent() {
-    all(scopes::SILENT, 750_730, 32);
+fn unreachable() {
+    all(scopes::UNREACHABLE, 750_730, 32);
 }
 
 #[test]
-fn silent_thorough() {
-    all(Scope { horizon: 6, ..scopes::SILENT }, 1_894_912, 34);
+fn unreachable_thorough() {
+    all(Scope { horizon: 6, ..scopes::UNREACHABLE }, 1_894_912, 34);
 }
 
 #[test]
-fn own() {
-    all(scopes::OWN, 72_271, 23);
+fn own_deletion() {
+    all(scopes::OWN_DELETION, 72_271, 23);
 }
 
 #[test]
@@ -133,17 +133,17 @@ fn planted_no_version() {
 
 #[test]
 fn planted_no_identity() {
-    planted(Plant::NoIdentity, scopes::OWN);
+    planted(Plant::NoIdentity, scopes::OWN_DELETION);
 }
 
 #[test]
 fn planted_phase_alone() {
-    planted(Plant::PhaseAlone, scopes::OWN);
+    planted(Plant::PhaseAlone, scopes::OWN_DELETION);
 }
 
 #[test]
 fn planted_other_permit() {
-    planted(Plant::OtherPermit, scopes::OWN);
+    planted(Plant::OtherPermit, scopes::OWN_DELETION);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn planted_deletion_is_new() {
 
 #[test]
 fn axiom_cut_off_nodes_are_kept() {
-    without(Axiom::CutOffNodesAreKept, scopes::SILENT);
+    without(Axiom::CutOffNodesAreKept, scopes::UNREACHABLE);
 }
 
 #[test]

@@ -21,14 +21,14 @@ fn main() -> Result<()> {
         let clone = clean_clone(&scratch)?;
         for step in &job.steps {
             if let Some(needs) = step.needs() {
-                say(&format!("== {}: not run, it needs {needs}", step.place));
+                print_line(&format!("== {}: not run, it needs {needs}", step.place));
                 continue;
             }
-            say(&format!("== {}: {}", step.place, step.run.trim()));
+            print_line(&format!("== {}: {}", step.place, step.run.trim()));
             let began = Instant::now();
             let status = shell(step, &clone, &scratch)?.status()?;
             ensure!(status.success(), "{} failed: {status}", step.place);
-            say(&format!("== {}: {:.1} s", step.place, began.elapsed().as_secs_f64()));
+            print_line(&format!("== {}: {:.1} s", step.place, began.elapsed().as_secs_f64()));
         }
         keep_archives(&job, &clone, &scratch.join("archives"))?;
     }
@@ -36,7 +36,7 @@ fn main() -> Result<()> {
 }
 
 #[expect(clippy::print_stdout, reason = "a program for a terminal")]
-fn say(line: &str) {
+fn print_line(line: &str) {
     println!("{line}");
 }
 

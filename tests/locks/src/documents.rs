@@ -1,12 +1,12 @@
 //! What people copy from the documentation: its fenced blocks, and which test runs which command.
 
-mod ways;
-mod words;
+mod commands;
+mod shell_words;
 
 use anyhow::{Result, bail, ensure};
 
-pub use ways::{Command, Elsewhere, NOT_HERE, Way, commands, commands_of, idle_exceptions};
-pub use words::{split, with_stand_ins, words};
+pub use commands::{Command, Elsewhere, NOT_HERE, TestedBy, commands, commands_of, idle_exceptions};
+pub use shell_words::{split, split_words, with_stand_ins};
 
 use crate::{Source, texts};
 

@@ -123,7 +123,12 @@ pub fn stale<'a>(name: &str, changed: &'a [Changed]) -> Vec<&'a Changed> {
 /// What is wrong: a file that has changed and is not on the list, or an entry of the list of one that has not. `now` are the hashes of
 /// the files as they are.
 #[must_use]
-pub fn judged(name: &str, record: &Record, now: &BTreeMap<String, String>, list: &[Changed]) -> Vec<String> {
+pub fn check_changed(
+    name: &str,
+    record: &Record,
+    now: &BTreeMap<String, String>,
+    list: &[Changed],
+) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut listed: BTreeMap<&str, &Changed> = BTreeMap::new();
     for entry in list.iter().filter(|entry| entry.record == name) {
@@ -158,7 +163,7 @@ pub fn short(commit: &str) -> &str {
 /// # Errors
 /// If a file that the run depends on is not as the commit has it, or a key is not known.
 pub fn write(name: &str, told: &[String], old: bool) -> Result<()> {
-    let record = found(name, told)?;
+    let record = parse_record(name, told)?;
     if !old {
         ran_as_committed(&record)?;
     }
@@ -170,7 +175,7 @@ pub fn write(name: &str, told: &[String], old: bool) -> Result<()> {
     pages::write()
 }
 
-fn found(name: &str, told: &[String]) -> Result<Record> {
+fn parse_record(name: &str, told: &[String]) -> Result<Record> {
     let Record { command, depends, .. } = record(name)?;
     let mut record = Record { command, depends, ..Record::default() };
     record.cores = std::thread::available_parallelism()?.get().try_into()?;

@@ -60,14 +60,14 @@ pub fn jobs() -> Result<Vec<Job>> {
     for file in texts(&[".github/workflows"], &["yml"])? {
         let workflow: Value = serde_saphyr::from_str(&file.text).with_context(|| file.path.clone())?;
         for (name, job) in workflow["jobs"].as_object().context("jobs")? {
-            let job = read(&format!("{} {name}", file.path), &workflow, job)?;
+            let job = read_job(&format!("{} {name}", file.path), &workflow, job)?;
             found.extend((!job.steps.is_empty()).then_some(job));
         }
     }
     Ok(found)
 }
 
-fn read(place: &str, workflow: &Value, job: &Value) -> Result<Job> {
+fn read_job(place: &str, workflow: &Value, job: &Value) -> Result<Job> {
     let matrix = job["strategy"]["matrix"]["include"].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let others = matrix.iter().skip(1).map(|one| format!("{}-{}", text(&one["os"]), text(&one["arch"])));

@@ -47,7 +47,7 @@ fn every_page_is_in_the_summary_once() -> Result<()> {
 }
 
 #[test]
-fn every_link_leads_somewhere() -> Result<()> {
+fn each_link_target_exists() -> Result<()> {
     let pages = pages()?;
     let text = |path: &str| {
         let path = repository().join(path);
@@ -66,9 +66,9 @@ fn every_link_leads_somewhere() -> Result<()> {
 }
 
 #[test]
-fn a_dead_link_is_noticed() {
+fn a_dead_link_is_detected() {
     let pages = BTreeMap::from([
-        ("docs/a.md".to_owned(), read("# One `two`\n\n## One two\n\n```text\n# no heading\n```\n")),
+        ("docs/a.md".to_owned(), parse_page("# One `two`\n\n## One two\n\n```text\n# no heading\n```\n")),
         ("docs/in/b.md".to_owned(), Page::default()),
     ]);
     let text = |path: &str| match path {
@@ -99,22 +99,22 @@ fn a_dead_link_is_noticed() {
         ("docs/a.md", "[x](../src/act.rs#L3)", Some("lines move: name what is there")),
         ("docs/a.md", "[`delete`](../src/act.rs)", Some("the file does not contain the text of the link")),
     ] {
-        let found = read(written).links.iter().find_map(|link| tree.lacks(from, link));
+        let found = parse_page(written).links.iter().find_map(|link| tree.lacks(from, link));
         assert_eq!(found, lacks, "{from}: {written}");
     }
 }
 
 #[test]
-fn the_picture_of_the_crates_is_that_of_their_manifests() -> Result<()> {
+fn the_crate_diagram_equals_the_manifests() -> Result<()> {
     let page = std::fs::read_to_string(repository().join(ARCHITECTURE))?;
-    let wanted = picture()?;
+    let wanted = crate_diagram()?;
     ensure!(wanted.matches("-->").count() > 5, "not all of it:\n{wanted}");
     ensure!(page.contains(&wanted), "{ARCHITECTURE} needs this picture:\n{wanted}");
     Ok(())
 }
 
 /// The crates of the product, each above those that it uses. What only tests or optional features use is not shown.
-fn picture() -> Result<String> {
+fn crate_diagram() -> Result<String> {
     let root = manifest("Cargo.toml")?;
     let folders = root["workspace"]["default-members"].as_array().context("default-members")?;
     let folders =
@@ -187,7 +187,7 @@ fn resolved(from: &str, path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-fn read(text: &str) -> Page {
+fn parse_page(text: &str) -> Page {
     let mut page = Page::default();
     let mut heading: Option<String> = None;
     // A link may hold an image.
@@ -250,7 +250,7 @@ fn named_files(text: &str) -> impl Iterator<Item = &str> {
 
 /// Files move.
 #[test]
-fn bug_a_page_named_files_that_are_not_there() -> Result<()> {
+fn bug_a_page_named_missing_files() -> Result<()> {
     let found: Vec<_> = named_files("`docs/gone.md` and `ls docs/x.md` and `README.md`").collect();
     ensure!(found == ["docs/gone.md"], "a planted one is noticed: {found:?}");
     let (mut count, mut gone) = (0, Vec::new());
@@ -293,5 +293,5 @@ fn bug_the_page_of_what_changes_counted_other_objects_than_the_chart_has() -> Re
 fn pages() -> Result<BTreeMap<String, Page>> {
     let found = texts(&PAGES, &["md"])?;
     ensure!(found.len() > 60, "{} pages: not all of them", found.len());
-    Ok(found.into_iter().map(|Source { path, text }| (path, read(&text))).collect())
+    Ok(found.into_iter().map(|Source { path, text }| (path, parse_page(&text))).collect())
 }

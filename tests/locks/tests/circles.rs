@@ -134,7 +134,7 @@ fn arrows(sources: &[(Module, String)]) -> Result<BTreeMap<Module, BTreeSet<Modu
 }
 
 /// The files from which arrows lead back to themselves.
-fn in_circles(arrows: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<&Module> {
+fn in_cycles(arrows: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<&Module> {
     let reaches_itself = |from: &&Module| {
         let (mut seen, mut next) = (BTreeSet::new(), vec![*from]);
         while let Some(at) = next.pop() {
@@ -147,7 +147,7 @@ fn in_circles(arrows: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<&Module> {
 }
 
 #[test]
-fn no_files_use_each_other_in_a_circle() -> Result<()> {
+fn modules_have_no_import_cycles() -> Result<()> {
     let root = manifest("Cargo.toml")?;
     let folders = root["workspace"]["default-members"].as_array().context("default-members")?;
     let mut found = Vec::new();
@@ -161,7 +161,7 @@ fn no_files_use_each_other_in_a_circle() -> Result<()> {
             all.map(|source| (module(source.path.trim_start_matches(&src)), source.text)).collect();
         ensure!(!sources.is_empty(), "{src} has no sources");
         let arrows = arrows(&sources)?;
-        let circles: Vec<_> = in_circles(&arrows).into_iter().map(|module| module.join("::")).collect();
+        let circles: Vec<_> = in_cycles(&arrows).into_iter().map(|module| module.join("::")).collect();
         if !circles.is_empty() {
             found.push(format!("{folder}: {}", circles.join(", ")));
         }
@@ -171,11 +171,11 @@ fn no_files_use_each_other_in_a_circle() -> Result<()> {
 }
 
 #[test]
-fn a_circle_is_seen_and_a_parent_is_none() -> Result<()> {
+fn a_cycle_is_detected_and_a_parent_is_no_cycle() -> Result<()> {
     let circles = |sources: &[(&str, &str)]| -> Result<Vec<String>> {
         let sources: Vec<_> = sources.iter().map(|(path, text)| (module(path), (*text).to_owned())).collect();
         let arrows = arrows(&sources)?;
-        Ok(in_circles(&arrows).into_iter().map(|module| module.join("::")).collect())
+        Ok(in_cycles(&arrows).into_iter().map(|module| module.join("::")).collect())
     };
     let both = circles(&[
         ("lib.rs", "mod a; mod b;"),

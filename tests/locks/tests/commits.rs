@@ -12,13 +12,13 @@ fn git(folder: &Path, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-fn judge(folder: &Path, first: &str) -> Result<Output> {
+fn check_commits(folder: &Path, first: &str) -> Result<Output> {
     let script = pod_safety_locks::repository().join("tests/locks/commits.sh");
     Ok(Command::new(script).arg(first).current_dir(folder).output()?)
 }
 
 #[test]
-fn messages_of_new_commits_are_judged() -> Result<()> {
+fn messages_of_new_commits_are_checked() -> Result<()> {
     let body = "Cause. Effect. Test.";
     let long = format!("area: add {}", "x".repeat(63));
     let table = [
@@ -36,13 +36,13 @@ fn messages_of_new_commits_are_judged() -> Result<()> {
         git(repository, &["init", "--quiet"])?;
         git(repository, &["commit", "--quiet", "--allow-empty", "-m", "Before"])?;
         let first = git(repository, &["rev-parse", "HEAD"])?;
-        ensure!(judge(repository, &first)?.status.success(), "nothing is new");
+        ensure!(check_commits(repository, &first)?.status.success(), "nothing is new");
         git(repository, &["commit", "--quiet", "--allow-empty", "-m", subject, "-m", body])?;
-        let output = judge(repository, &first)?;
+        let output = check_commits(repository, &first)?;
         let said = String::from_utf8(output.stderr)?;
         ensure!(output.status.success() == wrong.is_none(), "{subject}: {said}");
         ensure!(wrong.is_none_or(|wrong| said.contains(wrong)), "{subject}: {said}");
-        ensure!(judge(repository, "0000000")?.status.success(), "a clone without history");
+        ensure!(check_commits(repository, "0000000")?.status.success(), "a clone without history");
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use toml::{Table, Value};
 
 #[test]
-fn the_workspace_as_it_is_passes() -> Result<()> {
+fn the_workspace_passes() -> Result<()> {
     let (passed, report) = check(&copy()?, "bans")?;
     ensure!(passed, "{report}");
     Ok(())
@@ -61,7 +61,7 @@ fn devices_cannot_depend_on_a_cluster_client() -> Result<()> {
 }
 
 #[test]
-fn no_rule_lets_the_controllers_through() -> Result<()> {
+fn each_rule_denies_the_controllers() -> Result<()> {
     for rule in rules()? {
         let wrappers = rule.get("wrappers").and_then(Value::as_array);
         ensure!(!wrappers.is_some_and(|list| list.contains(&"pod-safety".into())), "{rule}");

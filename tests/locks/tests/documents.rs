@@ -4,8 +4,8 @@ use std::process::Command as Process;
 
 use anyhow::{Context, Result, ensure};
 use pod_safety_locks::documents::{
-    Block, NOT_HERE, Way, blocks, blocks_of, commands, commands_of, idle_exceptions, split, with_stand_ins,
-    words,
+    Block, NOT_HERE, TestedBy, blocks, blocks_of, commands, commands_of, idle_exceptions, split, split_words,
+    with_stand_ins,
 };
 use pod_safety_locks::{repository, texts};
 use serde_json::Value;
@@ -16,14 +16,14 @@ fn every_block_has_a_language_and_every_command_a_test() -> Result<()> {
     ensure!(blocks.len() > 60 && commands.len() > 100, "{} and {}", blocks.len(), commands.len());
     let idle = idle_exceptions(&commands);
     ensure!(idle.is_empty(), "no command begins so any more, take it from NOT_HERE: {idle:?}");
-    for way in [Way::Demo, Way::ControlPlane, Way::Build, Way::Flags] {
-        ensure!(commands.iter().any(|command| command.way == way), "no command is {way:?}");
+    for way in [TestedBy::Demo, TestedBy::ControlPlane, TestedBy::Build, TestedBy::Flags] {
+        ensure!(commands.iter().any(|command| command.tested_by == way), "no command is {way:?}");
     }
     Ok(())
 }
 
 #[test]
-fn what_make_test_cannot_run_is_typed_elsewhere() -> Result<()> {
+fn commands_not_run_by_make_test_are_run_elsewhere() -> Result<()> {
     for one in NOT_HERE {
         let found = texts(&[one.typed_in], &["sh"])?.iter().any(|file| file.text.contains(one.typed_as));
         ensure!(
@@ -40,7 +40,7 @@ fn what_make_test_cannot_run_is_typed_elsewhere() -> Result<()> {
 
 /// `make test-kind` types README's block, and `first_hour` of the control-plane suite has its cluster and its values.
 #[test]
-fn the_quickstart_installs_as_readme_does() -> Result<()> {
+fn the_quickstart_installs_like_the_readme() -> Result<()> {
     let commands = commands()?;
     let install = |page: &str| {
         let of_page = commands.iter().filter(|one| one.place.starts_with(&format!("{page}:")));
@@ -55,8 +55,8 @@ fn the_quickstart_installs_as_readme_does() -> Result<()> {
 }
 
 #[test]
-fn what_is_built_is_there() -> Result<()> {
-    for command in commands()?.iter().filter(|command| command.way == Way::Build) {
+fn built_artifacts_exist() -> Result<()> {
+    for command in commands()?.iter().filter(|command| command.tested_by == TestedBy::Build) {
         let words: Vec<&str> = command.text.split_whitespace().collect();
         let done = match words.as_slice() {
             ["make", targets @ ..] => can_be_made(targets),
@@ -69,7 +69,7 @@ fn what_is_built_is_there() -> Result<()> {
 }
 
 #[test]
-fn what_is_not_there_is_noticed() {
+fn a_missing_artifact_is_detected() {
     assert!(can_be_made(&["help"]).is_ok() && can_be_made(&["no-such-target"]).is_err());
     assert!(can_be_run(&["run", "-p", "pod-safety-bench"]).is_ok());
     for (typed, refused) in [
@@ -118,7 +118,7 @@ fn can_be_run(arguments: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn a_block_that_no_test_knows_is_refused_with_its_place() -> Result<()> {
+fn a_block_without_a_test_is_refused_with_its_place() -> Result<()> {
     let refused = |page: &str| blocks_of("docs/x.md", page).unwrap_err().to_string();
     assert!(refused("One.\n\n```\nls\n```\n").starts_with("docs/x.md:3: the language of this block is \"\""));
     assert!(refused("```fish\nls\n```\n").starts_with("docs/x.md:1: the language of this block is \"fish\""));
@@ -142,25 +142,31 @@ fn shell(text: &str) -> Block {
 }
 
 #[test]
-fn commands_are_read_as_a_shell_does() -> Result<()> {
-    let found = |text: &str| -> Result<Vec<(String, Way)>> {
-        Ok(commands_of(&shell(text))?.into_iter().map(|command| (command.text, command.way)).collect())
+fn commands_are_split_like_a_shell() -> Result<()> {
+    let found = |text: &str| -> Result<Vec<(String, TestedBy)>> {
+        Ok(commands_of(&shell(text))?.into_iter().map(|command| (command.text, command.tested_by)).collect())
     };
     let one = |text: &str, way| vec![(text.to_owned(), way)];
-    assert_eq!(found("pod-safety status   # the leader | and nodes\n")?, one("pod-safety status", Way::Demo));
+    assert_eq!(
+        found("pod-safety status   # the leader | and nodes\n")?,
+        one("pod-safety status", TestedBy::Demo)
+    );
     assert_eq!(
         found("kubectl pod-safety drain a \\\n  --apply\n")?,
-        one("kubectl pod-safety drain a --apply", Way::Demo)
+        one("kubectl pod-safety drain a --apply", TestedBy::Demo)
     );
-    assert_eq!(found("# a remark\n\n$ make try\nit says && this\n")?, one("make try", Way::Build));
-    assert_eq!(found("pod-safety demo --plain | less\n")?, one("pod-safety demo --plain | less", Way::Flags));
-    let piped = "pod-safety manifests | kubectl apply -f -";
-    assert_eq!(found(piped)?, one(piped, Way::ControlPlane));
-    let two = found("make image && kubectl get pods -o 'a && b'\n")?;
-    assert_eq!(two[1], ("kubectl get pods -o 'a && b'".to_owned(), Way::ControlPlane));
-    assert!(matches!(found("kind load docker-image x\n")?[0].1, Way::NotHere(_)));
+    assert_eq!(found("# a remark\n\n$ make try\nit says && this\n")?, one("make try", TestedBy::Build));
     assert_eq!(
-        words("fence a --reason \"it's  off\" x='y z' ''"),
+        found("pod-safety demo --plain | less\n")?,
+        one("pod-safety demo --plain | less", TestedBy::Flags)
+    );
+    let piped = "pod-safety manifests | kubectl apply -f -";
+    assert_eq!(found(piped)?, one(piped, TestedBy::ControlPlane));
+    let two = found("make image && kubectl get pods -o 'a && b'\n")?;
+    assert_eq!(two[1], ("kubectl get pods -o 'a && b'".to_owned(), TestedBy::ControlPlane));
+    assert!(matches!(found("kind load docker-image x\n")?[0].1, TestedBy::NotHere(_)));
+    assert_eq!(
+        split_words("fence a --reason \"it's  off\" x='y z' ''"),
         ["fence", "a", "--reason", "it's  off", "x=y z", ""]
     );
     assert_eq!(split("a | b '|' \"#\" c#d # e", &["|"]), ["a", "b '|' \"#\" c#d"]);
@@ -168,7 +174,7 @@ fn commands_are_read_as_a_shell_does() -> Result<()> {
 }
 
 #[test]
-fn names_stand_in_for_whole_words() {
+fn placeholders_replace_whole_words() {
     let names = [("NODE", "node-0"), ("api", "shop-0")];
     assert_eq!(
         with_stand_ins("explain node NODE -n api 'spec.nodeName=NODE' pod/NODE api-1 NODES", &names),

@@ -29,12 +29,12 @@ fn bug_readmes_first_command_could_not_determine_which_binary_to_run() -> Result
     terminal.stdin.take().context("stdin")?.write_all(b"q")?;
     screen.read_to_end(&mut drawn)?;
     ensure!(terminal.wait()?.success(), "{} failed when it was closed", first.text);
-    keeps_up(&target()?.join("typed/debug/pod-safety"))
+    keeps_output_timely(&target()?.join("typed/debug/pod-safety"))
 }
 
 /// The screen shows six simulated seconds in a real one. What it built, without optimisation, must be far from needing all of
 /// that time; the story is 15 minutes long, and `--plain` tells it for three sets of rules.
-fn keeps_up(program: &Path) -> Result<()> {
+fn keeps_output_timely(program: &Path) -> Result<()> {
     const STORY: f64 = 3.0 * 15.0 * 60.0;
     const SPEED: f64 = 6.0;
     let mut told = Command::new("bash");

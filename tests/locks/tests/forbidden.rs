@@ -11,7 +11,7 @@ use pod_safety_locks::refused::refusals;
 use pod_safety_locks::{Source, manifest, texts};
 
 /// One for each way around the deletion authority that was thought of; none may be lost.
-const LEAST: usize = 10;
+const MIN_FILES: usize = 10;
 
 /// Stands before a refusal, on the line above.
 const REFUSED: &str = "//~v ";
@@ -28,7 +28,7 @@ fn forbidden_code_does_not_compile() -> Result<()> {
         ensure!(expected.len() > before, "{} says of no line that it is refused", source.path);
         programs.push(program);
     }
-    ensure!(programs.len() >= LEAST, "attempts are missing: {programs:?}");
+    ensure!(programs.len() >= MIN_FILES, "attempts are missing: {programs:?}");
     let found = refusals(&programs)?.into_iter().filter(|one| one.is_of_the_language()).map(|one| {
         let code = one.code.map(|code| format!("{code} ")).unwrap_or_default();
         (one.program, one.line, code + &one.message)

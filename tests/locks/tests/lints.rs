@@ -15,7 +15,7 @@ use serde_json::Value;
 const GROUPS: [&str; 1] = ["rust_2018_idioms"];
 
 #[test]
-fn every_ban_and_every_lint_fires() -> Result<()> {
+fn each_ban_and_each_lint_fires() -> Result<()> {
     let findings = findings()?;
     let mut silent: BTreeSet<String> = BTreeSet::new();
 
@@ -41,7 +41,7 @@ fn every_ban_and_every_lint_fires() -> Result<()> {
 }
 
 #[test]
-fn every_ban_says_why() -> Result<()> {
+fn each_ban_has_a_reason() -> Result<()> {
     let config = manifest("clippy.toml")?;
     for list in ["disallowed-methods", "disallowed-types", "disallowed-macros"] {
         for ban in config[list].as_array().context(list)? {
@@ -55,7 +55,7 @@ fn every_ban_says_why() -> Result<()> {
 /// A new version of kube may bring a new way to write. Each async method of `Api` and `Client` is either
 /// banned or known to only read.
 #[test]
-fn every_door_of_kube_is_known() -> Result<()> {
+fn each_kube_client_entry_point_is_listed() -> Result<()> {
     let read_only = BTreeSet::from([
         "apiserver_version",
         "connect", // websockets: not compiled in, see the test below
@@ -92,7 +92,7 @@ fn every_door_of_kube_is_known() -> Result<()> {
     ]);
     let banned: BTreeSet<String> = bans()?.into_iter().map(|(_, path)| path).collect();
     let mut unknown = BTreeSet::new();
-    for door in doors()? {
+    for door in entry_points()? {
         let is_banned = ["Api", "Client"].iter().any(|of| banned.contains(&format!("kube::{of}::{door}")));
         if !is_banned && !read_only.contains(door.as_str()) {
             unknown.insert(door);
@@ -143,7 +143,7 @@ fn findings() -> Result<Vec<(String, String)>> {
 }
 
 /// The names of the public async methods in the sources of kube-client, as the lock file pins it.
-fn doors() -> Result<BTreeSet<String>> {
+fn entry_points() -> Result<BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--offline", "--format-version=1", "--filter-platform=x86_64-unknown-linux-gnu"])
         .current_dir(repository())

@@ -108,7 +108,7 @@ fn uses(folder: &str) -> Result<Vec<String>> {
 }
 
 #[test]
-fn crates_use_only_those_below_them() -> Result<()> {
+fn crates_depend_only_on_lower_layers() -> Result<()> {
     for (name, folder, below) in crates()? {
         let manifest = manifest(format!("{folder}/Cargo.toml"))?;
         assert_eq!(manifest["package"]["name"].as_str(), Some(&*name), "{folder}");
@@ -123,7 +123,7 @@ fn crates_use_only_those_below_them() -> Result<()> {
 /// name the cache can tell it what no API server said, and one that can name the steps of fencing can switch a machine off. So
 /// controllers have none of them by name, and `pod-safety-shared` hands on the rest.
 #[test]
-fn only_the_crates_that_read_and_write_can_name_the_kernel_the_client_and_the_cache() -> Result<()> {
+fn only_reading_and_writing_crates_depend_on_kernel_client_and_cache() -> Result<()> {
     const CACHE: &str = "pod-safety-cache";
     const LEADER: &str = "pod-safety-leader";
     const FENCE: &str = "pod-safety-fence";
@@ -165,7 +165,7 @@ fn every_lint_of_clippy_is_an_error() -> Result<()> {
 
 /// What is shipped in the image has no simulator in it, and nothing that only the demonstration needs.
 #[test]
-fn without_the_feature_demo_there_is_no_simulator() -> Result<()> {
+fn without_feature_demo_the_simulator_is_no_dependency() -> Result<()> {
     let tree = |features: &[&str]| -> Result<String> {
         let mut cargo = std::process::Command::new(env!("CARGO"));
         cargo.args([
@@ -194,7 +194,7 @@ fn without_the_feature_demo_there_is_no_simulator() -> Result<()> {
 }
 
 #[test]
-fn no_folder_is_a_bag_for_everything() -> Result<()> {
+fn no_folder_is_named_utils_or_common() -> Result<()> {
     for source in pod_safety_locks::sources()? {
         let bag =
             source.path.split(['/', '.']).find(|part| ["utils", "util", "common", "helpers"].contains(part));

@@ -64,8 +64,8 @@ const DIARY: [&str; 14] = [
 ];
 
 /// Words of README, and of README and docs together, as `wc -w` counts them.
-const README_MOST: usize = 1_200;
-const PAGES_MOST: usize = 65_000;
+const README_MAX: usize = 1_200;
+const PAGES_MAX: usize = 65_000;
 
 /// Files that quote what programs print, and the glossary, which names what it replaces.
 const NOT_READ: [&str; 6] = [
@@ -78,7 +78,7 @@ const NOT_READ: [&str; 6] = [
 ];
 
 #[test]
-fn docs_and_chart_use_the_words_of_the_glossary() -> Result<()> {
+fn docs_and_chart_use_glossary_terms() -> Result<()> {
     let found: Vec<String> = texts()?.iter().flat_map(refused).collect();
     ensure!(
         found.is_empty(),
@@ -89,7 +89,7 @@ fn docs_and_chart_use_the_words_of_the_glossary() -> Result<()> {
 }
 
 #[test]
-fn a_planted_sentence_is_noticed() {
+fn a_planted_sentence_is_detected() {
     let found = |path: &str, text: &str| refused(&Source { path: path.to_owned(), text: text.to_owned() });
     assert_eq!(
         found("docs/x.md", "One.\n\nThe node is NOT\nheard for a minute.\n"),
@@ -146,7 +146,7 @@ const NEVER_ENOUGH: [&str; 6] = [
 const NEAR: usize = 400;
 
 /// The places that offer a confirmation without the condition that somebody saw the machine powered off.
-fn offered_unseen(source: &Source) -> Vec<String> {
+fn offered_without_check(source: &Source) -> Vec<String> {
     const COMMAND: &str = "pod-safety confirm-down ";
     let text = source.text.to_lowercase();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -170,8 +170,9 @@ fn offered_unseen(source: &Source) -> Vec<String> {
 
 /// A person confirms only what somebody saw powered off: that a machine is cut off, or does not answer, is never enough.
 #[test]
-fn a_confirmation_is_offered_only_for_a_machine_that_somebody_saw_powered_off() -> Result<()> {
-    let of = |text: &str| offered_unseen(&Source { path: "x".to_owned(), text: text.to_owned() }).len();
+fn confirm_down_is_suggested_only_for_machines_seen_powered_off() -> Result<()> {
+    let of =
+        |text: &str| offered_without_check(&Source { path: "x".to_owned(), text: text.to_owned() }).len();
     ensure!(of("If it is off,\nor cut off from network and storage: confirm it") == 1, "a planted phrase");
     ensure!(of("Is it off? pod-safety confirm-down NODE --reason TEXT") == 1, "a planted command");
     ensure!(of("If you saw it powered off: pod-safety confirm-down NODE --reason TEXT") == 0, "the rule");
@@ -179,7 +180,7 @@ fn a_confirmation_is_offered_only_for_a_machine_that_somebody_saw_powered_off() 
     let mut all = texts()?;
     all.extend(pod_safety_locks::sources()?.into_iter().filter(|source| !is_test(&source.path)));
     all.extend(pod_safety_locks::texts(&["controllers/cli/src/explain/golden"], &["txt"])?);
-    let found: Vec<String> = all.iter().flat_map(offered_unseen).collect();
+    let found: Vec<String> = all.iter().flat_map(offered_without_check).collect();
     ensure!(
         found.is_empty(),
         "say that somebody must have seen the machine powered off:\n{}",
@@ -189,7 +190,7 @@ fn a_confirmation_is_offered_only_for_a_machine_that_somebody_saw_powered_off() 
 }
 
 #[test]
-fn every_file_that_is_not_read_is_there() -> Result<()> {
+fn each_excluded_file_exists() -> Result<()> {
     for path in NOT_READ {
         ensure!(repository().join(path).is_file(), "{path} is gone: take it from the list");
     }
@@ -200,13 +201,13 @@ fn every_file_that_is_not_read_is_there() -> Result<()> {
 fn no_page_and_no_comment_is_a_diary() -> Result<()> {
     let mut pages = pages()?;
     pages.extend(pod_safety_locks::sources()?.iter().map(comments));
-    let found: Vec<String> = pages.iter().flat_map(told).collect();
+    let found: Vec<String> = pages.iter().flat_map(diary_phrases).collect();
     ensure!(found.is_empty(), "say what is, and not how it came to be:\n{}", found.join("\n"));
     Ok(())
 }
 
 #[test]
-fn a_planted_memory_is_noticed() {
+fn a_planted_diary_phrase_is_detected() {
     let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
     for (page, count) in [
         ("The race was\nfixed.", 1),
@@ -214,11 +215,11 @@ fn a_planted_memory_is_noticed() {
         ("One worker, since then by default. It is used to begin.", 0),
         ("`mended`", 0),
     ] {
-        assert_eq!(told(&source("docs/x.md", page)).len(), count, "{page}");
+        assert_eq!(diary_phrases(&source("docs/x.md", page)).len(), count, "{page}");
     }
     let code = "/// A rule that turned\n/// out well.\nlet x = \"was wanted\"; // which is mended\nlet url = \"https://used to be\";\n";
     assert_eq!(
-        told(&comments(&source("x.rs", code))),
+        diary_phrases(&comments(&source("x.rs", code))),
         ["x.rs:3: \"is mended\"", "x.rs:3: \"mended\"", "x.rs:1: \"turned out\""]
     );
 }
@@ -230,8 +231,8 @@ fn readme_and_docs_are_short() -> Result<()> {
         Ok(pages.iter().map(|page| page.text.split_whitespace().count()).sum())
     };
     let (readme, all) = (words(&["README.md"])?, words(&["README.md", "docs"])?);
-    ensure!(readme <= README_MOST, "README.md has {readme} words, at most {README_MOST}");
-    ensure!(all <= PAGES_MOST, "README.md and docs have {all} words, at most {PAGES_MOST}");
+    ensure!(readme <= README_MAX, "README.md has {readme} words, at most {README_MAX}");
+    ensure!(all <= PAGES_MAX, "README.md and docs have {all} words, at most {PAGES_MAX}");
     Ok(())
 }
 
@@ -252,7 +253,7 @@ fn comments(source: &Source) -> Source {
 }
 
 /// Place and phrase of what a page or a comment tells like a diary.
-fn told(source: &Source) -> Vec<String> {
+fn diary_phrases(source: &Source) -> Vec<String> {
     let blanked = unquoted(source);
     let (mut words, mut at) = (Vec::new(), 0);
     for (number, line) in (1..).zip(source.text.split_inclusive('\n')) {

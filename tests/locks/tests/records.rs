@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use pod_safety_locks::documents::{Block, Command, blocks, commands_of};
-use pod_safety_locks::records::{Changed, NAMES, Record, changed, current, judged, pages, record, rewritten};
+use pod_safety_locks::records::{
+    Changed, NAMES, Record, changed, check_changed, current, pages, record, rewritten,
+};
 use pod_safety_locks::{Source, repository};
 
 #[test]
-fn nothing_that_a_recorded_run_depends_on_has_changed_unnoticed() -> Result<()> {
+fn inputs_of_recorded_runs_are_unchanged_or_listed() -> Result<()> {
     let list = changed()?;
     let mut wrong = Vec::new();
     for name in NAMES {
         let record = record(name)?;
-        wrong.extend(judged(name, &record, &current(&record.depends)?, &list));
+        wrong.extend(check_changed(name, &record, &current(&record.depends)?, &list));
     }
     let idle = list.iter().filter(|one| {
         let accepts_several = one.now.is_some() && one.paths.len() != 1;
@@ -30,7 +32,7 @@ fn nothing_that_a_recorded_run_depends_on_has_changed_unnoticed() -> Result<()> 
 }
 
 #[test]
-fn every_record_says_commit_day_outcome_and_files() -> Result<()> {
+fn each_record_has_commit_date_outcome_and_files() -> Result<()> {
     for name in NAMES {
         let one = record(name)?;
         let is_commit = one.commit.len() == 40 && one.commit.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -42,7 +44,7 @@ fn every_record_says_commit_day_outcome_and_files() -> Result<()> {
 
 /// Which page has which: written by `cargo run -p pod-safety-locks --example record`.
 #[test]
-fn the_pages_say_what_the_records_say() -> Result<()> {
+fn pages_equal_the_records() -> Result<()> {
     let pages = pages()?;
     for page in &pages {
         ensure!(
@@ -71,7 +73,7 @@ fn the_pages_say_what_the_records_say() -> Result<()> {
 }
 
 #[test]
-fn the_cluster_of_readme_was_typed_as_it_stands_there() -> Result<()> {
+fn the_readme_cluster_commands_ran_as_written() -> Result<()> {
     let steps = record("test-kind")?.steps;
     let is_kind = |block: &Block| block.file == "README.md" && block.text.contains("kind create cluster");
     let block = blocks()?.into_iter().find(is_kind).context("README makes no kind cluster")?;
@@ -154,7 +156,7 @@ fn a_page_without_the_end_of_its_record_or_with_an_unknown_one_is_refused() {
 }
 
 #[test]
-fn a_change_is_noticed_unless_the_list_names_it_as_it_is() -> Result<()> {
+fn a_change_is_detected_unless_listed_with_its_hash() -> Result<()> {
     let map = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
         pairs.iter().map(|(path, hash)| ((*path).to_owned(), (*hash).to_owned())).collect()
     };
@@ -178,7 +180,7 @@ fn a_change_is_noticed_unless_the_list_names_it_as_it_is() -> Result<()> {
         ("unknown", &[("a", "1"), ("b/", "2")], vec![entry("d", None)], "d is not changed"),
     ];
     for (what, now, list, said) in cases {
-        let wrong = judged("bench", &then, &map(now), &list).join("\n");
+        let wrong = check_changed("bench", &then, &map(now), &list).join("\n");
         assert!(if said.is_empty() { wrong.is_empty() } else { wrong.contains(said) }, "{what}: {wrong:?}");
     }
     Ok(())

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use pod_safety_locks::documents::commands;
 use pod_safety_locks::{repository, sources, texts};
 
-fn read(path: &str) -> Result<String> {
+fn read_file(path: &str) -> Result<String> {
     std::fs::read_to_string(repository().join(path)).with_context(|| path.to_owned())
 }
 
@@ -21,7 +21,7 @@ fn bug_the_page_of_the_policies_said_twelve_and_listed_eleven() -> Result<()> {
         "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
         "twelve", "thirteen", "fourteen", "fifteen", "sixteen",
     ];
-    let page = read("docs/admission.md")?;
+    let page = read_file("docs/admission.md")?;
     let (_, table) = page.split_once("| policy | value | denies |").context("the table of the policies")?;
     let table = table.split("\n\n").next().unwrap_or_default();
     let listed: BTreeSet<&str> = between(table, "\n| `", "`").into_iter().collect();
@@ -32,7 +32,7 @@ fn bug_the_page_of_the_policies_said_twelve_and_listed_eleven() -> Result<()> {
         .flat_map(|document| between(document, "include \"pod-safety.policyMeta\" (list . \"", "\""))
         .collect();
     ensure!(listed == made, "docs/admission.md lists {listed:?}, the chart has {made:?}");
-    let by_default = read("tests/control-plane/golden/chart/default.yaml")?;
+    let by_default = read_file("tests/control-plane/golden/chart/default.yaml")?;
     let by_default = by_default.lines().filter(|line| *line == "kind: ValidatingAdmissionPolicy").count();
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
     for said in [
@@ -50,7 +50,7 @@ fn bug_an_image_was_loaded_into_a_cluster_that_no_page_creates() -> Result<()> {
     let all = commands()?;
     let loads: Vec<_> = all.iter().filter(|command| command.text.starts_with("kind load ")).collect();
     for config in ["charts/kind-cluster.yaml", "charts/kind-evictions.yaml"] {
-        let named = read(config)?.contains("\nname: pod-safety\n");
+        let named = read_file(config)?.contains("\nname: pod-safety\n");
         ensure!(!loads.is_empty() && named, "no page loads an image");
     }
     for load in loads {
@@ -65,11 +65,11 @@ fn bug_an_image_was_loaded_into_a_cluster_that_no_page_creates() -> Result<()> {
 }
 
 #[test]
-fn bug_two_pages_listed_what_stays_after_an_uninstall_and_each_lacked_something() -> Result<()> {
-    let page = read("docs/install.md")?;
+fn bug_two_pages_listed_uninstall_leftovers_incompletely() -> Result<()> {
+    let page = read_file("docs/install.md")?;
     let (_, list) = page.split_once("stay after\n`helm uninstall`:").context("the list")?;
     let list = list.split("\n\n").nth(1).context("the table")?;
-    let written = read("shared/model/src/node.rs")?;
+    let written = read_file("shared/model/src/node.rs")?;
     let mut left: Vec<&str> = between(&written, "_TAINT: &str = \"", "\"");
     left.extend(between(&written, "_CONDITION: &str = \"", "\""));
     left.retain(|name| name.starts_with("pod-safety.dev/"));
@@ -90,13 +90,13 @@ fn bug_two_pages_listed_what_stays_after_an_uninstall_and_each_lacked_something(
 /// The API server, the help and the message of a refusal give the same limits.
 #[test]
 fn bug_the_validity_of_a_confirmation_had_two_limits() -> Result<()> {
-    let crds = read("charts/pod-safety/files/crds.yaml")?;
+    let crds = read_file("charts/pod-safety/files/crds.yaml")?;
     let (_, field) = crds.split_once("validSeconds:").context("validSeconds")?;
     let bound = |name: &str| between(field, name, ".").first().and_then(|one| one.trim().parse::<u64>().ok());
     let least = bound("minimum:").context("minimum")?;
     let most = bound("maximum:").context("maximum")?;
     let (least, most) = (format!("{}m", least / 60), format!("{}h", most / 3600));
-    let command = read("controllers/cli/src/confirm_down.rs")?;
+    let command = read_file("controllers/cli/src/confirm_down.rs")?;
     for said in [format!("from {least} to {most}"), format!("allowed is {least} to {most}")] {
         ensure!(command.contains(&said), "confirm_down.rs does not say: {said}");
     }
@@ -106,7 +106,7 @@ fn bug_the_validity_of_a_confirmation_had_two_limits() -> Result<()> {
 /// What commands print names a PodDisruptionBudget as the glossary does.
 #[test]
 fn bug_commands_printed_a_word_that_the_glossary_replaces() -> Result<()> {
-    let glossary = read("docs/glossary.md")?;
+    let glossary = read_file("docs/glossary.md")?;
     ensure!(glossary.contains("| PodDisruptionBudget | always with this name, or PDB | budget"), "the row");
     let printed = ["\"Budgets\"", "\"BUDGETS\"", "\"BUDGET\"", "\"Budget\""];
     let mut found = Vec::new();

@@ -40,7 +40,7 @@ fn every_select_is_biased() -> Result<()> {
 }
 
 #[test]
-fn an_unbiased_select_would_be_noticed() {
+fn an_unbiased_select_is_detected() {
     let body = |text: &str| {
         selects(&text.replace("choose!", SELECT))
             .into_iter()
@@ -70,7 +70,7 @@ fn only_the_places_named_here_break_a_ban() -> Result<()> {
 /// The second half of lock 1: what the crates below controllers may name, controllers may not, so they must not hand
 /// it on.
 #[test]
-fn no_crate_below_controllers_hands_a_client_on() -> Result<()> {
+fn no_crate_below_controllers_exposes_a_client() -> Result<()> {
     let below =
         |source: &Source| ["shared/", "devices/src/"].iter().any(|path| source.path.starts_with(path));
     for Source { path, text } in sources()?.into_iter().filter(below) {

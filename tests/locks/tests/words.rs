@@ -38,20 +38,20 @@ const NOT_READ: [&str; 5] = [
 ];
 
 #[test]
-fn what_programs_print_reads_as_a_person_would_say_it() -> Result<()> {
+fn program_output_has_no_odd_wording() -> Result<()> {
     let mut all =
         texts(&["docs", "controllers", "shared", "devices", "tests/control-plane/golden"], &["txt", "md"])?;
     all.extend(sources()?);
     ensure!(all.len() > 300, "{} files: not the whole tree", all.len());
     let found: Vec<String> =
-        all.iter().filter(|source| !NOT_READ.contains(&&*source.path)).flat_map(odd).collect();
+        all.iter().filter(|source| !NOT_READ.contains(&&*source.path)).flat_map(odd_wording).collect();
     ensure!(found.is_empty(), "{}", found.join("\n"));
     ensure!(NOT_READ.iter().all(|path| repository().join(path).exists()), "a file of the list is gone");
     Ok(())
 }
 
 #[test]
-fn planted_words_are_noticed() {
+fn planted_wording_is_detected() {
     for (text, what) in [
         ("1 pods wait", "1 pods"),
         ("1 of its pods are not Ready", "1 of its pods are"),
@@ -63,7 +63,7 @@ fn planted_words_are_noticed() {
         ("404 : 404 page not found", "404 : "),
         ("ServiceError: client error (Connect)", "ServiceError"),
     ] {
-        let found = odd(&Source { path: "a.txt".to_owned(), text: text.to_owned() });
+        let found = odd_wording(&Source { path: "a.txt".to_owned(), text: text.to_owned() });
         assert!(found.first().is_some_and(|line| line.contains(what)), "{text}: {found:?}");
     }
     for good in [
@@ -75,12 +75,15 @@ fn planted_words_are_noticed() {
         "kubectl get pods -1",
         "0.1 seconds",
     ] {
-        assert!(odd(&Source { path: "a.txt".to_owned(), text: good.to_owned() }).is_empty(), "{good}");
+        assert!(
+            odd_wording(&Source { path: "a.txt".to_owned(), text: good.to_owned() }).is_empty(),
+            "{good}"
+        );
     }
 }
 
 /// What is odd in the text of a file; of a source only what stands in quotes counts.
-fn odd(source: &Source) -> Vec<String> {
+fn odd_wording(source: &Source) -> Vec<String> {
     let is_code = source.path.ends_with(".rs");
     let mut found = Vec::new();
     for (number, line) in source.text.lines().enumerate() {

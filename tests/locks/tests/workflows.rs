@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use pod_safety_locks::workflows::{NOT_HERE, jobs};
 
 #[test]
-fn a_shell_can_run_each_step_of_the_workflows_but_for_the_listed_ones() -> Result<()> {
+fn each_unlisted_workflow_step_runs_in_a_shell() -> Result<()> {
     let steps: Vec<_> = jobs()?.into_iter().flat_map(|job| job.steps).collect();
     ensure!(steps.len() > 10, "{} steps", steps.len());
     for (part, _) in NOT_HERE {

@@ -13,7 +13,7 @@ use crate::build::Program;
 use crate::list::Mutant;
 
 /// So much longer than its tests take without a mutant may a run compute, and wait. The slowest test takes two seconds.
-pub(crate) const LONGER: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT_FACTOR: Duration = Duration::from_secs(20);
 /// By the clock a run may take so many times as long as its tests take without a mutant: a busy machine slows them.
 const BUSY: u32 = 20;
 /// Kilobytes. A mutant that allocates for ever ends itself and not the machine.
@@ -43,7 +43,7 @@ pub(crate) fn record(program: &Program, path: &Path) -> Result<Reached> {
     for test in tests(program)? {
         std::fs::write(path, "")?; // for a test that reaches none
         let start = Instant::now();
-        let verdict = run(program, &[&test], LONGER, ("MUTANTS_REACHED", &path.to_string_lossy()))?;
+        let verdict = run(program, &[&test], TIMEOUT_FACTOR, ("MUTANTS_REACHED", &path.to_string_lossy()))?;
         if verdict != Verdict::Missed {
             eprintln!("left out, for it fails without a mutant: {test}");
             continue;
@@ -59,7 +59,7 @@ pub(crate) fn record(program: &Program, path: &Path) -> Result<Reached> {
 ///
 /// # Errors
 /// If a program cannot be started.
-pub(crate) fn judge(
+pub(crate) fn judge_mutants(
     program: &Program,
     reached: &Reached,
     mutants: &[&Mutant],
@@ -85,7 +85,7 @@ pub(crate) fn judge(
 
 fn judge_one(program: &Program, reached: &Reached, mutant: &Mutant) -> Result<Verdict> {
     let mut tests: Vec<_> = reached.get(&mutant.number).into_iter().flatten().collect();
-    tests.sort_by_key(|(_, test)| Reverse(in_common(&mutant.file, test)));
+    tests.sort_by_key(|(_, test)| Reverse(shared_calls(&mutant.file, test)));
     let mut tests = tests.into_iter();
     for size in BATCHES.into_iter().chain(std::iter::repeat(usize::MAX)) {
         let batch: Vec<_> = tests.by_ref().take(size).collect();
@@ -103,7 +103,7 @@ fn judge_one(program: &Program, reached: &Reached, mutant: &Mutant) -> Result<Ve
 }
 
 /// How many modules a file and a test have in common: of `authority/verify.rs` and `authority::verify::tests::gone`, two.
-fn in_common(file: &str, test: &str) -> usize {
+fn shared_calls(file: &str, test: &str) -> usize {
     let modules = file.split_once("/src/").map_or(file, |(_, path)| path.trim_end_matches(".rs")).split('/');
     modules.zip(test.split("::")).take_while(|(module, of_test)| module == of_test).count()
 }
@@ -128,7 +128,7 @@ pub(crate) fn run(
     took: Duration,
     (variable, value): (&str, &str),
 ) -> Result<Verdict> {
-    let (processor, clock) = ((LONGER + took).as_secs(), (LONGER + took * BUSY).as_secs());
+    let (processor, clock) = ((TIMEOUT_FACTOR + took).as_secs(), (TIMEOUT_FACTOR + took * BUSY).as_secs());
     let limits =
         format!("ulimit -t {processor}; ulimit -v {MEMORY}; exec timeout -k 1 {clock} \"$0\" \"$@\"");
     let status = Command::new("sh")

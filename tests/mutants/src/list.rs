@@ -51,7 +51,7 @@ struct Position {
 
 impl Span {
     /// Of these bytes of `source`.
-    pub(crate) fn of(source: &str, range: &Range<usize>) -> Self {
+    pub(crate) fn from_range(source: &str, range: &Range<usize>) -> Self {
         let at = |byte: usize| {
             let before = source.get(..byte).unwrap_or_default();
             let line = before.rsplit('\n').next().unwrap_or_default();
@@ -75,7 +75,7 @@ impl Span {
 ///
 /// # Errors
 /// If the file is not such a list, or the list is empty.
-pub(crate) fn read(path: &Path) -> Result<Vec<Mutant>> {
+pub(crate) fn read_list(path: &Path) -> Result<Vec<Mutant>> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let mut mutants: Vec<Mutant> = serde_json::from_str(&text).context("cargo-mutants' list")?;
     let mut alike: BTreeMap<String, usize> = BTreeMap::new();

@@ -17,8 +17,8 @@
 )]
 
 mod build;
+mod cache;
 mod judge;
-mod known;
 mod list;
 mod promises;
 mod report;
@@ -31,8 +31,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, Parser};
 
 use crate::build::Program;
+use crate::cache::{Cache, Package};
 use crate::judge::Verdict;
-use crate::known::{Known, Package};
 use crate::list::Mutant;
 
 /// The table stands behind this line.
@@ -99,7 +99,7 @@ struct Plan {
     jobs: Option<usize>,
     /// Judge nothing: the table is of what earlier runs said, whatever changed since. A mutant that is new is not in them.
     #[arg(long)]
-    known: bool,
+    cache: bool,
     /// Write the table into this file, and the list of the missed into `tests/mutants/missed.txt`.
     #[arg(long)]
     write: Option<PathBuf>,
@@ -121,7 +121,7 @@ fn main() -> Result<()> {
 }
 
 fn judge_list(repository: &Path, plan: Plan) -> Result<()> {
-    let mutants = list::read(&plan.list)?;
+    let mutants = list::read_list(&plan.list)?;
     let equivalents = list::equivalents(include_str!("../equivalent.txt"))?;
     let (part, of) = plan.shard;
     let work = std::path::absolute(&plan.work)?;
@@ -138,8 +138,8 @@ fn judge_list(repository: &Path, plan: Plan) -> Result<()> {
         }
         // Controllers do not use each other.
         let users = USERS.get(place + 1..).filter(|_| own.1.starts_with("shared")).unwrap_or_default();
-        let mut known = Known::of(repository, &work, *own, users, plan.known)?;
-        if !plan.known && chosen.iter().any(|mutant| known.verdict(mutant).is_none()) {
+        let mut known = Cache::load(repository, &work, *own, users, plan.cache)?;
+        if !plan.cache && chosen.iter().any(|mutant| known.verdict(mutant).is_none()) {
             // Each crate is compiled against the others as they are.
             let (tree, target) = (work.join("tree"), target(repository));
             build::copy(repository, &tree)?;
@@ -192,20 +192,20 @@ pub(crate) fn git(repository: &Path, arguments: &[&str]) -> Result<String> {
 /// Has the tests of each program judge what those before it missed, and are not known to.
 fn judge_by(
     programs: &[Program],
-    known: &mut Known,
+    known: &mut Cache,
     mutants: &[&Mutant],
     work: &Path,
     jobs: usize,
 ) -> Result<()> {
     for program in programs {
         let left: Vec<_> =
-            mutants.iter().copied().filter(|mutant| known.must_judge(program.package, mutant)).collect();
+            mutants.iter().copied().filter(|mutant| known.needs_verdict(program.package, mutant)).collect();
         if left.is_empty() {
             continue;
         }
         eprintln!("judging {} mutants by {}", left.len(), program.package);
         let reached = judge::record(program, &work.join("reached"))?;
-        let verdicts = judge::judge(program, &reached, &left, jobs)?;
+        let verdicts = judge::judge_mutants(program, &reached, &left, jobs)?;
         let said = left.iter().filter_map(|mutant| Some((mutant.id.clone(), *verdicts.get(&mutant.number)?)));
         known.add(program.package, said)?;
     }

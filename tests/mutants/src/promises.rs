@@ -13,8 +13,8 @@ use clap::Args;
 use serde::Deserialize;
 
 use crate::build::{self, Program};
-use crate::judge::{self, LONGER, Verdict};
-use crate::known::Package;
+use crate::cache::Package;
+use crate::judge::{self, TIMEOUT_FACTOR, Verdict};
 use crate::list::{Genre, Mutant, Span};
 use crate::{OTHERS, USERS};
 
@@ -79,7 +79,7 @@ struct Slip {
     mutant: Mutant,
 }
 
-fn words(text: &str) -> String {
+fn normalize(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -102,7 +102,7 @@ fn files(repository: &Path) -> Result<Vec<File>> {
 }
 
 /// All rows, with their places.
-fn read(repository: &Path) -> Result<Vec<Slip>> {
+fn read_rows(repository: &Path) -> Result<Vec<Slip>> {
     let (mut slips, mut wrong) = (Vec::new(), Vec::new());
     let all = files(repository)?;
     let sources = build::files(repository, &["controllers", "devices", "shared", "tests"])?;
@@ -132,7 +132,8 @@ fn read(repository: &Path) -> Result<Vec<Slip>> {
 /// The only place of a sentence in a page.
 fn find_sentence(repository: &Path, page: &str, sentence: &str) -> Result<()> {
     let text = std::fs::read_to_string(repository.join(page)).with_context(|| page.to_owned())?;
-    only_place(&words(&text), &words(sentence)).with_context(|| format!("the sentence, in {page}"))?;
+    only_place(&normalize(&text), &normalize(sentence))
+        .with_context(|| format!("the sentence, in {page}"))?;
     Ok(())
 }
 
@@ -175,7 +176,7 @@ fn place(repository: &Path, row: Row, number: usize) -> Result<Slip> {
         file: row.file.clone(),
         genre: Genre::Slip,
         replacement: row.slip.clone(),
-        span: Span::of(&source, &range),
+        span: Span::from_range(&source, &range),
     };
     Ok(Slip { row, own, by, mutant })
 }
@@ -187,7 +188,7 @@ fn place(repository: &Path, row: Row, number: usize) -> Result<Slip> {
 pub(crate) fn run(repository: &Path, plan: &Plan) -> Result<()> {
     let (begin, work) = (Instant::now(), std::path::absolute(&plan.work)?);
     let mut packages: BTreeMap<Package, Vec<Slip>> = BTreeMap::new();
-    for slip in read(repository)? {
+    for slip in read_rows(repository)? {
         packages.entry(slip.own).or_default().push(slip);
     }
     let drawn = commit_number(repository)? % plan.draw.max(1);
@@ -228,8 +229,8 @@ fn try_package(repository: &Path, work: &Path, own: Package, slips: &[Slip]) -> 
         if let Some(wrong) = wrong {
             complaints.push(format!(
                 "{wrong}: {test}\n    {page}: {sentence}\n    {file}: `{}` for `{}`",
-                words(replacement),
-                words(find)
+                normalize(replacement),
+                normalize(find)
             ));
         }
     }
@@ -240,7 +241,7 @@ fn try_package(repository: &Path, work: &Path, own: Package, slips: &[Slip]) -> 
 fn verdict(program: &Program, slip: &Slip) -> Result<Option<&'static str>> {
     let test = [slip.row.test.as_str()];
     let number = slip.mutant.number.to_string();
-    let with = |number: &str| judge::run(program, &test, LONGER, ("MUTANT", number));
+    let with = |number: &str| judge::run(program, &test, TIMEOUT_FACTOR, ("MUTANT", number));
     Ok(match (with("0")?, with(&number)?) {
         (Verdict::Missed, Verdict::Caught | Verdict::ByTime) => None,
         (Verdict::Missed, Verdict::Missed) => Some("the test does not notice"),
@@ -287,7 +288,7 @@ mod tests {
     /// The sentences of a page that promise something, without blocks to copy.
     fn promising(page: &str) -> Vec<String> {
         let prose: String = page.split("```").step_by(2).collect();
-        let prose = words(&prose).replace(". ", "\n").replace(" | ", "\n").replace(" - ", "\n");
+        let prose = normalize(&prose).replace(". ", "\n").replace(" | ", "\n").replace(" - ", "\n");
         let is_promise = |sentence: &&str| {
             let spoken: String = sentence.split('`').step_by(2).collect();
             let spoken = format!(" {} ", spoken.to_lowercase().replace([',', ';', ':', '.', '(', ')'], " "));
@@ -298,16 +299,16 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_are_about_what_is_there() {
-        let slips = read(repository()).unwrap();
+    fn rows_name_existing_files_and_tests() {
+        let slips = read_rows(repository()).unwrap();
         assert!(slips.len() >= 280, "{}", slips.len());
     }
 
     #[test]
-    fn a_sentence_that_promises_something_has_a_row() {
+    fn each_promising_sentence_has_a_row() {
         let all = files(repository()).unwrap();
-        let rows = all.iter().flat_map(|file| &file.promise).map(|row| (&row.page, words(&row.sentence)));
-        let held = all.iter().flat_map(|file| &file.held).map(|held| (&held.page, words(&held.sentence)));
+        let rows = all.iter().flat_map(|file| &file.promise).map(|row| (&row.page, normalize(&row.sentence)));
+        let held = all.iter().flat_map(|file| &file.held).map(|held| (&held.page, normalize(&held.sentence)));
         let rows: Vec<_> = rows.chain(held).collect();
         let mut without = Vec::new();
         for page in PAGES {

@@ -35,7 +35,7 @@ impl Schema {
             let range = mutant.span.bytes(source, &lines).context("a place beyond the end")?;
             wanted.entry((mutant.genre, range.start)).or_default().push((*mutant, range));
         }
-        let mut weaver = Weaver { source, constant, wanted, edits: Vec::new() };
+        let mut weaver = Instrumenter { source, constant, pending: wanted, edits: Vec::new() };
         weaver.visit_file(&file);
         Ok(weaver.finish())
     }
@@ -68,10 +68,10 @@ struct Edit {
 /// A mutant, and the bytes of the source that it replaces.
 type Placed<'a> = (&'a Mutant, Range<usize>);
 
-struct Weaver<'a> {
+struct Instrumenter<'a> {
     source: &'a str,
     constant: &'a BTreeSet<String>,
-    wanted: BTreeMap<(Genre, usize), Vec<Placed<'a>>>,
+    pending: BTreeMap<(Genre, usize), Vec<Placed<'a>>>,
     edits: Vec<Edit>,
 }
 
@@ -79,9 +79,9 @@ fn bytes(node: &impl Spanned) -> Range<usize> {
     node.span().byte_range()
 }
 
-impl<'a> Weaver<'a> {
-    fn take(&mut self, genre: Genre, node: &impl Spanned) -> Vec<Placed<'a>> {
-        self.wanted.remove(&(genre, bytes(node).start)).unwrap_or_default()
+impl<'a> Instrumenter<'a> {
+    fn take_placed(&mut self, genre: Genre, node: &impl Spanned) -> Vec<Placed<'a>> {
+        self.pending.remove(&(genre, bytes(node).start)).unwrap_or_default()
     }
 
     fn put(&mut self, at: &Range<usize>, before: String, after: &str, mutant: usize) {
@@ -115,12 +115,14 @@ impl<'a> Weaver<'a> {
     }
 
     fn arm(&mut self, arm: &syn::Arm, deletable: bool) {
-        for (Mutant { number, .. }, _) in self.take(Genre::MatchArm, arm).into_iter().filter(|_| deletable) {
+        for (Mutant { number, .. }, _) in
+            self.take_placed(Genre::MatchArm, arm).into_iter().filter(|_| deletable)
+        {
             let end = bytes(&arm.pat).end;
             self.put(&(end..end), format!(" if !crate::mutant::is({number})"), "", *number);
         }
         let Some((_, guard)) = &arm.guard else { return };
-        let mut mutants = self.take(Genre::MatchArmGuard, guard);
+        let mut mutants = self.take_placed(Genre::MatchArmGuard, guard);
         if has_let(guard) {
             // What its arm needs cannot be replaced by `true`.
             mutants.retain(|(mutant, _)| mutant.replacement == "false");
@@ -137,12 +139,12 @@ impl<'a> Weaver<'a> {
         let before = self.edits.len();
         let whole = bytes(block);
         let slips =
-            self.wanted.extract_if((Genre::Slip, whole.start)..=(Genre::Slip, whole.end), |_, _| true);
+            self.pending.extract_if((Genre::Slip, whole.start)..=(Genre::Slip, whole.end), |_, _| true);
         for slip in slips.flat_map(|(_, slips)| slips).collect::<Vec<_>>() {
             self.choose_in(&slip.1.clone(), vec![slip]);
         }
         for (Mutant { number, replacement, .. }, body) in
-            block.stmts.first().map_or_else(Vec::new, |first: &Stmt| self.take(Genre::FnValue, first))
+            block.stmts.first().map_or_else(Vec::new, |first: &Stmt| self.take_placed(Genre::FnValue, first))
         {
             let opaque =
                 matches!(&signature.output, ReturnType::Type(_, it) if matches!(**it, Type::ImplTrait(_)));
@@ -195,7 +197,7 @@ fn has_let(expression: &Expr) -> bool {
     }
 }
 
-impl<'ast> Visit<'ast> for Weaver<'_> {
+impl<'ast> Visit<'ast> for Instrumenter<'_> {
     fn visit_item_fn(&mut self, node: &'ast syn::ItemFn) {
         self.function(&node.sig, &node.block, |weaver| visit::visit_item_fn(weaver, node));
     }
@@ -216,7 +218,7 @@ impl<'ast> Visit<'ast> for Weaver<'_> {
     fn visit_impl_item_const(&mut self, _: &'ast syn::ImplItemConst) {}
 
     fn visit_expr_binary(&mut self, node: &'ast syn::ExprBinary) {
-        let mutants = self.take(Genre::BinaryOperator, &node.op);
+        let mutants = self.take_placed(Genre::BinaryOperator, &node.op);
         if !has_let(&node.left) && !has_let(&node.right) {
             self.choose(node, mutants);
         }
@@ -224,7 +226,7 @@ impl<'ast> Visit<'ast> for Weaver<'_> {
     }
 
     fn visit_expr_unary(&mut self, node: &'ast syn::ExprUnary) {
-        let mutants = self.take(Genre::UnaryOperator, &node.op);
+        let mutants = self.take_placed(Genre::UnaryOperator, &node.op);
         self.choose(node, mutants);
         visit::visit_expr_unary(self, node);
     }
@@ -240,7 +242,7 @@ impl<'ast> Visit<'ast> for Weaver<'_> {
 
     fn visit_expr_struct(&mut self, node: &'ast syn::ExprStruct) {
         for field in &node.fields {
-            let mutants = self.take(Genre::StructField, field);
+            let mutants = self.take_placed(Genre::StructField, field);
             self.choose(node, mutants);
         }
         visit::visit_expr_struct(self, node);
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn each_genre_is_chosen_where_it_stands() {
+    fn each_genre_is_selected_in_place() {
         let is = "crate::mutant::is(7)";
         for (source, (genre, there, replacement), expected) in [
             (
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_is_any_expression() {
+    fn a_slip_may_be_any_expression() {
         let source = "const fn f(a: u8) -> u8 { a.min(1) }";
         let slip = mutant(source, "Slip", "a.min(1)", "a.max(1)");
         let schema = Schema::new(source, &[&slip], &BTreeSet::new()).unwrap();
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn mutants_within_mutants_nest() {
+    fn nested_mutants_work() {
         let source = "fn f() -> bool { !(a == b) }";
         let mut inner = mutant(source, "BinaryOperator", "==", "!=");
         inner.number = 8;

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use pod_safety_control_plane::{ControlPlane, agent, eventually, observe, seen};
+use pod_safety_control_plane::{ControlPlane, agent, check_that, eventually, observe};
 use rustix::fs::{CWD, FileType, OFlags, mknodat};
 use tokio::task::JoinSet;
 
 use crate::cluster::Cluster;
 use crate::machine::{Machine, Service, run};
 use crate::objects::{self, NAMESPACE};
-use crate::outlived::Ledger;
+use crate::promise_check::Ledger;
 
 /// W.
 const TIMEOUT: Duration = Duration::from_secs(8);
@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(8);
 const INTERVAL: u32 = 1;
 const LATE: u32 = 4;
 /// How often a keeper looks.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Where the Service of the API server is, seen from the machines.
 const API_SERVER: &str = "10.96.0.1";
 
@@ -66,7 +66,7 @@ async fn prepare(plane: &ControlPlane, machine: Machine) -> Result<()> {
 }
 
 /// Cuts the power of a machine that was petted and is not petted any more. A machine that is off stays so.
-async fn keep(machine: Machine) -> Result<()> {
+async fn run_watchdog(machine: Machine) -> Result<()> {
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits())?;
     let mut pipe =
         OpenOptions::new().read(true).custom_flags(nonblocking).open(folder(machine).join("keeper"))?;
@@ -85,7 +85,7 @@ async fn keep(machine: Machine) -> Result<()> {
             machine.off().await?;
             machine.on().await?;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -106,8 +106,8 @@ impl Cluster {
         for machine in Machine::ALL {
             prepare(&self.plane, machine).await?;
             keepers.spawn(async move {
-                if let Err(error) = keep(machine).await {
-                    crate::beside::say(&format!("the keeper of {} failed: {error:#}", machine.name()));
+                if let Err(error) = run_watchdog(machine).await {
+                    crate::beside::print_line(&format!("the keeper of {} failed: {error:#}", machine.name()));
                 }
             });
         }
@@ -134,7 +134,7 @@ impl Cluster {
                 .iter()
                 .filter(|target| target["power"] == "On" && target["message"].is_null())
                 .count();
-            seen(count == Machine::ALL.len(), device["status"].to_string())
+            check_that(count == Machine::ALL.len(), device["status"].to_string())
         })
         .await?)
     }
@@ -159,7 +159,7 @@ impl Cluster {
         eventually("its kubelet has seen the deletion", within, async || {
             let pod = self.pod(identity).await.map_err(|error| error.to_string())?.ok_or("it is gone")?;
             let observed = pod.status.and_then(|status| status.observed_generation);
-            seen(observed.is_some() && observed == pod.metadata.generation, format!("{observed:?}"))
+            check_that(observed.is_some() && observed == pod.metadata.generation, format!("{observed:?}"))
         })
         .await?;
         victim.stop(Service::Containerd).await?;

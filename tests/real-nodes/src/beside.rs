@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::Way;
+use crate::cluster::Mode;
 use crate::needs::Cgroups;
 use crate::report::Report;
 
@@ -46,7 +46,7 @@ impl World {
 }
 
 /// Plays all ways. A world that ended before its time is part of what went wrong.
-pub(crate) fn play(ways: &[Way], world: &World) -> Result<Part> {
+pub(crate) fn play(ways: &[Mode], world: &World) -> Result<Part> {
     let worlds = ways.iter().map(|way| Ok((*way, begin(*way, world)?))).collect::<Result<Vec<_>>>()?;
     let mut all = Part::default();
     for (way, child) in worlds {
@@ -61,7 +61,7 @@ pub(crate) fn play(ways: &[Way], world: &World) -> Result<Part> {
     Ok(all)
 }
 
-fn begin(way: Way, world: &World) -> Result<Child> {
+fn begin(way: Mode, world: &World) -> Result<Child> {
     let mut command = world.command()?;
     command.args(["--world", way.name()]).stdin(Stdio::null()).stdout(Stdio::piped());
     command.spawn().context("entering the world")
@@ -74,6 +74,6 @@ fn end(child: Child) -> Result<Part> {
 }
 
 /// Tells the person who waits. When even that fails there is nobody to tell.
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_line(line: &str) {
     let _nobody = writeln!(std::io::stderr(), "real nodes: {line}");
 }

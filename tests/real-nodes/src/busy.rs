@@ -11,14 +11,14 @@ use crate::watch;
 
 /// What the worker waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waits {
+pub(crate) enum WorkerBlock {
     /// The hook `postStart` of the container that runs.
     Hook,
     /// The image of a second container, from a registry that takes connections and never answers.
     Image,
 }
 
-impl Waits {
+impl WorkerBlock {
     /// What is to be changed of the template of a pod.
     fn template(self, registry: &str) -> Value {
         match self {
@@ -34,11 +34,16 @@ impl Waits {
 
 impl Cluster {
     /// The pod is made anew on its machine and writes, and its worker waits. Its successors are as its predecessor was.
-    pub(crate) async fn busy_worker(&mut self, victim: Machine, identity: &str, waits: Waits) -> Result<()> {
+    pub(crate) async fn busy_worker(
+        &mut self,
+        victim: Machine,
+        identity: &str,
+        waits: WorkerBlock,
+    ) -> Result<()> {
         let (set, _) = identity.rsplit_once('-').context("no ordinal")?;
         // scripts/machine.sh names it to containerd.
         let registry = format!("{CONTROL_PLANE}:5000");
-        if waits == Waits::Image {
+        if waits == WorkerBlock::Image {
             self.registry = Some(std::net::TcpListener::bind(&registry)?);
         }
         let before = self.pod(identity).await?.context("it is not there")?.metadata.uid;
@@ -47,7 +52,7 @@ impl Cluster {
         let patch = json!({ "spec": template }).to_string();
         self.plane.kubectl(&[&["patch"][..], &kind, &["--patch", &patch]].concat()).await?.text()?;
         let is_new = async |_: &Self| Ok(watch::last_line(identity).map(|line| line.uid) != before);
-        self.anew_on(victim, identity, is_new).await?;
+        self.started_on(victim, identity, is_new).await?;
         self.plane.kubectl(&[&["rollout", "undo"][..], &kind].concat()).await?.text()?;
         Ok(())
     }

@@ -10,7 +10,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use pod_safety_control_plane::rigs::{Controller, PASSWORD, Rigs};
 use pod_safety_control_plane::{
-    Balancer, Component, ControlPlane, Program, chart, eventually, helm, seen, until,
+    Balancer, Component, ControlPlane, Program, chart, check_that, eventually, helm, until,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,13 +18,13 @@ use serde_json::Value;
 use crate::agents::Agents;
 use crate::machine::{self, Machine};
 use crate::objects::{self, IDENTITIES, NAMESPACE};
-use crate::ours::Replica;
 use crate::plane;
+use crate::pod_safety::Replica;
 use crate::slow::Slow;
 use crate::watch::{self, Watch};
 
 /// Seconds on an idle machine. Only failures wait so long.
-const SOON: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Where the power switches listen: pods reach it too.
 const SWITCHES: &str = "10.88.0.1:8443";
 /// Who writes ten times a second wrote within this.
@@ -32,7 +32,7 @@ const FRESH: f64 = 1.5;
 
 /// Who keeps order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize)]
-pub(crate) enum Way {
+pub(crate) enum Mode {
     /// kube-controller-manager alone.
     Plain,
     /// kube-controller-manager, and pod-safety beside it, with its admission policies in Deny.
@@ -41,7 +41,7 @@ pub(crate) enum Way {
     Replace,
 }
 
-impl Way {
+impl Mode {
     pub(crate) const ALL: [Self; 3] = [Self::Plain, Self::Guard, Self::Replace];
 
     pub(crate) fn name(self) -> &'static str {
@@ -63,7 +63,7 @@ impl Way {
 }
 
 pub(crate) struct Cluster {
-    pub(crate) way: Way,
+    pub(crate) mode: Mode,
     // Dropped in this order: who depends on another goes first.
     pub(crate) ours: Vec<Replica>,
     pub(crate) kcm: Option<Component>,
@@ -87,21 +87,21 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// All three nodes are Ready, and all three identities write.
-    pub(crate) async fn start(way: Way) -> Result<Self> {
+    pub(crate) async fn start(way: Mode) -> Result<Self> {
         let mut cluster = Self::machines(way, false).await?;
-        if way != Way::Plain {
+        if way != Mode::Plain {
             cluster.account = Some(install(&cluster.plane).await?);
             for _ in 0..2 {
-                cluster.start_ours().await?;
+                cluster.start_pod_safety().await?;
             }
-            cluster.ours.first_mut().context("none of ours")?.leads().await?;
+            cluster.ours.first_mut().context("none of ours")?.is_leader().await?;
         }
         cluster.serve().await?;
         Ok(cluster)
     }
 
     /// All three nodes are Ready, and nothing of ours is there.
-    pub(crate) async fn machines(way: Way, service_accounts: bool) -> Result<Self> {
+    pub(crate) async fn machines(way: Mode, service_accounts: bool) -> Result<Self> {
         let plane = plane::start(service_accounts).await?;
         let scheduler = plane.kube_scheduler(&[]).await?;
         let kcm = start_kcm(&plane, way).await?;
@@ -117,7 +117,7 @@ impl Cluster {
         let rigs = Rigs::new().await?;
         let switches = switches(&plane, &rigs, &systems)?;
         Ok(Self {
-            way,
+            mode: way,
             ours: Vec::new(),
             kcm: Some(kcm),
             _scheduler: scheduler,
@@ -136,7 +136,7 @@ impl Cluster {
 
     /// What is to be kept, and how; until all is calm.
     pub(crate) async fn serve(&mut self) -> Result<()> {
-        if self.way != Way::Plain {
+        if self.mode != Mode::Plain {
             self.device("{{.Node.Name}}").await?;
             self.apply(&objects::policy(&[], &["bmc"])).await?;
         }
@@ -144,12 +144,12 @@ impl Cluster {
         for set in objects::stateful_sets() {
             self.apply(&set).await?;
         }
-        self.until_calm(SOON).await
+        self.until_calm(PATIENCE).await
     }
 
     pub(crate) async fn start_kcm(&mut self) -> Result<()> {
         if self.kcm.is_none() {
-            self.kcm = Some(start_kcm(&self.plane, self.way).await?);
+            self.kcm = Some(start_kcm(&self.plane, self.mode).await?);
         }
         Ok(())
     }
@@ -195,7 +195,7 @@ impl Cluster {
     /// The machine that this identity was last seen to write on.
     pub(crate) fn machine_of(&self, identity: &str) -> Result<Machine> {
         let line = watch::last_line(identity).context("it never wrote")?;
-        Machine::called(&line.node)
+        Machine::from_name(&line.node)
     }
 
     /// Whether every identity is served: its pod is Ready on a Ready node and stays, and it is the one that writes; or why not.
@@ -248,7 +248,7 @@ impl Cluster {
 
     /// The NodeFences, if there can be any.
     pub(crate) async fn incidents(&self) -> Result<Vec<Value>> {
-        if self.way == Way::Plain {
+        if self.mode == Mode::Plain {
             return Ok(Vec::new());
         }
         let text = self.plane.kubectl(&["get", "nodefences", "-o", "json"]).await?.text()?;
@@ -257,7 +257,7 @@ impl Cluster {
     }
 
     /// What ours says of an identity that is not released, to who asks too, and of incidents that do not go on.
-    pub(crate) async fn said(&self, identity: &str) -> Result<Vec<String>> {
+    pub(crate) async fn pod_safety_messages(&self, identity: &str) -> Result<Vec<String>> {
         let mut said = Vec::new();
         for ours in &self.ours {
             let holds = ours.holds(identity).await.unwrap_or_default();
@@ -265,7 +265,8 @@ impl Cluster {
         }
         if !self.ours.is_empty() {
             let explain = ["explain", "pod", identity, "-n", NAMESPACE];
-            let explained = self.plane.pod_safety_once(&self.plane.admin_kubeconfig(), &explain).await?;
+            let explained =
+                self.plane.start_pod_safety_once(&self.plane.admin_kubeconfig(), &explain).await?;
             said.extend(explained.stdout.lines().nth(1).map(str::to_owned));
         }
         for fence in self.incidents().await? {
@@ -324,9 +325,9 @@ fn served(identity: &str, pod: &Pod, nodes: &[Node], now: f64) -> Result<(), Str
     Ok(())
 }
 
-async fn start_kcm(plane: &ControlPlane, way: Way) -> Result<Component> {
+async fn start_kcm(plane: &ControlPlane, way: Mode) -> Result<Component> {
     let args = ["--node-monitor-grace-period=8s", "--node-monitor-period=1s"];
-    let args = if way == Way::Replace { &[][..] } else { &args[..] };
+    let args = if way == Mode::Replace { &[][..] } else { &args[..] };
     Ok(plane.kube_controller_manager(way.kcm_controllers(), args).await?)
 }
 
@@ -359,10 +360,10 @@ async fn apply(plane: &ControlPlane, objects: &str) -> Result<()> {
 /// The names of the machines and what their firmware calls them, once all are Ready.
 async fn systems(api: &Client) -> Result<Vec<(String, String)>> {
     let nodes = Api::<Node>::all(api.clone());
-    let found = eventually("three nodes are Ready", SOON, async || {
+    let found = eventually("three nodes are Ready", PATIENCE, async || {
         let list = nodes.list(&ListParams::default()).await.map_err(|error| error.to_string())?.items;
         let count = list.iter().filter(|node| ready(node)).count();
-        seen(count == Machine::ALL.len(), format!("{count} of {}", list.len())).map(|()| list)
+        check_that(count == Machine::ALL.len(), format!("{count} of {}", list.len())).map(|()| list)
     })
     .await?;
     let named =

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use pod_safety_control_plane::{eventually, observe, seen};
+use pod_safety_control_plane::{check_that, eventually, observe};
 
 use crate::cluster::{Cluster, ready};
 use crate::machine::Machine;
@@ -22,7 +22,7 @@ impl Cluster {
         for on_it in IDENTITIES {
             if self.machine_of(on_it)? == victim {
                 observe::delete_pod(&self.plane.admin(), NAMESPACE, on_it, false).await?;
-                self.until(&format!("{on_it} left"), async |cluster| {
+                self.wait_until(&format!("{on_it} left"), async |cluster| {
                     Ok(cluster.served().await?.is_ok() && cluster.machine_of(on_it)? != victim)
                 })
                 .await?;
@@ -30,21 +30,21 @@ impl Cluster {
         }
         self.switches.pause()?;
         victim.cable(false).await?;
-        self.until("it is called lost", async |cluster| Ok(!cluster.is_ready(&node).await?)).await?;
+        self.wait_until("it is called lost", async |cluster| Ok(!cluster.is_ready(&node).await?)).await?;
         if !self.ours.is_empty()
             && let Some(refused) = self.confirm(&node, "I took its pods away and pulled its cable").await?
         {
             bail!(refused);
         }
         victim.cable(true).await?;
-        self.until("it is back", async |cluster| cluster.is_ready(&node).await).await?;
+        self.wait_until("it is back", async |cluster| cluster.is_ready(&node).await).await?;
         self.plane.kubectl(&["uncordon", &node]).await?.text()?;
-        self.anew_on(victim, identity, async |cluster: &Self| Ok(cluster.served().await?.is_ok())).await?;
+        self.started_on(victim, identity, async |cluster: &Self| Ok(cluster.served().await?.is_ok())).await?;
         Ok(())
     }
 
     /// The pod is deleted, and its successor writes on this machine, as no other takes pods until then, and this is so.
-    pub(crate) async fn anew_on(
+    pub(crate) async fn started_on(
         &self,
         victim: Machine,
         identity: &str,
@@ -57,17 +57,17 @@ impl Cluster {
         observe::delete_pod(&self.plane.admin(), NAMESPACE, identity, false).await?;
         let is_there =
             async |cluster: &Self| Ok(is_so(cluster).await? && cluster.machine_of(identity)? == victim);
-        self.until(&format!("{identity} is there again"), is_there).await?;
+        self.wait_until(&format!("{identity} is there again"), is_there).await?;
         for other in &others {
             self.plane.kubectl(&["uncordon", &other.name()]).await?.text()?;
         }
         Ok(())
     }
 
-    async fn until(&self, what: &str, is_so: impl AsyncFn(&Self) -> Result<bool>) -> Result<()> {
+    async fn wait_until(&self, what: &str, is_so: impl AsyncFn(&Self) -> Result<bool>) -> Result<()> {
         let looked = eventually(what, WITHIN, async || {
             let so = is_so(self).await.map_err(|error| error.to_string())?;
-            seen(so, "not yet".to_owned())
+            check_that(so, "not yet".to_owned())
         });
         Ok(looked.await?)
     }
@@ -80,7 +80,7 @@ impl Cluster {
     pub(crate) async fn confirm(&self, node: &str, reason: &str) -> Result<Option<String>> {
         let (reason, confirm) = (format!("--reason={reason}"), format!("--confirm={node} is off"));
         let args = ["confirm-down", node, &reason, &confirm, "--listen=3s", "--power-on"];
-        let output = self.plane.pod_safety_once(&self.plane.admin_kubeconfig(), &args).await?;
+        let output = self.plane.start_pod_safety_once(&self.plane.admin_kubeconfig(), &args).await?;
         Ok((!output.status.success()).then(|| format!("confirm-down was refused: {}", output.stderr)))
     }
 }

@@ -3,20 +3,20 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use pod_safety_control_plane::{eventually, observe, seen};
+use pod_safety_control_plane::{check_that, eventually, observe};
 
-use crate::busy::Waits;
+use crate::busy::WorkerBlock;
 use crate::cluster::Cluster;
-use crate::machine::{Machine, Service, Way as Direction};
+use crate::machine::{Machine, PacketDirection as Direction, Service};
 use crate::objects::{self, NAMESPACE};
-use crate::ours;
-use crate::plane::Does;
+use crate::plane::ProcessFault;
+use crate::pod_safety;
 
 /// While it is there, scripts/switch.sh lies.
 const LIES: &str = "/run/lies";
 
 /// Pods are asked to end 8 s + 3 s after a node was last heard; a busy machine takes its time. Only who is never asked waits so long.
-const ASKED_TO_END: Duration = Duration::from_secs(120);
+const TERMINATION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// For how long a machine that is being switched off may still look as if it was on.
 const GOES_OFF: Duration = Duration::from_secs(60);
@@ -64,9 +64,9 @@ pub(crate) enum Fault {
     /// and put back, as from a backup.
     EtcdRestored,
     /// The API server of this number.
-    Server(usize, Does),
+    Server(usize, ProcessFault),
     /// The member of etcd of this number, which only the API server of this number asks.
-    Member(usize, Does),
+    Member(usize, ProcessFault),
     /// It and the other members do not hear each other.
     MemberCut(usize),
     /// Its kubelet speaks to this API server, whatever becomes of that.
@@ -116,7 +116,7 @@ pub(crate) enum Fault {
     PodEndsUnseen,
     /// Its pod is made anew on its machine, and is started for as long as nobody ends that: its container runs, and its kubelet's worker
     /// for the pod waits.
-    WorkerBusy(Waits),
+    WorkerBusy(WorkerBlock),
     /// `pod-safety confirm-down`, of somebody who looked.
     Confirmed,
     /// The machine was emptied and cut off, and somebody confirmed that it was down. Then it came back, without a boot, and
@@ -241,7 +241,7 @@ impl Cluster {
             | Fault::NodeDeleted
             | Fault::NodeCordonedAndDeleted
             | Fault::ConfirmedBefore
-            | Fault::Confirmed => return self.by_hand(fault, victim, identity).await,
+            | Fault::Confirmed => return self.strike_object(fault, victim, identity).await,
         }
         Ok(None)
     }
@@ -265,12 +265,12 @@ impl Cluster {
         match fault {
             Fault::ApiServerKilled => self.plane.stop_apiserver()?,
             Fault::ApiServerStarted => self.plane.start_apiserver().await?,
-            Fault::EtcdPaused => self.etcd_stands_still()?,
-            Fault::EtcdResumed => self.etcd_goes_on()?,
+            Fault::EtcdPaused => self.pause_etcd()?,
+            Fault::EtcdResumed => self.resume_etcd()?,
             Fault::EtcdSaved => self.plane.save_etcd().await?,
             Fault::EtcdRestored => self.plane.restore_etcd().await?,
-            Fault::Server(at, what) => self.server_does(at, what)?,
-            Fault::Member(at, what) => self.member_does(at, what)?,
+            Fault::Server(at, what) => self.break_server(at, what)?,
+            Fault::Member(at, what) => self.break_member(at, what)?,
             Fault::MemberCut(at) => self.cut_member(at).await?,
             Fault::Pinned(server) => self.pin(victim, server)?,
             Fault::KcmKilled => drop(self.kcm.take()),
@@ -288,26 +288,31 @@ impl Cluster {
                 }
             }
             Fault::OursKilled => drop(self.leader().await?.map(|at| self.ours.remove(at))),
-            Fault::OursStarted => self.start_ours().await?,
+            Fault::OursStarted => self.start_pod_safety().await?,
             Fault::OursPaused => {
                 if let Some(at) = self.leader().await? {
                     self.ours[at].pause()?;
                 }
             }
             Fault::OursResumed => self.ours.iter_mut().try_for_each(|ours| ours.resume())?,
-            Fault::OursClock(shows) => self.ours_by_clock(shows).await?,
-            Fault::OursClockSet(shows) => ours::set_clock(shows)?,
+            Fault::OursClock(shows) => self.pod_safety_by_clock(shows).await?,
+            Fault::OursClockSet(shows) => pod_safety::set_clock(shows)?,
             Fault::OursLogFull => self.fill_log().await?,
             _ => bail!("{fault:?} is none of ours"),
         }
         Ok(())
     }
 
-    async fn by_hand(&mut self, fault: Fault, victim: Machine, identity: &str) -> Result<Option<String>> {
+    async fn strike_object(
+        &mut self,
+        fault: Fault,
+        victim: Machine,
+        identity: &str,
+    ) -> Result<Option<String>> {
         let node = victim.name();
         let taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
         let waits = matches!(fault, Fault::ForcedByScript | Fault::TaintedByHand | Fault::NodeDeleted);
-        if waits && !self.is_asked_to_end(identity).await {
+        if waits && !self.is_deleted(identity).await {
             return Ok(Some(format!("nobody asked {identity} to end, so nothing was done by hand")));
         }
         let args: &[&str] = match fault {
@@ -324,7 +329,7 @@ impl Cluster {
             }
             _ if self.ours.is_empty() => return Ok(None),
             _ => {
-                if !self.is_asked_to_end(identity).await {
+                if !self.is_deleted(identity).await {
                     return Ok(Some(format!("nobody asked {identity} to end, so nothing was confirmed")));
                 }
                 return self.confirm(&node, "I pulled its plug").await;
@@ -336,11 +341,11 @@ impl Cluster {
     }
 
     /// Waits for it; `false`: it was not so in time.
-    async fn is_asked_to_end(&self, identity: &str) -> bool {
+    async fn is_deleted(&self, identity: &str) -> bool {
         let what = format!("{identity} is asked to end");
-        let asked = eventually(&what, ASKED_TO_END, async || {
+        let asked = eventually(&what, TERMINATION_TIMEOUT, async || {
             let pod = self.pod(identity).await.map_err(|error| error.to_string())?;
-            seen(pod.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some()), "not yet".to_owned())
+            check_that(pod.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some()), "not yet".to_owned())
         });
         asked.await.is_ok()
     }
@@ -355,7 +360,7 @@ impl Cluster {
         }
         self.registry = None;
         self.start_kcm().await?;
-        self.repair_ours().await?;
+        self.repair_pod_safety().await?;
         self.repair_slow().await?;
         for machine in Machine::ALL {
             // Where there is no Node, there is nothing to do.
@@ -364,7 +369,7 @@ impl Cluster {
                 machine.on().await?;
             } else if let Err(error) = self.repair_machine(machine).await {
                 // A switch that answers again may be switching it off.
-                if !goes_off(machine).await {
+                if !powers_off(machine).await {
                     return Err(error);
                 }
                 machine.on().await?;
@@ -398,7 +403,7 @@ impl Cluster {
     }
 
     /// Takes away what people and switches left behind, so that the next scenario finds what the first one found.
-    pub(crate) async fn tidy(&mut self) -> Result<()> {
+    pub(crate) async fn clean_up(&mut self) -> Result<()> {
         for machine in Machine::ALL {
             let taint = "node.kubernetes.io/out-of-service-";
             // Most have none, and kubectl calls that a failure.
@@ -413,7 +418,7 @@ impl Cluster {
     }
 
     /// From the beginning: every machine has booted, nothing is left of pods and incidents.
-    pub(crate) async fn begin_anew(&mut self) -> Result<()> {
+    pub(crate) async fn start_over(&mut self) -> Result<()> {
         for machine in Machine::ALL {
             reboot(machine).await?;
         }
@@ -435,15 +440,15 @@ impl Cluster {
         self.plane.kubectl(&why).await?;
         // A pod that was made in between has no reason yet and is refused; its machine was off, so it ends by itself.
         self.plane.kubectl(&force).await?;
-        self.tidy().await
+        self.clean_up().await
     }
 }
 
 /// Whether a machine on which something failed is on its way off. On a busy machine that takes seconds.
-async fn goes_off(machine: Machine) -> bool {
+async fn powers_off(machine: Machine) -> bool {
     let off = eventually("it is off", GOES_OFF, async || {
         let is_on = machine.is_on().await.map_err(|error| error.to_string())?;
-        seen(!is_on, "it is on".to_owned())
+        check_that(!is_on, "it is on".to_owned())
     });
     off.await.is_ok()
 }

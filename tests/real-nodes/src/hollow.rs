@@ -19,7 +19,7 @@ use kube::{Api, Client};
 use pod_safety_control_plane::observe;
 use serde_json::json;
 
-use crate::cluster::{Cluster, Way};
+use crate::cluster::{Cluster, Mode};
 use crate::machine::Machine;
 use record::Record;
 use side::Side;
@@ -28,7 +28,7 @@ const NAMESPACE: &str = "default";
 
 /// What happens to a pod, its node, or its kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deed {
+enum ScriptStep {
     /// The pod is made, bound to the node.
     Made(Program),
     Deleted,
@@ -57,32 +57,32 @@ enum Program {
 #[derive(Clone, Copy, Debug)]
 struct Script {
     name: &'static str,
-    deeds: &'static [Deed],
+    steps: &'static [ScriptStep],
 }
 
-use Deed::*;
 use Program::*;
+use ScriptStep::*;
 
 const SCRIPTS: &[Script] = &[
-    Script { name: "ends-by-grace", deeds: &[Made(Obeys), Deleted] },
-    Script { name: "ends-by-itself", deeds: &[Made(Ends), Deleted] },
-    Script { name: "ignores-sigterm", deeds: &[Made(Ignores), Deleted] },
-    Script { name: "force-deleted", deeds: &[Made(Obeys), ForceDeleted] },
-    Script { name: "deleted-while-cut-off", deeds: &[Made(Obeys), CutOff, Deleted, PluggedIn] },
-    Script { name: "force-deleted-while-cut-off", deeds: &[Made(Obeys), CutOff, ForceDeleted, PluggedIn] },
-    Script { name: "kubelet-restarted", deeds: &[Made(Obeys), KubeletRestarted, Deleted] },
-    Script { name: "frozen", deeds: &[Made(Obeys), Frozen, Deleted, Thawed] },
-    Script { name: "rebooted", deeds: &[Made(Obeys), Rebooted, Deleted] },
-    Script { name: "node-deleted", deeds: &[Made(Obeys), NodeDeleted, KubeletRestarted, Deleted] },
+    Script { name: "ends-by-grace", steps: &[Made(Obeys), Deleted] },
+    Script { name: "ends-by-itself", steps: &[Made(Ends), Deleted] },
+    Script { name: "ignores-sigterm", steps: &[Made(Ignores), Deleted] },
+    Script { name: "force-deleted", steps: &[Made(Obeys), ForceDeleted] },
+    Script { name: "deleted-while-cut-off", steps: &[Made(Obeys), CutOff, Deleted, PluggedIn] },
+    Script { name: "force-deleted-while-cut-off", steps: &[Made(Obeys), CutOff, ForceDeleted, PluggedIn] },
+    Script { name: "kubelet-restarted", steps: &[Made(Obeys), KubeletRestarted, Deleted] },
+    Script { name: "frozen", steps: &[Made(Obeys), Frozen, Deleted, Thawed] },
+    Script { name: "rebooted", steps: &[Made(Obeys), Rebooted, Deleted] },
+    Script { name: "node-deleted", steps: &[Made(Obeys), NodeDeleted, KubeletRestarted, Deleted] },
 ];
 
 /// What each of `record::TRACKS` showed after each deed.
-type Shown = Vec<BTreeMap<&'static str, Vec<String>>>;
+type Tracks = Vec<BTreeMap<&'static str, Vec<String>>>;
 
 /// Plays all scripts on both sides and compares; gives back a table, and what nobody has written down.
 pub(crate) async fn compare() -> Result<(String, Vec<String>)> {
     // Nobody keeps nodes here: what is seen is the kubelets' own.
-    let cluster = Cluster::machines(Way::Replace, false).await?;
+    let cluster = Cluster::machines(Mode::Replace, false).await?;
     let hollow = side::hollow(Machine::ALL.len()).await?;
     let real = side::real(&cluster);
     let (real, hollow) = tokio::join!(all(&real), all(&hollow));
@@ -91,7 +91,7 @@ pub(crate) async fn compare() -> Result<(String, Vec<String>)> {
     let mut page =
         "| script | after | of the | real kubelet | simulator |\n|---|---|---|---|---|\n".to_owned();
     for (script, (real, hollow)) in SCRIPTS.iter().zip(real.iter().zip(&hollow)) {
-        for (at, deed) in script.deeds.iter().enumerate() {
+        for (at, deed) in script.steps.iter().enumerate() {
             for track in record::TRACKS {
                 let [theirs, ours] = [real, hollow].map(|shown| shown[at][track].join("; "));
                 let same = if theirs == ours { "the same".to_owned() } else { ours.clone() };
@@ -109,7 +109,7 @@ pub(crate) async fn compare() -> Result<(String, Vec<String>)> {
 }
 
 /// Scripts that are played at the same time have a node each.
-async fn all(side: &Side<'_>) -> Result<Vec<Shown>> {
+async fn all(side: &Side<'_>) -> Result<Vec<Tracks>> {
     let mut shown = Vec::new();
     for some in SCRIPTS.chunks(Machine::ALL.len()) {
         let together = some.iter().enumerate().map(|(node, script)| play(side, node, script));
@@ -118,29 +118,29 @@ async fn all(side: &Side<'_>) -> Result<Vec<Shown>> {
     Ok(shown)
 }
 
-async fn play(side: &Side<'_>, node: usize, script: &Script) -> Result<Shown> {
+async fn play(side: &Side<'_>, node: usize, script: &Script) -> Result<Tracks> {
     let (client, name) = (side.client(), side.node(node));
     let mut record = Record::begin(&client, &name, script.name).await?;
     let mut shown = Vec::new();
-    for deed in script.deeds {
-        act(side, &client, node, script.name, *deed)
+    for deed in script.steps {
+        apply(side, &client, node, script.name, *deed)
             .await
             .with_context(|| format!("{}: {deed:?}", script.name))?;
-        tokio::time::sleep(side.settles(*deed)).await;
-        let mut tracks = record.take();
+        tokio::time::sleep(side.settle_time(*deed)).await;
+        let mut tracks = record.finish();
         tracks.insert(record::PROCESS, vec![side.runs(script.name)]);
         shown.push(tracks);
     }
     // The next script finds what this one found.
-    side.mend(node).await?;
+    side.repair(node).await?;
     if observe::find_pod(&client, NAMESPACE, script.name).await?.is_some() {
         observe::delete_pod(&client, NAMESPACE, script.name, true).await?;
     }
-    tokio::time::sleep(side.settles(Deed::PluggedIn)).await;
+    tokio::time::sleep(side.settle_time(ScriptStep::PluggedIn)).await;
     Ok(shown)
 }
 
-async fn act(side: &Side<'_>, client: &Client, node: usize, pod: &str, deed: Deed) -> Result<()> {
+async fn apply(side: &Side<'_>, client: &Client, node: usize, pod: &str, deed: ScriptStep) -> Result<()> {
     match deed {
         Made(program) => {
             let made = pod_of(pod, &side.node(node), program)?;
@@ -154,7 +154,7 @@ async fn act(side: &Side<'_>, client: &Client, node: usize, pod: &str, deed: Dee
             let nodes = Api::<Node>::all(client.clone());
             nodes.delete(&side.node(node), &DeleteParams::default()).await?;
         }
-        deed => side.befall(node, deed).await?,
+        deed => side.apply_step(node, deed).await?,
     }
     Ok(())
 }

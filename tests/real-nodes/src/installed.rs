@@ -12,9 +12,9 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
-use pod_safety_control_plane::{chart, eventually, seen};
+use pod_safety_control_plane::{chart, check_that, eventually};
 
-use crate::cluster::{Cluster, Way};
+use crate::cluster::{Cluster, Mode};
 use crate::machine::{Machine, run};
 use crate::objects::{IDENTITIES, NAMESPACE};
 use crate::play::CALM;
@@ -38,7 +38,7 @@ impl Steps {
     async fn step<T>(&mut self, name: &'static str, what: impl Future<Output = Result<T>>) -> Result<T> {
         let begun = Instant::now();
         let done = what.await.context(name)?;
-        crate::say(&format!("helm: {name}: {:.0} s", begun.elapsed().as_secs_f64()));
+        crate::print_line(&format!("helm: {name}: {:.0} s", begun.elapsed().as_secs_f64()));
         self.0.push((name, begun.elapsed()));
         Ok(done)
     }
@@ -52,7 +52,7 @@ impl Steps {
 /// Plays all of it; an error is what is not as it should be.
 pub(crate) async fn play() -> Result<String> {
     let mut steps = Steps::default();
-    let mut cluster = steps.step("three machines", Cluster::machines(Way::Replace, true)).await?;
+    let mut cluster = steps.step("three machines", Cluster::machines(Mode::Replace, true)).await?;
     steps.step("the image in their containerd", import()).await?;
     steps.step("helm install: two replicas Ready, on two machines", install(&cluster)).await?;
     steps.step("a StatefulSet of three, power switches", cluster.serve()).await?;
@@ -160,9 +160,9 @@ async fn hold(cluster: &mut Cluster, view: &View, lost: Machine) -> Result<Strin
 async fn release(cluster: &mut Cluster, view: &View, lost: Machine, uid: &str) -> Result<()> {
     let leader = view.leader().await?;
     cluster.switches.resume()?;
-    until_moved(cluster, lost, uid).await?;
+    until_rescheduled(cluster, lost, uid).await?;
     switched_off_by(cluster, lost, leader)?;
-    view.until(
+    view.until_result(
         "a pod was released by a device's word",
         "sum(pod_safety_force_deletes_total{evidence=\"PowerOff\"}) >= 1",
     )
@@ -170,13 +170,13 @@ async fn release(cluster: &mut Cluster, view: &View, lost: Machine, uid: &str) -
 }
 
 /// Every identity runs on another machine than this.
-async fn until_moved(cluster: &Cluster, lost: Machine, uid: &str) -> Result<()> {
+async fn until_rescheduled(cluster: &Cluster, lost: Machine, uid: &str) -> Result<()> {
     let moved = async || {
         cluster.served().await.map_err(|error| error.to_string())??;
         let stays = IDENTITIES.iter().filter_map(|one| watch::last_line(one)).find(|line| line.uid == uid);
         let there =
             IDENTITIES.iter().filter(|one| cluster.machine_of(one).is_ok_and(|at| at == lost)).count();
-        seen(stays.is_none() && there == 0, format!("{there} on {}", lost.name()))
+        check_that(stays.is_none() && there == 0, format!("{there} on {}", lost.name()))
     };
     Ok(eventually("every identity runs elsewhere", LATER, moved).await?)
 }
@@ -193,7 +193,7 @@ async fn back(cluster: &mut Cluster, view: &View, lost: Machine) -> Result<()> {
     let on = || async { Ok::<_, anyhow::Error>(machines(&replicas(cluster).await?)) };
     let well = async || {
         let on = on().await.map_err(|error| error.to_string())?;
-        seen(on.len() == 2 && on[0] != on[1], format!("the replicas run on {on:?}"))
+        check_that(on.len() == 2 && on[0] != on[1], format!("the replicas run on {on:?}"))
     };
     eventually("two replicas on two machines", LATER, well).await?;
     ensure!(lost.is_on().await?, "{} is off", lost.name());
@@ -221,6 +221,6 @@ async fn depose(cluster: &mut Cluster, view: &View) -> Result<Machine> {
         switched_off_by(cluster, lost, next).map_err(|error| error.to_string())
     };
     eventually("the other replica leads and switches it off", SOON, fenced).await?;
-    until_moved(cluster, lost, &uid).await?;
+    until_rescheduled(cluster, lost, &uid).await?;
     Ok(lost)
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use pod_safety_control_plane::{eventually, seen};
+use pod_safety_control_plane::{check_that, eventually};
 
 use crate::beside::World;
 use crate::machine::scripts;
@@ -35,14 +35,14 @@ pub(crate) async fn check(world: &World) -> Result<()> {
     let cgroup = cgroup.trim();
     anyhow::ensure!(!cgroup.is_empty(), "no machine was frozen; it says why above");
     Ok(eventually("nothing is left of the world", WITHIN, async || {
-        let left = left(cgroup);
-        seen(left.is_empty(), format!("{left:?}"))
+        let left = remaining_cgroups(cgroup);
+        check_that(left.is_empty(), format!("{left:?}"))
     })
     .await?)
 }
 
 /// Its cgroups, in whatever hierarchy.
-fn left(cgroup: &str) -> Vec<String> {
+fn remaining_cgroups(cgroup: &str) -> Vec<String> {
     let top = std::path::Path::new("/sys/fs/cgroup");
     let hierarchies = std::fs::read_dir(top).into_iter().flatten().flatten().map(|one| one.path());
     let all = hierarchies.chain([top.to_owned()]).map(|one| one.join(cgroup));

@@ -37,7 +37,7 @@ impl Service {
 
 /// Which way packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum PacketDirection {
     /// From the machine.
     Out,
     /// To the machine.
@@ -55,7 +55,7 @@ impl Machine {
         format!("n{}", self.0)
     }
 
-    pub(crate) fn called(name: &str) -> Result<Self> {
+    pub(crate) fn from_name(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name).with_context(|| format!("no machine {name}"))
     }
 
@@ -172,10 +172,10 @@ impl Machine {
     }
 
     /// Packets to or from the control plane are lost without a word; of a hundred, `percent`.
-    pub(crate) async fn lose(self, way: Way, percent: u8) -> Result<()> {
+    pub(crate) async fn lose(self, way: PacketDirection, percent: u8) -> Result<()> {
         let (chain, end) = match way {
-            Way::Out => ("OUTPUT", "-d"),
-            Way::In => ("INPUT", "-s"),
+            PacketDirection::Out => ("OUTPUT", "-d"),
+            PacketDirection::In => ("INPUT", "-s"),
         };
         let (share, control_plane) =
             (format!("{:.2}", f64::from(percent) / 100.0), CONTROL_PLANE.to_string());

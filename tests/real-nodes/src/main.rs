@@ -32,11 +32,11 @@ mod machine;
 mod needs;
 mod objects;
 mod oracle;
-mod ours;
-mod outlived;
 mod plane;
 mod planted;
 mod play;
+mod pod_safety;
+mod promise_check;
 mod report;
 mod scenario;
 mod slow;
@@ -52,12 +52,12 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 
-use beside::{Part, World, say};
-use cluster::{Cluster, Way};
+use beside::{Part, World, print_line};
+use cluster::{Cluster, Mode};
 use needs::Verdict;
 use objects::IDENTITIES;
-use outlived::Outlived;
 use play::{Finding, Incident};
+use promise_check::Outlived;
 use scenario::{Outcome, Scenario};
 use storm::Chance;
 
@@ -78,7 +78,7 @@ struct Args {
     no_scenarios: bool,
     /// In these ways
     #[arg(long, value_delimiter = ',', default_value = "plain,guard,replace")]
-    ways: Vec<Way>,
+    ways: Vec<Mode>,
     /// So many rounds of faults by chance, after the scenarios
     #[arg(long, default_value_t = 0)]
     rounds: usize,
@@ -111,7 +111,7 @@ struct Args {
     shell: bool,
     /// Of one who plays several ways: plays this one, and prints what it found for a program
     #[arg(long, hide = true)]
-    world: Option<Way>,
+    world: Option<Mode>,
 }
 
 fn main() -> Result<ExitCode> {
@@ -130,7 +130,9 @@ fn main() -> Result<ExitCode> {
     let cgroups = match verdict {
         Verdict::CanRun(cgroups) => cgroups,
         Verdict::Lacks(lacks) => {
-            lacks.iter().for_each(|lack| say(&format!("this machine cannot run them: it needs {lack}")));
+            lacks
+                .iter()
+                .for_each(|lack| print_line(&format!("this machine cannot run them: it needs {lack}")));
             return Ok(ExitCode::FAILURE);
         }
     };
@@ -154,7 +156,7 @@ fn main() -> Result<ExitCode> {
         return Err(world.command()?.exec()).context("entering the world");
     }
     let start = Instant::now();
-    let ways: Vec<_> = Way::ALL.into_iter().filter(|way| args.plays(*way)).collect();
+    let ways: Vec<_> = Mode::ALL.into_iter().filter(|way| args.includes_mode(*way)).collect();
     let Part { report, wrong } = beside::play(&ways, &world)?;
     std::io::stdout().write_all(report.markdown().as_bytes())?;
     if let Some(path) = &args.table {
@@ -162,9 +164,9 @@ fn main() -> Result<ExitCode> {
             .with_context(|| format!("writing {}", path.display()))?;
     }
     for line in &wrong {
-        say(&format!("WRONG: {line}"));
+        print_line(&format!("WRONG: {line}"));
     }
-    say(&format!("{:.0} s, {} wrong", start.elapsed().as_secs_f64(), wrong.len()));
+    print_line(&format!("{:.0} s, {} wrong", start.elapsed().as_secs_f64(), wrong.len()));
     Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -187,7 +189,7 @@ async fn inside(args: &Args) -> Result<ExitCode> {
     if args.helm {
         let played = installed::play().await;
         if played.is_err() {
-            keep_logs(Way::Replace).await?;
+            keep_logs(Mode::Replace).await?;
         }
         std::io::stdout().write_all(played?.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
@@ -195,7 +197,7 @@ async fn inside(args: &Args) -> Result<ExitCode> {
     if args.hollow {
         let (table, wrong) = hollow::compare().await?;
         std::io::stdout().write_all(table.as_bytes())?;
-        wrong.iter().for_each(|line| say(&format!("WRONG: {line}")));
+        wrong.iter().for_each(|line| print_line(&format!("WRONG: {line}")));
         return Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     if args.shell {
@@ -214,18 +216,18 @@ async fn inside(args: &Args) -> Result<ExitCode> {
 }
 
 /// Everything here is in memory and goes with us.
-async fn keep_logs(way: Way) -> Result<()> {
+async fn keep_logs(way: Mode) -> Result<()> {
     let folder = machine::scripts().join("../../../target/real-nodes").join(way.name());
     std::fs::create_dir_all(&folder)?;
     let script = "rm -rf \"$0\"/*; cp -r /run/volumes \"$0\"; for one in /run/machines/*; do cp -r \"$one/log\" \"$0/${one##*/}\"; cp \"$one/boot.log\" \"$0/${one##*/}\"; done
         for one in /run/scratch/*/logs; do cp \"$one\"/* \"$0\" || true; done";
     machine::run("bash", &["-c", script, &folder.to_string_lossy()]).await?;
-    say(&format!("the logs of all programs are in {}", folder.canonicalize()?.display()));
+    print_line(&format!("the logs of all programs are in {}", folder.canonicalize()?.display()));
     Ok(())
 }
 
 /// Plays what was asked for, in one way.
-async fn play(args: &Args, way: Way, part: &mut Part) -> Result<()> {
+async fn play(args: &Args, way: Mode, part: &mut Part) -> Result<()> {
     let start = Instant::now();
     let started = Cluster::start(way).await;
     if started.is_err() {
@@ -233,7 +235,7 @@ async fn play(args: &Args, way: Way, part: &mut Part) -> Result<()> {
     }
     let mut cluster = started?;
     let after = start.elapsed().as_secs_f64();
-    say(&format!("{}: three nodes are Ready and write, {after:.0} s after the beginning", way.name()));
+    print_line(&format!("{}: three nodes are Ready and write, {after:.0} s after the beginning", way.name()));
     let played = play_in(&mut cluster, args, part).await;
     // The logs go with their cluster.
     if played.is_err() || !part.wrong.is_empty() {
@@ -243,14 +245,14 @@ async fn play(args: &Args, way: Way, part: &mut Part) -> Result<()> {
 }
 
 async fn play_in(cluster: &mut Cluster, args: &Args, part: &mut Part) -> Result<()> {
-    for scenario in args.scenarios(cluster.way) {
-        one(cluster, scenario, part).await?;
+    for scenario in args.scenarios(cluster.mode) {
+        play_scenario(cluster, scenario, part).await?;
     }
     storm(cluster, args, part).await
 }
 
 impl Args {
-    fn scenarios(&self, way: Way) -> impl Iterator<Item = &'static Scenario> {
+    fn scenarios(&self, way: Mode) -> impl Iterator<Item = &'static Scenario> {
         let named = |scenario: &Scenario| {
             self.only.is_empty() || self.only.iter().any(|part| scenario.name.contains(part))
         };
@@ -259,18 +261,18 @@ impl Args {
         })
     }
 
-    fn rounds_of(&self, way: Way) -> usize {
-        if way == Way::Replace { self.rounds } else { 0 }
+    fn rounds_of(&self, way: Mode) -> usize {
+        if way == Mode::Replace { self.rounds } else { 0 }
     }
 
-    fn plays(&self, way: Way) -> bool {
+    fn includes_mode(&self, way: Mode) -> bool {
         self.ways.contains(&way) && (self.scenarios(way).next().is_some() || self.rounds_of(way) > 0)
     }
 }
 
 /// Plays it; what is not as it was promised is wrong.
-async fn one(cluster: &mut Cluster, scenario: &'static Scenario, part: &mut Part) -> Result<()> {
-    let way = cluster.way;
+async fn play_scenario(cluster: &mut Cluster, scenario: &'static Scenario, part: &mut Part) -> Result<()> {
+    let way = cluster.mode;
     let name = format!("{}: {}", way.name(), scenario.name);
     let promised = scenario.outcomes[way as usize];
     let Scenario { identity, faults, .. } = *scenario;
@@ -279,16 +281,16 @@ async fn one(cluster: &mut Cluster, scenario: &'static Scenario, part: &mut Part
         part.wrong.push(format!("{name}: it could not be played to its end"));
         return Ok(());
     };
-    say(&format!("{name}: {}", report::cell(&finding)));
+    print_line(&format!("{name}: {}", report::cell(&finding)));
     for violation in &finding.violations {
-        say(&format!("    {violation}"));
+        print_line(&format!("    {violation}"));
     }
     for word in &finding.said {
-        say(&format!("    {word}"));
+        print_line(&format!("    {word}"));
     }
     if !promised.contains(&finding.outcome) {
-        let words = promised.iter().map(|one| one.word()).collect::<Vec<_>>().join(" or ");
-        part.wrong.push(format!("{name}: {}, not {words}", finding.outcome.word()));
+        let words = promised.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(" or ");
+        part.wrong.push(format!("{name}: {}, not {words}", finding.outcome.as_str()));
     }
     if let Some(late) = finding.outlived.filter(Outlived::is_late) {
         part.wrong.push(format!("{name}: {late}"));
@@ -302,9 +304,9 @@ async fn played(cluster: &mut Cluster, name: &str, incident: Incident<'_>) -> Re
     match play::play(cluster, incident).await {
         Ok(finding) => Ok(Some(finding)),
         Err(error) => {
-            say(&format!("{name}: {error:#}"));
+            print_line(&format!("{name}: {error:#}"));
             cluster.repair().await?;
-            cluster.begin_anew().await?;
+            cluster.start_over().await?;
             cluster.until_calm(play::CALM).await?;
             Ok(None)
         }
@@ -314,7 +316,7 @@ async fn played(cluster: &mut Cluster, name: &str, incident: Incident<'_>) -> Re
 /// Rounds by chance; wrong are those in which something was violated, or that waited without a reason that is said.
 async fn storm(cluster: &mut Cluster, args: &Args, part: &mut Part) -> Result<()> {
     let Part { report, wrong } = part;
-    let (seed, rounds) = (args.seed, args.rounds_of(cluster.way));
+    let (seed, rounds) = (args.seed, args.rounds_of(cluster.mode));
     let (mut chance, mut counts, mut handovers) = (Chance::new(seed), [0; 4], Vec::new());
     let mut outlived = None;
     for round in 1..=rounds {
@@ -329,7 +331,10 @@ async fn storm(cluster: &mut Cluster, args: &Args, part: &mut Part) -> Result<()
             continue;
         };
         let (cell, said) = (report::cell(&finding), finding.said.join("; "));
-        say(&format!("{name}: {cell}; {said}{}", report::margins(&finding.handovers, finding.outlived)));
+        print_line(&format!(
+            "{name}: {cell}; {said}{}",
+            report::margins(&finding.handovers, finding.outlived)
+        ));
         counts[finding.outcome as usize] += 1;
         handovers.extend_from_slice(&finding.handovers);
         outlived = Outlived::longer(outlived, finding.outlived);
@@ -350,7 +355,7 @@ async fn storm(cluster: &mut Cluster, args: &Args, part: &mut Part) -> Result<()
         let line = format!(
             "| {seed} | {rounds}{with} | {undisturbed} | {recovers} | {waits} | {broken} | {shortest} |"
         );
-        say(&format!("{line}{}", report::margins(&handovers, outlived)));
+        print_line(&format!("{line}{}", report::margins(&handovers, outlived)));
         report.rounds.push(line);
     }
     Ok(())

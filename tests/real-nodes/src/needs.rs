@@ -63,9 +63,9 @@ enum Mounted {
 
 /// What came of trying something that only root may, on machines that have it.
 #[derive(Clone, Debug, PartialEq)]
-enum Tried {
+enum Probe {
     /// Who is not root need not try.
-    Not,
+    Skipped,
     Works,
     /// This machine has it not, or does not let us.
     Refused,
@@ -75,7 +75,7 @@ enum Tried {
 
 /// All that was looked at.
 #[derive(Clone, Debug)]
-struct Found {
+struct Host {
     root: bool,
     processor: &'static str,
     mounted: Mounted,
@@ -83,9 +83,9 @@ struct Found {
     machine_id: bool,
     tap: bool,
     inotify: u32,
-    cgroup: Tried,
-    namespaces: Tried,
-    devices: Tried,
+    cgroup: Probe,
+    namespaces: Probe,
+    devices: Probe,
 }
 
 #[derive(Debug, PartialEq)]
@@ -97,10 +97,10 @@ pub(crate) enum Verdict {
 
 /// Whether real nodes can run here.
 pub(crate) fn verdict() -> Result<Verdict> {
-    judge(&look())
+    verdict_for(&inspect_host())
 }
 
-fn judge(found: &Found) -> Result<Verdict> {
+fn verdict_for(found: &Host) -> Result<Verdict> {
     let mut lacks = Vec::new();
     if !found.root {
         lacks.push("root: run it with sudo".to_owned());
@@ -159,7 +159,7 @@ fn which(mounted: &Mounted, lacks: &mut Vec<String>) -> Cgroups {
 }
 
 /// What was tried, and is not to be had; an error if it failed otherwise.
-fn refusals(found: &Found, lacks: &mut Vec<String>) -> Result<()> {
+fn refusals(found: &Host, lacks: &mut Vec<String>) -> Result<()> {
     let tries = [
         (
             &found.cgroup,
@@ -179,25 +179,25 @@ fn refusals(found: &Found, lacks: &mut Vec<String>) -> Result<()> {
     ];
     for (tried, what, lack) in tries {
         match tried {
-            Tried::Not | Tried::Works => {}
-            Tried::Refused => lacks.push(lack.to_owned()),
-            Tried::Broken(how) => bail!("{what} failed, and not for want of a right: {how}"),
+            Probe::Skipped | Probe::Works => {}
+            Probe::Refused => lacks.push(lack.to_owned()),
+            Probe::Broken(how) => bail!("{what} failed, and not for want of a right: {how}"),
         }
     }
     Ok(())
 }
 
-fn look() -> Found {
+fn inspect_host() -> Host {
     let root = rustix::process::geteuid().is_root();
     let mounted = mounted(Path::new(TOP));
     let programs_missing: Vec<_> = PROGRAMS.into_iter().filter(|(program, _)| !in_path(program)).collect();
     // A program that is missing is said once, not again by what cannot be tried without it.
     let can_try = root && programs_missing.is_empty();
-    let tried = |script| if can_try { try_namespaces(script) } else { Tried::Not };
-    Found {
+    let tried = |script| if can_try { try_namespaces(script) } else { Probe::Skipped };
+    Host {
         root,
         processor: std::env::consts::ARCH,
-        cgroup: if can_try { try_cgroup(&mounted) } else { Tried::Not },
+        cgroup: if can_try { try_cgroup(&mounted) } else { Probe::Skipped },
         mounted,
         programs_missing,
         machine_id: Path::new("/etc/machine-id").exists(),
@@ -234,7 +234,7 @@ fn allowed_inotify() -> u32 {
 }
 
 /// Makes one wherever machines have theirs, and removes it.
-fn try_cgroup(mounted: &Mounted) -> Tried {
+fn try_cgroup(mounted: &Mounted) -> Probe {
     let name = format!("pod-safety-nodes-probe-{}", std::process::id());
     let there: Vec<_> = match mounted {
         Mounted::V2 { .. } => vec![Path::new(TOP).to_owned()],
@@ -242,34 +242,34 @@ fn try_cgroup(mounted: &Mounted) -> Tried {
             let there = HIERARCHIES.into_iter().filter(|one| !missing.contains(one));
             there.map(|one| Path::new(TOP).join(one)).collect()
         }
-        Mounted::Nothing => return Tried::Not,
+        Mounted::Nothing => return Probe::Skipped,
     };
     for folder in there {
         let probe = folder.join(&name);
         if let Err(error) = std::fs::create_dir(&probe).and_then(|()| std::fs::remove_dir(&probe)) {
             return match error.kind() {
-                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Tried::Refused,
-                _ => Tried::Broken(format!("{}: {error}", probe.display())),
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Probe::Refused,
+                _ => Probe::Broken(format!("{}: {error}", probe.display())),
             };
         }
     }
-    Tried::Works
+    Probe::Works
 }
 
 /// Runs a script in namespaces like those of machines.
-fn try_namespaces(script: &str) -> Tried {
+fn try_namespaces(script: &str) -> Probe {
     let mut command = Command::new("unshare");
     command.args(["--net", "--mount", "--pid", "--uts", "--ipc", "--cgroup", "--fork", "--mount-proc"]);
     command.args(["sh", "-ec", script]).env("LC_ALL", "C").stdin(Stdio::null());
     match command.output().context("unshare does not start") {
-        Ok(output) if output.status.success() => Tried::Works,
+        Ok(output) if output.status.success() => Probe::Works,
         Ok(output) => refused(&String::from_utf8_lossy(&output.stderr)),
-        Err(error) => Tried::Broken(format!("{error:#}")),
+        Err(error) => Probe::Broken(format!("{error:#}")),
     }
 }
 
 /// Which words of a program mean that this machine has it not, or does not let us.
-fn refused(stderr: &str) -> Tried {
+fn refused(stderr: &str) -> Probe {
     let words = [
         "Operation not permitted",
         "Permission denied",
@@ -278,9 +278,9 @@ fn refused(stderr: &str) -> Tried {
         "No space left on device", // so many namespaces are allowed, and no more: often none
     ];
     if words.iter().any(|word| stderr.contains(word)) {
-        Tried::Refused
+        Probe::Refused
     } else {
-        Tried::Broken(stderr.trim().to_owned())
+        Probe::Broken(stderr.trim().to_owned())
     }
 }
 
@@ -289,9 +289,9 @@ mod tests {
     use super::*;
 
     /// A machine of today that has everything.
-    fn able() -> Found {
+    fn able() -> Host {
         let controllers = ["cpuset", "cpu", "io", "memory", "hugetlb", "pids"].map(str::to_owned).to_vec();
-        Found {
+        Host {
             root: true,
             processor: "x86_64",
             mounted: Mounted::V2 { controllers },
@@ -299,14 +299,14 @@ mod tests {
             machine_id: true,
             tap: true,
             inotify: ENOUGH_INOTIFY,
-            cgroup: Tried::Works,
-            namespaces: Tried::Works,
-            devices: Tried::Works,
+            cgroup: Probe::Works,
+            namespaces: Probe::Works,
+            devices: Probe::Works,
         }
     }
 
-    fn lacks(found: &Found) -> Vec<String> {
-        match judge(found).unwrap() {
+    fn lacks(found: &Host) -> Vec<String> {
+        match verdict_for(found).unwrap() {
             Verdict::Lacks(lacks) => lacks,
             Verdict::CanRun(cgroups) => panic!("it can run with {cgroups:?}"),
         }
@@ -314,35 +314,35 @@ mod tests {
 
     #[test]
     fn both_versions_of_cgroups_will_do() {
-        assert_eq!(judge(&able()).unwrap(), Verdict::CanRun(Cgroups::V2));
-        let old = Found { mounted: Mounted::V1 { missing: Vec::new() }, ..able() };
-        assert_eq!(judge(&old).unwrap(), Verdict::CanRun(Cgroups::V1));
-        let arm = Found { processor: "aarch64", ..able() };
-        assert_eq!(judge(&arm).unwrap(), Verdict::CanRun(Cgroups::V2));
+        assert_eq!(verdict_for(&able()).unwrap(), Verdict::CanRun(Cgroups::V2));
+        let old = Host { mounted: Mounted::V1 { missing: Vec::new() }, ..able() };
+        assert_eq!(verdict_for(&old).unwrap(), Verdict::CanRun(Cgroups::V1));
+        let arm = Host { processor: "aarch64", ..able() };
+        assert_eq!(verdict_for(&arm).unwrap(), Verdict::CanRun(Cgroups::V2));
     }
 
     #[test]
-    fn whatever_is_missing_is_said_with_how_to_get_it() {
+    fn each_missing_part_is_named_with_its_installation() {
         let no_memory = Mounted::V2 { controllers: ["cpu", "cpuset", "pids"].map(str::to_owned).to_vec() };
         let table = [
-            (Found { root: false, ..able() }, "root: run it with sudo"),
-            (Found { processor: "riscv64", ..able() }, "a processor of x86_64 or aarch64; this is riscv64"),
-            (Found { mounted: no_memory, ..able() }, "the controllers memory of cgroup v2"),
+            (Host { root: false, ..able() }, "root: run it with sudo"),
+            (Host { processor: "riscv64", ..able() }, "a processor of x86_64 or aarch64; this is riscv64"),
+            (Host { mounted: no_memory, ..able() }, "the controllers memory of cgroup v2"),
             (
-                Found { mounted: Mounted::V1 { missing: vec!["pids"] }, ..able() },
+                Host { mounted: Mounted::V1 { missing: vec!["pids"] }, ..able() },
                 "the hierarchies pids of cgroup v1: mount them below",
             ),
-            (Found { mounted: Mounted::Nothing, ..able() }, "cgroups: mount -t cgroup2"),
+            (Host { mounted: Mounted::Nothing, ..able() }, "cgroups: mount -t cgroup2"),
             (
-                Found { programs_missing: vec![("ss", "iproute2")], ..able() },
+                Host { programs_missing: vec![("ss", "iproute2")], ..able() },
                 "the program ss: apt-get install iproute2",
             ),
-            (Found { machine_id: false, ..able() }, "the file /etc/machine-id: touch"),
-            (Found { tap: false, ..able() }, "TAP devices at /dev/net/tun: modprobe tun"),
-            (Found { inotify: 128, ..able() }, "512 instances of inotify, 128 are allowed"),
-            (Found { cgroup: Tried::Refused, ..able() }, "the right to make cgroups"),
-            (Found { namespaces: Tried::Refused, ..able() }, "the right to make namespaces"),
-            (Found { devices: Tried::Refused, ..able() }, "network devices of the kinds veth and bridge"),
+            (Host { machine_id: false, ..able() }, "the file /etc/machine-id: touch"),
+            (Host { tap: false, ..able() }, "TAP devices at /dev/net/tun: modprobe tun"),
+            (Host { inotify: 128, ..able() }, "512 instances of inotify, 128 are allowed"),
+            (Host { cgroup: Probe::Refused, ..able() }, "the right to make cgroups"),
+            (Host { namespaces: Probe::Refused, ..able() }, "the right to make namespaces"),
+            (Host { devices: Probe::Refused, ..able() }, "network devices of the kinds veth and bridge"),
         ];
         for (found, words) in table {
             let lacks = lacks(&found);
@@ -351,46 +351,46 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_missing_is_said_at_once() {
-        let bare = Found {
+    fn all_missing_parts_are_named_at_once() {
+        let bare = Host {
             root: false,
             programs_missing: vec![("ip", "iproute2"), ("pgrep", "procps")],
             tap: false,
-            cgroup: Tried::Not,
-            namespaces: Tried::Not,
-            devices: Tried::Not,
+            cgroup: Probe::Skipped,
+            namespaces: Probe::Skipped,
+            devices: Probe::Skipped,
             ..able()
         };
         assert_eq!(lacks(&bare).len(), 4);
     }
 
     #[test]
-    fn a_broken_setup_is_an_error_and_no_missing_right() {
-        let broken = || Tried::Broken("Cannot allocate memory".to_owned());
+    fn a_broken_setup_is_an_error_and_not_a_missing_right() {
+        let broken = || Probe::Broken("Cannot allocate memory".to_owned());
         let table = [
-            (Found { cgroup: broken(), ..able() }, "making a cgroup"),
-            (Found { namespaces: broken(), ..able() }, "making namespaces"),
-            (Found { devices: broken(), ..able() }, "making network devices"),
+            (Host { cgroup: broken(), ..able() }, "making a cgroup"),
+            (Host { namespaces: broken(), ..able() }, "making namespaces"),
+            (Host { devices: broken(), ..able() }, "making network devices"),
             // Though something else is missing, too.
-            (Found { cgroup: broken(), tap: false, ..able() }, "making a cgroup"),
+            (Host { cgroup: broken(), tap: false, ..able() }, "making a cgroup"),
         ];
         for (found, what) in table {
-            let error = judge(&found).unwrap_err().to_string();
+            let error = verdict_for(&found).unwrap_err().to_string();
             assert_eq!(error, format!("{what} failed, and not for want of a right: Cannot allocate memory"));
         }
     }
 
     #[test]
-    fn only_words_of_refusal_are_a_refusal() {
-        assert_eq!(refused("unshare: unshare failed: Operation not permitted\n"), Tried::Refused);
-        assert_eq!(refused("Error: Unknown device type.\n"), Tried::Refused);
+    fn only_permission_errors_count_as_refused() {
+        assert_eq!(refused("unshare: unshare failed: Operation not permitted\n"), Probe::Refused);
+        assert_eq!(refused("Error: Unknown device type.\n"), Probe::Refused);
         for broken in ["unshare: unrecognized option '--cgroup'", "sh: 1: ip: not found", ""] {
-            assert_eq!(refused(broken), Tried::Broken(broken.to_owned()));
+            assert_eq!(refused(broken), Probe::Broken(broken.to_owned()));
         }
     }
 
     #[test]
-    fn each_version_of_cgroups_is_told_by_its_files() {
+    fn cgroup_version_is_detected_by_its_files() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(mounted(folder.path()), Mounted::Nothing);
         for hierarchy in HIERARCHIES.into_iter().filter(|one| *one != "pids") {

@@ -108,7 +108,7 @@ pub(crate) fn handovers(lines: &[Line]) -> Vec<Handover> {
 }
 
 /// Judges what happened to one set of identities. Nothing is forgiven: the empty list is the only good one.
-pub(crate) fn judge(lines: &[Line], sightings: &[Sighting]) -> Vec<Violation> {
+pub(crate) fn check(lines: &[Line], sightings: &[Sighting]) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut together: BTreeMap<(&str, &Copy, &Copy), (f64, f64)> = BTreeMap::new();
     for Sighting { at, copies: [one, other] } in sightings {
@@ -182,17 +182,17 @@ mod tests {
     }
 
     #[test]
-    fn one_copy_after_the_other_is_as_it_should_be() {
+    fn consecutive_copies_are_no_violation() {
         let lines =
             ["db-0 a n1 1.00 alone", "db-0 a n1 1.10 alone", "db-0 b n2 5.00 alone", "db-1 c n1 5.00 alone"];
-        assert_eq!(judge(&lines.map(line), &[]), []);
+        assert_eq!(check(&lines.map(line), &[]), []);
     }
 
     #[test]
-    fn a_copy_that_writes_after_its_successor_is_found() {
+    fn a_copy_that_writes_after_its_successor_is_a_violation() {
         let lines =
             ["db-0 a n1 1.00 alone", "db-0 b n2 5.00 alone", "db-0 a n1 5.05 alone", "db-0 a n1 6.25 alone"];
-        let found = judge(&lines.map(line), &[]);
+        let found = check(&lines.map(line), &[]);
         let [Violation::WroteOn { node, successor, lines: 2, seconds, .. }] = found.as_slice() else {
             panic!("{found:?}")
         };
@@ -201,31 +201,31 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_had_company_on_its_volume_is_found() {
+    fn two_copies_on_one_volume_are_a_violation() {
         let lines = ["db-0 a n1 1.00 alone", "db-0 b n2 5.00 not-alone"];
-        let found = judge(&lines.map(line), &[]);
+        let found = check(&lines.map(line), &[]);
         assert!(matches!(found.as_slice(), [Violation::NotAlone { lines: 1, .. }]), "{found:?}");
     }
 
     #[test]
-    fn a_frozen_copy_counts_though_it_writes_nothing() {
+    fn a_frozen_copy_counts_without_writes() {
         let copies = [copy("b", "n2"), copy("a", "n1")];
         let at = |at| Sighting { at, copies: copies.clone() };
-        let found = judge(&[], &[at(5.0), at(5.1), at(7.0)]);
+        let found = check(&[], &[at(5.0), at(5.1), at(7.0)]);
         let [Violation::TwoRan { nodes, seconds, .. }] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!(nodes, &["n1", "n2"]);
         assert!((seconds - 2.0).abs() < 0.001, "{seconds}");
     }
 
     #[test]
-    fn a_handover_is_from_the_last_line_of_one_copy_to_the_first_of_the_next() {
+    fn a_handover_lasts_from_the_last_line_of_one_copy_to_the_first_of_the_next() {
         let lines =
             ["db-0 a n1 1.00 alone", "db-0 a n1 2.00 alone", "db-1 c n1 3.00 alone", "db-0 b n2 5.00 alone"];
         assert_eq!(handovers(&lines.map(line)), [Handover { ended: 2.0, began: 5.0 }]);
     }
 
     #[test]
-    fn a_torn_line_says_nothing() {
+    fn an_incomplete_line_is_ignored() {
         assert_eq!(Line::parse("db-0 a n1 1."), None);
         assert_eq!(Line::parse(""), None);
     }

@@ -18,7 +18,7 @@ const SERVERS: usize = 2;
 
 /// What happens to a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Does {
+pub(crate) enum ProcessFault {
     Die,
     StandStill,
 }
@@ -35,30 +35,30 @@ async fn packets(args: &[&str]) -> Result<()> {
 }
 
 impl Cluster {
-    pub(crate) fn server_does(&mut self, at: usize, what: Does) -> Result<()> {
+    pub(crate) fn break_server(&mut self, at: usize, what: ProcessFault) -> Result<()> {
         let server = self.plane.apiserver_of(at).context("no such API server")?;
         match what {
-            Does::Die => server.kill_9()?,
-            Does::StandStill => server.pause()?,
+            ProcessFault::Die => server.kill_9()?,
+            ProcessFault::StandStill => server.pause()?,
         }
         Ok(())
     }
 
-    pub(crate) fn member_does(&mut self, at: usize, what: Does) -> Result<()> {
+    pub(crate) fn break_member(&mut self, at: usize, what: ProcessFault) -> Result<()> {
         let member = self.plane.etcd_of(at).context("no such member")?;
         match what {
-            Does::Die => member.kill_9()?,
-            Does::StandStill => member.pause()?,
+            ProcessFault::Die => member.kill_9()?,
+            ProcessFault::StandStill => member.pause()?,
         }
         Ok(())
     }
 
     /// All members of etcd at once.
-    pub(crate) fn etcd_stands_still(&mut self) -> Result<()> {
-        (0..PEERS.len()).try_for_each(|at| self.member_does(at, Does::StandStill))
+    pub(crate) fn pause_etcd(&mut self) -> Result<()> {
+        (0..PEERS.len()).try_for_each(|at| self.break_member(at, ProcessFault::StandStill))
     }
 
-    pub(crate) fn etcd_goes_on(&mut self) -> Result<()> {
+    pub(crate) fn resume_etcd(&mut self) -> Result<()> {
         for at in 0..PEERS.len() {
             if let Some(member) = self.plane.etcd_of(at)
                 && member.exited()?.is_none()
@@ -85,7 +85,7 @@ impl Cluster {
     /// Everything runs, hears each other, and is chosen among.
     pub(crate) async fn repair_plane(&mut self) -> Result<()> {
         packets(&["-F", "INPUT"]).await?;
-        self.etcd_goes_on()?;
+        self.resume_etcd()?;
         self.plane.start_etcd().await?;
         for at in 0..SERVERS {
             if let Some(server) = self.plane.apiserver_of(at)

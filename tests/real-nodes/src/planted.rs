@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use pod_safety_control_plane::{eventually, seen};
+use pod_safety_control_plane::{check_that, eventually};
 use tokio::process::{Child, Command};
 
 use crate::machine::run;
@@ -25,7 +25,7 @@ async fn writes(identity: &str, uid: &str) -> Result<()> {
     let what = format!("{uid} of {identity} writes");
     Ok(eventually(&what, WITHIN, async || {
         let last = watch::last_line(identity).map(|line| line.uid);
-        seen(last.as_deref() == Some(uid), format!("it is {last:?}"))
+        check_that(last.as_deref() == Some(uid), format!("it is {last:?}"))
     })
     .await?)
 }
@@ -42,20 +42,20 @@ async fn two_at_once(tools: &Path) -> Result<Vec<Violation>> {
     let _first = copy(tools, &["db-0", "uid-a", "n1"]).await?;
     writes("db-0", "uid-a").await?;
     tokio::time::sleep(FOR).await;
-    let alone = oracle::judge(&watch::lines(since)?, &watch.sightings());
+    let alone = oracle::check(&watch::lines(since)?, &watch.sightings());
     ensure!(watch::copies().len() == 1 && alone.is_empty(), "one copy alone: {alone:?}");
     let _second = copy(tools, &["db-0", "uid-b", "n2"]).await?;
     let mut sightings = Vec::new();
     let found = eventually("each look sees the two copies on one volume", WITHIN, async || {
         sightings.extend(watch.sightings());
         let lines = watch::lines(since).map_err(|error| error.to_string())?;
-        let found = oracle::judge(&lines, &sightings);
+        let found = oracle::check(&lines, &sightings);
         let kinds = [
             found.iter().any(|one| matches!(one, Violation::TwoRan { .. })),
             found.iter().any(|one| matches!(one, Violation::WroteOn { .. })),
             found.iter().any(|one| matches!(one, Violation::NotAlone { .. })),
         ];
-        seen(kinds == [true; 3], format!("what was seen is {found:?}")).map(|()| found)
+        check_that(kinds == [true; 3], format!("what was seen is {found:?}")).map(|()| found)
     })
     .await?;
     Ok(found)
@@ -73,7 +73,7 @@ async fn one_at_a_time(tools: &Path) -> Result<()> {
     ensure!(one.uid == "uid-a", "the second was let in: {one:?}");
     run("kill", &["-KILL", &pid.to_string()]).await?;
     writes(ALONE, "uid-b").await?;
-    let found = oracle::judge(&watch::lines(since)?, &watch.sightings());
+    let found = oracle::check(&watch::lines(since)?, &watch.sightings());
     ensure!(found.is_empty(), "one after the other: {found:?}");
     for (pid, _) in watch::copies() {
         run("kill", &["-KILL", &pid.to_string()]).await?;

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::Cluster;
 use crate::fault::Fault;
 use crate::oracle::{self, Handover, Sighting, Violation};
-use crate::outlived::Outlived;
+use crate::promise_check::Outlived;
 use crate::scenario::Outcome;
 use crate::watch;
 
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// An API server that does not answer is a fault like others, and must not keep us from the next.
 const ANSWER: Duration = Duration::from_secs(2);
 /// Who is served for so long is served.
@@ -52,20 +52,20 @@ pub(crate) struct Incident<'a> {
 }
 
 /// What was seen of copies since a moment.
-struct Seen {
+struct Observation {
     since: f64,
     /// When the first thing went wrong.
     struck: Option<f64>,
     sightings: Vec<Sighting>,
 }
 
-impl Seen {
+impl Observation {
     fn violations(&mut self, cluster: &Cluster) -> Result<Vec<Violation>> {
         self.sightings.extend(cluster.watch.sightings());
-        Ok(oracle::judge(&watch::lines(self.since)?, &self.sightings))
+        Ok(oracle::check(&watch::lines(self.since)?, &self.sightings))
     }
 
-    fn strikes(&mut self, fault: Fault) -> Result<()> {
+    fn record_strike(&mut self, fault: Fault) -> Result<()> {
         if self.struck.is_none() && !fault.prepares() {
             self.struck = Some(watch::uptime()?);
         }
@@ -96,7 +96,7 @@ pub(crate) async fn play(cluster: &mut Cluster, incident: Incident<'_>) -> Resul
     let Incident { identity, faults, lasts, promised } = incident;
     let victim = cluster.machine_of(identity)?;
     cluster.watch.sightings();
-    let mut seen = Seen { since: watch::uptime()?, struck: None, sightings: Vec::new() };
+    let mut seen = Observation { since: watch::uptime()?, struck: None, sightings: Vec::new() };
     let (start, mut left, mut said) = (Instant::now(), faults, Vec::new());
     // Since when it is as it is; and whether it ever was otherwise.
     let (mut served_since, mut disturbed) = (Some(start), false);
@@ -104,7 +104,7 @@ pub(crate) async fn play(cluster: &mut Cluster, incident: Incident<'_>) -> Resul
         while let [(at, fault), rest @ ..] = left
             && start.elapsed() >= Duration::from_secs(*at)
         {
-            seen.strikes(*fault)?;
+            seen.record_strike(*fault)?;
             said.extend(cluster.strike(*fault, victim, identity).await?);
             left = rest;
         }
@@ -121,11 +121,11 @@ pub(crate) async fn play(cluster: &mut Cluster, incident: Incident<'_>) -> Resul
                 break;
             }
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     let recovered = served_since.filter(|_| disturbed).map(|since| since - start);
     if served_since.is_none() {
-        said.extend(cluster.said(identity).await?);
+        said.extend(cluster.pod_safety_messages(identity).await?);
     }
     let repaired = Instant::now();
     cluster.repair().await?;
@@ -140,9 +140,9 @@ pub(crate) async fn play(cluster: &mut Cluster, incident: Incident<'_>) -> Resul
     let (violations, handovers) = (seen.violations(cluster)?, seen.handovers()?);
     let outlived = cluster.agents.as_ref().and_then(|agents| agents.outlived.longest());
     if calm.is_none() {
-        cluster.begin_anew().await?;
+        cluster.start_over().await?;
     }
-    cluster.tidy().await?;
+    cluster.clean_up().await?;
     cluster.until_calm(PATIENCE).await?;
     let outcome = outcome(violations.is_empty(), disturbed, recovered.is_some());
     Ok(Finding { outcome, recovered, violations, said, handovers, outlived, calm })

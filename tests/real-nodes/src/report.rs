@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::Way;
+use crate::cluster::Mode;
 use crate::oracle::{Handover, Violation};
-use crate::outlived::Outlived;
 use crate::play::Finding;
+use crate::promise_check::Outlived;
 use crate::scenario::{self, Outcome, Scenario};
 
 /// All that was found.
@@ -22,7 +22,7 @@ pub(crate) struct Report {
 #[derive(Serialize, Deserialize)]
 struct Found {
     scenario: String,
-    way: Way,
+    way: Mode,
     finding: Finding,
 }
 
@@ -40,7 +40,7 @@ const WHY: &str = "A switch that lies about a machine that is cut off is believe
     ([why](../../docs/real-nodes.md#what-is-not-covered)).";
 
 impl Report {
-    pub(crate) fn add(&mut self, scenario: &Scenario, way: Way, finding: Finding) {
+    pub(crate) fn add(&mut self, scenario: &Scenario, way: Mode, finding: Finding) {
         self.found.push(Found { scenario: scenario.name.to_owned(), way, finding });
     }
 
@@ -51,7 +51,7 @@ impl Report {
     }
 
     /// In the order of the scenarios.
-    fn lines(&self) -> impl Iterator<Item = (&'static Scenario, BTreeMap<Way, &Finding>)> {
+    fn lines(&self) -> impl Iterator<Item = (&'static Scenario, BTreeMap<Mode, &Finding>)> {
         scenario::ALL.iter().filter_map(|scenario| {
             let of_it = self.found.iter().filter(|found| found.scenario == scenario.name);
             let ways: BTreeMap<_, _> = of_it.map(|found| (found.way, &found.finding)).collect();
@@ -65,8 +65,8 @@ impl Report {
     }
 
     fn unsafe_with_us(&self) -> String {
-        let is_unsafe = |ways: &BTreeMap<Way, &Finding>| {
-            ways.iter().any(|(way, finding)| *way != Way::Plain && finding.outcome == Outcome::Unsafe)
+        let is_unsafe = |ways: &BTreeMap<Mode, &Finding>| {
+            ways.iter().any(|(way, finding)| *way != Mode::Plain && finding.outcome == Outcome::Unsafe)
         };
         let names: Vec<_> =
             self.lines().filter(|(_, ways)| is_unsafe(ways)).map(|(one, _)| one.name).collect();
@@ -79,12 +79,12 @@ impl Report {
     /// A line for each scenario, a cell for each way; below it, what was said, and what rounds by chance came to.
     pub(crate) fn markdown(&self) -> String {
         let mut text = "| scenario | plain | guard | replace |\n|---|---|---|---|\n".to_owned();
-        let is_calm = |ways: &BTreeMap<Way, &Finding>| {
+        let is_calm = |ways: &BTreeMap<Mode, &Finding>| {
             ways.values().all(|finding| finding.outcome == Outcome::Undisturbed)
         };
         for (scenario, ways) in self.lines().filter(|(_, ways)| !is_calm(ways)) {
             let cells =
-                Way::ALL.map(|way| ways.get(&way).map_or_else(|| "–".to_owned(), |finding| cell(finding)));
+                Mode::ALL.map(|way| ways.get(&way).map_or_else(|| "–".to_owned(), |finding| cell(finding)));
             // A complaint of users has a number.
             let of = if scenario.of.contains('#') { format!(" ({})", scenario.of) } else { String::new() };
             let _infallible = writeln!(text, "| {}{of} | {} |", scenario.name, cells.join(" | "));

@@ -40,7 +40,7 @@ impl Cluster {
             let said = std::fs::read_to_string(&log).map_err(|error| error.to_string())?;
             said.ends_with("carries\n").then_some(()).ok_or(said)
         };
-        carries.until("carry", STARTS, ready).await?;
+        carries.wait_for_within("carry", STARTS, ready).await?;
         ip(&format!("link set to-{} master {bridge}", machine.name())).await?;
         self.slow.push(Slow { machine, _carries: carries });
         Ok(())

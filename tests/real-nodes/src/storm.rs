@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::fault::Fault::{self, *};
 use crate::machine::Service::{Agent, Containerd, Kubelet};
-use crate::plane::Does::{Die, StandStill};
+use crate::plane::ProcessFault::{Die, StandStill};
 
 /// A round is this long, then somebody repairs what is left.
 const LASTS: u64 = 70;
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_draws_the_same_round_and_another_another() {
+    fn a_seed_determines_its_round() {
         let rounds = |seed| {
             let mut chance = Chance::new(seed);
             (0..20).map(|_| draw(&mut chance)).collect::<Vec<_>>()
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_of_the_lists_is_drawn_sooner_or_later() {
+    fn each_listed_fault_is_drawn_eventually() {
         let mut chance = Chance::new(7);
         let drawn: Vec<_> = (0..2000).flat_map(|_| draw(&mut chance)).map(|(_, fault)| fault).collect();
         for (fault, _) in OF_MACHINE.into_iter().chain(OF_REST) {

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use crate::oracle::{Copy, Line, Sighting};
 
 /// Copies that ran together for less are found by the volume's lock and log.
-const BETWEEN: Duration = Duration::from_millis(100);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Where volumes are, on each machine and here: a folder for each identity.
 pub(crate) const VOLUMES: &str = "/run/volumes";
@@ -35,7 +35,7 @@ impl Watch {
                 if !found.is_empty() {
                     sink.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
                 }
-                tokio::time::sleep(BETWEEN).await;
+                tokio::time::sleep(SAMPLE_INTERVAL).await;
             }
         });
         Self { seen, looking }

@@ -100,11 +100,13 @@ impl Machine {
         };
         machine.answers("apt-cache", APT_CACHE)?;
         machine.answers("uname", "#!/bin/bash\necho x86_64\n")?;
-        machine.has("bash env awk cut dirname grep sort tr head cat mktemp rm mkdir cmp install sha256sum")
+        machine.with_programs(
+            "bash env awk cut dirname grep sort tr head cat mktemp rm mkdir cmp install sha256sum",
+        )
     }
 
     /// Programs of this machine, if it has them: what it lacks is found when it is asked for.
-    fn has(self, programs: &str) -> Result<Self> {
+    fn with_programs(self, programs: &str) -> Result<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         for program in programs.split(' ') {
             let found =
@@ -134,7 +136,7 @@ impl Machine {
     }
 
     /// What is chosen of the packages for this.
-    fn chosen(&self, purpose: &str) -> Result<Vec<String>> {
+    fn selected(&self, purpose: &str) -> Result<Vec<String>> {
         let script = "set -euo pipefail; source packages.sh; mapfile -t all < <(packages_of \"$0\"); resolved_packages \"${all[@]}\"";
         let output = self.bash(&["-c", script, purpose])?;
         assert!(output.status.success(), "{purpose}: {}", String::from_utf8_lossy(&output.stderr));
@@ -150,24 +152,24 @@ impl Machine {
 }
 
 #[test]
-fn each_release_is_asked_for_packages_by_its_own_names() -> Result<()> {
+fn each_release_uses_its_own_package_names() -> Result<()> {
     for release in RELEASES {
         let machine = Machine::new(release.known, release.provided)?;
         for (purpose, expected) in [("fence-agents", release.fence_agents), ("docker", release.docker)] {
-            let mut chosen = machine.chosen(purpose)?;
+            let mut chosen = machine.selected(purpose)?;
             chosen.retain(|name| {
                 name == "docker.io" || !EVERYWHERE.split(' ').any(|everywhere| everywhere == name)
             });
             assert_eq!(chosen, expected, "{purpose} on {}", release.name);
         }
-        let machines = machine.chosen("machine")?;
+        let machines = machine.selected("machine")?;
         assert!(machines.contains(&"containerd".to_owned()) && machines.len() == 14, "{machines:?}");
     }
     Ok(())
 }
 
 #[test]
-fn a_package_that_no_list_has_is_named() -> Result<()> {
+fn an_unavailable_package_is_named() -> Result<()> {
     let machine = Machine::new("libopenipmi0", "libsnmp40")?;
     let script = "set -euo pipefail; source packages.sh; resolved_packages libopenipmi0 'libsnmp40t64|libsnmp40'; echo went on";
     let output = machine.bash(&["-c", script])?;
@@ -178,8 +180,8 @@ fn a_package_that_no_list_has_is_named() -> Result<()> {
 }
 
 #[test]
-fn without_root_and_sudo_all_that_is_missing_is_said_before_anything_begins() -> Result<()> {
-    let machine = Machine::new("", "")?.has("git make gcc tar chroot xargs")?;
+fn without_root_all_missing_parts_are_named_before_any_change() -> Result<()> {
+    let machine = Machine::new("", "")?.with_programs("git make gcc tar chroot xargs")?;
     machine.answers("id", "#!/bin/bash\necho 1000\n")?;
     machine.answers("apt-get", "#!/bin/bash\necho apt-get was called >&2\n")?;
     let said = machine.refusal()?;
@@ -194,7 +196,7 @@ fn without_root_and_sudo_all_that_is_missing_is_said_before_anything_begins() ->
 }
 
 #[test]
-fn a_machine_for_which_no_programs_are_made_is_told_so() -> Result<()> {
+fn an_unsupported_architecture_is_reported() -> Result<()> {
     let machine = Machine::new("", "")?;
     machine.answers("uname", "#!/bin/bash\necho riscv64\n")?;
     let said = machine.refusal()?;
@@ -216,7 +218,7 @@ fn complete() -> Result<Machine> {
 }
 
 #[test]
-fn a_browser_that_only_says_how_to_get_one_is_none() -> Result<()> {
+fn a_browser_stub_is_not_a_browser() -> Result<()> {
     let machine = complete()?;
     machine.answers(
         "chromium-browser",
@@ -228,7 +230,7 @@ fn a_browser_that_only_says_how_to_get_one_is_none() -> Result<()> {
 }
 
 #[test]
-fn an_old_go_is_told_from_a_new_one_by_what_kubernetes_asks_for() -> Result<()> {
+fn a_go_older_than_kubernetes_needs_is_refused() -> Result<()> {
     let machine = complete()?;
     machine.answers("google-chrome", "#!/bin/bash\necho Google Chrome 150\n")?;
     let module = fs::read_to_string(tests().join("control-plane/tools/kubernetes/go.mod"))?;

@@ -33,7 +33,7 @@ fn can_run() -> Result<bool> {
 }
 
 #[test]
-fn nothing_is_left_of_a_world_that_is_killed_while_a_machine_is_frozen() -> Result<()> {
+fn a_killed_world_leaves_no_processes_while_a_machine_is_frozen() -> Result<()> {
     if can_run()? {
         run(&["--killed"])?;
     }
@@ -42,7 +42,7 @@ fn nothing_is_left_of_a_world_that_is_killed_while_a_machine_is_frozen() -> Resu
 
 /// One test: two of them would be slower together than one after the other.
 #[test]
-fn the_looks_see_a_planted_double_writer_and_the_short_set_is_as_promised() -> Result<()> {
+fn probes_detect_a_planted_double_writer_and_the_short_set_passes() -> Result<()> {
     if !can_run()? {
         return Ok(());
     }

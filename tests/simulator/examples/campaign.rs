@@ -35,10 +35,10 @@ use memory::{memory, memory_line};
 use pod_safety_shared::clock::Env;
 use pod_safety_simulator::campaign::{
     Entry, Extras, Fault, Plan, Plant, Scenario, campaign, campaign_while, draw, fenced,
-    first_seed_that_breaks, guarded, minimise, page, perturb, scenarios, subject, tell, threads,
+    first_seed_that_breaks, guarded, minimise, page, perturb, report, scenarios, subject, threads,
 };
 use pod_safety_simulator::checker::Invariant;
-use pod_safety_simulator::world::{Strike, Subject, run, stricken};
+use pod_safety_simulator::world::{Strike, Subject, run, run_with_strike};
 use shipped::SHIPPED;
 use teeth::teeth;
 
@@ -49,7 +49,7 @@ const SEEDS_FOR_PLANS: u64 = 4_000;
 /// A page that needs more faults than this explains nothing.
 const FAULTS: usize = 5;
 
-fn say(text: &str) {
+fn print_line(text: &str) {
     let _written = writeln!(std::io::stdout(), "{text}");
 }
 
@@ -67,10 +67,10 @@ fn main() -> Result<ExitCode> {
         ["guilty"] => commit_guilty(),
         ["plants", names @ ..] => commit_plants(names),
         ["minimise", seed, rest @ ..] => minimise_one(seed, rest.first().copied().unwrap_or("shipped")),
-        ["plan", file] => this_plan(file),
-        ["strike", scenario, strike] => this_strike(scenario, strike),
+        ["plan", file] => run_plan(file),
+        ["strike", scenario, strike] => run_strike(scenario, strike),
         ["caught", names @ ..] => measure(names),
-        ["seeds", from, to] => Ok(these_seeds(from.parse()?, to.parse()?)),
+        ["seeds", from, to] => Ok(run_seeds(from.parse()?, to.parse()?)),
         _ => bail!("what is {words:?}? See the head of examples/campaign.rs"),
     }
 }
@@ -84,17 +84,21 @@ fn some_seed() -> u64 {
 fn for_a_time() -> ExitCode {
     let minutes = number("MINUTES").unwrap_or(10);
     let start = number("SEED").unwrap_or_else(some_seed);
-    say(&format!("from seed {start} (SEED={start} runs them again), for {minutes} minutes"));
+    print_line(&format!("from seed {start} (SEED={start} runs them again), for {minutes} minutes"));
     let (clock, before) = (Env::real(0), memory("VmRSS:"));
     let began = clock.now();
     let end = began + Duration::from_secs(minutes * 60);
     let tally = campaign_while(start..u64::MAX, SHIPPED, &|| clock.now() < end);
-    say(&format!("{tally}{}\n{}", tally.pace(clock.now().since(began)), memory_line(before, threads())));
+    print_line(&format!(
+        "{tally}{}\n{}",
+        tally.pace(clock.now().since(began)),
+        memory_line(before, threads())
+    ));
     for (seed, outcome) in &tally.broken {
         let Some(first) = outcome.violations.first() else { continue };
         let Some(smallest) = minimise(&draw(*seed), SHIPPED, first.invariant) else { continue };
-        say(&tell(&smallest.plan, &smallest.outcome));
-        say(&page(
+        print_line(&report(&smallest.plan, &smallest.outcome));
+        print_line(&page(
             &format!("seed {seed}, minimised"),
             &smallest.plan,
             &smallest.outcome,
@@ -104,13 +108,13 @@ fn for_a_time() -> ExitCode {
     if tally.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn these_seeds(from: u64, to: u64) -> ExitCode {
+fn run_seeds(from: u64, to: u64) -> ExitCode {
     let clock = Env::real(0);
     let began = clock.now();
     let tally = campaign(from..to, SHIPPED);
-    say(&format!("{tally}{}", tally.pace(clock.now().since(began))));
+    print_line(&format!("{tally}{}", tally.pace(clock.now().since(began))));
     for (seed, outcome) in &tally.broken {
-        say(&tell(&draw(*seed), outcome));
+        print_line(&report(&draw(*seed), outcome));
     }
     if tally.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -119,12 +123,12 @@ fn all_scenarios() -> Vec<Scenario> {
     scenarios().into_iter().chain(fenced()).chain(guarded()).collect()
 }
 
-fn this_strike(name: &str, strike: &str) -> Result<ExitCode> {
+fn run_strike(name: &str, strike: &str) -> Result<ExitCode> {
     let scenario = all_scenarios().into_iter().find(|scenario| scenario.name == name);
     let scenario = scenario.with_context(|| format!("there is no scenario {name:?}"))?;
     let strike: Strike = serde_json::from_str(strike).context("it is no strike")?;
-    let (outcome, _) = stricken(&scenario.plan, SHIPPED, &strike);
-    say(&tell(&scenario.plan, &outcome));
+    let (outcome, _) = run_with_strike(&scenario.plan, SHIPPED, &strike);
+    print_line(&report(&scenario.plan, &outcome));
     Ok(if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -133,7 +137,7 @@ fn all_strikes() -> ExitCode {
     let began = clock.now();
     let each = usize::try_from(number("EACH").unwrap_or(1)).unwrap_or(1);
     let tally = perturb(&all_scenarios(), SHIPPED, each);
-    say(&format!("{tally}{:.0} s on {} threads", clock.now().since(began).as_secs_f64(), threads()));
+    print_line(&format!("{tally}{:.0} s on {} threads", clock.now().since(began).as_secs_f64(), threads()));
     if tally.broken.is_empty() && tally.diverged.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -142,19 +146,19 @@ fn minimise_one(seed: &str, name: &str) -> Result<ExitCode> {
     let subject = subject(name, shipped::launch).context("no such subject")?;
     let outcome = run(&plan, subject);
     let Some(first) = outcome.violations.first() else {
-        say("it breaks nothing");
+        print_line("it breaks nothing");
         return Ok(ExitCode::SUCCESS);
     };
     let smallest = minimise(&plan, subject, first.invariant).context("it broke once and not again")?;
-    say(&format!("{} runs: {}", smallest.runs, serde_json::to_string_pretty(&smallest.plan)?));
-    say(&page(name, &smallest.plan, &smallest.outcome, &first.invariant.to_string()));
+    print_line(&format!("{} runs: {}", smallest.runs, serde_json::to_string_pretty(&smallest.plan)?));
+    print_line(&page(name, &smallest.plan, &smallest.outcome, &first.invariant.to_string()));
     Ok(ExitCode::FAILURE)
 }
 
-fn this_plan(file: &str) -> Result<ExitCode> {
+fn run_plan(file: &str) -> Result<ExitCode> {
     let plan: Plan = serde_json::from_str(&std::fs::read_to_string(file)?).context("it is no plan")?;
     let outcome = run(&plan, SHIPPED);
-    say(&tell(&plan, &outcome));
+    print_line(&report(&plan, &outcome));
     Ok(if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -178,7 +182,7 @@ fn commit_guilty() -> Result<ExitCode> {
     for name in ["kcm", "script"] {
         let subject = subject(name, shipped::launch).context("a baseline")?;
         let tally = campaign(0..SEEDS, subject);
-        say(&format!("{name}: {} of {} seeds broke a rule", tally.violations.len(), tally.seeds));
+        print_line(&format!("{name}: {} of {} seeds broke a rule", tally.violations.len(), tally.seeds));
         for (invariant, seed) in &tally.first {
             // The script has no budgets of its own.
             if name == "script" && matches!(invariant, Invariant::Budget | Invariant::Refused) {
@@ -186,7 +190,7 @@ fn commit_guilty() -> Result<ExitCode> {
             }
             let Some(smallest) = minimise(&draw(*seed), subject, *invariant) else { continue };
             let faults = smallest.plan.faults.len();
-            say(&format!(
+            print_line(&format!(
                 "{name}: {invariant} first at seed {seed}, {faults} faults after {} runs",
                 smallest.runs
             ));
@@ -199,7 +203,7 @@ fn commit_guilty() -> Result<ExitCode> {
             let entry = Entry { why, plan: smallest.plan, strike: None, expect };
             let surprises = entry.surprises(shipped::launch);
             if faults > FAULTS || !surprises.is_empty() {
-                say(&format!("not committed: {surprises:?}"));
+                print_line(&format!("not committed: {surprises:?}"));
                 continue;
             }
             write_entry(&format!("guilty-{name}-{}", short(*invariant)), &entry)?;
@@ -220,7 +224,7 @@ fn commit_forced_detach() -> Result<()> {
     let (name, rule) = ("kcm", Invariant::Storage);
     let kcm = subject(name, shipped::launch).context("a baseline")?;
     let smallest = minimise(&plan, kcm, rule).context("the forced detach broke nothing")?;
-    say(&format!("forced detach: {} faults after {} runs", smallest.plan.faults.len(), smallest.runs));
+    print_line(&format!("forced detach: {} faults after {} runs", smallest.plan.faults.len(), smallest.runs));
     let why =
         "kcm detaches a volume by force six minutes after its pod was removed, and two nodes write to it.";
     let expect =
@@ -256,18 +260,21 @@ fn commit_plants(names: &[&str]) -> Result<ExitCode> {
 fn commit_plant(plant: Plant, invariant: Invariant) -> Result<()> {
     let subject = Subject::Shipped(shipped::launch, Some(plant));
     let Some((seed, _)) = first_seed_that_breaks(invariant, 0..SEEDS_FOR_PLANS, subject) else {
-        say(&format!("{plant:?}: not found in {SEEDS_FOR_PLANS} seeds"));
+        print_line(&format!("{plant:?}: not found in {SEEDS_FOR_PLANS} seeds"));
         return Ok(());
     };
     let smallest = minimise(&draw(seed), subject, invariant).context("it broke once and not again")?;
     let faults = smallest.plan.faults.len();
-    say(&format!("{plant:?}: {invariant} at seed {seed}, {faults} faults after {} runs", smallest.runs));
+    print_line(&format!(
+        "{plant:?}: {invariant} at seed {seed}, {faults} faults after {} runs",
+        smallest.runs
+    ));
     let expect = BTreeMap::from([
         ("shipped".to_owned(), Vec::new()),
         (format!("shipped with {plant:?}"), vec![invariant.to_string()]),
     ]);
     let entry = Entry { why: plant.what().to_owned(), plan: smallest.plan, strike: None, expect };
-    write_entry(&entry_of(plant), &entry)
+    write_entry(&corpus_entry(plant), &entry)
 }
 
 const TEETH: &str = "# Planted bugs
@@ -287,7 +294,7 @@ fn measure(names: &[&str]) -> Result<ExitCode> {
         if names.contains(&format!("{plant:?}").as_str()) {
             let subject = Subject::Shipped(shipped::launch, Some(plant));
             let found = first_seed_that_breaks(invariant, 0..SEEDS_FOR_PLANS, subject);
-            say(&format!("{plant:?}: {invariant}: {:?}", found.map(|(seed, _)| seed + 1)));
+            print_line(&format!("{plant:?}: {invariant}: {:?}", found.map(|(seed, _)| seed + 1)));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -295,14 +302,16 @@ fn measure(names: &[&str]) -> Result<ExitCode> {
 
 /// Two rare things at once are not drawn often; the corpus knows in which seed they were.
 fn in_corpus(plant: Plant, invariant: Invariant) -> Result<Option<String>> {
-    let Ok(text) = std::fs::read(corpus().join(format!("{}.json", entry_of(plant)))) else { return Ok(None) };
+    let Ok(text) = std::fs::read(corpus().join(format!("{}.json", corpus_entry(plant)))) else {
+        return Ok(None);
+    };
     let seed = serde_json::from_slice::<Entry>(&text)?.plan.seed;
     let drawn = run(&draw(seed), Subject::Shipped(shipped::launch, Some(plant)));
-    Ok(Some(if drawn.breaks(invariant) { format!("plan {}", seed + 1) } else { "plan".to_owned() }))
+    Ok(Some(if drawn.broke(invariant) { format!("plan {}", seed + 1) } else { "plan".to_owned() }))
 }
 
 /// The name of a bug's plan in the corpus.
-fn entry_of(plant: Plant) -> String {
+fn corpus_entry(plant: Plant) -> String {
     format!("plant-{}", format!("{plant:?}").to_lowercase())
 }
 
@@ -311,7 +320,7 @@ fn measure_teeth() -> Result<ExitCode> {
     for (plant, invariant) in Plant::ALL {
         let subject = Subject::Shipped(shipped::launch, Some(plant));
         let found = first_seed_that_breaks(invariant, 0..SEEDS, subject);
-        say(&format!("{plant:?}: {invariant}: {:?}", found.as_ref().map(|(seed, _)| seed + 1)));
+        print_line(&format!("{plant:?}: {invariant}: {:?}", found.as_ref().map(|(seed, _)| seed + 1)));
         let seeds = match found {
             Some((seed, _)) => Some((seed + 1).to_string()),
             None => in_corpus(plant, invariant)?,

@@ -79,7 +79,7 @@ impl Draws {
     }
 
     /// One of `choices`; `None` if there are none.
-    pub fn one<'a, T>(&mut self, choices: &'a [T]) -> Option<&'a T> {
+    pub fn choose<'a, T>(&mut self, choices: &'a [T]) -> Option<&'a T> {
         let at = self.below(choices.len() as u64);
         usize::try_from(at).ok().and_then(|at| choices.get(at))
     }

@@ -76,7 +76,7 @@ impl Comparison {
             let twice = outcome.presence.twice(Duration::MAX);
             twice.map_or_else(|| "never".to_owned(), |twice| format!("for {}", spelled(twice.lasted)))
         });
-        row("still away at the end", &|outcome| outcome.presence.lost().to_string());
+        row("still away at the end", &|outcome| outcome.presence.missing().to_string());
         row("removed without proof", &|outcome| broken(outcome, Invariant::Evidence));
         row("wrong pod removed", &|outcome| broken(outcome, Invariant::Identity));
         rows

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_kcms() {
+    fn defaults_equal_those_of_kcm() {
         let config = read(&[]).unwrap();
         let seconds = [config.monitor_grace, config.startup_grace, config.suspect_after];
         assert_eq!(seconds.map(|span| span.as_secs()), [50, 60, 25]);

@@ -113,7 +113,7 @@ fn body(draw: &mut Draw<'_>) -> String {
             &format!("{{{}:{},", json!(draw.word(WORDS)), json!({ draw.word(WORDS): doubled })),
             1,
         ),
-        2 => String::from_utf8_lossy(&draw.garble(text.as_bytes())).into_owned(),
+        2 => String::from_utf8_lossy(&draw.corrupt(text.as_bytes())).into_owned(),
         _ => text,
     }
 }

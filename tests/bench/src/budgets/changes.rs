@@ -16,8 +16,8 @@ use crate::cluster::Cluster;
 use crate::plan::Plan;
 use crate::results::number;
 
-use super::stage::{Group, PODS, Stage};
-use super::watcher::{Told, Watcher};
+use super::fixture::{Fixture, Group, PODS};
+use super::watcher::{StatusChange, Watcher};
 
 /// After the last change, statuses are waited for so long.
 const AFTERMATH: Duration = Duration::from_secs(60);
@@ -25,11 +25,11 @@ const AFTERMATH: Duration = Duration::from_secs(60);
 /// Over how many connections changes are undone.
 const UNDOERS: usize = 8;
 
-pub(super) struct Made {
+pub(super) struct ChangeRun {
     /// From when a change was asked for until its budget's status told of it.
     pub(super) latencies: Vec<Duration>,
     /// Of how many no status told.
-    pub(super) untold: usize,
+    pub(super) unreported: usize,
     /// How many there were in each second.
     pub(super) per_second: f64,
 }
@@ -37,21 +37,21 @@ pub(super) struct Made {
 /// The changes on their way: of each budget, when each of its pods was changed. They are changed in order, so a
 /// status with three pods less tells of the first three changes.
 #[derive(Default)]
-struct Open {
-    asked: BTreeMap<String, Vec<Instant>>,
-    told: BTreeMap<String, usize>,
+struct PendingChanges {
+    changed_at: BTreeMap<String, Vec<Instant>>,
+    reported: BTreeMap<String, usize>,
     latencies: Vec<Duration>,
 }
 
-impl Open {
-    fn ask(&mut self, budget: String) {
-        self.asked.entry(budget).or_default().push(Instant::now());
+impl PendingChanges {
+    fn record_change(&mut self, budget: String) {
+        self.changed_at.entry(budget).or_default().push(Instant::now());
     }
 
-    fn hear(&mut self, Told { budget, status, at }: &Told) {
-        let Some(asked) = self.asked.get(budget) else { return };
+    fn record_status(&mut self, StatusChange { budget, status, at }: &StatusChange) {
+        let Some(asked) = self.changed_at.get(budget) else { return };
         let fewer = usize::try_from(PODS - status.healthy).unwrap_or(0).min(asked.len());
-        let told = self.told.entry(budget.clone()).or_default();
+        let told = self.reported.entry(budget.clone()).or_default();
         if fewer > *told {
             let new = asked.iter().take(fewer).skip(*told);
             self.latencies.extend(new.map(|asked| at.saturating_duration_since(*asked)));
@@ -59,19 +59,19 @@ impl Open {
         }
     }
 
-    fn open(&self) -> usize {
-        self.asked.values().map(Vec::len).sum::<usize>() - self.latencies.len()
+    fn pending(&self) -> usize {
+        self.changed_at.values().map(Vec::len).sum::<usize>() - self.latencies.len()
     }
 }
 
 /// Makes so many changes a second for as long as the plan says, one budget after the other.
-pub(super) async fn make(
+pub(super) async fn run_changes(
     cluster: &Cluster,
-    stage: &Stage,
+    stage: &Fixture,
     plan: &Plan,
     budgets: usize,
     watcher: &mut Watcher,
-) -> Result<Made> {
+) -> Result<ChangeRun> {
     let groups = stage.groups(budgets);
     let client = cluster.plane.admin();
     let (each_second, count) = plan.changes();
@@ -79,17 +79,17 @@ pub(super) async fn make(
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / each_second);
     // Late ones are made up for: the rate is what is measured.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let (mut open, mut writers) = (Open::default(), JoinSet::new());
+    let (mut open, mut writers) = (PendingChanges::default(), JoinSet::new());
     let began = Instant::now();
     for (group, index) in each_in_turn(groups, count) {
         loop {
             tokio::select! {
                 biased;
                 _ = ticks.tick() => break,
-                told = watcher.next(Duration::from_secs(1)) => told?.iter().for_each(|told| open.hear(told)),
+                told = watcher.next(Duration::from_secs(1)) => told?.iter().for_each(|told| open.record_status(told)),
             }
         }
-        open.ask(group.budget());
+        open.record_change(group.budget());
         writers.spawn(set_ready(client.clone(), group.namespace().to_owned(), group.pod(index), false));
         while let Some(written) = writers.try_join_next() {
             written??;
@@ -100,10 +100,10 @@ pub(super) async fn make(
         written??;
     }
     let over = Instant::now() + AFTERMATH;
-    while open.open() > 0 && Instant::now() < over {
-        watcher.next(Duration::from_millis(200)).await?.iter().for_each(|told| open.hear(told));
+    while open.pending() > 0 && Instant::now() < over {
+        watcher.next(Duration::from_millis(200)).await?.iter().for_each(|told| open.record_status(told));
     }
-    Ok(Made { untold: open.open(), latencies: open.latencies, per_second })
+    Ok(ChangeRun { unreported: open.pending(), latencies: open.latencies, per_second })
 }
 
 /// The first `count` changes: the groups in turn, and in each group its pods in turn.
@@ -114,7 +114,7 @@ fn each_in_turn(groups: &[Group], count: usize) -> impl Iterator<Item = (&Group,
 }
 
 /// Makes all of them ready again.
-pub(super) async fn undo(cluster: &Cluster, stage: &Stage, budgets: usize, count: usize) -> Result<()> {
+pub(super) async fn undo(cluster: &Cluster, stage: &Fixture, budgets: usize, count: usize) -> Result<()> {
     let pods = each_in_turn(stage.groups(budgets), count);
     let pods: Vec<_> = pods.map(|(group, index)| (group.namespace().to_owned(), group.pod(index))).collect();
     let pods = Arc::new(pods);
@@ -158,16 +158,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_tells_of_all_changes_before_it() {
-        let mut open = Open::default();
+    fn a_status_reports_all_earlier_changes() {
+        let mut open = PendingChanges::default();
         for _ in 0..3 {
-            open.ask("a".to_owned());
+            open.record_change("a".to_owned());
         }
-        open.ask("b".to_owned());
+        open.record_change("b".to_owned());
         let mut hear = |budget: &str, healthy| {
             let status = Status { healthy, expected: PODS, up_to_date: true };
-            open.hear(&Told { budget: budget.to_owned(), status, at: Instant::now() });
-            open.open()
+            open.record_status(&StatusChange { budget: budget.to_owned(), status, at: Instant::now() });
+            open.pending()
         };
         assert_eq!(hear("a", PODS), 4, "nothing new");
         assert_eq!(hear("a", PODS - 2), 2);

@@ -5,7 +5,7 @@
 //! pods unready.
 
 mod changes;
-mod stage;
+mod fixture;
 mod watcher;
 
 use std::time::{Duration, Instant};
@@ -15,32 +15,33 @@ use anyhow::Result;
 use crate::cluster::Cluster;
 use crate::contender::{Contender, Duty, Running, Starter};
 use crate::plan::{Phase, Plan};
+use crate::print_line;
 use crate::results::{API_CPU, Meter, OWN_CPU, PEAK, Results, STATUSES, Sample, number};
-use crate::say;
 
-use stage::{PODS, Stage};
-use watcher::{Told, Watcher, watch};
+use fixture::{Fixture, PODS};
+use watcher::{StatusChange, Watcher, watch};
 
 /// A status a second is waited for, and this long in any case: kube-controller-manager writes twenty.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How many statuses became right in the time that there was.
-pub(crate) const RIGHT: &str = "statuses right when that time was over";
+pub(crate) const CORRECT_AFTER: &str = "statuses right when that time was over";
 
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Measures every number of budgets over every number of namespaces, each of these on a cluster of its own.
 pub(crate) async fn run(starter: &mut Starter, plan: &Plan, results: &mut Results) -> Result<()> {
     for &namespaces in &plan.budget_namespaces {
         let mut cluster = Cluster::empty(plan).await?;
-        let stage = Stage::fill(&cluster, plan, usize::from(namespaces)).await?;
+        let stage = Fixture::create_objects(&cluster, plan, usize::from(namespaces)).await?;
         cluster.calm().await?;
         for &budgets in &plan.budgets {
             for round in 0..plan.rounds {
                 // kube-controller-manager's own limit decides its time, always the same.
-                let these = plan.those_of(Phase::Budgets).filter(|who| round == 0 || *who == Contender::Ours);
+                let these =
+                    plan.those_of(Phase::Budgets).filter(|who| round == 0 || *who == Contender::PodSafety);
                 for contender in these {
-                    let mut scene = Scene { cluster: &mut cluster, starter, plan, stage: &stage, budgets };
+                    let mut scene = Case { cluster: &mut cluster, starter, plan, fixture: &stage, budgets };
                     scene.measure(contender, round == 0, results).await?;
                 }
             }
@@ -50,28 +51,28 @@ pub(crate) async fn run(starter: &mut Starter, plan: &Plan, results: &mut Result
 }
 
 /// So many budgets of a stage.
-struct Scene<'a> {
+struct Case<'a> {
     cluster: &'a mut Cluster,
     starter: &'a mut Starter,
     plan: &'a Plan,
-    stage: &'a Stage,
+    fixture: &'a Fixture,
     budgets: usize,
 }
 
-impl Scene<'_> {
+impl Case<'_> {
     async fn measure(
         &mut self,
         contender: Contender,
         with_changes: bool,
         results: &mut Results,
     ) -> Result<()> {
-        self.stage.set(self.cluster, self.budgets).await?;
+        self.fixture.set(self.cluster, self.budgets).await?;
         self.cluster.calm().await?;
         let mut watcher = watch(self.cluster.plane.admin()).await?;
         let before = self.cluster.apiserver_share(self.plan.idle()).await?;
         let (mut running, statuses, seconds) = self.cold_start(contender, &mut watcher).await?;
         let mut changes = None;
-        if with_changes && statuses.value(RIGHT) == Some(number(self.budgets)) {
+        if with_changes && statuses.value(CORRECT_AFTER) == Some(number(self.budgets)) {
             changes = Some(self.changes(contender, &mut running, &mut watcher).await?);
         }
         self.starter.stop(running).await?;
@@ -84,8 +85,8 @@ impl Scene<'_> {
         Ok(())
     }
 
-    fn scene(&self) -> String {
-        match self.stage.namespaces() {
+    fn case_name(&self) -> String {
+        match self.fixture.namespaces() {
             1 => format!("{} budgets in one namespace", self.budgets),
             many => format!("{} budgets in {many} namespaces", self.budgets),
         }
@@ -109,10 +110,10 @@ impl Scene<'_> {
         self.cluster.calm().await?;
         let meter = Meter::since_start(before, &running);
         let seconds = last.saturating_duration_since(running.started).as_secs_f64();
-        let sample = Sample::of(Phase::Budgets, contender.name(), self.scene()).with(STATUSES, seconds);
+        let sample = Sample::new(Phase::Budgets, contender.name(), self.case_name()).with(STATUSES, seconds);
         let sample = meter.read(sample, 0.0, self.cluster, &mut running).await?;
         // What it used when all was right.
-        let sample = sample.with(OWN_CPU, own).with(PEAK, peak).with(RIGHT, number(right));
+        let sample = sample.with(OWN_CPU, own).with(PEAK, peak).with(CORRECT_AFTER, number(right));
         Ok((running, sample, meter.seconds()))
     }
 
@@ -123,16 +124,16 @@ impl Scene<'_> {
         watcher: &mut Watcher,
     ) -> Result<Sample> {
         let meter = Meter::start(self.cluster.requests().await?, self.cluster, running)?;
-        let made = changes::make(self.cluster, self.stage, self.plan, self.budgets, watcher).await?;
-        let count = made.latencies.len() + made.untold;
-        let scene = format!("{}, {count} pods become unready: to the status", self.scene());
-        let sample = Sample::of(Phase::Budgets, contender.name(), scene)
-            .spread(made.latencies, made.untold)
-            .with("of which no status told in a minute", number(made.untold))
+        let made = changes::run_changes(self.cluster, self.fixture, self.plan, self.budgets, watcher).await?;
+        let count = made.latencies.len() + made.unreported;
+        let scene = format!("{}, {count} pods become unready: to the status", self.case_name());
+        let sample = Sample::new(Phase::Budgets, contender.name(), scene)
+            .spread(made.latencies, made.unreported)
+            .with("of which no status told in a minute", number(made.unreported))
             .with("changes/s", made.per_second);
         // The changes themselves are among the requests, and cost the API server their part.
         let sample = meter.read(sample, 0.0, self.cluster, running).await?;
-        changes::undo(self.cluster, self.stage, self.budgets, count).await?;
+        changes::undo(self.cluster, self.fixture, self.budgets, count).await?;
         Ok(sample)
     }
 }
@@ -142,16 +143,16 @@ async fn until_right(watcher: &mut Watcher, budgets: usize, limit: Duration) -> 
     let began = Instant::now();
     let (mut right, mut last, mut told) = (std::collections::BTreeSet::new(), began, began);
     while right.len() < budgets && began.elapsed() < limit {
-        if let Some(Told { budget, status, at }) = watcher.next(Duration::from_secs(1)).await? {
+        if let Some(StatusChange { budget, status, at }) = watcher.next(Duration::from_secs(1)).await? {
             let is_right = status.healthy == PODS && status.expected == PODS && status.up_to_date;
             // Once is enough: nothing changes while a contender starts.
             if is_right && right.insert(budget) {
                 last = at;
             }
         }
-        if told.elapsed() > TELL_EVERY {
+        if told.elapsed() > PROGRESS_INTERVAL {
             told = Instant::now();
-            say(&format!("{} of {budgets} statuses are right", right.len()));
+            print_line(&format!("{} of {budgets} statuses are right", right.len()));
         }
     }
     if right.len() < budgets {

@@ -16,27 +16,27 @@ pub(super) struct Status {
     pub(super) up_to_date: bool,
 }
 
-pub(super) struct Told {
+pub(super) struct StatusChange {
     /// `namespace/name`.
     pub(super) budget: String,
     pub(super) status: Status,
     pub(super) at: Instant,
 }
 
-pub(super) type Watcher = Listener<Told>;
+pub(super) type Watcher = Listener<StatusChange>;
 
 /// Listens to what is written from now on.
 pub(super) async fn watch(client: Client) -> Result<Watcher> {
     let mut watcher = Watcher::new();
-    watcher.hear(client, told).await?;
+    watcher.watch_kind(client, status_change).await?;
     Ok(watcher)
 }
 
-fn told(budget: &PodDisruptionBudget, at: Instant) -> Told {
+fn status_change(budget: &PodDisruptionBudget, at: Instant) -> StatusChange {
     let status = budget.status.as_ref();
     let number = |value: Option<Option<i32>>| value.flatten().unwrap_or(0);
     let generation = budget.metadata.generation.unwrap_or(0);
-    Told {
+    StatusChange {
         budget: format!("{}/{}", budget.namespace().unwrap_or_default(), budget.name_any()),
         status: Status {
             healthy: number(status.map(|status| status.current_healthy)),

@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use pod_safety_control_plane::{ControlPlane, Options, seen, tool, until};
+use pod_safety_control_plane::{ControlPlane, Options, check_that, tool, until};
 
 use crate::http;
 use crate::page;
-use crate::report::{dash, ratio, shown, table};
+use crate::print_line;
+use crate::report::{dash, format_value, ratio, table};
 use crate::requests::{self, Requests};
 use crate::results::{Origin, number};
-use crate::say;
 
-use others::Others;
+use others::Workloads;
 use usage::Usage;
 
 const PAGE: &str = "benchmarks.md";
@@ -29,7 +29,7 @@ const SPARE: usize = 20;
 /// As the loader shares pods out.
 const PODS_PER_BUDGET: usize = 20;
 /// What a drain asks for. Its kubelets and controllers ask for other things, and the API server itself lists PDBs for each eviction.
-const ASKED: [&str; 9] = [
+const REQUEST_COUNT: [&str; 9] = [
     "GET nodes",
     "LIST nodes",
     "PATCH nodes",
@@ -78,8 +78,8 @@ pub(crate) struct Drains {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
-    Ours,
+enum DrainTool {
+    PodSafety,
     Kubectl,
     /// pod-safety's controllers, by EvictionRequests.
     Requests,
@@ -87,7 +87,7 @@ enum Who {
 
 /// So many nodes, so many of them at a time.
 #[derive(Clone, Copy, Debug)]
-struct Scene {
+struct Case {
     nodes: u16,
     parallel: u16,
 }
@@ -102,7 +102,7 @@ struct Took {
 }
 
 impl Took {
-    fn asked(&self) -> f64 {
+    fn request_count(&self) -> f64 {
         number(usize::try_from(self.requests.values().sum::<u64>()).unwrap_or_default())
     }
 }
@@ -113,14 +113,14 @@ pub(crate) async fn run(plan: Drains) -> Result<String> {
     let scenes = [(plan.one_by_one, 1), (plan.nodes, plan.parallel)];
     let (mut text, mut lines) = (String::new(), String::new());
     for (nodes, parallel) in scenes.into_iter().filter(|(nodes, _)| *nodes > 0) {
-        let scene = Scene { nodes, parallel };
+        let scene = Case { nodes, parallel };
         let mut took = Vec::new();
         for _ in 0..plan.rounds {
             // Only many at a time: requests are made without waiting.
-            let all = [Who::Ours, Who::Kubectl, Who::Requests];
+            let all = [DrainTool::PodSafety, DrainTool::Kubectl, DrainTool::Requests];
             for &who in &all[..if parallel == 1 { 2 } else { 3 }] {
                 let one = measure(&plan, &ours, scene, who).await?;
-                say(&format!("{who:?}: {scene:?}: {one:?}"));
+                print_line(&format!("{who:?}: {scene:?}: {one:?}"));
                 took.push((who, one));
             }
         }
@@ -134,10 +134,10 @@ pub(crate) async fn run(plan: Drains) -> Result<String> {
 }
 
 /// On a control plane of its own, so that none pays for the history of another.
-async fn measure(plan: &Drains, ours: &Path, scene: Scene, who: Who) -> Result<Took> {
+async fn measure(plan: &Drains, ours: &Path, scene: Case, who: DrainTool) -> Result<Took> {
     let nodes: Vec<String> = (0..scene.nodes).map(|node| format!("node-{node}")).collect();
     // Only those who request evictions need the API: it is off by default.
-    let served = if who == Who::Requests { &requested::SERVED[..] } else { &[] };
+    let served = if who == DrainTool::Requests { &requested::SERVED[..] } else { &[] };
     let apiserver_args = served.iter().map(|arg| (*arg).to_owned()).collect();
     let mut plane =
         ControlPlane::start(Options { measured: true, apiserver_args, ..Options::default() }).await?;
@@ -155,24 +155,25 @@ async fn measure(plan: &Drains, ours: &Path, scene: Scene, who: Who) -> Result<T
         let text =
             text.and_then(pod_safety_control_plane::Output::text).map_err(|error| error.to_string())?;
         let done = text.split_whitespace().filter(|healthy| *healthy != "0").count();
-        seen(done == budgets, format!("{done} of {budgets}"))
+        check_that(done == budgets, format!("{done} of {budgets}"))
     })
     .await?;
     let spare = (nodes.len()..all).map(|node| format!("node-{node}")).collect();
     let others =
-        Others::start(plane.admin(), spare, std::time::Duration::try_from_secs_f64(plan.ends_after)?).await?;
-    if who == Who::Requests {
+        Workloads::start(plane.admin(), spare, std::time::Duration::try_from_secs_f64(plan.ends_after)?)
+            .await?;
+    if who == DrainTool::Requests {
         let took = requested::drain(&mut plane, ours, &nodes, &others).await?;
         others.stop().await?;
         return Ok(took);
     }
     let command = command(ours, &plane.admin_kubeconfig(), scene, who, &nodes).await?;
-    let (before, cpu) = (asked(&plane).await?, apiserver_cpu(&mut plane)?);
+    let (before, cpu) = (read_requests(&plane).await?, apiserver_cpu(&mut plane)?);
     let began = Instant::now();
-    let usage = usage::of(&command).await?;
+    let usage = usage::of_command(&command).await?;
     let seconds = began.elapsed().as_secs_f64();
     let api_cpu = apiserver_cpu(&mut plane)? - cpu;
-    let requests = requests::between(&before, &asked(&plane).await?);
+    let requests = requests::between(&before, &read_requests(&plane).await?);
     let ended = others.stop().await?;
     let wanted = nodes.len() * usize::from(plan.pods);
     ensure!(ended == wanted, "{who:?}: {ended} of {wanted} pods ended");
@@ -184,49 +185,56 @@ fn apiserver_cpu(plane: &mut ControlPlane) -> Result<f64> {
 }
 
 /// What drains have asked for so far.
-async fn asked(plane: &ControlPlane) -> Result<Requests> {
-    let mut all = requests::read(&http::page(&plane.admin(), "metrics").await?);
-    all.retain(|name, _| ASKED.contains(&name.as_str()));
+async fn read_requests(plane: &ControlPlane) -> Result<Requests> {
+    let mut all = requests::parse_counters(&http::page(&plane.admin(), "metrics").await?);
+    all.retain(|name, _| REQUEST_COUNT.contains(&name.as_str()));
     Ok(all)
 }
 
 /// What a person types.
-async fn command(ours: &Path, kubeconfig: &Path, scene: Scene, who: Who, nodes: &[String]) -> Result<String> {
+async fn command(
+    ours: &Path,
+    kubeconfig: &Path,
+    scene: Case,
+    who: DrainTool,
+    nodes: &[String],
+) -> Result<String> {
     let (config, nodes) = (kubeconfig.display(), nodes.join(" "));
     let kubectl = tool("kubectl").await?;
     let drain = format!("{} --kubeconfig {config} drain", kubectl.display());
     Ok(match (who, scene.parallel) {
-        (Who::Ours | Who::Requests, parallel) => {
+        (DrainTool::PodSafety | DrainTool::Requests, parallel) => {
             format!("{} drain {nodes} --apply --parallel {parallel} --kubeconfig {config}", ours.display())
         }
-        (Who::Kubectl, 1) => format!("{drain} {nodes} --ignore-daemonsets"),
-        (Who::Kubectl, parallel) => {
+        (DrainTool::Kubectl, 1) => format!("{drain} {nodes} --ignore-daemonsets"),
+        (DrainTool::Kubectl, parallel) => {
             format!("echo {nodes} | xargs -n 1 -P {parallel} {drain} --ignore-daemonsets")
         }
     })
 }
 
 /// What is compared, as the means of the rounds: how many times as good, ours, kubectl's, and that of requests where these were made.
-fn compared(took: &[(Who, Took)]) -> [(&'static str, [String; 4]); 5] {
-    let mean = |who: Who, of: fn(&Took) -> f64| {
+fn compared(took: &[(DrainTool, Took)]) -> [(&'static str, [String; 4]); 5] {
+    let mean = |who: DrainTool, of: fn(&Took) -> f64| {
         let all: Vec<f64> = took.iter().filter(|(one, _)| *one == who).map(|(_, took)| of(took)).collect();
         all.iter().sum::<f64>() / number(all.len()).max(1.0)
     };
     let row = |what: &'static str, of: fn(&Took) -> f64| {
-        let (ours, theirs) = (mean(Who::Ours, of), mean(Who::Kubectl, of));
-        let asked = took.iter().any(|(who, _)| *who == Who::Requests).then(|| mean(Who::Requests, of));
-        (what, [ratio(Some(theirs), Some(ours)), Some(ours), Some(theirs), asked].map(shown))
+        let (ours, theirs) = (mean(DrainTool::PodSafety, of), mean(DrainTool::Kubectl, of));
+        let asked =
+            took.iter().any(|(who, _)| *who == DrainTool::Requests).then(|| mean(DrainTool::Requests, of));
+        (what, [ratio(Some(theirs), Some(ours)), Some(ours), Some(theirs), asked].map(format_value))
     };
     [
         row("seconds", |took| took.seconds),
-        row("requests", Took::asked),
+        row("requests", Took::request_count),
         row("own CPU, s", |took| took.usage.cpu),
         row("memory at its peak, MiB", |took| took.usage.memory),
         row("API server CPU, s", |took| took.api_cpu),
     ]
 }
 
-fn head(plan: &Drains, scene: Scene) -> String {
+fn head(plan: &Drains, scene: Case) -> String {
     let how = match scene.parallel {
         1 => "one after the other".to_owned(),
         many => format!("{many} at a time"),
@@ -235,7 +243,7 @@ fn head(plan: &Drains, scene: Scene) -> String {
 }
 
 /// A table of a scene, ratios first.
-fn shown_of(plan: &Drains, scene: Scene, took: &[(Who, Took)]) -> String {
+fn shown_of(plan: &Drains, scene: Case, took: &[(DrainTool, Took)]) -> String {
     let rows = compared(took).map(|(what, [better, ours, theirs, asked])| {
         [what.to_owned(), format!("{better} ×"), ours, theirs, asked]
     });
@@ -243,7 +251,7 @@ fn shown_of(plan: &Drains, scene: Scene, took: &[(Who, Took)]) -> String {
 }
 
 /// The same in a line, for the page.
-fn line_of(plan: &Drains, scene: Scene, took: &[(Who, Took)]) -> String {
+fn line_of(plan: &Drains, scene: Case, took: &[(DrainTool, Took)]) -> String {
     let cells = compared(took).map(|(what, [better, ours, theirs, asked])| {
         let asked = if asked == dash() { String::new() } else { format!("/{asked}") };
         format!("{what} {better}× ({ours}/{theirs}{asked})")
@@ -282,12 +290,12 @@ mod tests {
             api_cpu: 1.0,
         };
         let all = [
-            (Who::Ours, took(1.0)),
-            (Who::Kubectl, took(5.0)),
-            (Who::Ours, took(3.0)),
-            (Who::Kubectl, took(7.0)),
+            (DrainTool::PodSafety, took(1.0)),
+            (DrainTool::Kubectl, took(5.0)),
+            (DrainTool::PodSafety, took(3.0)),
+            (DrainTool::Kubectl, took(7.0)),
         ];
-        let text = shown_of(&plan, Scene { nodes: 5, parallel: 16 }, &all);
+        let text = shown_of(&plan, Case { nodes: 5, parallel: 16 }, &all);
         assert!(
             text.starts_with(
                 "| 5 nodes of 10 pods, 16 at a time | better by | pod-safety | kubectl | by requests |\n"
@@ -296,7 +304,7 @@ mod tests {
         );
         assert!(text.contains("| seconds | 3.00 × | 2.00 | 6.00 | – |\n"), "{text}");
         assert!(text.contains("| requests | 1.00 × | 4.00 | 4.00 | – |\n"), "{text}");
-        let line = line_of(&plan, Scene { nodes: 5, parallel: 1 }, &all);
+        let line = line_of(&plan, Case { nodes: 5, parallel: 1 }, &all);
         assert!(
             line.starts_with(
                 "- 5 nodes of 10 pods, one after the other: seconds 3.00× (2.00/6.00); requests"

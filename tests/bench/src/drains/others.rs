@@ -18,7 +18,7 @@ use super::NAMESPACE;
 /// Until what was begun when a drain ends is done.
 const REST: Duration = Duration::from_secs(3);
 
-pub(super) struct Others {
+pub(super) struct Workloads {
     work: Arc<Work>,
     watching: JoinSet<Result<()>>,
 }
@@ -27,24 +27,24 @@ struct Work {
     client: Client,
     spare: Vec<String>,
     ends_after: Duration,
-    ended: AtomicUsize,
+    terminated: AtomicUsize,
 }
 
-impl Others {
+impl Workloads {
     pub(super) async fn start(client: Client, spare: Vec<String>, ends_after: Duration) -> Result<Self> {
         let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
         let list =
             pods.list_metadata(&ListParams::default().limit(1)).await.context("cannot list the pods")?;
         let version = list.metadata.resource_version.unwrap_or_default();
-        let work = Arc::new(Work { client, spare, ends_after, ended: AtomicUsize::new(0) });
+        let work = Arc::new(Work { client, spare, ends_after, terminated: AtomicUsize::new(0) });
         let mut watching = JoinSet::new();
         watching.spawn(Arc::clone(&work).watch(version));
         Ok(Self { work, watching })
     }
 
     /// How many pods were ended so far.
-    pub(super) fn ended(&self) -> usize {
-        self.work.ended.load(Ordering::SeqCst)
+    pub(super) fn terminated(&self) -> usize {
+        self.work.terminated.load(Ordering::SeqCst)
     }
 
     /// How many pods were ended.
@@ -53,7 +53,7 @@ impl Others {
         if let Some(ended) = self.watching.try_join_next() {
             ended??;
         }
-        Ok(self.work.ended.load(Ordering::SeqCst))
+        Ok(self.work.terminated.load(Ordering::SeqCst))
     }
 }
 
@@ -77,7 +77,7 @@ impl Work {
                 };
                 version = pod.resource_version().unwrap_or_default();
                 if is_gone {
-                    let number = self.ended.fetch_add(1, Ordering::SeqCst);
+                    let number = self.terminated.fetch_add(1, Ordering::SeqCst);
                     tasks.spawn(Arc::clone(&self).replace(pod, number));
                 } else if pod.metadata.deletion_timestamp.is_some() {
                     tasks.spawn(Arc::clone(&self).end(pod));

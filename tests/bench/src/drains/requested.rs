@@ -14,10 +14,10 @@ use kube::{Api, Client, ResourceExt as _};
 use pod_safety_control_plane::ControlPlane;
 use serde_json::json;
 
-use super::others::Others;
+use super::others::Workloads;
 use super::usage::Usage;
 use super::{NAMESPACE, Took};
-use crate::contender::{mib, ours_synced};
+use crate::contender::{mib, pod_safety_synced};
 use crate::http;
 use crate::requests;
 
@@ -28,14 +28,14 @@ pub(super) const SERVED: [&str; 2] =
 /// Requests that are made at a time, as many as drains have nodes.
 const AT_A_TIME: usize = 16;
 
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Cordons these nodes, asks for the eviction of all their pods, and waits until these have ended.
 pub(super) async fn drain(
     plane: &mut ControlPlane,
     ours: &Path,
     nodes: &[String],
-    others: &Others,
+    others: &Workloads,
 ) -> Result<Took> {
     let kubeconfig = format!("--kubeconfig={}", plane.admin_kubeconfig().display());
     let args = [
@@ -47,7 +47,7 @@ pub(super) async fn drain(
     ];
     let args = args.into_iter().chain(["--log-format=json", &*kubeconfig]);
     let mut program = plane.program("pod-safety", ours, args, &[])?;
-    ours_synced(&mut program).await?;
+    pod_safety_synced(&mut program).await?;
     let client = plane.admin();
     let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE).list(&ListParams::default()).await?;
     let is_here = |pod: &&Pod| {
@@ -57,7 +57,7 @@ pub(super) async fn drain(
     let pods: Vec<_> =
         pods.iter().filter(is_here).map(|pod| (pod.name_any(), pod.uid().unwrap_or_default())).collect();
 
-    let before = requests::read(&http::page(&client, "metrics").await?);
+    let before = requests::parse_counters(&http::page(&client, "metrics").await?);
     let (cpu, api_cpu) = (program.cpu_seconds()?, super::apiserver_cpu(plane)?);
     let began = Instant::now();
     futures::stream::iter(nodes)
@@ -66,15 +66,16 @@ pub(super) async fn drain(
         .try_collect::<Vec<_>>()
         .await?;
     futures::stream::iter(&pods)
-        .map(|(name, uid)| ask(&client, name, uid))
+        .map(|(name, uid)| request_eviction(&client, name, uid))
         .buffer_unordered(AT_A_TIME)
         .try_collect::<Vec<_>>()
         .await?;
-    while others.ended() < pods.len() {
-        tokio::time::sleep(LOOK_EVERY).await;
+    while others.terminated() < pods.len() {
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     let seconds = began.elapsed().as_secs_f64();
-    let mut requests = requests::between(&before, &requests::read(&http::page(&client, "metrics").await?));
+    let mut requests =
+        requests::between(&before, &requests::parse_counters(&http::page(&client, "metrics").await?));
     // What kubelets and controllers of pods do is the same for all.
     requests.retain(|name, _| {
         !["POST pods", "DELETE pods", "PUT poddisruptionbudgets/status"].contains(&name.as_str())
@@ -92,7 +93,7 @@ async fn cordon(client: &Client, node: &str) -> Result<()> {
     Ok(())
 }
 
-async fn ask(client: &Client, name: &str, uid: &str) -> Result<()> {
+async fn request_eviction(client: &Client, name: &str, uid: &str) -> Result<()> {
     let kind = GroupVersionKind::gvk("lifecycle.k8s.io", "v1alpha1", "EvictionRequest");
     let resource = ApiResource::from_gvk(&kind);
     let request: DynamicObject = serde_json::from_value(json!({

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use tokio::process::Command;
 
-const LOOK_EACH: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usage {
@@ -18,7 +18,7 @@ pub(super) struct Usage {
 }
 
 /// Runs a command to its end, which must be good.
-pub(super) async fn of(command: &str) -> Result<Usage> {
+pub(super) async fn of_command(command: &str) -> Result<Usage> {
     let script = format!("TIMEFORMAT='%U %S'; time {{ {{ {command}; }} >/dev/null 2>errors; }}");
     let folder = tempfile::tempdir()?;
     // An argument of the shell may not be as long as a thousand names.
@@ -34,7 +34,7 @@ pub(super) async fn of(command: &str) -> Result<Usage> {
         tokio::select! {
             biased;
             output = &mut ends => break output?,
-            () = tokio::time::sleep(LOOK_EACH) => memory = memory.max(children_kib(pid)),
+            () = tokio::time::sleep(POLL_INTERVAL) => memory = memory.max(children_kib(pid)),
         }
     };
     let errors = std::fs::read_to_string(folder.path().join("errors")).unwrap_or_default();
@@ -84,10 +84,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_children_use_counts_and_a_failure_is_no_measurement() {
-        let used = of("bash -c 'for ((i = 0; i < 200000; i++)); do :; done; sleep 0.3'").await.unwrap();
+    async fn usage_includes_children_and_a_failed_command_is_an_error() {
+        let used =
+            of_command("bash -c 'for ((i = 0; i < 200000; i++)); do :; done; sleep 0.3'").await.unwrap();
         assert!(used.cpu > 0.01 && used.memory > 0.5, "{used:?}");
-        let failed = of("echo why >&2; false").await.unwrap_err().to_string();
+        let failed = of_command("echo why >&2; false").await.unwrap_err().to_string();
         assert!(failed.contains("why"), "{failed}");
     }
 }

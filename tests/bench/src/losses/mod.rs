@@ -3,7 +3,7 @@
 //!
 //! `stage` knows which nodes and pods there are, and puts back what a run changed; `watcher` hears what is written.
 
-mod stage;
+mod fixture;
 mod watcher;
 
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ use crate::kubelets::Kubelets;
 use crate::plan::{Phase, Plan};
 use crate::results::{Meter, OF_A_CORE, OWN_CPU, Results, Sample, number};
 
-use stage::{Lost, Stage};
-use watcher::{Heard, Watcher, watch};
+use fixture::{Fixture, Lost};
+use watcher::{NodeChange, Watcher, watch};
 
 /// `--node-monitor-grace-period`, of both.
 pub(crate) const GRACE: Duration = Duration::from_secs(50);
@@ -37,23 +37,23 @@ const TAINTED: usize = 10;
 
 pub(crate) async fn run(starter: &mut Starter, plan: &Plan, results: &mut Results) -> Result<()> {
     let mut cluster = Cluster::start(plan).await?;
-    let stage = Stage::of(&cluster, plan).await?;
+    let stage = Fixture::read(&cluster, plan).await?;
     for contender in plan.those_of(Phase::Nodes) {
-        let mut scene = Scene { cluster: &mut cluster, starter, plan, stage: &stage, contender };
+        let mut scene = Case { cluster: &mut cluster, starter, plan, fixture: &stage, contender };
         scene.measure(results).await?;
     }
     Ok(())
 }
 
-struct Scene<'a> {
+struct Case<'a> {
     cluster: &'a mut Cluster,
     starter: &'a mut Starter,
     plan: &'a Plan,
-    stage: &'a Stage,
+    fixture: &'a Fixture,
     contender: Contender,
 }
 
-impl Scene<'_> {
+impl Case<'_> {
     async fn measure(&mut self, results: &mut Results) -> Result<()> {
         let kubelets = Kubelets::start(&self.cluster.etcd).await?;
         tokio::time::sleep(ALL_RENEWED).await;
@@ -62,13 +62,13 @@ impl Scene<'_> {
         tokio::time::sleep(ALL_RENEWED).await;
 
         results.add(self.quiet(&mut running, &kubelets).await?);
-        results.add(self.evict(&mut watcher).await?);
-        for lost in self.stage.losses() {
-            results.add(self.lose(&lost, &mut running, &kubelets, &mut watcher).await?);
+        results.add(self.measure_evictions(&mut watcher).await?);
+        for lost in self.fixture.losses() {
+            results.add(self.lose_nodes(&lost, &mut running, &kubelets, &mut watcher).await?);
         }
         self.starter.stop(running).await?;
         kubelets.stop()?;
-        self.stage.restore(self.cluster).await
+        self.fixture.restore(self.cluster).await
     }
 
     async fn quiet(&mut self, running: &mut Running, kubelets: &Kubelets) -> Result<Sample> {
@@ -78,26 +78,26 @@ impl Scene<'_> {
         tokio::time::sleep(self.plan.quiet()).await;
         let (seconds, renewals) = (meter.seconds(), number(kubelets.renewed() - renewed));
         let scene = format!("nodes: {:.0} s with heartbeats", self.plan.quiet().as_secs_f64());
-        let sample = Sample::of(Phase::Nodes, self.contender.name(), scene);
+        let sample = Sample::new(Phase::Nodes, self.contender.name(), scene);
         let sample = meter.read(sample, 0.0, self.cluster, running).await?;
         let own = sample.value(OWN_CPU).unwrap_or_default();
         Ok(sample.with(OF_A_CORE, 100.0 * own / seconds).with("heartbeats/s", renewals / seconds))
     }
 
     /// From a taint that nobody tolerates to the deletion of each pod of its node.
-    async fn evict(&mut self, watcher: &mut Watcher) -> Result<Sample> {
-        let lost = self.stage.tainted(TAINTED);
-        let pods = self.stage.pods_of(&lost);
+    async fn measure_evictions(&mut self, watcher: &mut Watcher) -> Result<Sample> {
+        let lost = self.fixture.tainted(TAINTED);
+        let pods = self.fixture.pods_of(&lost);
         let mut tainted = BTreeMap::new();
         for node in &lost.nodes {
             tainted.insert(node.clone(), Instant::now());
-            stage::taint(self.cluster, node).await?;
+            fixture::taint(self.cluster, node).await?;
         }
         let mut after = Vec::new();
         let over = Instant::now() + PATIENCE_WITH_PODS;
         while after.len() < pods.len() && Instant::now() < over {
             let heard = watcher.next(Duration::from_secs(1)).await?;
-            if let Some(Heard::Deleted { pod, node, at }) = heard
+            if let Some(NodeChange::Deleted { pod, node, at }) = heard
                 && pods.contains(&pod)
                 && let Some(since) = tainted.get(&node)
             {
@@ -106,11 +106,11 @@ impl Scene<'_> {
         }
         let undeleted = pods.len().saturating_sub(after.len());
         let scene = format!("{} nodes with {} pods get a taint: to DELETE", lost.nodes.len(), pods.len());
-        let sample = Sample::of(Phase::Nodes, self.contender.name(), scene);
+        let sample = Sample::new(Phase::Nodes, self.contender.name(), scene);
         Ok(sample.spread(after, undeleted).with("not asked to end", number(undeleted)))
     }
 
-    async fn lose(
+    async fn lose_nodes(
         &mut self,
         lost: &Lost,
         running: &mut Running,
@@ -118,31 +118,32 @@ impl Scene<'_> {
         watcher: &mut Watcher,
     ) -> Result<Sample> {
         let meter = Meter::start(self.cluster.requests().await?, self.cluster, running)?;
-        let pods = if lost.with_pods { self.stage.pods_of(lost) } else { std::collections::BTreeSet::new() };
+        let pods =
+            if lost.with_pods { self.fixture.pods_of(lost) } else { std::collections::BTreeSet::new() };
         let began = Instant::now();
-        kubelets.silence(&lost.nodes);
+        kubelets.stop_renewing(&lost.nodes);
         let (mut seen, mut marked) = (BTreeMap::new(), BTreeMap::new());
         let patience = GRACE + if lost.with_pods { PATIENCE_WITH_PODS } else { PATIENCE };
         while (seen.len() < lost.nodes.len() || marked.len() < pods.len()) && began.elapsed() < patience {
             match watcher.next(Duration::from_secs(1)).await? {
-                Some(Heard::Lost { node, at }) if lost.nodes.contains(&node) => {
+                Some(NodeChange::Lost { node, at }) if lost.nodes.contains(&node) => {
                     seen.entry(node).or_insert(at);
                 }
-                Some(Heard::Marked { pod, at }) if pods.contains(&pod) => {
+                Some(NodeChange::Marked { pod, at }) if pods.contains(&pod) => {
                     marked.entry(pod).or_insert(at);
                 }
                 _ => {}
             }
         }
         let lag = |(node, at): (&String, &Instant)| {
-            Some(at.saturating_duration_since(kubelets.last(node)? + GRACE))
+            Some(at.saturating_duration_since(kubelets.last_renewal(node)? + GRACE))
         };
         let lags: Vec<Duration> = seen.iter().filter_map(lag).collect();
         let (last_seen, last_marked) = (seen.values().max(), marked.values().max());
         let until_marked = last_seen.zip(last_marked);
         let undetected = lost.nodes.len() - seen.len();
         let scene = format!("loss of {} ({}): grace to Unknown", lost.what, lost.nodes.len());
-        let mut sample = Sample::of(Phase::Losses, self.contender.name(), scene)
+        let mut sample = Sample::new(Phase::Losses, self.contender.name(), scene)
             .spread(lags, undetected)
             .with("not seen", number(undetected));
         if !pods.is_empty() {

@@ -8,7 +8,7 @@ use kube::{Client, ResourceExt as _};
 
 use crate::listener::Listener;
 
-pub(super) enum Heard {
+pub(super) enum NodeChange {
     /// A node's Ready condition is Unknown.
     Lost { node: String, at: Instant },
     /// A pod's Ready condition is not True.
@@ -19,33 +19,37 @@ pub(super) enum Heard {
     Other,
 }
 
-pub(super) type Watcher = Listener<Heard>;
+pub(super) type Watcher = Listener<NodeChange>;
 
 /// Listens to what is written from now on.
 pub(super) async fn watch(client: Client) -> Result<Watcher> {
     let mut watcher = Watcher::new();
-    watcher.hear(client.clone(), of_node).await?;
-    watcher.hear(client, of_pod).await?;
+    watcher.watch_kind(client.clone(), of_node).await?;
+    watcher.watch_kind(client, of_pod).await?;
     Ok(watcher)
 }
 
-fn of_node(node: &Node, at: Instant) -> Heard {
+fn of_node(node: &Node, at: Instant) -> NodeChange {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
     if ready.any(|ready| ready.status == "Unknown") {
-        Heard::Lost { node: node.name_any(), at }
+        NodeChange::Lost { node: node.name_any(), at }
     } else {
-        Heard::Other
+        NodeChange::Other
     }
 }
 
-fn of_pod(pod: &Pod, at: Instant) -> Heard {
+fn of_pod(pod: &Pod, at: Instant) -> NodeChange {
     let name = pod.name_any();
     if pod.metadata.deletion_timestamp.is_some() {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
-        return Heard::Deleted { pod: name, node, at };
+        return NodeChange::Deleted { pod: name, node, at };
     }
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
-    if ready.any(|ready| ready.status != "True") { Heard::Marked { pod: name, at } } else { Heard::Other }
+    if ready.any(|ready| ready.status != "True") {
+        NodeChange::Marked { pod: name, at }
+    } else {
+        NodeChange::Other
+    }
 }

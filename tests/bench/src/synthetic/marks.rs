@@ -45,7 +45,7 @@ fn changed(
 }
 
 /// A message, and behind its fields one more that has these texts in its own.
-fn with(mut message: Vec<u8>, number: usize, texts: [(usize, &str); 2]) -> Vec<u8> {
+fn with_map_entry(mut message: Vec<u8>, number: usize, texts: [(usize, &str); 2]) -> Vec<u8> {
     let mut inner = Vec::new();
     texts.into_iter().for_each(|(number, text)| field(number, text.as_bytes(), &mut inner));
     field(number, &inner, &mut message);
@@ -54,7 +54,7 @@ fn with(mut message: Vec<u8>, number: usize, texts: [(usize, &str); 2]) -> Vec<u
 
 /// The pattern of a node that a controller has found before, which gave it these labels.
 pub(crate) fn labelled(node: &[u8]) -> Result<Vec<u8>> {
-    let label = |meta, (key, value)| with(meta, LABELS, [(1, key), (2, value)]);
+    let label = |meta, (key, value)| with_map_entry(meta, LABELS, [(1, key), (2, value)]);
     changed(node, |number, meta| {
         Ok((number == META).then(|| KEPT_LABELS.into_iter().fold(meta.to_vec(), label)))
     })
@@ -62,11 +62,13 @@ pub(crate) fn labelled(node: &[u8]) -> Result<Vec<u8>> {
 
 /// The pattern of a node as it is when its conditions are Unknown and it has the taints of an unreachable node.
 pub(crate) fn marked(node: &[u8]) -> Result<Vec<u8>> {
-    let taint = |spec, effect| with(spec, TAINTS, [(1, UNREACHABLE), (3, effect)]);
+    let taint = |spec, effect| with_map_entry(spec, TAINTS, [(1, UNREACHABLE), (3, effect)]);
     changed(node, |number, content| {
         Ok(match number {
             SPEC => Some(EFFECTS.into_iter().fold(content.to_vec(), taint)),
-            STATUS => Some(with(unknown(content)?, CONDITIONS, [(1, NODE_UNREACHABLE), (2, "True")])),
+            STATUS => {
+                Some(with_map_entry(unknown(content)?, CONDITIONS, [(1, NODE_UNREACHABLE), (2, "True")]))
+            }
             _ => None,
         })
     })
@@ -132,7 +134,7 @@ impl Lags {
 }
 
 /// The body that silences nodes, by their numbers.
-pub(crate) fn silenced(body: &Value) -> Result<Vec<usize>> {
+pub(crate) fn stopped_nodes(body: &Value) -> Result<Vec<usize>> {
     let nodes = body["nodes"].as_array().context("the nodes to silence, as numbers")?;
     Ok(nodes.iter().filter_map(Value::as_u64).filter_map(|node| usize::try_from(node).ok()).collect())
 }
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_marked_node_says_what_a_controller_writes_and_keeps_what_its_kubelet_said() {
+    fn a_marked_node_has_the_controller_fields_and_keeps_the_kubelet_fields() {
         let node: &[u8] = include_bytes!("../../testdata/node.pb");
         let node: &[u8] = &labelled(node).unwrap();
         let (before, after) = (in_json(node).unwrap(), in_json(&marked(node).unwrap()).unwrap());

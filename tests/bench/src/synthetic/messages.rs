@@ -3,7 +3,7 @@
 use prost::Message;
 
 use super::template::{Template, field, length};
-use super::world::{Kind, Made};
+use super::world::{Kind, Rendered};
 
 /// What every protobuf object of the API begins with.
 const MAGIC: &[u8] = b"k8s\0";
@@ -42,7 +42,7 @@ fn enveloped(kind: Kind, object: &[u8], out: &mut Vec<u8>) {
 }
 
 /// An object that is asked for by name.
-pub(crate) fn object(kind: Kind, template: &Template, made: &Made) -> Vec<u8> {
+pub(crate) fn object(kind: Kind, template: &Template, made: &Rendered) -> Vec<u8> {
     let (mut object, mut out) = (Vec::new(), Vec::new());
     template.write(made, &mut object);
     enveloped(kind, &object, &mut out);
@@ -68,7 +68,7 @@ pub(crate) fn item_size(object: usize) -> usize {
 }
 
 /// One item of a list.
-pub(crate) fn item(template: &Template, made: &Made, out: &mut Vec<u8>) {
+pub(crate) fn item(template: &Template, made: &Rendered, out: &mut Vec<u8>) {
     key(2, out);
     length(template.size(made), out);
     template.write(made, out);

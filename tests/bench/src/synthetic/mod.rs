@@ -7,10 +7,10 @@
 //! It knows pods, nodes and Leases, and says that of all else there is none. Of what is written to it, it keeps which
 //! pods were called Failed, which were removed, and which nodes were called Unknown. `tests` compares its bytes with a real API server's.
 
-mod beats;
 mod marks;
 mod messages;
 mod objects;
+mod renewals;
 mod server;
 mod stream;
 mod template;
@@ -29,8 +29,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use beats::Beats;
-pub(crate) use server::{MARKED, PODS, SILENT};
+use renewals::RenewalSchedule;
+pub(crate) use server::{MARKED, PODS, STOPPED_PATH};
 use world::World;
 pub(crate) use world::{Size, ZONES, pod};
 
@@ -74,7 +74,7 @@ pub(crate) fn kubeconfig(folder: &Path) -> PathBuf {
 pub(crate) async fn serve(plan: Serve) -> Result<()> {
     let size = Size { nodes: plan.nodes, pods: plan.pods, seed: plan.seed, lost: plan.lost };
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let world = World::new(size, Beats::new(plan.nodes, plan.heartbeats, began), plan.labelled)?;
+    let world = World::new(size, RenewalSchedule::new(plan.nodes, plan.heartbeats, began), plan.labelled)?;
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
     let (acceptor, certificate) = tls()?;
     write_kubeconfig(&plan.folder, listener.local_addr()?, &certificate)?;

@@ -16,18 +16,18 @@ struct State {
 }
 
 /// Why nothing was written or read: the code and the reason of a `Status`.
-pub(crate) type Refused = (StatusCode, &'static str);
+pub(crate) type ErrorStatus = (StatusCode, &'static str);
 
-const NOT_FOUND: Refused = (StatusCode::NOT_FOUND, "NotFound");
-const CONFLICT: Refused = (StatusCode::CONFLICT, "Conflict");
+const NOT_FOUND: ErrorStatus = (StatusCode::NOT_FOUND, "NotFound");
+const CONFLICT: ErrorStatus = (StatusCode::CONFLICT, "Conflict");
 
 impl Objects {
-    pub(crate) fn read(&self, path: &str) -> Result<Value, Refused> {
+    pub(crate) fn read(&self, path: &str) -> Result<Value, ErrorStatus> {
         self.0.lock().objects.get(path).cloned().ok_or(NOT_FOUND)
     }
 
     /// As the API server writes: POST makes an object, PUT replaces it, PATCH merges `spec`, each by the version that it names.
-    pub(crate) fn write(&self, method: &Method, path: &str, body: Value) -> Result<Value, Refused> {
+    pub(crate) fn write(&self, method: &Method, path: &str, body: Value) -> Result<Value, ErrorStatus> {
         let mut state = self.0.lock();
         let named = body["metadata"]["name"].as_str().unwrap_or_default();
         let path = if *method == Method::POST { format!("{path}/{named}") } else { path.to_owned() };
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_is_taken_by_its_version_only() {
+    fn a_lease_is_updated_only_with_its_version() {
         let leases = Objects::default();
         let lease = |version: Value, holder: &str| json!({ "metadata": { "name": "l", "resourceVersion": version }, "spec": { "holderIdentity": holder } });
         assert_eq!(leases.write(&Method::PATCH, "/leases/l", lease(json!("1"), "a")), Err(NOT_FOUND));

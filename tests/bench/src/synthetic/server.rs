@@ -22,9 +22,9 @@ use super::marks::{self, Lags};
 use super::messages;
 use super::objects::{self, Objects};
 use super::stream::{Page, Watch};
-use super::world::{Kind, Made, World};
+use super::world::{Kind, Rendered, World};
 use super::writes::{Change, Refused, Writes};
-use crate::say;
+use crate::print_line;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
@@ -32,26 +32,26 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 pub(crate) const PODS: &str = "/api/v1/namespaces/load/pods";
 
 /// Where nodes are silenced, and where is said how long after its last renewal each was marked. A real API server has neither.
-pub(crate) const SILENT: &str = "/synthetic/silent";
+pub(crate) const STOPPED_PATH: &str = "/synthetic/silent";
 pub(crate) const MARKED: &str = "/synthetic/marked";
 
 /// Where the Lease of the leader is.
 const LEADERS: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
 /// A watch that says nothing of its length lasts so long.
-const LASTS: Duration = Duration::from_secs(3_600);
+const DEFAULT_WATCH_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Answers until the process ends.
 pub(crate) async fn run(listener: TcpListener, acceptor: TlsAcceptor, world: Arc<World>) -> Result<()> {
-    let api = Api { world, began: Instant::now(), kept: Arc::default() };
+    let api = Api { world, began: Instant::now(), shared: Arc::default() };
     loop {
         let (stream, _) = listener.accept().await?;
         let (acceptor, api) = (acceptor.clone(), api.clone());
         tokio::spawn(async move {
-            if let Err(error) = api.talk(stream, acceptor).await {
-                say(&format!("a connection ended: {error:#}"));
+            if let Err(error) = api.serve_connection(stream, acceptor).await {
+                print_line(&format!("a connection ended: {error:#}"));
             }
         });
     }
@@ -61,11 +61,11 @@ pub(crate) async fn run(listener: TcpListener, acceptor: TlsAcceptor, world: Arc
 struct Api {
     world: Arc<World>,
     began: Instant,
-    kept: Arc<Kept>,
+    shared: Arc<SharedState>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct SharedState {
     lags: Lags,
     objects: Objects,
 }
@@ -93,7 +93,7 @@ fn of_path(path: &str) -> Option<(Kind, Option<&str>)> {
 }
 
 impl Api {
-    async fn talk(self, stream: TcpStream, acceptor: TlsAcceptor) -> Result<()> {
+    async fn serve_connection(self, stream: TcpStream, acceptor: TlsAcceptor) -> Result<()> {
         stream.set_nodelay(true)?;
         let stream = TokioIo::new(acceptor.accept(stream).await?);
         let service = hyper::service::service_fn(|request| self.answer(request));
@@ -110,13 +110,13 @@ impl Api {
             (&Method::GET, Some(_)) if !protobuf => status(StatusCode::NOT_ACCEPTABLE, "NotAcceptable"),
             (&Method::GET, Some((kind, Some(name)))) => self.object(kind, name),
             (&Method::GET, Some((kind, None))) => self.collection(kind, &query),
-            (&Method::GET, None) if path == MARKED => in_json(StatusCode::OK, &self.kept.lags.all()),
-            (&Method::GET, None) if path.starts_with(LEADERS) => answered(self.kept.objects.read(&path)),
-            (&Method::GET, None) => self.other(&path, &query),
+            (&Method::GET, None) if path == MARKED => in_json(StatusCode::OK, &self.shared.lags.all()),
+            (&Method::GET, None) if path.starts_with(LEADERS) => answered(self.shared.objects.read(&path)),
+            (&Method::GET, None) => self.answer_other(&path, &query),
             (method, None) if path.starts_with(LEADERS) => {
-                answered(self.kept.objects.write(method, &path, json_of(request.into_body()).await))
+                answered(self.shared.objects.write(method, &path, json_of(request.into_body()).await))
             }
-            (_, None) if path == SILENT => self.silence(&json_of(request.into_body()).await),
+            (_, None) if path == STOPPED_PATH => self.stop_renewing(&json_of(request.into_body()).await),
             (_, Some((Kind::Nodes, Some(name)))) => self.mark(name, &json_of(request.into_body()).await),
             (method, Some((Kind::Pods, Some(name)))) => {
                 self.write(method == Method::DELETE, name, request.into_body(), protobuf).await
@@ -140,7 +140,7 @@ impl Api {
         let Some(number) = self.numbered(kind, name) else {
             return status(StatusCode::NOT_FOUND, "NotFound");
         };
-        let mut made = Made::default();
+        let mut made = Rendered::default();
         match kind {
             Kind::Pods => self.world.make_pod(number, self.world.pods_written.changed(number), &mut made),
             Kind::Nodes | Kind::Leases => self.world.make(kind, number, self.renewals(), &mut made),
@@ -159,7 +159,7 @@ impl Api {
         let Some(number) = self.numbered(Kind::Nodes, name) else {
             return status(StatusCode::NOT_FOUND, "NotFound");
         };
-        let (mut made, mut node) = (Made::default(), Vec::new());
+        let (mut made, mut node) = (Rendered::default(), Vec::new());
         self.world.make(Kind::Nodes, number, 0, &mut made);
         self.world.template(Kind::Nodes, number).write(&made, &mut node);
         in_json(StatusCode::OK, &marks::in_json(&node).unwrap_or_default())
@@ -180,23 +180,23 @@ impl Api {
             && world.nodes_written.write(Change { number: node, removed: false }, after).is_ok()
         {
             let renewed = world.last_renewal(node, self.renewals()).and_then(|last| world.beats.due(last));
-            self.kept.lags.marked(node, self.began.elapsed().saturating_sub(renewed.unwrap_or_default()));
+            self.shared.lags.marked(node, self.began.elapsed().saturating_sub(renewed.unwrap_or_default()));
         }
         self.node(name)
     }
 
-    fn silence(&self, body: &Value) -> Response<Body> {
-        match marks::silenced(body) {
+    fn stop_renewing(&self, body: &Value) -> Response<Body> {
+        match marks::stopped_nodes(body) {
             Ok(nodes) => {
                 let renewals = self.renewals();
-                nodes.into_iter().for_each(|node| self.world.silence(node, renewals));
+                nodes.into_iter().for_each(|node| self.world.stop_renewing(node, renewals));
                 in_json(StatusCode::OK, &json!({}))
             }
             Err(error) => status(StatusCode::BAD_REQUEST, &error.to_string()),
         }
     }
 
-    fn whole(&self, kind: Kind, number: usize, made: &Made) -> Response<Body> {
+    fn whole(&self, kind: Kind, number: usize, made: &Rendered) -> Response<Body> {
         let whole = messages::object(kind, self.world.template(kind, number), made);
         response(StatusCode::OK, PROTOBUF, Full::new(whole.into()).boxed_unsync())
     }
@@ -217,7 +217,7 @@ impl Api {
             Err(Refused::NotFound) => status(StatusCode::NOT_FOUND, "NotFound"),
             Err(Refused::Conflict) => status(StatusCode::CONFLICT, "Conflict"),
             Ok(change) if protobuf => {
-                let mut made = Made::default();
+                let mut made = Rendered::default();
                 world.make_pod(pod, Some(change), &mut made);
                 self.whole(Kind::Pods, pod, &made)
             }
@@ -236,7 +236,7 @@ impl Api {
         let world = Arc::clone(&self.world);
         if query.contains_key("watch") {
             let lasts = number("timeoutSeconds").and_then(|seconds| u64::try_from(seconds).ok());
-            let lasts = lasts.map_or(LASTS, Duration::from_secs);
+            let lasts = lasts.map_or(DEFAULT_WATCH_TIMEOUT, Duration::from_secs);
             let watch = Watch::new(world, self.began, kind, changes, lasts).stream();
             let streams = format!("{PROTOBUF};stream=watch");
             return response(StatusCode::OK, &streams, StreamBody::new(watch).boxed_unsync());
@@ -248,7 +248,7 @@ impl Api {
     }
 
     /// Of other kinds there is no object, and never will be.
-    fn other(&self, path: &str, query: &Query) -> Response<Body> {
+    fn answer_other(&self, path: &str, query: &Query) -> Response<Body> {
         let version = self.world.version(self.renewals()).to_string();
         if path == "/version" {
             return in_json(StatusCode::OK, &json!({ "major": "1", "minor": "37", "gitVersion": "v1.37.2" }));
@@ -280,7 +280,7 @@ fn status(code: StatusCode, reason: &str) -> Response<Body> {
 }
 
 /// What became of an object that is kept as it was written.
-fn answered(done: Result<Value, objects::Refused>) -> Response<Body> {
+fn answered(done: Result<Value, objects::ErrorStatus>) -> Response<Body> {
     match done {
         Ok(object) => in_json(StatusCode::OK, &object),
         Err((code, reason)) => status(code, reason),

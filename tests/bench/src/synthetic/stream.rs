@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::messages::{self, END, item, item_size};
-use super::world::{Kind, Made, World};
+use super::world::{Kind, Rendered, World};
 use super::writes::{Change, Writes};
 
 /// Room for most objects.
@@ -36,7 +36,7 @@ impl Page {
         let Self { kind, changes, from, to } = self;
         // What is removed while it is sent stays in it: its size is said at its beginning.
         let numbers: Vec<_> = (from..to).filter(|number| world.has(kind, *number)).collect();
-        let mut made = Made::default();
+        let mut made = Rendered::default();
         let sizes = numbers.iter().map(|number| {
             world.make(kind, *number, changes, &mut made);
             item_size(world.template(kind, *number).size(&made))
@@ -69,22 +69,22 @@ pub(crate) struct Watch {
     began: Instant,
     kind: Kind,
     /// The number of the last one that was told of.
-    told: usize,
+    sent: usize,
     until: Instant,
     bookmark: Instant,
     writes: Option<watch::Receiver<usize>>,
-    made: Made,
+    made: Rendered,
     object: Vec<u8>,
     wrote: bool,
 }
 
 impl Watch {
-    pub(crate) fn new(world: Arc<World>, began: Instant, kind: Kind, told: usize, lasts: Duration) -> Self {
+    pub(crate) fn new(world: Arc<World>, began: Instant, kind: Kind, sent: usize, lasts: Duration) -> Self {
         let now = Instant::now();
         let (made, object, wrote) = Default::default();
         let writes = world.written(kind).map(Writes::follow);
         let (until, bookmark) = (now + lasts, now + BOOKMARKS);
-        Self { world, began, kind, told, until, bookmark, writes, made, object, wrote }
+        Self { world, began, kind, sent, until, bookmark, writes, made, object, wrote }
     }
 
     pub(crate) fn stream(self) -> impl Stream<Item = Sent> {
@@ -104,18 +104,18 @@ impl Watch {
             if now >= self.until {
                 return None;
             }
-            let due = if self.kind == Kind::Leases { self.world.beats.due(self.told + 1) } else { None };
+            let due = if self.kind == Kind::Leases { self.world.beats.due(self.sent + 1) } else { None };
             let due = due.map(|due| self.began + due);
             let mut event = Vec::with_capacity(1 << 10);
             if due.is_some_and(|due| due <= now) {
-                self.told += 1;
+                self.sent += 1;
                 if !self.renewal(&mut event) {
                     continue;
                 }
             } else if self.write(&mut event) {
             } else if self.bookmark <= now {
                 self.bookmark = now + BOOKMARKS;
-                let object = messages::bookmark(self.world.version(self.told));
+                let object = messages::bookmark(self.world.version(self.sent));
                 messages::event("BOOKMARK", self.kind, &object, &mut event);
             } else {
                 let next = due.into_iter().chain([self.bookmark, self.until]).min().unwrap_or(self.until);
@@ -139,32 +139,32 @@ impl Watch {
 
     /// Whether there is a Lease to renew.
     fn renewal(&mut self, event: &mut Vec<u8>) -> bool {
-        let node = self.world.beats.node(self.told);
-        if !self.world.has(Kind::Leases, node) || self.world.is_silent(node, self.told) {
+        let node = self.world.beats.node(self.sent);
+        if !self.world.has(Kind::Leases, node) || self.world.is_stopped(node, self.sent) {
             return false;
         }
-        self.world.make(Kind::Leases, node, self.told, &mut self.made);
-        self.tell("MODIFIED", node, event);
+        self.world.make(Kind::Leases, node, self.sent, &mut self.made);
+        self.append_event("MODIFIED", node, event);
         true
     }
 
     /// Whether an object was written to.
     fn write(&mut self, event: &mut Vec<u8>) -> bool {
         let writes = self.world.written(self.kind);
-        let Some(Change { number, removed }) = writes.and_then(|writes| writes.change(self.told + 1)) else {
+        let Some(Change { number, removed }) = writes.and_then(|writes| writes.change(self.sent + 1)) else {
             return false;
         };
-        self.told += 1;
+        self.sent += 1;
         if self.kind == Kind::Pods {
-            self.world.make_pod(number, Some(self.told), &mut self.made);
+            self.world.make_pod(number, Some(self.sent), &mut self.made);
         } else {
             self.world.make(self.kind, number, 0, &mut self.made);
         }
-        self.tell(if removed { "DELETED" } else { "MODIFIED" }, number, event);
+        self.append_event(if removed { "DELETED" } else { "MODIFIED" }, number, event);
         true
     }
 
-    fn tell(&mut self, of_type: &str, number: usize, event: &mut Vec<u8>) {
+    fn append_event(&mut self, of_type: &str, number: usize, event: &mut Vec<u8>) {
         self.object.clear();
         self.world.template(self.kind, number).write(&self.made, &mut self.object);
         messages::event(of_type, self.kind, &self.object, event);

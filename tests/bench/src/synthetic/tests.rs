@@ -5,10 +5,10 @@ use std::time::Duration;
 use kube::Client;
 use pod_safety_control_plane::{ControlPlane, Options};
 
-use super::beats::Beats;
 use super::messages::{self, END};
+use super::renewals::RenewalSchedule;
 use super::template::{content, fields};
-use super::world::{Kind, Made, Size, World};
+use super::world::{Kind, Rendered, Size, World};
 
 const SIZE: Size = Size { nodes: 23, pods: 101, seed: 1, lost: 0 };
 
@@ -26,11 +26,11 @@ fn at<'a>(message: &'a [u8], path: &[usize]) -> Vec<&'a [u8]> {
 }
 
 #[tokio::test]
-async fn each_object_has_as_many_bytes_as_a_real_api_server_sends_and_says_the_same() {
+async fn objects_equal_those_of_a_real_api_server_in_size_and_content() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let [nodes, pods] = [SIZE.nodes, SIZE.pods].map(|count| count.to_string());
     plane.loader(&["-nodes", &nodes, "-pods", &pods]).await.unwrap();
-    let world = World::new(SIZE, Beats::new(SIZE.nodes, 0, Duration::ZERO), false).unwrap();
+    let world = World::new(SIZE, RenewalSchedule::new(SIZE.nodes, 0, Duration::ZERO), false).unwrap();
     for (kind, path) in [
         (Kind::Pods, "/api/v1/namespaces/load/pods"),
         (Kind::Nodes, "/api/v1/nodes"),
@@ -43,7 +43,7 @@ async fn each_object_has_as_many_bytes_as_a_real_api_server_sends_and_says_the_s
         for item in &items {
             let name = String::from_utf8(at(item, &[1, 1])[0].to_vec()).unwrap();
             let number = name.rsplit('-').next().unwrap().parse().unwrap();
-            let mut made = Made::default();
+            let mut made = Rendered::default();
             world.make(kind, number, 0, &mut made);
             world.take_what_chance_decides(kind, item, &mut made);
             let mut ours = Vec::new();

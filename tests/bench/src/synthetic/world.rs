@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::Result;
 use prost::Message as _;
 
-use super::beats::Beats;
 use super::marks;
 use super::messages::Time;
+use super::renewals::RenewalSchedule;
 use super::template::{Place, Template, Values, place};
 use super::writes::Writes;
 
@@ -17,7 +17,7 @@ use super::writes::Writes;
 const PLACES: usize = 10;
 
 /// What stands in the places of an object.
-pub(crate) type Made = Values<PLACES>;
+pub(crate) type Rendered = Values<PLACES>;
 
 const NAME: usize = 0;
 const UID: usize = 1;
@@ -110,7 +110,7 @@ impl Kind {
 }
 
 /// Pods that share a ReplicaSet, as the loader has it.
-const PODS_OF_AN_APP: usize = 20;
+const PODS_PER_APP: usize = 20;
 
 /// Zones, as the loader has it.
 pub(crate) const ZONES: usize = 3;
@@ -147,13 +147,13 @@ impl Size {
 
 pub(crate) struct World {
     pub(crate) size: Size,
-    pub(crate) beats: Beats,
+    pub(crate) beats: RenewalSchedule,
     /// Pods are called Failed, and removed.
     pub(crate) pods_written: Writes,
     /// Nodes are called Unknown.
     pub(crate) nodes_written: Writes,
     /// After so many renewals of all, a node renews no more.
-    silent_after: Vec<AtomicUsize>,
+    stopped_after: Vec<AtomicUsize>,
     pods: Template,
     nodes: Template,
     marked: Template,
@@ -162,14 +162,14 @@ pub(crate) struct World {
 
 impl World {
     /// Of nodes that the loader made, or that a controller has given its labels.
-    pub(crate) fn new(size: Size, beats: Beats, labelled: bool) -> Result<Self> {
+    pub(crate) fn new(size: Size, beats: RenewalSchedule, labelled: bool) -> Result<Self> {
         let node = if labelled { marks::labelled(NODE_PATTERN)? } else { NODE_PATTERN.to_vec() };
         Ok(Self {
             size,
             beats,
             pods_written: Writes::new(size.pods),
             nodes_written: Writes::new(size.nodes),
-            silent_after: (0..size.nodes).map(|_| AtomicUsize::new(usize::MAX)).collect(),
+            stopped_after: (0..size.nodes).map(|_| AtomicUsize::new(usize::MAX)).collect(),
             pods: Template::new(include_bytes!("../../testdata/pod.pb"), &OF_PODS)?,
             nodes: Template::new(&node, &OF_NODES)?,
             marked: Template::new(&marks::marked(&node)?, &OF_NODES)?,
@@ -233,24 +233,24 @@ impl World {
     }
 
     /// From now on, after so many renewals of all, this node renews its Lease no more.
-    pub(crate) fn silence(&self, node: usize, renewals: usize) {
-        if let Some(silent_after) = self.silent_after.get(node) {
+    pub(crate) fn stop_renewing(&self, node: usize, renewals: usize) {
+        if let Some(silent_after) = self.stopped_after.get(node) {
             silent_after.store(renewals, Ordering::Relaxed);
         }
     }
 
     /// Whether this renewal is one that did not come.
-    pub(crate) fn is_silent(&self, node: usize, renewal: usize) -> bool {
-        renewal > self.silent_after[node].load(Ordering::Relaxed)
+    pub(crate) fn is_stopped(&self, node: usize, renewal: usize) -> bool {
+        renewal > self.stopped_after[node].load(Ordering::Relaxed)
     }
 
     /// The last renewal of a node, of so many of all.
     pub(crate) fn last_renewal(&self, node: usize, renewals: usize) -> Option<usize> {
-        self.beats.last(node, renewals.min(self.silent_after[node].load(Ordering::Relaxed)))
+        self.beats.last(node, renewals.min(self.stopped_after[node].load(Ordering::Relaxed)))
     }
 
     /// Makes a pod as this change left it.
-    pub(crate) fn make_pod(&self, pod: usize, change: Option<usize>, made: &mut Made) {
+    pub(crate) fn make_pod(&self, pod: usize, change: Option<usize>, made: &mut Rendered) {
         self.make(Kind::Pods, pod, 0, made);
         for (value, text) in [
             (VERSION, self.version_of(pod, change).to_string()),
@@ -261,45 +261,45 @@ impl World {
     }
 
     /// Makes the object of this number, as it is after so many renewals. No pod was written to.
-    pub(crate) fn make(&self, kind: Kind, number: usize, renewals: usize, made: &mut Made) {
+    pub(crate) fn make(&self, kind: Kind, number: usize, renewals: usize, made: &mut Rendered) {
         let mut set = |value: usize, text: std::fmt::Arguments<'_>| {
             made[value].clear();
             // Writing to a vector does not fail.
             let _always = made[value].write_fmt(text);
         };
-        let uid = |of: Of, number: usize| Uid::of(self.size.seed, of, number);
+        let uid = |of: UidOwner, number: usize| Uid::derive(self.size.seed, of, number);
         match kind {
             Kind::Pods => {
-                let app = number / PODS_OF_AN_APP;
+                let app = number / PODS_PER_APP;
                 set(NAME, format_args!("p-{number}"));
-                set(UID, format_args!("{}", uid(Of::Pod, number)));
+                set(UID, format_args!("{}", uid(UidOwner::Pod, number)));
                 set(VERSION, format_args!("{}", self.version_of(number, None)));
                 set(NODE, format_args!("node-{}", self.size.node_of(number)));
                 set(PHASE, format_args!("Running"));
                 set(APP, format_args!("p-app-{app}"));
-                set(APP_UID, format_args!("{}", uid(Of::App, app)));
+                set(APP_UID, format_args!("{}", uid(UidOwner::App, app)));
                 set(APP_PREFIX, format_args!("p-app-{app}-"));
             }
             Kind::Nodes => {
                 set(NAME, format_args!("node-{number}"));
-                set(UID, format_args!("{}", uid(Of::Node, number)));
+                set(UID, format_args!("{}", uid(UidOwner::Node, number)));
                 set(VERSION, format_args!("{}", self.node_version(number)));
                 set(ZONE, format_args!("zone-{}", number % ZONES));
                 set(CIDR, format_args!("10.{}.{}.0/24", 1 + (number >> 8 & 0x7f), number & 0xff));
                 set(PROVIDER, format_args!("load:///node-{number}"));
                 set(ADDRESS, format_args!("10.0.{}.{}", number >> 8 & 0xff, number & 0xff));
-                set(MACHINE, format_args!("{}", uid(Of::Machine, number)));
-                set(SYSTEM, format_args!("{}", uid(Of::System, number)));
-                set(BOOT, format_args!("{}", uid(Of::Boot, number)));
+                set(MACHINE, format_args!("{}", uid(UidOwner::Machine, number)));
+                set(SYSTEM, format_args!("{}", uid(UidOwner::System, number)));
+                set(BOOT, format_args!("{}", uid(UidOwner::Boot, number)));
             }
             Kind::Leases => {
                 let renewal = self.last_renewal(number, renewals);
                 let version =
                     renewal.map_or(FIRST_VERSION + self.size.nodes + number, |one| self.version(one));
                 set(NAME, format_args!("node-{number}"));
-                set(UID, format_args!("{}", uid(Of::Lease, number)));
+                set(UID, format_args!("{}", uid(UidOwner::Lease, number)));
                 set(VERSION, format_args!("{version}"));
-                set(NODE_UID, format_args!("{}", uid(Of::Node, number)));
+                set(NODE_UID, format_args!("{}", uid(UidOwner::Node, number)));
                 made[RENEWED] = stamp(self.beats.moment(renewal.unwrap_or(0))).encode_to_vec();
             }
         }
@@ -308,7 +308,11 @@ impl World {
 
 /// The name, UID and version of a pod that nothing was written to.
 pub(crate) fn pod(size: Size, pod: usize) -> (String, String, String) {
-    (format!("p-{pod}"), Uid::of(size.seed, Of::Pod, pod).to_string(), size.version_of(pod).to_string())
+    (
+        format!("p-{pod}"),
+        Uid::derive(size.seed, UidOwner::Pod, pod).to_string(),
+        size.version_of(pod).to_string(),
+    )
 }
 
 /// A moment in microseconds, as Leases have it.
@@ -319,7 +323,7 @@ fn stamp(since_1970: Duration) -> Time {
 
 /// What a UID is of.
 #[derive(Clone, Copy)]
-enum Of {
+enum UidOwner {
     Pod = 1,
     App,
     Node,
@@ -333,7 +337,7 @@ enum Of {
 struct Uid(u64, u64);
 
 impl Uid {
-    fn of(seed: u64, of: Of, number: usize) -> Self {
+    fn derive(seed: u64, of: UidOwner, number: usize) -> Self {
         let number = seed ^ (of as u64) << 56 ^ (number as u64) << 1;
         Self(mixed(number), mixed(number | 1))
     }
@@ -372,7 +376,7 @@ impl World {
     }
 
     /// Puts in what `object` says where no number decides it: UIDs, versions, times.
-    pub(crate) fn take_what_chance_decides(&self, kind: Kind, object: &[u8], made: &mut Made) {
+    pub(crate) fn take_what_chance_decides(&self, kind: Kind, object: &[u8], made: &mut Rendered) {
         let chance: &[usize] = match kind {
             Kind::Pods => &[UID, VERSION, APP_UID],
             Kind::Nodes => &[UID, VERSION, MACHINE, SYSTEM, BOOT],

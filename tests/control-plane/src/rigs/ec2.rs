@@ -35,7 +35,7 @@ impl Rigs {
         let args = ["-H".to_owned(), "127.0.0.1".to_owned(), "-p".to_owned(), port.number().to_string()];
         let path = self.tools.join("bin/moto_server");
         let mut program = Program::start("ec2", &path, args, [], self.folder.clone())?;
-        program.patiently("listen", async || super::listens(port.number()).await).await?;
+        program.wait_for("listen", async || super::listens(port.number()).await).await?;
         let url = port.url("http");
         let uri = url.parse().map_err(|error| Error::Tools(format!("{url}: {error}")))?;
         let client = Client::try_from(kube::Config::new(uri))
@@ -53,7 +53,7 @@ impl Rigs {
     }
 
     /// The fence_aws of a cloud that answers every request with this error of its API, and what ends that cloud.
-    pub async fn ec2_that_refuses(
+    pub async fn ec2_refusing(
         &self,
         status: &'static str,
         code: &'static str,
@@ -81,14 +81,15 @@ impl Ec2 {
 
     /// `running`, `stopped`, `terminated` …
     pub async fn state(&self, id: &str) -> Result<String, Error> {
-        let answer = ask(&self.client, &format!("Action=DescribeInstances&InstanceId.1={id}")).await?;
+        let answer =
+            send_request(&self.client, &format!("Action=DescribeInstances&InstanceId.1={id}")).await?;
         let state = answer.split_once("<instanceState>").and_then(|(_, rest)| between(rest, "<name>"));
         state.ok_or_else(|| Error::Tools(format!("no state of {id} in {answer}")))
     }
 
     /// Terminates an instance, as another client of the cloud would.
     pub async fn terminate(&self, id: &str) -> Result<(), Error> {
-        ask(&self.client, &format!("Action=TerminateInstances&InstanceId.1={id}")).await.map(drop)
+        send_request(&self.client, &format!("Action=TerminateInstances&InstanceId.1={id}")).await.map(drop)
     }
 }
 
@@ -98,12 +99,13 @@ fn between(text: &str, tag: &str) -> Option<String> {
 }
 
 async fn launch(client: &Client) -> Result<String, Error> {
-    let answer = ask(client, "Action=RunInstances&ImageId=ami-12c6146b&MinCount=1&MaxCount=1").await?;
+    let answer =
+        send_request(client, "Action=RunInstances&ImageId=ami-12c6146b&MinCount=1&MaxCount=1").await?;
     between(&answer, "<instanceId>").ok_or_else(|| Error::Tools(format!("no instance in {answer}")))
 }
 
 /// A request as EC2 takes it. moto reads the region from the signature, and does not check it.
-async fn ask(client: &Client, query: &str) -> Result<String, Error> {
+async fn send_request(client: &Client, query: &str) -> Result<String, Error> {
     let credential = format!("test/20260101/{REGION}/ec2/aws4_request");
     let request = http::Request::post("/")
         .header("Content-Type", "application/x-www-form-urlencoded")
@@ -117,7 +119,7 @@ async fn ask(client: &Client, query: &str) -> Result<String, Error> {
 }
 
 /// Whether a request has come with the whole of its body.
-fn is_whole(request: &[u8]) -> bool {
+fn is_complete(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
     let length = head.to_ascii_lowercase();
@@ -135,7 +137,7 @@ async fn serve(
     let serves = tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut request = Vec::new();
-            while !is_whole(&request) && stream.read_buf(&mut request).await.is_ok_and(|read| read > 0) {}
+            while !is_complete(&request) && stream.read_buf(&mut request).await.is_ok_and(|read| read > 0) {}
             let (status, body) = answer(&request);
             let head =
                 format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());

@@ -55,7 +55,7 @@ impl Rigs {
         args.extend([port.number().to_string(), USER.to_owned()]);
         args.extend(machines.iter().map(|(name, uuid)| format!("{name}={uuid}")));
         let mut program = Program::start(&name, &script, args, [], self.folder.clone())?;
-        program.patiently("listen", async || super::listens(port.number()).await).await?;
+        program.wait_for("listen", async || super::listens(port.number()).await).await?;
         // ssh writes the keys of hosts into the home of its user: not into that of whoever runs the tests.
         let home = self.file("home");
         std::fs::create_dir_all(&home).map_err(Error::file("create", &home))?;

@@ -42,7 +42,7 @@ impl Rigs {
         ];
         let name = format!("vcenter-{}", port.number());
         let mut program = Program::start(&name, &tool("vcenter").await?, args, [], self.folder.clone())?;
-        program.patiently("listen", async || super::listens(port.number()).await).await?;
+        program.wait_for("listen", async || super::listens(port.number()).await).await?;
         let url = port.url("https");
         let mut config =
             kube::Config::new(url.parse().map_err(|error| Error::Tools(format!("{url}: {error}")))?);
@@ -70,7 +70,7 @@ impl Vcenter {
 
     /// All of its machines.
     pub async fn machines(&self) -> Result<Vec<VirtualMachine>, Error> {
-        let text = self.ask("machines").await?;
+        let text = self.request("machines").await?;
         let read = |line: &str| {
             let mut words = line.split(' ').map(str::to_owned);
             let [name, uuid, power] = [words.next()?, words.next()?, words.next()?];
@@ -89,16 +89,16 @@ impl Vcenter {
     }
 
     /// Suspends a machine, or destroys it, as another client of the vCenter would.
-    pub async fn do_to(&self, uuid: &str, what: &str) -> Result<(), Error> {
-        self.ask(&format!("{what}?uuid={uuid}")).await.map(drop)
+    pub async fn change_machine(&self, uuid: &str, what: &str) -> Result<(), Error> {
+        self.request(&format!("{what}?uuid={uuid}")).await.map(drop)
     }
 
     /// From now on this call is answered by this fault alone, until another one is set: `("", "")` ends it.
     pub async fn fails(&self, call: &str, fault: &str) -> Result<(), Error> {
-        self.ask(&format!("fault?method={call}&fault={fault}")).await.map(drop)
+        self.request(&format!("fault?method={call}&fault={fault}")).await.map(drop)
     }
 
-    async fn ask(&self, what: &str) -> Result<String, Error> {
+    async fn request(&self, what: &str) -> Result<String, Error> {
         let failed = |error: String| Error::Tools(format!("{what} of the vCenter: {error}"));
         let request = http::Request::get(format!("/rig/{what}"))
             .body(Vec::new())

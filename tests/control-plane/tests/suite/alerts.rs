@@ -24,18 +24,18 @@ const RULE_TESTS: &str = "tests/control-plane/rules";
 const RUNBOOKS: &str = "docs/runbooks";
 const DASHBOARD: &str = "charts/pod-safety/dashboards/pod-safety.json";
 
-fn read(path: &str) -> String {
+fn read_file(path: &str) -> String {
     std::fs::read_to_string(repository().join(path)).unwrap()
 }
 
 fn files(folder: &str) -> BTreeMap<String, String> {
     let entries = std::fs::read_dir(repository().join(folder)).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.map(|name| (name.clone(), read(&format!("{folder}/{name}")))).collect()
+    names.map(|name| (name.clone(), read_file(&format!("{folder}/{name}")))).collect()
 }
 
 fn rules() -> Vec<Value> {
-    let file: Value = serde_saphyr::from_str(&read(RULES)).unwrap();
+    let file: Value = serde_saphyr::from_str(&read_file(RULES)).unwrap();
     let groups = file["groups"].as_array().unwrap().clone();
     groups.iter().flat_map(|group| group["rules"].as_array().unwrap().clone()).collect()
 }
@@ -54,7 +54,7 @@ fn alerts() -> BTreeMap<String, Vec<Value>> {
 
 /// Every question that is put to Prometheus.
 fn queries() -> Vec<String> {
-    let dashboard: Value = serde_json::from_str(&read(DASHBOARD)).unwrap();
+    let dashboard: Value = serde_json::from_str(&read_file(DASHBOARD)).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
     let all = targets.cloned().chain(rules()).map(|asks| asks["expr"].as_str().unwrap().to_owned());
@@ -76,7 +76,7 @@ fn promtool_accepts_the_rules_and_finds_that_each_fires_and_stops() {
 }
 
 #[test]
-fn every_alert_has_a_test_a_page_and_a_line_in_the_index_and_nothing_is_left_over() {
+fn each_alert_has_a_rule_test_a_runbook_and_an_index_line() {
     let (pages, tests) = (files(RUNBOOKS), files(RULE_TESTS).into_values().collect::<String>());
     let index = &pages["README.md"];
     let mut wanted = BTreeSet::from(["README.md".to_owned()]);
@@ -131,7 +131,7 @@ fn bug_texts_of_alerts_were_wrong_for_one() {
 }
 
 #[test]
-fn the_pages_lead_to_pages_that_exist() {
+fn links_of_the_runbooks_exist() {
     let pages = files(RUNBOOKS);
     for (name, page) in &pages {
         for link in page.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
@@ -144,7 +144,7 @@ fn the_pages_lead_to_pages_that_exist() {
 }
 
 /// The metrics that an expression asks for.
-fn asked(expr: &str) -> BTreeSet<String> {
+fn queried_metrics(expr: &str) -> BTreeSet<String> {
     const LISTS: [&str; 6] = ["by", "on", "without", "ignoring", "group_left", "group_right"];
     const WORDS: [&str; 3] = ["and", "or", "unless"];
     let mut rest = expr;
@@ -185,12 +185,12 @@ fn asked(expr: &str) -> BTreeSet<String> {
 #[test]
 fn names_of_metrics_are_found_in_expressions() {
     let expr = r#"histogram_quantile(0.99, sum by (cluster, le) (rate(a_bucket{x=~"b|c"}[5m]) and on (job) d)) > 1.5 unless e == 0"#;
-    assert_eq!(asked(expr), ["a_bucket", "d", "e"].map(str::to_owned).into());
+    assert_eq!(queried_metrics(expr), ["a_bucket", "d", "e"].map(str::to_owned).into());
 }
 
 #[test]
-fn only_metrics_that_docs_list_are_asked_for() {
-    let docs = read("docs/metrics.md");
+fn expressions_use_documented_metrics_only() {
+    let docs = read_file("docs/metrics.md");
     let listed = |line: &str| Some(line.strip_prefix("| `")?.split_once("` | ")?.0.to_owned());
     let mut known: BTreeSet<_> = docs.lines().filter_map(listed).collect();
     let histograms = docs.lines().filter(|line| line.contains("` | histogram |")).filter_map(listed);
@@ -200,7 +200,7 @@ fn only_metrics_that_docs_list_are_asked_for() {
     // Of Prometheus and of kube-apiserver.
     known.extend(["up", "apiserver_validating_admission_policy_check_total"].map(str::to_owned));
     for query in queries() {
-        let unknown: Vec<_> = asked(&query).difference(&known).cloned().collect();
+        let unknown: Vec<_> = queried_metrics(&query).difference(&known).cloned().collect();
         assert!(
             unknown.is_empty(),
             "docs/metrics.md, which is the binary's own list, lacks {unknown:?}: {query}"
@@ -231,7 +231,7 @@ fn every_hold() -> Vec<&'static str> {
 }
 
 #[test]
-fn only_words_that_the_program_has_are_asked_for() {
+fn expressions_use_existing_label_values_only() {
     let reasons: BTreeSet<_> = every_hold().into_iter().chain(VerifyError::reasons()).collect();
     let words = [
         ("reason", reasons),
@@ -251,7 +251,7 @@ fn only_words_that_the_program_has_are_asked_for() {
 }
 
 #[test]
-fn no_hold_that_needs_a_person_is_forgotten() {
+fn each_hold_that_needs_an_operator_has_an_alert() {
     let alerted: BTreeSet<_> =
         rules().iter().flat_map(|rule| values(rule["expr"].as_str().unwrap(), "reason")).collect();
     // Those that pass by themselves, are wished for, or are told by a metric of their own.
@@ -295,8 +295,8 @@ fn no_hold_that_needs_a_person_is_forgotten() {
 
 /// The dashboard called the core case, an identity that waits for proof, "none", while the alert for it fired.
 #[test]
-fn bug_the_dashboard_counts_every_hold_that_an_alert_calls_a_persons() {
-    let dashboard: Value = serde_json::from_str(&read(DASHBOARD)).unwrap();
+fn bug_the_dashboard_counts_each_hold_that_needs_an_operator() {
+    let dashboard: Value = serde_json::from_str(&read_file(DASHBOARD)).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let panel = panels.iter().find(|panel| panel["title"] == "Held for a person").unwrap();
     let counted: BTreeSet<_> =
@@ -327,8 +327,8 @@ fn bug_the_dashboard_counts_every_hold_that_an_alert_calls_a_persons() {
 /// Without a series a number has the colour that begins its thresholds: "Held for a person: none" was green while no process
 /// led, and so were the nodes of a cluster where nobody counts them.
 #[test]
-fn bug_a_number_that_is_not_known_was_green() {
-    let dashboard: Value = serde_json::from_str(&read(DASHBOARD)).unwrap();
+fn bug_an_unknown_value_was_shown_green() {
+    let dashboard: Value = serde_json::from_str(&read_file(DASHBOARD)).unwrap();
     let all = dashboard["panels"].as_array().unwrap().iter();
     let numbers: Vec<_> = all.filter(|panel| panel["type"] == "stat").collect();
     assert!(numbers.len() > 5, "not all");

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Taint;
 use kube::Client;
 use pod_safety_control_plane::objects::{self, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, MISSED_SOON, Options, PodSafety, observe, seen, until};
+use pod_safety_control_plane::{
+    ControlPlane, Options, PodSafety, SHORT_LEADER_LEASE, check_that, observe, until,
+};
 
 const QUARANTINE: Duration = Duration::from_secs(3);
 
@@ -17,12 +19,12 @@ async fn bound(api: &Client, name: &str, node: &str) {
     objects::create_pod(api, &pod).await.unwrap();
 }
 
-fn said(ours: &PodSafety, what: &str) -> usize {
+fn count_log_lines(ours: &PodSafety, what: &str) -> usize {
     ours.log_text().lines().filter(|line| line.contains(what)).count()
 }
 
 #[tokio::test]
-async fn an_api_server_that_is_away_is_waited_for() {
+async fn the_controllers_wait_for_an_unavailable_api_server() {
     let mut plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     objects::create_node(&plane.admin(), &objects::node("worker")).await.unwrap();
@@ -34,7 +36,7 @@ async fn an_api_server_that_is_away_is_waited_for() {
 
 async fn down_at_start(plane: &mut ControlPlane, kubeconfig: &Path) -> PodSafety {
     plane.stop_apiserver().unwrap();
-    let mut ours = plane.pod_safety("pod-safety", kubeconfig, MISSED_SOON).await.unwrap();
+    let mut ours = plane.pod_safety("pod-safety", kubeconfig, SHORT_LEADER_LEASE).await.unwrap();
     let page = until("it says what it waits for", async || {
         let page = ours.get("/readyz").await.map_err(|error| format!("{error:?}"))?;
         let says = |kind: &&str| {
@@ -49,12 +51,17 @@ async fn down_at_start(plane: &mut ControlPlane, kubeconfig: &Path) -> PodSafety
     assert!(ours.exited().unwrap().is_none(), "{}", ours.log_text());
     assert_eq!(ours.get("/livez").await.unwrap().code, 200, "waiting is no reason to be killed");
     // Three of the collection of pods, of budgets four kinds of workloads and they themselves, and five kinds of ours.
-    assert_eq!(said(&ours, "cannot watch this resource"), 13, "once a minute for each: {}", ours.log_text());
-    assert_eq!(said(&ours, "cannot renew or take the lease"), 1, "{}", ours.log_text());
+    assert_eq!(
+        count_log_lines(&ours, "cannot watch this resource"),
+        13,
+        "once a minute for each: {}",
+        ours.log_text()
+    );
+    assert_eq!(count_log_lines(&ours, "cannot renew or take the lease"), 1, "{}", ours.log_text());
     plane.start_apiserver().await.unwrap();
     ours.ready().await.unwrap();
-    ours.leads().await.unwrap();
-    observe::only_left(&plane.admin(), "default", &[]).await.unwrap();
+    ours.is_leader().await.unwrap();
+    observe::remaining_pod(&plane.admin(), "default", &[]).await.unwrap();
     ours
 }
 
@@ -64,30 +71,30 @@ async fn restarted_amid_a_quarantine(plane: &mut ControlPlane, ours: &PodSafety)
     bound(&api, "at-work", "worker").await;
     tokio::time::sleep(QUARANTINE / 3).await;
     plane.restart_apiserver().await.unwrap();
-    observe::only_left(&api, "default", &["at-work"]).await.unwrap();
+    observe::remaining_pod(&api, "default", &["at-work"]).await.unwrap();
     assert_eq!(ours.get("/readyz").await.unwrap().code, 200);
 }
 
 async fn hung_for_a_while(plane: &mut ControlPlane, ours: &PodSafety) {
-    let before = said(ours, "cannot renew or take the lease");
+    let before = count_log_lines(ours, "cannot renew or take the lease");
     plane.apiserver().unwrap().pause().unwrap();
     let stepped_down = async || {
         let leads =
             ours.metric("leader_election_master_status", &[]).await.map_err(|error| format!("{error:?}"))?;
-        seen(leads == 0.0, "it leads".to_owned())
+        check_that(leads == 0.0, "it leads".to_owned())
     };
     until("it steps down", stepped_down).await.unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    let lines = said(ours, "cannot renew or take the lease") - before;
+    let lines = count_log_lines(ours, "cannot renew or take the lease") - before;
     assert!(lines <= 1, "{lines} lines of one outage: {}", ours.log_text());
     plane.apiserver().unwrap().resume().unwrap();
     let api = plane.admin();
     bound(&api, "orphan-3", "vanished").await;
-    observe::only_left(&api, "default", &["at-work"]).await.unwrap();
+    observe::remaining_pod(&api, "default", &["at-work"]).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_went_in_a_gap_of_the_history_is_noticed() {
+async fn deletions_in_a_watch_gap_are_noticed() {
     let mut plane = ControlPlane::start(Options::default()).await.unwrap();
     let api = plane.admin();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
@@ -101,7 +108,7 @@ async fn what_went_in_a_gap_of_the_history_is_noticed() {
     ours.ready().await.unwrap();
     assert_eq!(ours.metric("pod_safety_cache_objects", &[("resource", "pods")]).await.unwrap(), 3.0);
 
-    relay.cut();
+    relay.cut_connections();
     observe::delete_pod(&api, "default", "removed", true).await.unwrap();
     observe::delete_node(&api, "goes").await.unwrap();
     // So that their versions lie before the compaction.
@@ -112,7 +119,7 @@ async fn what_went_in_a_gap_of_the_history_is_noticed() {
     plane.restart_apiserver().await.unwrap();
     let gap = Instant::now();
     relay.open();
-    observe::only_left(&api, "default", &["later-1", "later-2", "on-stays"]).await.unwrap();
+    observe::remaining_pod(&api, "default", &["later-1", "later-2", "on-stays"]).await.unwrap();
     assert!(gap.elapsed() >= QUARANTINE, "a node is missed from when it is noticed: {:?}", gap.elapsed());
     for resource in ["pods", "nodes"] {
         let lists = ours.metric("pod_safety_cache_lists_total", &[("resource", resource)]).await.unwrap();
@@ -120,11 +127,11 @@ async fn what_went_in_a_gap_of_the_history_is_noticed() {
     }
     assert_eq!(ours.metric("pod_safety_cache_objects", &[("resource", "pods")]).await.unwrap(), 3.0);
     assert_eq!(ours.metric("pod_safety_cache_objects", &[("resource", "nodes")]).await.unwrap(), 1.0);
-    assert!(said(&ours, "listing again") >= 2, "{}", ours.log_text());
+    assert!(count_log_lines(&ours, "listing again") >= 2, "{}", ours.log_text());
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_decoded_is_unknown_and_harms_no_other() {
+async fn an_undecodable_object_does_not_affect_others() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let api = &plane.admin();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
@@ -136,8 +143,8 @@ async fn an_object_that_cannot_be_decoded_is_unknown_and_harms_no_other() {
     let mut broken = objects::pod("default", "broken").on_node("vanished").with_phase("Running");
     broken.status.get_or_insert_default().reason = Some("SpoilMe".to_owned());
     objects::create_pod(api, &broken).await.unwrap();
-    plane.spoil("/registry/minions/unreadable", b"spoil-me", b"\xff\xfe").await.unwrap();
-    plane.spoil("/registry/pods/default/broken", b"SpoilMe", b"\xff\xfe").await.unwrap();
+    plane.corrupt_object("/registry/minions/unreadable", b"spoil-me", b"\xff\xfe").await.unwrap();
+    plane.corrupt_object("/registry/pods/default/broken", b"SpoilMe", b"\xff\xfe").await.unwrap();
     bound(api, "beside", "vanished").await;
 
     let mut ours = plane.pod_safety("pod-safety", &kubeconfig, [] as [&str; 0]).await.unwrap();
@@ -150,8 +157,13 @@ async fn an_object_that_cannot_be_decoded_is_unknown_and_harms_no_other() {
             "{resource}"
         );
     }
-    assert_eq!(said(&ours, "an object cannot be decoded; it counts as unknown"), 2, "{}", ours.log_text());
-    observe::only_left(api, "default", &["broken", "on-unreadable"]).await.unwrap();
+    assert_eq!(
+        count_log_lines(&ours, "an object cannot be decoded; it counts as unknown"),
+        2,
+        "{}",
+        ours.log_text()
+    );
+    observe::remaining_pod(api, "default", &["broken", "on-unreadable"]).await.unwrap();
     let holds = ours.debug("/debug/decisions").await.unwrap()["holds"].to_string();
     assert!(holds.contains("NodeUnreadable") && holds.contains("It may still exist"), "{holds}");
     tokio::time::sleep(QUARANTINE).await;
@@ -159,10 +171,10 @@ async fn an_object_that_cannot_be_decoded_is_unknown_and_harms_no_other() {
 
     // Gone is gone, whether it could be read or not.
     observe::delete_node(api, "unreadable").await.unwrap();
-    observe::only_left(api, "default", &["broken"]).await.unwrap();
+    observe::remaining_pod(api, "default", &["broken"]).await.unwrap();
     let counted = async || {
         let unread = ours.metric("pod_safety_cache_undecodable_objects", &[("resource", "nodes")]).await;
-        seen(unread.is_ok_and(|count| count == 0.0), "it still counts")
+        check_that(unread.is_ok_and(|count| count == 0.0), "it still counts")
     };
     until("the node counts no more", counted).await.unwrap();
 }

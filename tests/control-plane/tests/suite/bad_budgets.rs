@@ -2,20 +2,20 @@
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use kube::Client;
-use pod_safety_control_plane::budgets::{self, Look};
+use pod_safety_control_plane::budgets::{self, BudgetStatus};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, FLEET, HERD, Kind, PHANTOM, REPLICA_SET};
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, Relay, observe, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, Relay, check_that, observe, until};
 use serde_json::{Value, json};
 
 /// How often a budget that is well must follow its pods, whatever ails the others.
 const ROUNDS: i32 = 6;
 const FAILED: &str = "CalculateExpectedPodCountFailed";
 /// Of an API server of which only the registration is there.
-const NOWHERE: Kind = Kind { api_version: "nowhere.example.com/v1", kind: "Nowhere", plural: "nowheres" };
+const NO_MATCH: Kind = Kind { api_version: "nowhere.example.com/v1", kind: "Nowhere", plural: "nowheres" };
 
 /// A budget that cannot be calculated: its namespace, and a part of what is said about it.
-const BAD: [(&str, &str); 7] = [
+const INVALID_PDBS: [(&str, &str); 7] = [
     ("selector", "spec.selector: "),
     ("amount", "spec.minAvailable: \"050x\" is neither a number nor a percentage"),
     ("negative", "spec.minAvailable: it comes to -1 of 2 pods"),
@@ -49,9 +49,10 @@ async fn budget(api: &Client, namespace: &str, spec: Value) {
     budgets::put(api, namespace, "crowd", &selecting("crowd", spec)).await.unwrap();
 }
 
-async fn until_look(api: &Client, namespace: &str, is_so: impl Fn(&Look) -> bool) -> Look {
+async fn until_status(api: &Client, namespace: &str, is_so: impl Fn(&BudgetStatus) -> bool) -> BudgetStatus {
     until(&format!("the budget in {namespace} is as it should be"), async || {
-        let look = budgets::look(api, namespace, "crowd").await.map_err(|error| format!("{error:?}"))?;
+        let look =
+            budgets::budget_status(api, namespace, "crowd").await.map_err(|error| format!("{error:?}"))?;
         if is_so(&look) { Ok(look) } else { Err(look.to_string()) }
     })
     .await
@@ -85,7 +86,7 @@ async fn set_up(plane: &ControlPlane, api: &Client) {
         ("over", REPLICA_SET, true),
         ("negative", REPLICA_SET, true),
         ("phantoms", PHANTOM, false),
-        ("nowhere", NOWHERE, false),
+        ("nowhere", NO_MATCH, false),
         ("herd", HERD, true),
         ("erring", FLEET, true),
         ("hanging", FLEET, true),
@@ -110,7 +111,7 @@ async fn set_up(plane: &ControlPlane, api: &Client) {
         ("negative", "099%", "-99%"),
     ] {
         let key = format!("/registry/poddisruptionbudgets/{namespace}/crowd");
-        plane.spoil(&key, from.as_bytes(), to.as_bytes()).await.unwrap();
+        plane.corrupt_object(&key, from.as_bytes(), to.as_bytes()).await.unwrap();
     }
     let without = r#"[{"op": "remove", "path": "/spec/replicas"}]"#;
     let args = ["patch", "fleet", "crowd", "--namespace=erring", "--type=json", "--patch", without];
@@ -118,7 +119,7 @@ async fn set_up(plane: &ControlPlane, api: &Client) {
 }
 
 #[tokio::test]
-async fn a_budget_that_cannot_be_calculated_says_so_and_delays_no_other() {
+async fn a_pdb_that_cannot_be_calculated_has_a_condition_and_delays_no_other() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let api = &plane.admin();
     set_up(&plane, api).await;
@@ -128,20 +129,20 @@ async fn a_budget_that_cannot_be_calculated_says_so_and_delays_no_other() {
     let args = ["--controllers=disruption", "--mode=replace"];
     let mut ours = plane.pod_safety("pod-safety", relay.kubeconfig(), args).await.unwrap();
     ours.ready().await.unwrap();
-    ours.leads().await.unwrap();
+    ours.is_leader().await.unwrap();
 
-    until_look(api, "good", |look| look.allowed == 1).await;
-    for (namespace, says) in BAD {
-        condition_and_event_say_so(api, namespace, says).await;
+    until_status(api, "good", |look| look.allowed == 1).await;
+    for (namespace, says) in INVALID_PDBS {
+        condition_and_event_name_the_cause(api, namespace, says).await;
     }
-    what_asks_for_too_much_never_allows(api, &ours).await;
+    a_pdb_that_demands_too_much_allows_no_disruption(api, &ours).await;
     pods_without_a_scale_are_left_out(api).await;
-    the_good_one_goes_on(api, &relay).await;
-    all_are_well_once_mended(&plane, api, &relay).await;
+    the_valid_pdb_is_still_updated(api, &relay).await;
+    all_pdbs_are_calculated_after_repair(&plane, api, &relay).await;
 }
 
-async fn condition_and_event_say_so(api: &Client, namespace: &str, says: &str) {
-    let look = until_look(api, namespace, |look| {
+async fn condition_and_event_name_the_cause(api: &Client, namespace: &str, says: &str) {
+    let look = until_status(api, namespace, |look| {
         look.condition.starts_with("False SyncFailed ") && look.allowed == 0
     })
     .await;
@@ -155,13 +156,13 @@ async fn condition_and_event_say_so(api: &Client, namespace: &str, says: &str) {
     }
 }
 
-async fn what_asks_for_too_much_never_allows(api: &Client, ours: &PodSafety) {
+async fn a_pdb_that_demands_too_much_allows_no_disruption(api: &Client, ours: &PodSafety) {
     // 199 % of two pods, rounded up.
-    until_look(api, "over", |look| (look.allowed, look.desired, look.expected) == (0, 4, 2)).await;
+    until_status(api, "over", |look| (look.allowed, look.desired, look.expected) == (0, 4, 2)).await;
     let held = async || {
         let holds =
             ours.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?["holds"].to_string();
-        seen(
+        check_that(
             holds.contains("DisruptionsNeverAllowed")
                 && holds.contains("4 pods must be healthy, and no more than 2 can be"),
             holds,
@@ -171,31 +172,31 @@ async fn what_asks_for_too_much_never_allows(api: &Client, ours: &PodSafety) {
 }
 
 async fn pods_without_a_scale_are_left_out(api: &Client) {
-    until_look(api, "herd", |look| (look.allowed, look.healthy, look.expected) == (0, 0, 0)).await;
+    until_status(api, "herd", |look| (look.allowed, look.healthy, look.expected) == (0, 0, 0)).await;
     let event = observe::event(api, "herd", "crowd", "PodsNotCounted").await.unwrap();
     assert!(event.contains("pod-0 of Herd/crowd"), "{event}");
 }
 
 /// While one request about another budget hangs, and not when it is given up: the same one hung before and after, in most
 /// rounds at least, for now and then one is given up in between.
-async fn the_good_one_goes_on(api: &Client, relay: &Relay) {
+async fn the_valid_pdb_is_still_updated(api: &Client, relay: &Relay) {
     let mut beside = 0;
     for round in 0..ROUNDS {
         until("the scale of a fleet is asked for in vain", async || {
-            seen(relay.waiting() > 0, "nothing hangs")
+            check_that(relay.waiting() > 0, "nothing hangs")
         })
         .await
         .unwrap();
         let hung = relay.held();
         let ready = round % 2 == 1;
         set_ready(api, "good", "pod-0", ready).await;
-        until_look(api, "good", |look| look.healthy == 1 + i32::from(ready)).await;
+        until_status(api, "good", |look| look.healthy == 1 + i32::from(ready)).await;
         beside += i32::from(relay.waiting() > 0 && relay.held() == hung);
     }
     assert!(beside > ROUNDS / 2, "{beside} of {ROUNDS} rounds did not wait for the request that hung");
 }
 
-async fn all_are_well_once_mended(plane: &ControlPlane, api: &Client, relay: &Relay) {
+async fn all_pdbs_are_calculated_after_repair(plane: &ControlPlane, api: &Client, relay: &Relay) {
     relay.open();
     workloads::scale(api, FLEET, "erring", "crowd", 2).await.unwrap();
     for namespace in ["selector", "amount", "over", "negative"] {
@@ -204,11 +205,11 @@ async fn all_are_well_once_mended(plane: &ControlPlane, api: &Client, relay: &Re
     for namespace in ["phantoms", "nowhere", "herd"] {
         budget(api, namespace, json!({ "minAvailable": 1 })).await;
     }
-    for (namespace, _) in BAD {
-        until_look(api, namespace, |look| look.allowed == 1 && look.observed == look.generation).await;
+    for (namespace, _) in INVALID_PDBS {
+        until_status(api, namespace, |look| look.allowed == 1 && look.observed == look.generation).await;
     }
     for namespace in ["over", "herd"] {
-        until_look(api, namespace, |look| look.allowed == 1).await;
+        until_status(api, namespace, |look| look.allowed == 1).await;
     }
     plane.kubectl(&["delete", "apiservice", "v1.nowhere.example.com"]).await.unwrap().text().unwrap();
 }

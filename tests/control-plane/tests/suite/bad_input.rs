@@ -7,27 +7,27 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use pod_safety_control_plane::{PATIENCE, Port, binary, manifests, seen, tool, until};
+use pod_safety_control_plane::{PATIENCE, Port, binary, check_that, manifests, tool, until};
 
-struct Ended {
+struct ExitOutput {
     code: Option<i32>,
     stdout: String,
     stderr: String,
 }
 
-async fn pod_safety(args: &[&str], env: &[(&str, &str)]) -> Ended {
+async fn pod_safety(args: &[&str], env: &[(&str, &str)]) -> ExitOutput {
     let mut command = tokio::process::Command::new(binary().await.unwrap());
     command.args(args).env_clear().envs(env.iter().copied()).stdin(Stdio::null()).kill_on_drop(true);
     let output = tokio::time::timeout(PATIENCE, command.output()).await.unwrap().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ended { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    ExitOutput { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
 }
 
 /// Ends with `code` and one line on stderr that contains all of `says`.
 async fn refuses(args: &[&str], env: &[(&str, &str)], code: i32, says: &[&str]) {
     let all: Vec<&str> = ["run"].iter().chain(args).copied().collect();
     let ended = pod_safety(&all, env).await;
-    let Ended { code: got, stdout, stderr } = ended;
+    let ExitOutput { code: got, stdout, stderr } = ended;
     assert_eq!(got, Some(code), "{args:?} {env:?}: {stderr}");
     assert_eq!(stdout, "", "{args:?}");
     assert_eq!(stderr.trim_end().lines().count(), 1, "{args:?} {env:?}: {stderr}");
@@ -38,7 +38,7 @@ async fn refuses(args: &[&str], env: &[(&str, &str)], code: i32, says: &[&str]) 
 }
 
 #[tokio::test]
-async fn a_wrong_value_is_named_with_its_flag_and_with_what_is_allowed() {
+async fn an_invalid_flag_value_is_reported_with_flag_and_allowed_values() {
     let cases: [(&[&str], &[&str]); 24] = [
         (&["--controllers=nosuch"], &["--controllers", "\"nosuch\"", "pod-gc"]),
         (&["--controllers=*,-nosuch"], &["--controllers", "\"-nosuch\"", "pod-gc"]),
@@ -86,7 +86,7 @@ async fn a_wrong_value_is_named_with_its_flag_and_with_what_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_wrong_value_in_the_environment_is_named_too() {
+async fn an_invalid_environment_value_is_reported() {
     for (name, value, says) in [
         ("POD_SAFETY_MODE", "brave", ["--mode", "observe, guard, replace"]),
         ("POD_SAFETY_POD_GC_QUARANTINE", "soon", ["--pod-gc-quarantine", "allowed is 1ms to 24h"]),
@@ -99,7 +99,7 @@ async fn a_wrong_value_in_the_environment_is_named_too() {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_that_cannot_be_used_is_named() {
+async fn an_unusable_kubeconfig_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -135,7 +135,7 @@ async fn a_kubeconfig_that_cannot_be_used_is_named() {
 }
 
 /// A kubeconfig by which nobody answers.
-fn to_nobody(folder: &Path) -> String {
+fn unreachable_kubeconfig(folder: &Path) -> String {
     let kubeconfig = folder.join("kubeconfig");
     let text = r#"{"clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}], "users": [{"name": "a", "user": {}}],
         "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}], "current-context": "a"}"#;
@@ -144,9 +144,9 @@ fn to_nobody(folder: &Path) -> String {
 }
 
 #[tokio::test]
-async fn an_address_in_use_is_named() {
+async fn an_address_in_use_is_reported() {
     let folder = tempfile::tempdir().unwrap();
-    let kubeconfig = to_nobody(folder.path());
+    let kubeconfig = unreachable_kubeconfig(folder.path());
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let flag = format!("--admin-address={}", taken.local_addr().unwrap());
     let args = ["--kubeconfig", &*kubeconfig, &*flag];
@@ -164,9 +164,9 @@ async fn an_address_in_use_is_named() {
 
 /// A disk of logs that was full stopped a fencing: who could not write a line complained of it by a panic.
 #[tokio::test]
-async fn a_log_that_cannot_be_written_does_not_end_it() {
+async fn an_unwritable_log_does_not_end_the_process() {
     let folder = tempfile::tempdir().unwrap();
-    let kubeconfig = to_nobody(folder.path());
+    let kubeconfig = unreachable_kubeconfig(folder.path());
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let port = Port::reserve().unwrap();
     let admin = SocketAddr::from(([127, 0, 0, 1], port.number()));
@@ -175,7 +175,7 @@ async fn a_log_that_cannot_be_written_does_not_end_it() {
     let mut child = command.stdin(Stdio::null()).stderr(full).kill_on_drop(true).spawn().unwrap();
     until("it listens", async || {
         let ended = child.try_wait().map_err(|error| error.to_string())?;
-        seen(ended.is_some() || tokio::net::TcpStream::connect(admin).await.is_ok(), String::new())
+        check_that(ended.is_some() || tokio::net::TcpStream::connect(admin).await.is_ok(), String::new())
     })
     .await
     .unwrap();
@@ -186,7 +186,7 @@ async fn a_log_that_cannot_be_written_does_not_end_it() {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_is_printed() {
+async fn help_and_version_are_printed_on_request() {
     let version = pod_safety(&["version", "-o", "json"], &[]).await;
     let version: serde_json::Value = serde_json::from_str(&version.stdout).unwrap();
     assert!(version["version"].as_str().is_some_and(|text| !text.is_empty()), "{version}");
@@ -231,7 +231,7 @@ async fn flags_of_kcm(sections: &[&str]) -> Vec<String> {
 
 /// A command line of kube-controller-manager can be carried over. Left out are flags of other controllers and of cloud providers.
 #[tokio::test]
-async fn what_kube_controller_manager_takes_for_these_controllers_and_its_client_is_taken() {
+async fn accepts_the_kcm_flags_of_these_controllers_and_of_the_client() {
     const OF_OTHERS: [&str; 11] = [
         "--allocate-node-cidrs",
         "--cidr-allocator-type",
@@ -268,7 +268,7 @@ async fn what_kube_controller_manager_takes_for_these_controllers_and_its_client
 }
 
 #[tokio::test]
-async fn what_has_no_effect_here_is_said_once_and_an_address_of_the_api_server_is_taken() {
+async fn ignored_flags_are_logged_once_and_an_api_server_address_is_accepted() {
     let args = ["run", "--kube-api-qps=50", "--node-monitor-period=5s", "--admin-address=127.0.0.1:0"];
     let said = |args: &[&str]| {
         let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
@@ -292,7 +292,7 @@ async fn what_has_no_effect_here_is_said_once_and_an_address_of_the_api_server_i
 }
 
 #[tokio::test]
-async fn the_defaults_are_kcms() {
+async fn defaults_equal_those_of_kcm() {
     let help = pod_safety(&["run", "--help"], &[]).await;
     assert_eq!(help.code, Some(0));
     let words = help.stdout.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -8,7 +8,7 @@ use kube::Client;
 use kube::client::Body;
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::{
-    AuditLog, ControlPlane, Options, PodSafety, budgets, chart, observe, seen, until,
+    AuditLog, ControlPlane, Options, PodSafety, budgets, chart, check_that, observe, until,
 };
 use serde_json::{Value, json};
 
@@ -76,22 +76,22 @@ async fn of_the_release(plane: &ControlPlane) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn it_is_installed_run_upgraded_rolled_back_and_removed() {
+async fn chart_installs_upgrades_rolls_back_and_uninstalls() {
     let (audit, plane) = ControlPlane::audited(ACCOUNT).await.unwrap();
 
     let notes = upgrade(&plane, "mode=guard").await;
     assert!(notes.contains("in mode guard") && notes.contains("only warn for now"), "{notes}");
     let kubeconfig = plane.service_account("pod-safety", "pod-safety").await.unwrap();
     its_checks_pass(&plane, &kubeconfig).await;
-    in_guard_it_acts_where_others_are_refused(&plane, &audit, &kubeconfig).await;
-    in_replace_it_calculates_budgets(&plane, &audit, &kubeconfig).await;
-    in_observe_it_writes_nothing(&plane, &audit, &kubeconfig).await;
+    in_guard_mode_it_acts_where_others_are_denied(&plane, &audit, &kubeconfig).await;
+    in_replace_mode_it_calculates_pdbs(&plane, &audit, &kubeconfig).await;
+    in_observe_mode_it_writes_nothing(&plane, &audit, &kubeconfig).await;
 
     release(&plane, &["rollback", "pod-safety", "1"]).await;
     let deployment = get(&plane, &["deployment", "pod-safety"]).await;
     let args = arguments(&deployment["spec"]["template"]["spec"]["containers"][0]);
     assert!(args.contains(&"--mode=guard".to_owned()), "{args:?}");
-    it_goes_and_leaves_what_was_proved(&plane).await;
+    uninstall_leaves_fence_evidence(&plane).await;
 }
 
 /// What `helm test` runs in a pod, run here as processes.
@@ -107,13 +107,13 @@ async fn its_checks_pass(plane: &ControlPlane, kubeconfig: &Path) {
     for container in containers {
         let args = arguments(&container);
         let args: Vec<_> = args.iter().map(String::as_str).collect();
-        plane.pod_safety_once(kubeconfig, &args).await.unwrap().text().unwrap();
+        plane.start_pod_safety_once(kubeconfig, &args).await.unwrap().text().unwrap();
     }
     let admitted = plane.kubectl_with(&["create", "--dry-run=server", "-f", "-"], &hooks).await.unwrap();
     assert!(admitted.status.success(), "{admitted:?}");
 }
 
-async fn in_guard_it_acts_where_others_are_refused(
+async fn in_guard_mode_it_acts_where_others_are_denied(
     plane: &ControlPlane,
     audit: &AuditLog,
     kubeconfig: &Path,
@@ -131,7 +131,7 @@ async fn in_guard_it_acts_where_others_are_refused(
         let force =
             ["delete", "pod", "orphan", "--force", "--grace-period=0", "--dry-run=server", "--as=dev"];
         let answer = plane.kubectl(&force).await.map_err(|error| error.to_string())?;
-        seen(
+        check_that(
             answer.stderr.contains("'pod-safety-force-delete'") && !answer.status.success(),
             format!("{answer:?}"),
         )
@@ -139,26 +139,27 @@ async fn in_guard_it_acts_where_others_are_refused(
     .await
     .unwrap();
     let mut ours = start(plane, "guard", kubeconfig).await;
-    ours.leads().await.unwrap();
-    observe::only_left(&plane.admin(), "default", &[]).await.unwrap();
+    ours.is_leader().await.unwrap();
+    observe::remaining_pod(&plane.admin(), "default", &[]).await.unwrap();
     ours.terminate().await.unwrap();
     assert!(refused(audit).is_empty(), "{:?}", refused(audit));
 }
 
-async fn in_replace_it_calculates_budgets(plane: &ControlPlane, audit: &AuditLog, kubeconfig: &Path) {
+async fn in_replace_mode_it_calculates_pdbs(plane: &ControlPlane, audit: &AuditLog, kubeconfig: &Path) {
     let notes = upgrade(plane, "mode=replace").await;
     assert!(
         notes.contains("-pod-garbage-collector-controller,-disruption-controller,-node-lifecycle-controller"),
         "{notes}"
     );
     let mut ours = start(plane, "replace", kubeconfig).await;
-    ours.leads().await.unwrap();
+    ours.is_leader().await.unwrap();
     let spec = json!({ "maxUnavailable": 1, "selector": { "matchLabels": { "app": "none" } } });
     budgets::put(&plane.admin(), "default", "none", &spec).await.unwrap();
     until("the budget is calculated", async || {
-        let look =
-            budgets::look(&plane.admin(), "default", "none").await.map_err(|error| error.to_string())?;
-        seen(look.observed == look.generation && look.generation > 0, look.to_string())
+        let look = budgets::budget_status(&plane.admin(), "default", "none")
+            .await
+            .map_err(|error| error.to_string())?;
+        check_that(look.observed == look.generation && look.generation > 0, look.to_string())
     })
     .await
     .unwrap();
@@ -166,7 +167,7 @@ async fn in_replace_it_calculates_budgets(plane: &ControlPlane, audit: &AuditLog
     assert!(refused(audit).is_empty(), "{:?}", refused(audit));
 }
 
-async fn in_observe_it_writes_nothing(plane: &ControlPlane, audit: &AuditLog, kubeconfig: &Path) {
+async fn in_observe_mode_it_writes_nothing(plane: &ControlPlane, audit: &AuditLog, kubeconfig: &Path) {
     upgrade(plane, "mode=observe").await;
     let before = audit.entries().unwrap().len();
     let mut ours = start(plane, "observe", kubeconfig).await;
@@ -174,7 +175,7 @@ async fn in_observe_it_writes_nothing(plane: &ControlPlane, audit: &AuditLog, ku
     objects::create_pod(&plane.admin(), &orphan).await.unwrap();
     until("it says what it would do", async || {
         let records = ours.records("orphan").await.map_err(|error| error.to_string())?;
-        seen(records.iter().any(|record| record["action"] == "WouldDelete"), format!("{records:?}"))
+        check_that(records.iter().any(|record| record["action"] == "WouldDelete"), format!("{records:?}"))
     })
     .await
     .unwrap();
@@ -187,7 +188,7 @@ async fn in_observe_it_writes_nothing(plane: &ControlPlane, audit: &AuditLog, ku
     assert!(more.is_empty(), "{more:?}");
 }
 
-async fn it_goes_and_leaves_what_was_proved(plane: &ControlPlane) {
+async fn uninstall_leaves_fence_evidence(plane: &ControlPlane) {
     let evidence = json!({
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": { "name": "proved-xxxxx" },
         "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "kind": "Asserted", "by": "admin", "reason": "I saw it" },
@@ -207,13 +208,13 @@ async fn it_goes_and_leaves_what_was_proved(plane: &ControlPlane) {
         .text()
         .unwrap();
     assert!(secrets.trim().is_empty(), "{secrets}");
-    what_stays_on_nodes_goes_as_the_page_says(plane).await;
+    node_leftovers_are_removed_as_documented(plane).await;
     // What stayed is taken over.
     upgrade(plane, "mode=guard").await;
     plane.kubectl(&["get", "fenceevidence", "proved-xxxxx"]).await.unwrap().text().unwrap();
 }
 
-async fn what_stays_on_nodes_goes_as_the_page_says(plane: &ControlPlane) {
+async fn node_leftovers_are_removed_as_documented(plane: &ControlPlane) {
     const STAYS: &str = "pod-safety.dev/NodeUnreachable";
     let page = std::fs::read_to_string(chart().join("../../docs/install.md")).unwrap();
     let row = page.lines().find(|line| line.contains(STAYS)).unwrap();
@@ -238,7 +239,7 @@ async fn bug_a_role_came_back_after_the_uninstall_and_the_next_install_was_refus
     let aggregates = async |added: bool| {
         until("kube-controller-manager aggregates", async || {
             let view = get(&plane, &["clusterrole", "view"]).await["rules"].to_string();
-            seen(view.contains("pod-safety.dev") == added, view)
+            check_that(view.contains("pod-safety.dev") == added, view)
         })
         .await
         .unwrap();
@@ -257,7 +258,7 @@ async fn bug_a_role_came_back_after_the_uninstall_and_the_next_install_was_refus
 
 /// The API server takes every object of every way of use, field by field.
 #[tokio::test]
-async fn the_api_server_knows_every_field_of_every_way_of_use() {
+async fn the_api_server_accepts_the_manifests_of_each_mode() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     for namespace in ["pod-safety", "elections", "rack-a", "rack-b"] {
         plane.namespace(namespace).await.unwrap();
@@ -295,7 +296,7 @@ async fn level(api: &Client, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn attack_a_tenant_that_floods_the_api_server_shares_no_priority_level_with_us() {
+async fn attack_a_tenant_floods_another_priority_level_than_that_of_pod_safety() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     upgrade(&plane, "mode=guard,agent.enabled=true").await;
     let mut api = Vec::new();
@@ -314,7 +315,7 @@ async fn attack_a_tenant_that_floods_the_api_server_shares_no_priority_level_wit
             level(agent, &leases("pod-safety")).await,
             level(tenant, "/api/v1/pods?limit=1").await,
         ];
-        seen(levels.iter().collect::<BTreeSet<_>>().len() == levels.len(), format!("{levels:?}"))
+        check_that(levels.iter().collect::<BTreeSet<_>>().len() == levels.len(), format!("{levels:?}"))
     })
     .await
     .unwrap();

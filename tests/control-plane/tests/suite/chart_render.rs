@@ -13,16 +13,16 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use pod_safety_control_plane::{binary, chart, helm, looked_at, manifests, scored, tool};
+use pod_safety_control_plane::{binary, chart, compare_golden, helm, kube_score, manifests, tool};
 use serde_json::{Value, json};
 
 /// So that a render does not depend on the version that helm was built with.
 const KUBE_VERSION: &str = "--kube-version=1.37.2";
 /// Ways of use that have a file in `ci/`.
-const WAYS: [&str; 4] = ["default", "observe", "replace", "everything"];
+const MODES: [&str; 4] = ["default", "observe", "replace", "everything"];
 const WRITES: &str = "POD_SAFETY_WRITE_RENDERS";
 
-fn read(path: &Path) -> String {
+fn read_file(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -51,8 +51,8 @@ fn named(object: &Value) -> (String, String, String) {
 }
 
 #[tokio::test]
-async fn helm_lint_is_content_in_every_way_of_use() {
-    for way in WAYS {
+async fn helm_lint_passes_in_each_mode() {
+    for way in MODES {
         let values = values_of(way);
         let args = ["lint", "--strict", chart().to_str().unwrap(), "--values", values.to_str().unwrap()]
             .map(str::to_owned);
@@ -62,7 +62,7 @@ async fn helm_lint_is_content_in_every_way_of_use() {
 }
 
 /// Checks of kube-score that are not for this chart, and why. One that finds nothing any more fails the test.
-const NOT_FOR_US: [(&str, &str); 6] = [
+const IGNORED_CHECKS: [(&str, &str); 6] = [
     ("container-image-pull-policy", "a node that cannot reach the registry must still be able to start it"),
     (
         "container-ephemeral-storage-request-and-limit",
@@ -95,12 +95,12 @@ const OF_THE_AGENT: [&str; 3] = [
 
 /// By the checks that other charts are held to: <https://github.com/zegl/kube-score>.
 #[tokio::test]
-async fn kube_score_finds_nothing_but_what_is_not_for_us() {
+async fn kube_score_finds_nothing_but_ignored_checks() {
     let mut needless: BTreeSet<&str> =
-        NOT_FOR_US.iter().map(|(check, _)| *check).chain(OF_THE_AGENT).collect();
-    for way in WAYS {
+        IGNORED_CHECKS.iter().map(|(check, _)| *check).chain(OF_THE_AGENT).collect();
+    for way in MODES {
         let rendered = render(&chart(), &["--values", values_of(way).to_str().unwrap()]).await;
-        let report = scored(&rendered).await.unwrap();
+        let report = kube_score(&rendered).await.unwrap();
         let objects: Vec<Value> = serde_json::from_str(&report).unwrap();
         let checks = objects.iter().flat_map(|object| {
             let all = object["checks"].as_array().cloned().unwrap_or_default();
@@ -112,7 +112,7 @@ async fn kube_score_finds_nothing_but_what_is_not_for_us() {
             // 10 is all well; 7 is worth a look, which kube-score calls almost.
             if check["grade"].as_i64().unwrap() >= 10 {
                 passed += 1;
-            } else if NOT_FOR_US.iter().any(|(known, _)| *known == id)
+            } else if IGNORED_CHECKS.iter().any(|(known, _)| *known == id)
                 || (OF_THE_AGENT.contains(&id)
                     && object.as_str().is_some_and(|name| name.starts_with("DaemonSet/")))
             {
@@ -127,13 +127,13 @@ async fn kube_score_finds_nothing_but_what_is_not_for_us() {
 }
 
 #[tokio::test]
-async fn what_it_renders_is_what_was_looked_at() {
+async fn rendered_manifests_equal_the_goldens() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/chart");
     let mut differ = Vec::new();
-    for way in WAYS {
+    for way in MODES {
         let rendered = render(&chart(), &["--values", values_of(way).to_str().unwrap()]).await;
         let file = folder.join(format!("{way}.yaml"));
-        differ.extend(looked_at(&file, &rendered, WRITES).err().map(|error| error.to_string()));
+        differ.extend(compare_golden(&file, &rendered, WRITES).err().map(|error| error.to_string()));
     }
     assert!(differ.is_empty(), "{}", differ.join("\n"));
 }
@@ -142,7 +142,7 @@ async fn what_it_renders_is_what_was_looked_at() {
 /// once and could never be upgraded: `helm upgrade` ended with "conflict with clusterrole-aggregation-controller: .rules".
 #[tokio::test]
 async fn aggregated_roles_leave_their_rules_to_kube_controller_manager() {
-    for way in WAYS {
+    for way in MODES {
         let rendered = render(&chart(), &["--values", values_of(way).to_str().unwrap()]).await;
         let aggregated = |object: &&Value| !object["aggregationRule"].is_null();
         let all = documents(&rendered);
@@ -154,8 +154,8 @@ async fn aggregated_roles_leave_their_rules_to_kube_controller_manager() {
 }
 
 #[tokio::test]
-async fn values_that_cannot_work_are_refused_with_a_sentence() {
-    let table: Vec<Value> = serde_saphyr::from_str(&read(&chart().join("ci/refused.yaml"))).unwrap();
+async fn invalid_values_fail_with_a_message() {
+    let table: Vec<Value> = serde_saphyr::from_str(&read_file(&chart().join("ci/refused.yaml"))).unwrap();
     assert!(table.len() > 30, "only {} rows", table.len());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("values.yaml");
@@ -175,7 +175,7 @@ async fn values_that_cannot_work_are_refused_with_a_sentence() {
 #[tokio::test]
 async fn bug_the_chart_of_a_release_pulls_the_image_of_that_release() {
     let root = chart().ancestors().nth(2).unwrap().to_owned();
-    let workflow = read(&root.join(".github/workflows/release.yml"));
+    let workflow = read_file(&root.join(".github/workflows/release.yml"));
     let line = workflow.lines().map(str::trim).find(|line| line.starts_with("packaging/chart.sh ")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (digest, agents) = (format!("sha256:{}", "ab".repeat(32)), format!("sha256:{}", "cd".repeat(32)));
@@ -334,7 +334,7 @@ const LEFT: [&str; 18] = [
 ];
 
 #[tokio::test]
-async fn each_flag_has_a_value_and_its_default_is_the_binarys() {
+async fn each_flag_has_a_chart_value_with_the_default_of_the_binary() {
     let flags = flags().await;
     let ours = arguments(&render(&chart(), &[]).await);
     let without: Vec<_> =
@@ -344,7 +344,7 @@ async fn each_flag_has_a_value_and_its_default_is_the_binarys() {
         let default = flags.get(flag).unwrap_or_else(|| panic!("the binary does not know {flag}"));
         let default = default.as_deref().unwrap_or_default();
         match flag.as_str() {
-            "--controllers" => controllers_are_all_that_there_are(value).await,
+            "--controllers" => the_chart_lists_all_controllers(value).await,
             // Agents run beside the token of the controllers where somebody starts them by hand, never in the chart.
             "--fence-agents-path" => assert_eq!(value, "", "{flag}"),
             _ => assert_eq!(value, default, "{flag}"),
@@ -352,7 +352,7 @@ async fn each_flag_has_a_value_and_its_default_is_the_binarys() {
     }
 }
 
-async fn controllers_are_all_that_there_are(value: &str) {
+async fn the_chart_lists_all_controllers(value: &str) {
     let wrong = std::process::Command::new(binary().await.unwrap())
         .args(["run", "--controllers=nosuch"])
         .output()
@@ -420,13 +420,13 @@ async fn the_policies_that_manifests_prints_are_those_of_the_chart() {
     let head =
         "# Made from templates/admission by a test (chart_render of tests/control-plane). Do not edit.\n";
     let text = format!("{head}{}", without_release(&rendered));
-    looked_at(&chart().join("files/policies.yaml"), &text, WRITES).unwrap();
+    compare_golden(&chart().join("files/policies.yaml"), &text, WRITES).unwrap();
 }
 
 /// A namespace that is exempt has its own pods alone exempt: the statuses of FenceDevices there are still ours, and a stolen
 /// token opens nothing there.
 #[tokio::test]
-async fn attack_an_exempt_namespace_opens_neither_our_kinds_nor_our_account() {
+async fn attack_an_exempt_namespace_exempts_neither_own_kinds_nor_own_account() {
     let values = values_of("everything");
     let all = documents(&render(&chart(), &["--values", values.to_str().unwrap()]).await);
     let bindings = all.iter().filter(|object| object["kind"] == "ValidatingAdmissionPolicyBinding");
@@ -453,7 +453,7 @@ async fn attack_an_exempt_namespace_opens_neither_our_kinds_nor_our_account() {
 }
 
 #[tokio::test]
-async fn the_admin_port_alone_is_open_unless_the_pods_have_the_addresses_of_their_node() {
+async fn the_network_policy_opens_the_admin_port_only_unless_on_host_network() {
     let of = async |set: &str| {
         let all = documents(&render(&chart(), &["--set", set]).await);
         all.into_iter().find(|object| object["kind"] == "NetworkPolicy")
@@ -525,7 +525,7 @@ fn granted(rendered: &str) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[tokio::test]
-async fn who_only_looks_may_only_look() {
+async fn observe_mode_has_read_rights_only() {
     let all = granted(&render(&chart(), &["--set=mode=observe"]).await);
     let verbs: BTreeSet<_> = all.values().flatten().collect();
     assert!(verbs.iter().any(|verb| *verb == "list pods"), "{all:?}");
@@ -541,7 +541,7 @@ async fn who_only_looks_may_only_look() {
 }
 
 #[tokio::test]
-async fn rights_come_with_what_needs_them() {
+async fn rights_are_granted_with_the_feature_that_needs_them() {
     let budgets = "patch poddisruptionbudgets/status";
     for (set, right, has) in [
         ("mode=guard", budgets, false),
@@ -587,7 +587,7 @@ fn copy(to: &Path) {
 }
 
 #[tokio::test]
-async fn what_prometheus_and_grafana_fill_in_themselves_is_left_to_them() {
+async fn templates_of_prometheus_and_grafana_are_left_unrendered() {
     let folder = tempfile::tempdir().unwrap();
     let chart = folder.path().join("pod-safety");
     copy(&chart);
@@ -657,7 +657,7 @@ async fn crds_stay_unless_a_value_says_otherwise() {
 }
 
 #[tokio::test]
-async fn alerts_lead_to_the_runbooks_and_have_the_severities_of_the_house() {
+async fn alerts_link_runbooks_and_use_the_configured_severities() {
     let set = "metrics.prometheusRule.enabled=true,metrics.prometheusRule.runbookUrl=https://wiki.example/runbooks/,metrics.prometheusRule.severities.warning=ticket";
     let all = documents(&render(&chart(), &["--set", set]).await);
     let rule = all.iter().find(|one| one["kind"] == "PrometheusRule").unwrap();
@@ -673,7 +673,7 @@ async fn alerts_lead_to_the_runbooks_and_have_the_severities_of_the_house() {
 }
 
 #[test]
-fn the_chart_is_of_this_version() {
-    let chart: Value = serde_saphyr::from_str(&read(&chart().join("Chart.yaml"))).unwrap();
+fn chart_version_is_the_workspace_version() {
+    let chart: Value = serde_saphyr::from_str(&read_file(&chart().join("Chart.yaml"))).unwrap();
     assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
 }

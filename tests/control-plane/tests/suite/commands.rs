@@ -7,7 +7,7 @@ use pod_safety_control_plane::{ControlPlane, Output, binary};
 use serde_json::Value;
 
 pub(crate) async fn run(plane: &ControlPlane, kubeconfig: &Path, args: &[&str]) -> Output {
-    plane.pod_safety_once(kubeconfig, args).await.unwrap()
+    plane.start_pod_safety_once(kubeconfig, args).await.unwrap()
 }
 
 /// Gives back what it printed, if it ended so.

@@ -11,16 +11,16 @@ mod script;
 use budgets::{Act, Budgets};
 
 use crate::beside_kcm::differences::Difference;
-use crate::beside_kcm::{History, kcm_lives_as_recorded, ours_lives_as_recorded};
+use crate::beside_kcm::{History, kcm_matches_the_recording, pod_safety_matches_the_recording};
 
 /// Scaling a workload wakes no budget in kube-controller-manager; the next event of a pod does.
 const SCALED: &str = "W-DC2";
 /// It wakes one of several budgets of a pod, and never the one that a pod has left.
 const ONE_BUDGET: &str = "W-DC3";
 /// It gives up a whole budget for one pod whose controller has no number of pods.
-const ODD_POD: &str = "W-DC5";
+const UNSCALED_POD: &str = "W-DC5";
 /// It does not say which pod's controller it could not ask, nor does it ask again.
-const ITS_WORDS: &str = "W-DC4";
+const UNSCALED_MESSAGE: &str = "W-DC4";
 /// It takes the successor of an evicted pod, under the same name, for the evicted one.
 const SAME_NAME: &str = "W-DC6";
 
@@ -68,11 +68,11 @@ fn differences() -> Vec<Difference> {
     ];
     all.extend(of_overlapping_budgets());
     all.extend(of_a_successor());
-    all.extend(ODD.iter().flat_map(|(namespace, resource)| of_an_odd_pod(namespace, resource)));
+    all.extend(UNSCALED.iter().flat_map(|(namespace, resource)| of_an_unscaled_pod(namespace, resource)));
     all.extend(of_a_vanished_controller());
     all.push(at(
         ("phantom", "a budget that asks for it"),
-        ITS_WORDS,
+        UNSCALED_MESSAGE,
         &["phantom/ghost"],
         &[&phantom("no matches for kind \"Phantom\" in version \"phantom.example.com/v1\"")],
         &[&phantom(
@@ -81,7 +81,7 @@ fn differences() -> Vec<Difference> {
     ));
     all.push(at(
         ("phantom", "an eviction"),
-        ITS_WORDS,
+        UNSCALED_MESSAGE,
         &["phantom/ghost"],
         &[&phantom("no matches for kind \"Phantom\" in version \"phantom.example.com/v1\"")],
         &[&phantom(
@@ -127,20 +127,26 @@ fn of_a_successor() -> Vec<Difference> {
 }
 
 /// Where an odd pod comes beside those of a ReplicaSet, and the resource of its controller.
-const ODD: [(&str, &str); 3] =
+const UNSCALED: [(&str, &str); 3] =
     [("daemon", "daemonsets.apps"), ("job", "jobs.batch"), ("herd", "herds.example.com")];
 
-fn of_an_odd_pod(namespace: &'static str, resource: &str) -> Vec<Difference> {
+fn of_an_unscaled_pod(namespace: &'static str, resource: &str) -> Vec<Difference> {
     let why = format!("{resource} does not implement the scale subresource");
     let failed = format!("0 allowed: 3 healthy, 2 desired, 3 expected, False SyncFailed {why}");
     let refused =
         format!("{REFUSED} set does not allow evicting pods currently because it failed sync: {why}");
     let (budget, eviction) = (format!("{namespace}/set"), format!("{namespace}: eviction of s-0"));
     vec![
-        at((namespace, "an odd pod beside them"), ODD_POD, &[&budget], &[&failed], &[ALLOWS_ONE_OF_THREE]),
+        at(
+            (namespace, "an odd pod beside them"),
+            UNSCALED_POD,
+            &[&budget],
+            &[&failed],
+            &[ALLOWS_ONE_OF_THREE],
+        ),
         at(
             (namespace, "an eviction"),
-            ODD_POD,
+            UNSCALED_POD,
             &[&budget, &eviction],
             &[&failed, &refused],
             &[ALLOWS_NONE_OF_THREE, "201"],
@@ -154,7 +160,7 @@ fn of_a_vanished_controller() -> Vec<Difference> {
     let failed = format!("0 allowed: 1 healthy, 0 desired, 1 expected, False SyncFailed {why}");
     let refused =
         format!("{REFUSED} set does not allow evicting pods currently because it failed sync: {why}");
-    let changed = |step| at(("vanished", step), ODD_POD, &["vanished/set"], &[&failed], &[nothing]);
+    let changed = |step| at(("vanished", step), UNSCALED_POD, &["vanished/set"], &[&failed], &[nothing]);
     vec![
         at(
             ("vanished", "the ReplicaSet is deleted"),
@@ -166,7 +172,7 @@ fn of_a_vanished_controller() -> Vec<Difference> {
         changed("then its pod changes"),
         at(
             ("vanished", "an eviction"),
-            ODD_POD,
+            UNSCALED_POD,
             &["vanished/set", "vanished: eviction of s-0"],
             &[&failed, &refused],
             &[nothing, &format!("{REFUSED} set needs 0 healthy pods and has 0 currently")],
@@ -185,11 +191,11 @@ fn history() -> History<Act> {
 }
 
 #[tokio::test]
-async fn the_same_history_has_the_same_statuses_but_for_what_is_listed() {
-    ours_lives_as_recorded::<Budgets>(history()).await;
+async fn pdb_statuses_equal_kcm_but_for_listed_differences() {
+    pod_safety_matches_the_recording::<Budgets>(history()).await;
 }
 
 #[tokio::test]
-async fn the_history_of_budgets_is_kcms_live() {
-    kcm_lives_as_recorded::<Budgets>(history()).await;
+async fn kcm_follows_the_recorded_pdb_history_live() {
+    kcm_matches_the_recording::<Budgets>(history()).await;
 }

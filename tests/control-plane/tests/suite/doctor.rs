@@ -2,7 +2,7 @@
 //! the process runs under an account that the admission policies deny.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
-use pod_safety_control_plane::{ControlPlane, Options, budgets, objects, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, budgets, check_that, objects, until};
 use serde_json::{Value, json};
 
 use crate::commands::{apply, run};
@@ -15,7 +15,7 @@ async fn installed() -> ControlPlane {
     plane.install_pod_safety().await.unwrap();
     until("the kinds are there", async || {
         let output = run(&plane, &plane.admin_kubeconfig(), &["status", "--exit-zero"]).await;
-        seen(output.status.success(), output.stderr)
+        check_that(output.status.success(), output.stderr)
     })
     .await
     .unwrap();
@@ -23,7 +23,7 @@ async fn installed() -> ControlPlane {
 }
 
 /// What doctor found of a check: how well, and what.
-async fn found(plane: &ControlPlane, check: &str) -> Vec<(String, String)> {
+async fn findings(plane: &ControlPlane, check: &str) -> Vec<(String, String)> {
     let output = run(plane, &plane.admin_kubeconfig(), &["doctor", "-o", "json"]).await;
     let diagnosis: Value = serde_json::from_str(&output.stdout).unwrap();
     let of_it = diagnosis["checks"].as_array().unwrap().iter().filter(|one| one["check"] == check);
@@ -31,10 +31,10 @@ async fn found(plane: &ControlPlane, check: &str) -> Vec<(String, String)> {
     of_it.map(|one| (text(one, "health"), format!("{} {}", text(one, "what"), text(one, "remedy")))).collect()
 }
 
-async fn becomes(plane: &ControlPlane, check: &str, health: &str, says: &str) {
+async fn until_finding(plane: &ControlPlane, check: &str, health: &str, says: &str) {
     until(&format!("{check} is {health} and says {says}"), async || {
-        let all = found(plane, check).await;
-        seen(all.iter().any(|(is, what)| is == health && what.contains(says)), format!("{all:?}"))
+        let all = findings(plane, check).await;
+        check_that(all.iter().any(|(is, what)| is == health && what.contains(says)), format!("{all:?}"))
     })
     .await
     .unwrap();
@@ -47,7 +47,7 @@ async fn kubectl(plane: &ControlPlane, args: &[&str]) -> String {
 /// No controller manager runs: the node keeps the taint with which the API server creates it, and the PodDisruptionBudget never
 /// has a status. In the first minute of both that is no alarm.
 #[tokio::test]
-async fn bug_a_cluster_in_which_nothing_is_scheduled_was_called_fine() {
+async fn bug_a_cluster_without_a_scheduler_was_healthy() {
     let plane = installed().await;
     let admin = plane.admin();
     plane.namespace("shop").await.unwrap();
@@ -56,25 +56,27 @@ async fn bug_a_cluster_in_which_nothing_is_scheduled_was_called_fine() {
     let spec = json!({ "minAvailable": 1, "selector": { "matchLabels": { "app": "api" } } });
     budgets::put(&admin, "shop", "api", &spec).await.unwrap();
     for check in ["NodeLifecycle", "PodDisruptionBudgets"] {
-        let young = found(&plane, check).await;
+        let young = findings(&plane, check).await;
         assert!(young.iter().all(|(health, _)| health == "Fine") && !young.is_empty(), "{young:?}");
     }
-    becomes(&plane, "NodeLifecycle", "Problem", "stays for more than a minute on 1 of 1 Ready node").await;
-    becomes(&plane, "PodDisruptionBudgets", "Problem", "no controller wrote the status of 1 of 1").await;
-    becomes(&plane, "NodeLifecycle", "Problem", " --set mode=replace").await;
+    until_finding(&plane, "NodeLifecycle", "Problem", "stays for more than a minute on 1 of 1 Ready node")
+        .await;
+    until_finding(&plane, "PodDisruptionBudgets", "Problem", "no controller wrote the status of 1 of 1")
+        .await;
+    until_finding(&plane, "NodeLifecycle", "Problem", " --set mode=replace").await;
     // As a controller would.
     kubectl(&plane, &["taint", "node", "worker", "node.kubernetes.io/not-ready-"]).await;
     let status = json!({ "status": { "observedGeneration": 1, "currentHealthy": 0, "desiredHealthy": 1, "disruptionsAllowed": 0,
         "expectedPods": 0 } });
     let patch = ["patch", "pdb", "api", "-n", "shop", "--subresource=status", "--type=merge", "-p"];
     kubectl(&plane, &[&patch[..], &[&status.to_string()]].concat()).await;
-    becomes(&plane, "NodeLifecycle", "Fine", "none keeps the taint").await;
-    becomes(&plane, "PodDisruptionBudgets", "Fine", "each has its status, by kubectl").await;
+    until_finding(&plane, "NodeLifecycle", "Fine", "none keeps the taint").await;
+    until_finding(&plane, "PodDisruptionBudgets", "Fine", "each has its status, by kubectl").await;
 }
 
 /// The process led, was denied each status that it wrote, and two commands waited for two minutes without a word.
 #[tokio::test]
-async fn bug_run_under_an_account_that_the_policies_deny_led_and_wrote_nothing() {
+async fn bug_an_account_denied_by_the_policies_led_and_wrote_nothing() {
     let plane = installed().await;
     let admin = plane.admin_kubeconfig();
     let none = run(&plane, &admin, &["devices", "test"]).await;
@@ -90,32 +92,32 @@ async fn bug_run_under_an_account_that_the_policies_deny_led_and_wrote_nothing()
     assert!(refused.status.code() == Some(1) && refused.stderr.contains(&says), "{refused:?}");
 
     let impersonates = format!("--as={ACCOUNT}");
-    let mut ours = plane.pod_safety_that_leads(&admin, [impersonates.as_str()]).await.unwrap();
+    let mut ours = plane.leading_pod_safety(&admin, [impersonates.as_str()]).await.unwrap();
     until("the FencePolicy has a status", async || {
         let observed = ["get", "fencepolicy", "all", "-o", "jsonpath={.status.observedGeneration}"];
         let observed = kubectl(&plane, &observed).await;
-        seen(observed == "1", observed)
+        check_that(observed == "1", observed)
     })
     .await
     .unwrap();
-    becomes(&plane, "ServiceAccount", "Fine", ACCOUNT).await;
-    becomes(&plane, "RBAC", "Fine", ACCOUNT).await;
+    until_finding(&plane, "ServiceAccount", "Fine", ACCOUNT).await;
+    until_finding(&plane, "RBAC", "Fine", ACCOUNT).await;
     ours.terminate().await.unwrap();
 
     // It leads before the policies are there.
     let binding = ["delete", "validatingadmissionpolicybinding", "pod-safety-fence", "pod-safety-evidence"];
     kubectl(&plane, &binding).await;
     let mut other = plane.pod_safety("other", &admin, [""; 0]).await.unwrap();
-    other.leads().await.unwrap();
+    other.is_leader().await.unwrap();
     let manifests = run(&plane, &admin, &["manifests"]).await.stdout;
     plane.kubectl_with(&["apply", "-f", "-"], &manifests).await.unwrap().text().unwrap();
-    becomes(&plane, "ServiceAccount", "Problem", &says).await;
+    until_finding(&plane, "ServiceAccount", "Problem", &says).await;
     until("the policy is in force", async || {
         let status =
             json!({ "status": { "observedGeneration": 7, "nodes": 0, "conditions": [] } }).to_string();
         let patch = ["patch", "fencepolicy", "all", "--subresource=status", "--type=merge", "-p", &status];
         let output = plane.kubectl(&patch).await.unwrap();
-        seen(output.stderr.contains("pod-safety-fence"), format!("{output:?}"))
+        check_that(output.stderr.contains("pod-safety-fence"), format!("{output:?}"))
     })
     .await
     .unwrap();

@@ -15,7 +15,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
 use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, Output, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, Output, check_that, until};
 use serde_json::{Value, json};
 
 use crate::commands::{apply, ends_with};
@@ -25,7 +25,7 @@ const NS: &str = "shop";
 const KCM: &str = "statefulset-controller,disruption-controller";
 
 async fn pod_safety(plane: &ControlPlane, args: &[&str]) -> Output {
-    plane.pod_safety_once(&plane.admin_kubeconfig(), args).await.unwrap()
+    plane.start_pod_safety_once(&plane.admin_kubeconfig(), args).await.unwrap()
 }
 
 /// A StatefulSet whose pods this program makes ready, on a node of the pool `pool`.
@@ -128,7 +128,7 @@ async fn allows(plane: &ControlPlane, name: &str, wanted: i64) {
         let status = &object["status"];
         let current = status["observedGeneration"] == object["metadata"]["generation"];
         // Three pods are expected by either budget of three.
-        seen(
+        check_that(
             current && status["disruptionsAllowed"] == wanted && status["currentHealthy"] != 0,
             status.to_string(),
         )
@@ -152,7 +152,7 @@ async fn on_node(plane: &ControlPlane, node: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_node_is_drained_within_its_budgets_and_what_blocks_is_named() {
+async fn drain_respects_pdbs_and_names_what_blocks() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     plane.namespace(NS).await.unwrap();
     let client = plane.admin();
@@ -184,7 +184,7 @@ async fn scenario(plane: &ControlPlane, kubelets: &Kubelets) {
     plane.kubectl(&["taint", "node", "b", "node.kubernetes.io/not-ready-"]).await.unwrap().text().unwrap();
     let naked = objects::pod(NS, "naked").on_node("a").with_grace(5).with_phase("Running");
     objects::create_pod(&plane.admin(), &naked).await.unwrap();
-    until("all pods are ready on a", async || seen(on_node(plane, "a").await.len() == 7, "not yet"))
+    until("all pods are ready on a", async || check_that(on_node(plane, "a").await.len() == 7, "not yet"))
         .await
         .unwrap();
 

@@ -15,7 +15,7 @@ mod tenant;
 use http::Method;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use pod_safety_control_plane::{ControlPlane, Options, scenarios, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, check_that, scenarios, until};
 use serde_json::{Value, json};
 use tenant::Tenant;
 
@@ -40,7 +40,7 @@ async fn send(api: &Client, method: Method, path: &str, kind: &str, body: &Value
 }
 
 #[tokio::test]
-async fn evictions_that_are_asked_for_are_carried_out() {
+async fn requested_evictions_are_carried_out() {
     if !crate::versions::can_serve_evictions() {
         return;
     }
@@ -49,13 +49,13 @@ async fn evictions_that_are_asked_for_are_carried_out() {
     // Before anybody serves them.
     let forged = attacks::forged(&plane).await;
     let args = ["--controllers=disruption,eviction", "--mode=replace"];
-    let mut ours = plane.pod_safety_that_leads(&kubeconfig, args).await.unwrap();
+    let mut ours = plane.leading_pod_safety(&kubeconfig, args).await.unwrap();
     ours.ready().await.unwrap();
     scenarios![
         requests_are_validated(&plane),
         a_pod_that_terminates_ends_its_eviction(&plane),
         a_pod_is_evicted_by_the_api_server(&plane),
-        a_withdrawn_eviction_is_canceled_and_asked_for_again(&plane),
+        a_withdrawn_eviction_is_canceled_and_requested_again(&plane),
         responders_have_their_turns_and_the_next_eviction_follows(&plane),
         a_budget_stalls_an_eviction_until_it_opens(&plane),
         a_forged_report_stops_the_chain(&ours, &forged),
@@ -69,15 +69,15 @@ async fn evictions_that_are_asked_for_are_carried_out() {
 async fn the_validation_of_the_model_check_is_that_of_the_api_server() {
     if crate::versions::can_serve_evictions() {
         let plane = ControlPlane::start(gates()).await.unwrap();
-        differential::the_port_of_the_validation_agrees(&plane).await;
+        differential::ported_validation_agrees_with_the_api_server(&plane).await;
     }
 }
 
 #[tokio::test]
-async fn on_a_server_without_the_group_nothing_happens_and_one_line_says_so() {
+async fn without_the_api_group_one_log_line_and_no_action() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
-    let mut ours = plane.pod_safety_that_leads(&kubeconfig, ["--controllers=pod-gc,eviction"]).await.unwrap();
+    let mut ours = plane.leading_pod_safety(&kubeconfig, ["--controllers=pod-gc,eviction"]).await.unwrap();
     ours.ready().await.unwrap();
     let ready = ours.get("/readyz").await.unwrap().body;
     assert!(ready.contains("[+]evictions: the API server does not serve them"), "{ready}");

@@ -13,14 +13,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crowd::{Crowd, Witness};
+use crowd::{Crowd, HealthWatch};
 use futures::future::{Either, join_all, select};
 use k8s_openapi::api::core::v1::PodCondition;
 use kube::Client;
 use pod_safety_control_plane::budgets::{self, Answer};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, FLEET, REPLICA_SET};
-use pod_safety_control_plane::{ControlPlane, Options, observe, scenarios, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, check_that, observe, scenarios, until};
 use serde_json::{Value, json};
 
 const CLIENTS: usize = 20;
@@ -28,7 +28,7 @@ const CLIENTS: usize = 20;
 const STALE_AFTER: Duration = Duration::from_secs(4);
 
 #[tokio::test]
-async fn what_is_evicted_is_what_budgets_allow() {
+async fn evictions_stay_within_pdbs() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let api = &plane.admin();
     workloads::define_custom_kinds(api).await.unwrap();
@@ -40,12 +40,12 @@ async fn what_is_evicted_is_what_budgets_allow() {
     let args = ["--controllers=disruption", "--mode=replace", &stale];
     let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
     ours.ready().await.unwrap();
-    ours.leads().await.unwrap();
+    ours.is_leader().await.unwrap();
     scenarios![
         twenty_clients_never_exceed_one_budget(api),
-        unhealthy_pods_go_as_the_policy_says(api),
+        unhealthy_pods_are_evicted_by_unhealthy_pod_eviction_policy(api),
         a_percentage_of_a_custom_resource_follows_its_scale(api),
-        a_budget_may_come_change_and_go_while_evictions_run(api),
+        pdb_changes_during_evictions_are_respected(api),
         a_condition_of_a_pod_that_does_not_end_is_taken_back(api),
     ];
     let written = ours.metric("pod_safety_disruption_updates_total", &[]).await.unwrap();
@@ -64,8 +64,9 @@ async fn evict(api: &Client, namespace: &str, pod: &str) -> Answer {
 /// Waits until the budget allows so many evictions.
 async fn until_allowed(api: &Client, namespace: &str, allowed: i32) {
     until(&format!("{namespace} allows {allowed}"), async || {
-        let look = budgets::look(api, namespace, "crowd").await.map_err(|error| format!("{error:?}"))?;
-        seen(look.allowed == allowed && look.observed == look.generation, look.to_string())
+        let look =
+            budgets::budget_status(api, namespace, "crowd").await.map_err(|error| format!("{error:?}"))?;
+        check_that(look.allowed == allowed && look.observed == look.generation, look.to_string())
     })
     .await
     .unwrap();
@@ -91,13 +92,13 @@ struct Evictors<'a> {
 }
 
 impl<'a> Evictors<'a> {
-    fn of(api: &'a Client, crowd: &'a Crowd) -> Self {
+    fn new(api: &'a Client, crowd: &'a Crowd) -> Self {
         let (answers, each, evicted) = (RefCell::default(), RefCell::default(), RefCell::default());
         Self { api, crowd, answers, each, evicted, stop: Cell::new(false) }
     }
 
     /// The `number`-th of them works until it is stopped, or enough are gone.
-    async fn work(&self, number: usize, enough: usize) {
+    async fn evict_until_stopped(&self, number: usize, enough: usize) {
         let mut at = number;
         while !self.stop.get() && self.evicted.borrow().len() < enough {
             // The newest as often as the oldest, each client in an order of its own.
@@ -117,16 +118,16 @@ impl<'a> Evictors<'a> {
         self.answers.borrow().get(&code).copied().unwrap_or(0)
     }
 
-    fn done(&self) -> usize {
+    fn evicted_count(&self) -> usize {
         self.evicted.borrow().len()
     }
 }
 
 /// Until the witness has seen each of them go.
-async fn heard_of_all(witness: &Witness<'_>, evicted: &[String]) {
+async fn witness_saw_all(witness: &HealthWatch<'_>, evicted: &[String]) {
     until("the witness has heard of all evictions", async || {
-        let unheard: Vec<_> = evicted.iter().filter(|name| !witness.heard_of(name)).collect();
-        seen(unheard.is_empty(), format!("not of {unheard:?}"))
+        let unheard: Vec<_> = evicted.iter().filter(|name| !witness.saw_deletion(name)).collect();
+        check_that(unheard.is_empty(), format!("not of {unheard:?}"))
     })
     .await
     .unwrap();
@@ -135,18 +136,18 @@ async fn heard_of_all(witness: &Witness<'_>, evicted: &[String]) {
 async fn twenty_clients_never_exceed_one_budget(api: &Client) {
     let (replicas, desired, enough) = (30, 25, 100);
     let owner = workloads::put(api, REPLICA_SET, "crowded", "crowd", replicas, None).await.unwrap();
-    let crowd = Crowd::of(api, "crowded", owner, 30).await;
+    let crowd = Crowd::create_all(api, "crowded", owner, 30).await;
     budgets::put(api, "crowded", "crowd", &selecting(json!({ "maxUnavailable": "16%" }))).await.unwrap();
     until_allowed(api, "crowded", 5).await;
 
-    let (witness, evictors) = (Witness::of(&crowd).await, Evictors::of(api, &crowd));
+    let (witness, evictors) = (HealthWatch::start(&crowd).await, Evictors::new(api, &crowd));
     let work = async {
-        join_all((0..CLIENTS).map(|number| evictors.work(number, enough))).await;
+        join_all((0..CLIENTS).map(|number| evictors.evict_until_stopped(number, enough))).await;
         let evicted = evictors.evicted.borrow().clone();
-        heard_of_all(&witness, &evicted).await;
+        witness_saw_all(&witness, &evicted).await;
     };
-    beside(futures::future::join(crowd.tend(), witness.watch()), work).await;
-    let lowest = witness.lowest(&witness.losses()).unwrap();
+    beside(futures::future::join(crowd.run_workload(), witness.watch()), work).await;
+    let lowest = witness.lowest(&witness.disrupted_pods()).unwrap();
     assert!(lowest >= desired, "{lowest} pods were healthy, {desired} are wanted");
     assert_eq!(lowest, desired, "nobody came near the limit, so it was not tested");
     assert!(evictors.answered(429) > 0, "{:?}", evictors.answers.borrow());
@@ -154,9 +155,9 @@ async fn twenty_clients_never_exceed_one_budget(api: &Client) {
     assert!(!strange, "{:?}", evictors.answers.borrow());
 }
 
-async fn unhealthy_pods_go_as_the_policy_says(api: &Client) {
+async fn unhealthy_pods_are_evicted_by_unhealthy_pod_eviction_policy(api: &Client) {
     let owner = workloads::put(api, REPLICA_SET, "broken", "crowd", 4, None).await.unwrap();
-    let crowd = Crowd::of(api, "broken", owner, 4).await;
+    let crowd = Crowd::create_all(api, "broken", owner, 4).await;
     let put = async |policy: &str, wanted: i32| {
         let spec = selecting(json!({ "minAvailable": wanted, "unhealthyPodEvictionPolicy": policy }));
         budgets::put(api, "broken", "crowd", &spec).await.unwrap();
@@ -168,8 +169,9 @@ async fn unhealthy_pods_go_as_the_policy_says(api: &Client) {
     }
     let healthy = async |wanted: i32| {
         until(&format!("{wanted} are healthy"), async || {
-            let look = budgets::look(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
-            seen(look.healthy == wanted, look.to_string())
+            let look =
+                budgets::budget_status(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
+            check_that(look.healthy == wanted, look.to_string())
         })
         .await
         .unwrap();
@@ -190,8 +192,9 @@ async fn unhealthy_pods_go_as_the_policy_says(api: &Client) {
     crowd.set_ready("pod-1", false).await;
     put("AlwaysAllow", 4).await;
     let policy = async || {
-        let look = budgets::look(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
-        seen((look.healthy, look.desired) == (2, 4), look.to_string())
+        let look =
+            budgets::budget_status(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
+        check_that((look.healthy, look.desired) == (2, 4), look.to_string())
     };
     until("four are wanted and two are healthy", policy).await.unwrap();
     assert_eq!(evict(api, "broken", "pod-2").await.code, 429, "a healthy one");
@@ -200,7 +203,7 @@ async fn unhealthy_pods_go_as_the_policy_says(api: &Client) {
 
 async fn a_percentage_of_a_custom_resource_follows_its_scale(api: &Client) {
     let owner = workloads::put(api, FLEET, "percent", "crowd", 10, None).await.unwrap();
-    let crowd = Crowd::of(api, "percent", owner, 10).await;
+    let crowd = Crowd::create_all(api, "percent", owner, 10).await;
     budgets::put(api, "percent", "crowd", &selecting(json!({ "minAvailable": "75%" }))).await.unwrap();
     // Three quarters of ten, rounded up.
     until_allowed(api, "percent", 2).await;
@@ -217,18 +220,20 @@ async fn a_percentage_of_a_custom_resource_follows_its_scale(api: &Client) {
     tokio::time::sleep(Duration::from_secs(1)).await;
     crowd.set_ready("pod-9", false).await;
     until_allowed(api, "percent", 3).await;
-    let look = budgets::look(api, "percent", "crowd").await.unwrap();
+    let look = budgets::budget_status(api, "percent", "crowd").await.unwrap();
     assert_eq!((look.expected, look.desired, look.healthy), (5, 4, 7), "{look}");
 }
 
 /// Each change is felt by every eviction that is asked for after it.
-async fn a_budget_may_come_change_and_go_while_evictions_run(api: &Client) {
+async fn pdb_changes_during_evictions_are_respected(api: &Client) {
     let owner = workloads::put(api, REPLICA_SET, "changing", "crowd", 10, None).await.unwrap();
-    let crowd = Crowd::of(api, "changing", owner, 10).await;
-    let (witness, evictors) = (Witness::of(&crowd).await, Evictors::of(api, &crowd));
+    let crowd = Crowd::create_all(api, "changing", owner, 10).await;
+    let (witness, evictors) = (HealthWatch::start(&crowd).await, Evictors::new(api, &crowd));
     let more = async |count: usize| {
-        let enough = evictors.done() + count;
-        let done = async || seen(evictors.done() >= enough, format!("{:?}", evictors.answers.borrow()));
+        let enough = evictors.evicted_count() + count;
+        let done = async || {
+            check_that(evictors.evicted_count() >= enough, format!("{:?}", evictors.answers.borrow()))
+        };
         until("more are evicted", done).await.unwrap();
     };
     // Evictions that had begun before the change are let through as it was: one of each client.
@@ -237,14 +242,14 @@ async fn a_budget_may_come_change_and_go_while_evictions_run(api: &Client) {
         let later = async || {
             let now = evictors.each.borrow();
             let all = before.iter().all(|(number, answers)| now[number] > *answers);
-            seen(all && now.len() == CLIENTS / 2, format!("{now:?}"))
+            check_that(all && now.len() == CLIENTS / 2, format!("{now:?}"))
         };
         until("those on their way are answered", later).await.unwrap();
-        evictors.done()
+        evictors.evicted_count()
     };
     let under = async |from: usize| {
         let evicted = evictors.evicted.borrow()[from..].to_vec();
-        heard_of_all(&witness, &evicted).await;
+        witness_saw_all(&witness, &evicted).await;
         witness.lowest(&evicted).unwrap()
     };
     let work = async {
@@ -264,9 +269,9 @@ async fn a_budget_may_come_change_and_go_while_evictions_run(api: &Client) {
         assert!(lowest < 8, "without a budget {lowest} of 10 stayed healthy: it is still felt");
         evictors.stop.set(true);
     };
-    let evictions = join_all((0..CLIENTS / 2).map(|number| evictors.work(number, usize::MAX)));
+    let evictions = join_all((0..CLIENTS / 2).map(|number| evictors.evict_until_stopped(number, usize::MAX)));
     let both = futures::future::join(work, evictions);
-    beside(futures::future::join(crowd.tend(), witness.watch()), both).await;
+    beside(futures::future::join(crowd.run_workload(), witness.watch()), both).await;
 }
 
 fn target(reason: &str) -> PodCondition {
@@ -302,7 +307,7 @@ async fn a_condition_of_a_pod_that_does_not_end_is_taken_back(api: &Client) {
     };
     let taken_back = async || {
         let (found, _) = condition("lives-on").await;
-        seen(found.status == "False", format!("{found:?}"))
+        check_that(found.status == "False", format!("{found:?}"))
     };
     until("the condition is False", taken_back).await.unwrap();
     // The API server's times have no fractions, and ours is measured from when we heard of it.

@@ -7,10 +7,10 @@ use std::process::Stdio;
 
 use k8s_openapi::api::core::v1::{Node, PodStatus};
 use kube::Api;
-use pod_safety_control_plane::budgets::{self, Look};
+use pod_safety_control_plane::budgets::{self, BudgetStatus};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, FLEET, PHANTOM, STATEFUL_SET};
-use pod_safety_control_plane::{ControlPlane, Options, PATIENCE, Who, binary, seen, until};
+use pod_safety_control_plane::{ControlPlane, Implementation, Options, PATIENCE, binary, check_that, until};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
@@ -86,44 +86,45 @@ async fn calculated(plane: &ControlPlane) {
     for (name, healthy) in
         [("never", 2), ("soon", 2), ("over-a", 2), ("over-b", 2), ("sync", 1), ("primary", 1)]
     {
-        until_says(plane, name, |look| {
+        until_explains(plane, name, |look| {
             look.condition.contains("Pods") && look.healthy == healthy && look.observed == look.generation
         })
         .await;
     }
     pod(plane, "sync", 1, PHANTOM, json!({})).await;
-    until_says(plane, "sync", |look| look.condition.contains("SyncFailed")).await;
-    until_says(plane, "new", |look| look.condition.contains("SyncFailed")).await;
+    until_explains(plane, "sync", |look| look.condition.contains("SyncFailed")).await;
+    until_explains(plane, "new", |look| look.condition.contains("SyncFailed")).await;
 }
 
-async fn until_says(plane: &ControlPlane, name: &str, is_so: impl Fn(&Look) -> bool) {
+async fn until_explains(plane: &ControlPlane, name: &str, is_so: impl Fn(&BudgetStatus) -> bool) {
     until(&format!("{name} is calculated"), async || {
-        let look = budgets::look(&plane.admin(), NS, name).await.map_err(|error| error.to_string())?;
-        seen(is_so(&look), look.to_string())
+        let look =
+            budgets::budget_status(&plane.admin(), NS, name).await.map_err(|error| error.to_string())?;
+        check_that(is_so(&look), look.to_string())
     })
     .await
     .unwrap();
 }
 
 #[tokio::test]
-async fn what_blocks_is_named_and_a_drain_ends_as_it_says() {
+async fn explain_names_what_blocks_and_the_drain_ends_as_predicted() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     set_up(&plane).await;
-    let _kcm = plane.disruption_controller(Who::Kcm).await.unwrap();
+    let _kcm = plane.disruption_controller(Implementation::Kcm).await.unwrap();
     calculated(&plane).await;
-    each_blockade_has_its_verdict(&plane).await;
-    evictions_are_answered_as_it_was_said(&plane).await;
-    the_formats_say_the_same(&plane).await;
-    who_may_not_ask_is_told_what_is_not_known(&plane).await;
-    a_drain_tries_and_waits_against_a_blockade(&plane).await;
-    what_may_run_is_refused_for_safety(&plane).await;
-    a_drain_ends_when_its_time_is_up(&plane).await;
-    ctrl_c_says_what_goes_on_without_it(&plane).await;
-    ctrl_c_on_a_terminal_leaves_no_half_line(&plane).await;
+    each_cause_of_blocking_has_a_verdict(&plane).await;
+    evictions_are_answered_as_explained(&plane).await;
+    output_formats_agree(&plane).await;
+    missing_rights_are_reported_as_unknown(&plane).await;
+    drain_retries_while_blocked(&plane).await;
+    pods_that_may_run_are_refused(&plane).await;
+    drain_ends_at_its_timeout(&plane).await;
+    ctrl_c_prints_what_continues(&plane).await;
+    ctrl_c_on_a_terminal_ends_the_line(&plane).await;
 }
 
 /// The verdicts, and what people read.
-async fn each_blockade_has_its_verdict(plane: &ControlPlane) {
+async fn each_cause_of_blocking_has_a_verdict(plane: &ControlPlane) {
     for (name, verdict, says) in [
         ("never", "DisruptionsNeverAllowed", &["while replicas is 2", "scale Fleet/never to 3"][..]),
         (
@@ -184,7 +185,7 @@ async fn each_blockade_has_its_verdict(plane: &ControlPlane) {
 }
 
 /// `EVICTION WOULD` is what the API server says to a dry run.
-async fn evictions_are_answered_as_it_was_said(plane: &ControlPlane) {
+async fn evictions_are_answered_as_explained(plane: &ControlPlane) {
     let list = json_of(plane, 3, &["explain", "pdb", "-n", NS]).await;
     let mut compared = 0;
     for (budget, pod) in
@@ -207,7 +208,7 @@ async fn evictions_are_answered_as_it_was_said(plane: &ControlPlane) {
 }
 
 /// JSON and YAML are one document, and the table has a row for each budget.
-async fn the_formats_say_the_same(plane: &ControlPlane) {
+async fn output_formats_agree(plane: &ControlPlane) {
     for (code, args) in [
         (3, &["explain", "pdb", "-n", NS, "never"][..]),
         (3, &["explain", "pdb"][..]),
@@ -240,7 +241,7 @@ async fn the_formats_say_the_same(plane: &ControlPlane) {
 }
 
 /// Without the right to ask a custom resource nobody says "never", and why is said.
-async fn who_may_not_ask_is_told_what_is_not_known(plane: &ControlPlane) {
+async fn missing_rights_are_reported_as_unknown(plane: &ControlPlane) {
     let reader = plane.user_kubeconfig(READER, &[]).unwrap();
     let resources = "--resource=pods,poddisruptionbudgets.policy,deployments.apps,replicasets.apps,statefulsets.apps,replicationcontrollers";
     for args in [
@@ -270,7 +271,7 @@ async fn is_cordoned(plane: &ControlPlane, node: &str) -> bool {
 }
 
 /// The plan has the API server's own refusal; `--apply` cordons, tries, and waits for whoever changes what blocks.
-async fn a_drain_tries_and_waits_against_a_blockade(plane: &ControlPlane) {
+async fn drain_retries_while_blocked(plane: &ControlPlane) {
     for (node, reason, dry_run, says) in [
         (
             "over",
@@ -306,7 +307,7 @@ async fn a_drain_tries_and_waits_against_a_blockade(plane: &ControlPlane) {
 }
 
 /// A pod that is called finished and may run is not evicted: with a code of its own.
-async fn what_may_run_is_refused_for_safety(plane: &ControlPlane) {
+async fn pods_that_may_run_are_refused(plane: &ControlPlane) {
     let plan = json_of(plane, 4, &["drain", "lies"]).await;
     assert_eq!(plan["pods"][0]["action"], "RefusedForSafety", "{plan:#}");
     let refused = ends_with(plane, 4, &["drain", "lies", "--apply"]).await;
@@ -316,7 +317,7 @@ async fn what_may_run_is_refused_for_safety(plane: &ControlPlane) {
 }
 
 /// One pod ends, two wait for their budget: that is said, and that the node stays cordoned.
-async fn a_drain_ends_when_its_time_is_up(plane: &ControlPlane) {
+async fn drain_ends_at_its_timeout(plane: &ControlPlane) {
     let plan = json_of(plane, 3, &["drain", "soon"]).await;
     let actions: Vec<&Value> = plan["pods"].as_array().unwrap().iter().map(|pod| &pod["action"]).collect();
     assert_eq!(actions, ["Evict", "Wait", "Wait"], "{plan:#}");
@@ -336,13 +337,13 @@ async fn a_drain_ends_when_its_time_is_up(plane: &ControlPlane) {
 }
 
 /// In a pipe: the last lines of the log, and code 1.
-async fn ctrl_c_says_what_goes_on_without_it(plane: &ControlPlane) {
+async fn ctrl_c_prints_what_continues(plane: &ControlPlane) {
     plane.kubectl(&["uncordon", "soon"]).await.unwrap().text().unwrap();
     let kubeconfig = plane.admin_kubeconfig();
     let args = ["drain", "soon", "--apply", "--kubeconfig", kubeconfig.to_str().unwrap()];
     let mut drain = plane.program("drain", &binary().await.unwrap(), args, &[]).unwrap();
     until("it waits for the budget", async || {
-        seen(drain.log_text().contains("soon-0 waits"), drain.log_text())
+        check_that(drain.log_text().contains("soon-0 waits"), drain.log_text())
     })
     .await
     .unwrap();
@@ -365,7 +366,7 @@ async fn ctrl_c_says_what_goes_on_without_it(plane: &ControlPlane) {
 }
 
 /// On a terminal, which `script` (of every Debian) gives it: a person types Ctrl-C.
-async fn ctrl_c_on_a_terminal_leaves_no_half_line(plane: &ControlPlane) {
+async fn ctrl_c_on_a_terminal_ends_the_line(plane: &ControlPlane) {
     let (binary, kubeconfig) = (binary().await.unwrap(), plane.admin_kubeconfig());
     let shell = format!("exec {} drain soon --apply --kubeconfig {}", binary.display(), kubeconfig.display());
     let mut script = Command::new("script");

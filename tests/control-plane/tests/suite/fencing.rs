@@ -28,7 +28,9 @@ use std::sync::Arc;
 use kube::Client;
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
-use pod_safety_control_plane::{AuditLog, Component, ControlPlane, PodSafety, objects, observe, seen, until};
+use pod_safety_control_plane::{
+    AuditLog, Component, ControlPlane, PodSafety, check_that, objects, observe, until,
+};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -43,7 +45,7 @@ const CONTROLLERS: &str = "--controllers=pod-gc,node-lifecycle,taint-eviction,fe
 /// The leader, in the place of kube-controller-manager's controllers of nodes.
 async fn leader(plane: &ControlPlane, kubeconfig: &Path, more: &[&str]) -> PodSafety {
     let args = [&["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s"], more].concat();
-    plane.pod_safety_that_leads(kubeconfig, args).await.unwrap()
+    plane.leading_pod_safety(kubeconfig, args).await.unwrap()
 }
 
 /// A leader that has real fence agents, beside controllers of Kubernetes and its scheduler.
@@ -75,21 +77,21 @@ async fn leader_beside_with(
 
 /// The kubelets of these machines.
 fn kubelets<'a>(plane: &ControlPlane, machines: impl IntoIterator<Item = &'a Arc<Machine>>) -> JoinSet<()> {
-    kubelets_by(&plane.admin(), machines)
+    kubelets_as(&plane.admin(), machines)
 }
 
 /// The same, by another client.
-fn kubelets_by<'a>(api: &Client, machines: impl IntoIterator<Item = &'a Arc<Machine>>) -> JoinSet<()> {
-    machines.into_iter().map(|machine| Arc::clone(machine).live(api.clone())).collect()
+fn kubelets_as<'a>(api: &Client, machines: impl IntoIterator<Item = &'a Arc<Machine>>) -> JoinSet<()> {
+    machines.into_iter().map(|machine| Arc::clone(machine).run_kubelet(api.clone())).collect()
 }
 
 /// Machines to which pods of others can go.
-fn spares() -> [Arc<Machine>; 3] {
+fn spare_machines() -> [Arc<Machine>; 3] {
     ["spare-1", "spare-2", "spare-3"].map(|name| Machine::new(name, || true))
 }
 
 /// A machine whose switch is a file, and the device of that.
-async fn switched(plane: &ControlPlane, rigs: &Rigs, name: &str) -> Arc<Machine> {
+async fn switch_log(plane: &ControlPlane, rigs: &Rigs, name: &str) -> Arc<Machine> {
     let file = rigs.file(&format!("{name}.power"));
     std::fs::write(&file, "on").unwrap();
     let parameters = json!({ name: { "status_file": file } });
@@ -102,13 +104,13 @@ async fn incidents(plane: &ControlPlane) -> Vec<Value> {
     plane.list("nodefences").await.unwrap().into_iter().map(|fence| fence["status"].clone()).collect()
 }
 
-async fn fence_of(plane: &ControlPlane, node: &str) -> Option<Value> {
+async fn node_fence_of(plane: &ControlPlane, node: &str) -> Option<Value> {
     plane.list("nodefences").await.unwrap().into_iter().find(|fence| fence["spec"]["node"]["name"] == node)
 }
 
 async fn until_phase(plane: &ControlPlane, node: &str, phase: &str) -> Value {
     until(&format!("the fence of {node} is {phase}"), async || {
-        let fence = fence_of(plane, node).await.ok_or("there is none")?;
+        let fence = node_fence_of(plane, node).await.ok_or("there is none")?;
         if fence["status"]["phase"] == phase { Ok(fence) } else { Err(format!("{:#}", fence["status"])) }
     })
     .await
@@ -127,7 +129,7 @@ async fn stateful_pod(plane: &ControlPlane, name: &str, node: &str) {
     until("the pod runs", async || {
         let pod = observe::find_pod(&api, NAMESPACE, &format!("{name}-0")).await;
         let phase = pod.ok().flatten().and_then(|pod| pod.status).and_then(|status| status.phase);
-        seen(phase.as_deref() == Some("Running"), format!("{phase:?}"))
+        check_that(phase.as_deref() == Some("Running"), format!("{phase:?}"))
     })
     .await
     .unwrap();
@@ -138,7 +140,10 @@ async fn until_released(plane: &ControlPlane, pod: &str) {
         let found = observe::find_pod(&plane.admin(), NAMESPACE, pod).await;
         let found = found.map_err(|error| format!("{error:?}"))?;
         let fences = incidents(plane).await;
-        seen(found.is_none(), format!("{:?}: {fences:?}", found.map(|pod| pod.metadata.deletion_timestamp)))
+        check_that(
+            found.is_none(),
+            format!("{:?}: {fences:?}", found.map(|pod| pod.metadata.deletion_timestamp)),
+        )
     })
     .await
     .unwrap();

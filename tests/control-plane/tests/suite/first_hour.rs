@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use pod_safety_control_plane::objects::{self, PodExt as _};
-use pod_safety_control_plane::{Component, ControlPlane, Options, PodSafety, seen, until};
-use pod_safety_locks::documents::{commands, words};
+use pod_safety_control_plane::{Component, ControlPlane, Options, PodSafety, check_that, until};
+use pod_safety_locks::documents::{commands, split_words};
 use pod_safety_locks::repository;
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ const NODES: [&str; 3] = ["control-plane", "worker-a", "worker-b"];
 fn typed(page: &str, begins: &str) -> Vec<String> {
     let commands = commands().unwrap();
     let found = commands.iter().find(|one| one.place.starts_with(page) && one.text.starts_with(begins));
-    words(&found.unwrap_or_else(|| panic!("{page} has no command {begins:?}")).text)
+    split_words(&found.unwrap_or_else(|| panic!("{page} has no command {begins:?}")).text)
 }
 
 /// The flags of kube-controller-manager in the cluster that this command creates.
@@ -50,13 +50,13 @@ fn flags_of_kcm(create: &[String]) -> Vec<(String, String)> {
 /// A cluster of a page. kubelets are the only thing that is missing.
 struct Cluster {
     plane: ControlPlane,
-    ours: PodSafety,
+    pod_safety: PodSafety,
     _kubernetes: [Component; 2],
 }
 
 impl Cluster {
     /// As the block of one page creates it, and `helm install` of one.
-    async fn of(created_by: &str, installed_by: &str) -> Self {
+    async fn create(created_by: &str, installed_by: &str) -> Self {
         let plane = ControlPlane::start(Options::default()).await.unwrap();
         let flags = flags_of_kcm(&typed(created_by, "kind create cluster"));
         let (controllers, others): (Vec<_>, Vec<_>) =
@@ -88,8 +88,8 @@ impl Cluster {
         plane.helm(&install).await.unwrap().text().unwrap();
         let account = plane.service_account("pod-safety", "pod-safety").await.unwrap();
         let mut ours = chart::start(&plane, "pod-safety", &account).await;
-        ours.leads().await.unwrap();
-        Self { plane, ours, _kubernetes: kubernetes }
+        ours.is_leader().await.unwrap();
+        Self { plane, pod_safety: ours, _kubernetes: kubernetes }
     }
 
     /// Creates an ordinary pod.
@@ -101,7 +101,7 @@ impl Cluster {
     async fn it_is_scheduled(&self) {
         until("the pod has a node", async || {
             let pod = self.get(&["pod", "web"]).await;
-            seen(pod["spec"]["nodeName"].is_string(), pod["status"].to_string())
+            check_that(pod["spec"]["nodeName"].is_string(), pod["status"].to_string())
         })
         .await
         .unwrap();
@@ -119,14 +119,14 @@ impl Cluster {
         apply(&self.plane, &budget).await;
         until("the PodDisruptionBudget has a status", async || {
             let status = self.get(&["pdb", "web"]).await["status"].clone();
-            seen(status["observedGeneration"] == 1 && status["desiredHealthy"] == 1, status.to_string())
+            check_that(status["observedGeneration"] == 1 && status["desiredHealthy"] == 1, status.to_string())
         })
         .await
         .unwrap();
     }
 
     /// What `doctor` says of the controllers of both, as `health: sentence`.
-    async fn who_does_what(&self) -> String {
+    async fn lists_controllers_by_process(&self) -> String {
         let asked = run(&self.plane, &self.plane.admin_kubeconfig(), &["doctor", "-o", "json"]).await;
         let document: Value = serde_json::from_str(&asked.stdout).unwrap();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -151,28 +151,28 @@ async fn heartbeats(admin: kube::Client) {
 }
 
 #[tokio::test]
-async fn a_pod_is_scheduled_and_a_budget_kept_in_the_clusters_that_the_pages_create() {
+async fn documented_clusters_schedule_a_pod_and_keep_a_pdb() {
     for (page, said) in [("README.md", BESIDE), ("docs/kind.md", IN_ITS_PLACE)] {
-        let mut cluster = Cluster::of(page, page).await;
+        let mut cluster = Cluster::create(page, page).await;
         cluster.ordinary_pod().await;
         cluster.it_is_scheduled().await;
         cluster.budget_gets_a_status().await;
-        let who = cluster.who_does_what().await;
+        let who = cluster.lists_controllers_by_process().await;
         assert!(who.starts_with("Fine: ") && who.contains(said), "{page}: {who}");
-        cluster.ours.terminate().await.unwrap();
+        cluster.pod_safety.terminate().await.unwrap();
     }
 }
 
 /// README created the cluster of the mode `replace` and installed the mode `guard`: nobody did node lifecycle.
 #[tokio::test]
 async fn bug_nothing_was_scheduled_in_the_cluster_of_one_mode_with_the_values_of_the_other() {
-    let cluster = Cluster::of("docs/kind.md", "README.md").await;
+    let cluster = Cluster::create("docs/kind.md", "README.md").await;
     cluster.ordinary_pod().await;
     // Whoever does node lifecycle looks at the nodes every five seconds.
     tokio::time::sleep(Duration::from_secs(15)).await;
     let pod = cluster.get(&["pod", "web"]).await;
     let refusal = pod["status"]["conditions"][0]["message"].as_str().unwrap_or_default();
     assert!(refusal.contains("untolerated taint"), "{pod}");
-    let who = cluster.who_does_what().await;
+    let who = cluster.lists_controllers_by_process().await;
     assert!(who.starts_with("Problem: ") && who.contains("node-lifecycle-controller"), "{who}");
 }

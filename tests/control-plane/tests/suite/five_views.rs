@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use pod_safety_control_plane::objects::{self, NodeExt as _};
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, observe, seen as so, until};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, check_that as so, observe, until};
 use serde_json::json;
 
 use crate::commands::{apply, run};
@@ -23,7 +23,7 @@ use crate::prometheus::kubelets::Kubelets;
 use crate::prometheus::server::Prometheus;
 use crate::questions::{browser::Browser, pod, ui};
 
-use seen::{Fact, Said, Sight, Views, words};
+use seen::{Fact, Views, ViewsRead, WordCounts, word_counts};
 
 const NS: &str = "shop";
 /// `blocked` has no FencePolicy; the device of `lost` cannot be reached; `liar` is switched off.
@@ -32,28 +32,28 @@ const LOST: [&str; 3] = ["blocked", "lost", "liar"];
 const PODS: [&str; 3] = ["orders-0", "orders-1", "orders-2"];
 
 /// These views say this; the others something else.
-fn say(said: &Said, views: &[&'static str], others: &[(&'static str, Said)]) -> Views {
+fn expect_views(said: &WordCounts, views: &[&'static str], others: &[(&'static str, WordCounts)]) -> Views {
     views.iter().map(|view| (*view, said.clone())).chain(others.iter().cloned()).collect()
 }
 
-struct Stage {
+struct Fixture {
     plane: ControlPlane,
     prometheus: Prometheus,
     browser: Browser,
 }
 
-impl Stage {
+impl Fixture {
     /// Until every view that has words for a fact says this of it.
-    async fn agree<const N: usize>(&mut self, what: &str, wanted: [(Fact, Views); N]) {
+    async fn until_views_agree<const N: usize>(&mut self, what: &str, wanted: [(Fact, Views); N]) {
         let wanted = BTreeMap::from(wanted);
         let (_ui, link) = ui(&self.plane.admin_kubeconfig()).await;
         let tab = self.browser.open(&link).await;
         let Self { plane, prometheus, browser } = self;
         let browser = tokio::sync::Mutex::new(browser);
         until(&format!("the five views agree {what}"), async || {
-            let sight = Sight::of(plane, prometheus, &mut **browser.lock().await, &tab).await?;
-            let found: BTreeMap<_, _> = wanted.keys().map(|fact| (*fact, sight.say(*fact))).collect();
-            so(found == wanted, format!("they say {found:#?}\n{}", sight.raw()))
+            let sight = ViewsRead::read(plane, prometheus, &mut **browser.lock().await, &tab).await?;
+            let found: BTreeMap<_, _> = wanted.keys().map(|fact| (*fact, sight.views_of(*fact))).collect();
+            so(found == wanted, format!("they say {found:#?}\n{}", sight.to_text()))
         })
         .await
         .unwrap();
@@ -68,10 +68,10 @@ async fn explain_ui_doctor_dashboard_and_alerts_agree_on_one_cluster() {
     let prometheus = Prometheus::start(&plane).await;
     plane.namespace(NS).await.unwrap();
     let kubelets = Kubelets::start(&plane.admin()).await;
-    let mut stage = Stage { plane, prometheus, browser: Browser::start() };
+    let mut stage = Fixture { plane, prometheus, browser: Browser::start() };
     three_nodes_are_lost_with_a_pod_each(&stage.plane, &kubelets).await;
     without_a_leader_nothing_is_green(&mut stage).await;
-    let ours = with_a_leader_all_say_the_same(&mut stage, &kubeconfig, &rigs).await;
+    let ours = with_a_leader_all_views_agree(&mut stage, &kubeconfig, &rigs).await;
     a_reader_without_rights_sees_nothing_green(&mut stage).await;
     drop(ours);
 }
@@ -80,7 +80,7 @@ async fn three_nodes_are_lost_with_a_pod_each(plane: &ControlPlane, kubelets: &K
     for (name, node) in PODS.into_iter().zip(LOST) {
         pod(plane, NS, name, node).await;
     }
-    kubelets.fall_silent(&LOST);
+    kubelets.stop_reporting(&LOST);
     for node in LOST {
         // As node-lifecycle writes it. A kubelet that was about to write does so before.
         until("the node is marked", async || {
@@ -125,20 +125,21 @@ async fn idle(plane: &ControlPlane) -> PodSafety {
 
 /// "Held for a person: none" was green, and so were nodes that nobody counted: to Prometheus the holds of a process that does
 /// not lead are none. `ui` and `status` had no word for a device that was never checked.
-async fn without_a_leader_nothing_is_green(stage: &mut Stage) {
+async fn without_a_leader_nothing_is_green(stage: &mut Fixture) {
     let ours = [idle(&stage.plane).await];
     stage.prometheus.scrapes_and(&ours, Vec::new()).await;
-    let (three, unseen, none) = (words(&[("NoEvidence", 3)]), words(&[("Unseen", 1)]), words(&[("none", 1)]));
-    let pods = say(&three, &["explain", "status", "ui"], &[("dashboard", None), ("alerts", None)]);
+    let (three, unseen, none) =
+        (word_counts(&[("NoEvidence", 3)]), word_counts(&[("Unseen", 1)]), word_counts(&[("none", 1)]));
+    let pods = expect_views(&three, &["explain", "status", "ui"], &[("dashboard", None), ("alerts", None)]);
     // There is no alert for a device that is not checked yet.
-    let devices = say(&unseen, &["status", "ui", "doctor", "dashboard"], &[]);
-    let leader = say(&none, &["status", "ui", "doctor", "dashboard", "alerts"], &[]);
+    let devices = expect_views(&unseen, &["status", "ui", "doctor", "dashboard"], &[]);
+    let leader = expect_views(&none, &["status", "ui", "doctor", "dashboard", "alerts"], &[]);
     let wanted = [(Fact::Pods, pods), (Fact::Devices, devices), (Fact::Leader, leader)];
-    stage.agree("while no process leads", wanted).await;
+    stage.until_views_agree("while no process leads", wanted).await;
 }
 
-async fn with_a_leader_all_say_the_same(
-    stage: &mut Stage,
+async fn with_a_leader_all_views_agree(
+    stage: &mut Fixture,
     kubeconfig: &std::path::Path,
     rigs: &Rigs,
 ) -> PodSafety {
@@ -156,7 +157,7 @@ async fn with_a_leader_all_say_the_same(
     let args = HASTY.into_iter().filter(|arg| !arg.starts_with("--leader-elect")).chain(patient);
     let mut ours = stage.plane.pod_safety("leads", kubeconfig, args).await.unwrap();
     ours.ready().await.unwrap();
-    ours.leads().await.unwrap();
+    ours.is_leader().await.unwrap();
     let ours = [ours];
     stage.prometheus.scrapes_and(&ours, Vec::new()).await;
     until("the pod of the node that was switched off is released", async || {
@@ -166,29 +167,33 @@ async fn with_a_leader_all_say_the_same(
     .await
     .unwrap();
     let all = ["explain", "status", "ui", "dashboard"];
-    let waits = words(&[("AwaitingOperator", 1)]);
-    let nodes = words(&[("AwaitingOperator", 1), ("MachinePoweredOff", 1)]);
-    let (pods, person) = (words(&[("NoEvidence", 2)]), words(&[("objects", 4)]));
-    let (device, leads) = (words(&[("NotReady", 1)]), words(&[("leads", 1)]));
+    let waits = word_counts(&[("AwaitingOperator", 1)]);
+    let nodes = word_counts(&[("AwaitingOperator", 1), ("MachinePoweredOff", 1)]);
+    let (pods, person) = (word_counts(&[("NoEvidence", 2)]), word_counts(&[("objects", 4)]));
+    let (device, leads) = (word_counts(&[("NotReady", 1)]), word_counts(&[("leads", 1)]));
     let not_explained = ["status", "ui", "doctor", "dashboard", "alerts"];
     let wanted = [
-        (Fact::Pods, say(&pods, &all, &[("alerts", pods.clone())])),
-        (Fact::Nodes, say(&nodes, &all, &[("alerts", waits)])),
-        (Fact::Person, say(&person, &["status", "ui", "dashboard"], &[])),
+        (Fact::Pods, expect_views(&pods, &all, &[("alerts", pods.clone())])),
+        (Fact::Nodes, expect_views(&nodes, &all, &[("alerts", waits)])),
+        (Fact::NeedsOperator, expect_views(&person, &["status", "ui", "dashboard"], &[])),
         (
             Fact::Released,
-            say(&words(&[("gone", 1)]), &["explain"], &[("dashboard", words(&[("PowerOff", 1)]))]),
+            expect_views(
+                &word_counts(&[("gone", 1)]),
+                &["explain"],
+                &[("dashboard", word_counts(&[("PowerOff", 1)]))],
+            ),
         ),
-        (Fact::Devices, say(&device, &not_explained, &[])),
-        (Fact::Leader, say(&leads, &not_explained, &[])),
+        (Fact::Devices, expect_views(&device, &not_explained, &[])),
+        (Fact::Leader, expect_views(&leads, &not_explained, &[])),
     ];
-    stage.agree("on pods that wait or were released, incidents and devices", wanted).await;
+    stage.until_views_agree("on pods that wait or were released, incidents and devices", wanted).await;
     let [ours] = ours;
     ours
 }
 
 /// The commands and the page of somebody who may read nothing; what Prometheus has does not depend on who asks.
-async fn a_reader_without_rights_sees_nothing_green(stage: &mut Stage) {
+async fn a_reader_without_rights_sees_nothing_green(stage: &mut Fixture) {
     let anna = stage.plane.user_kubeconfig("anna", &[]).unwrap();
     for (command, verdict) in [("status", "Unknown"), ("doctor", "Unknown")] {
         let output = run(&stage.plane, &anna, &[command, "-o", "json"]).await;

@@ -14,7 +14,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, ListParams, PostParams, WatchParams};
 use kube::{Api, Client};
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Error, Options, seen, tool, until};
+use pod_safety_control_plane::{ControlPlane, Error, Options, check_that, tool, until};
 
 async fn start() -> Result<ControlPlane, Error> {
     ControlPlane::start(Options::default()).await
@@ -104,20 +104,20 @@ fn folder_of(plane: &ControlPlane) -> PathBuf {
 #[ignore = "runs for ever; started and killed by another test"]
 async fn a_test_that_is_killed() {
     let plane = start().await.unwrap();
-    std::fs::write(std::env::var_os(VICTIM).unwrap(), folder_of(&plane).to_string_lossy().as_bytes())
+    std::fs::write(std::env::var_os(KILLED_TEST).unwrap(), folder_of(&plane).to_string_lossy().as_bytes())
         .unwrap();
     std::future::pending::<()>().await;
 }
 
 /// Tells the victim where to write which folder is its own.
-const VICTIM: &str = "POD_SAFETY_TEST_VICTIM";
+const KILLED_TEST: &str = "POD_SAFETY_TEST_VICTIM";
 
 #[tokio::test]
 async fn a_killed_test_process_leaves_no_process() {
     let note = tempfile::NamedTempFile::new().unwrap();
     let mut victim = tokio::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--ignored", "harness::a_test_that_is_killed"])
-        .env(VICTIM, note.path())
+        .env(KILLED_TEST, note.path())
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
         .kill_on_drop(true)
@@ -130,24 +130,24 @@ async fn a_killed_test_process_leaves_no_process() {
     let folder = folder.await.unwrap();
     assert_eq!(programs_in(&folder).len(), 2);
     victim.kill().await.unwrap();
-    let gone = async || seen(programs_in(&folder).is_empty(), format!("{:?}", programs_in(&folder)));
+    let gone = async || check_that(programs_in(&folder).is_empty(), format!("{:?}", programs_in(&folder)));
     until("its programs are gone", gone).await.unwrap();
     std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[tokio::test]
-async fn programs_end_as_asked_and_fail_with_the_end_of_their_log() {
+async fn programs_end_on_signal_and_errors_show_the_end_of_the_log() {
     let plane = start().await.unwrap();
     let shell = Path::new("/bin/sh");
     let mut broken = plane.program("broken", shell, ["-c", "echo no such database; exit 3"], &[]).unwrap();
-    let error = broken.patiently("serve", async || Err("connection refused".to_owned())).await.unwrap_err();
+    let error = broken.wait_for("serve", async || Err("connection refused".to_owned())).await.unwrap_err();
     let text = format!("{error:?}");
     assert!(text.contains("broken ended (exit status: 3)") && text.contains("no such database"), "{text}");
 
     // What a program starts in turn is part of its group and goes with it.
     let mut parent = plane.program("parent", shell, ["-c", "sleep 4713 & exit 0"], &[]).unwrap();
     assert!(parent.wait_exit().await.unwrap().success());
-    let gone = async || seen(programs_in(&folder_of(&plane)).len() == 2, "still sleeping");
+    let gone = async || check_that(programs_in(&folder_of(&plane)).len() == 2, "still sleeping");
     until("the grandchild is gone", gone).await.unwrap();
 
     let mut polite = plane.program("polite", Path::new("/bin/sleep"), ["4714"], &[]).unwrap();
@@ -240,7 +240,7 @@ async fn a_service_account_has_no_rights_until_it_is_given_some() {
 }
 
 #[tokio::test]
-async fn users_are_who_they_say_with_their_groups() {
+async fn users_have_their_names_and_groups() {
     let plane = start().await.unwrap();
     let kubeconfig = plane.user_kubeconfig("alice", &["oncall", "system:masters"]).unwrap();
     let path = kubeconfig.to_string_lossy();
@@ -257,7 +257,7 @@ async fn users_are_who_they_say_with_their_groups() {
 }
 
 #[tokio::test]
-async fn a_compaction_is_felt_as_410_gone() {
+async fn a_compaction_causes_410_gone() {
     let options = Options { watch_cache: false, ..Options::default() };
     let plane = ControlPlane::start(options).await.unwrap();
     let pods = pods(&plane.admin(), "default");
@@ -278,7 +278,7 @@ async fn a_compaction_is_felt_as_410_gone() {
 
 /// With the watch cache, memory of the API server's goes with it when it restarts.
 #[tokio::test]
-async fn a_restart_after_a_compaction_makes_old_watches_restart() {
+async fn watches_older_than_a_compaction_restart_after_a_server_restart() {
     let mut plane = start().await.unwrap();
     let pods = pods(&plane.admin(), "default");
     let pod = objects::create_pod(&plane.admin(), &objects::pod("default", "p-0")).await.unwrap();
@@ -306,7 +306,7 @@ async fn first_watch_error(pods: &Api<Pod>, version: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_paused_api_server_hangs_and_then_goes_on() {
+async fn a_paused_api_server_hangs_until_resumed() {
     let mut plane = start().await.unwrap();
     let pods = pods(&plane.admin(), "default");
     plane.apiserver().unwrap().pause().unwrap();
@@ -317,7 +317,7 @@ async fn a_paused_api_server_hangs_and_then_goes_on() {
 }
 
 #[tokio::test]
-async fn the_scheduler_and_the_controller_manager_do_their_work() {
+async fn the_scheduler_and_the_controller_manager_run() {
     let plane = start().await.unwrap();
     let admin = plane.admin();
     let _scheduler = plane.kube_scheduler(&[]).await.unwrap();
@@ -334,7 +334,7 @@ async fn the_scheduler_and_the_controller_manager_do_their_work() {
     until("db-0 is bound to node-a", async || {
         let pod = pods(&admin, "default").get("db-0").await.map_err(|error| error.to_string())?;
         let node = pod.spec.and_then(|spec| spec.node_name);
-        seen(node.as_deref() == Some("node-a"), format!("bound to {node:?}"))
+        check_that(node.as_deref() == Some("node-a"), format!("bound to {node:?}"))
     })
     .await
     .unwrap();

@@ -11,7 +11,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::{
-    AuditEntry, AuditLog, ControlPlane, MISSED_SOON, PodSafety, observe, seen, until,
+    AuditEntry, AuditLog, ControlPlane, PodSafety, SHORT_LEADER_LEASE, check_that, observe, until,
 };
 use serde_json::json;
 
@@ -19,7 +19,7 @@ use serde_json::json;
 const LEASE: Duration = Duration::from_secs(3);
 /// A standby looks once in half a second or less often, so it looks this often at most while a lease of so many seconds
 /// ends, and once more when it has.
-const fn looks(seconds: usize) -> usize {
+const fn max_reads(seconds: usize) -> usize {
     2 * seconds + 1
 }
 /// Whose requests are counted: one process of those that could lead.
@@ -58,7 +58,7 @@ async fn phase(api: &Client, name: &str) -> Option<String> {
 }
 
 async fn until_gone(api: &Client, name: &str) {
-    let gone = async || seen(phase(api, name).await.is_none(), "it is still there");
+    let gone = async || check_that(phase(api, name).await.is_none(), "it is still there");
     until(&format!("pod {name} is gone"), gone).await.unwrap();
 }
 
@@ -86,13 +86,13 @@ async fn start(plane: &ControlPlane, name: &str, kubeconfig: &Path, quarantine: 
 }
 
 /// One whose death, or silence, is noticed soon.
-async fn start_missed_soon(
+async fn start_with_short_lease(
     plane: &ControlPlane,
     name: &str,
     kubeconfig: &Path,
     quarantine: &str,
 ) -> PodSafety {
-    let args: Vec<_> = [quarantine].into_iter().chain(MISSED_SOON).collect();
+    let args: Vec<_> = [quarantine].into_iter().chain(SHORT_LEADER_LEASE).collect();
     started(plane, name, kubeconfig, &args).await
 }
 
@@ -105,14 +105,14 @@ async fn started(plane: &ControlPlane, name: &str, kubeconfig: &Path, args: &[&s
 }
 
 /// Two processes may lead: one under the account that is shipped, and one whose requests are recorded.
-struct Scene {
+struct Fixture {
     plane: ControlPlane,
     kubeconfig: PathBuf,
     recorded: PathBuf,
     audit: AuditLog,
 }
 
-impl Scene {
+impl Fixture {
     async fn start() -> Self {
         let (audit, plane) = ControlPlane::audited(STANDBY).await.unwrap();
         let kubeconfig = plane.install_pod_safety().await.unwrap();
@@ -120,22 +120,22 @@ impl Scene {
         Self { plane, kubeconfig, recorded, audit }
     }
 
-    fn looks_at_the_lease(&self) -> usize {
+    fn reads_the_lease_in_its_interval(&self) -> usize {
         self.audit.count("get", "leases", "pod-safety").unwrap()
     }
 
     /// Its requests since the `from`-th, up to and with the one by which it took the lease, and those after it.
-    fn before_and_after_it_led(&self, from: usize) -> (Vec<AuditEntry>, Vec<AuditEntry>) {
+    fn writes_nothing_before_and_after_leading(&self, from: usize) -> (Vec<AuditEntry>, Vec<AuditEntry>) {
         let mut before = self.audit.entries().unwrap().split_off(from);
-        let takes = |entry: &AuditEntry| entry.is("patch", "leases", "pod-safety") && entry.code == 200;
+        let takes = |entry: &AuditEntry| entry.matches("patch", "leases", "pod-safety") && entry.code == 200;
         let after = before.split_off(before.iter().position(takes).unwrap() + 1);
         (before, after)
     }
 
     /// So often it read the node before it led and after that: its quarantine had begun as a standby's, and went on.
-    fn it_went_on_with_its_quarantine(&self, from: usize, node: &str, reads_wanted: (usize, usize)) {
-        let (before, after) = self.before_and_after_it_led(from);
-        let reads = |of: &[AuditEntry]| of.iter().filter(|entry| entry.is("get", "nodes", node)).count();
+    fn the_new_leader_continued_the_quarantine(&self, from: usize, node: &str, reads_wanted: (usize, usize)) {
+        let (before, after) = self.writes_nothing_before_and_after_leading(from);
+        let reads = |of: &[AuditEntry]| of.iter().filter(|entry| entry.matches("get", "nodes", node)).count();
         assert_eq!(
             (reads(&before), reads(&after)),
             reads_wanted,
@@ -145,21 +145,21 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn a_standby_goes_on_where_the_leader_stopped() {
-    let scene = Scene::start().await;
+async fn a_standby_continues_where_the_leader_stopped() {
+    let scene = Fixture::start().await;
     the_quarantine_survives_and_sigterm_gives_the_lease_back(&scene).await;
     a_leader_killed_between_patch_and_delete_is_followed_by_one_that_finishes(&scene).await;
 }
 
-async fn the_quarantine_survives_and_sigterm_gives_the_lease_back(scene: &Scene) {
+async fn the_quarantine_survives_and_sigterm_gives_the_lease_back(scene: &Fixture) {
     const QUARANTINE: Duration = Duration::from_secs(10);
     let (plane, api) = (&scene.plane, &scene.plane.admin());
     let mut first = start(plane, "first", &scene.kubeconfig, "--pod-gc-quarantine=10s").await;
-    first.leads().await.unwrap();
+    first.is_leader().await.unwrap();
     let mut second = start(plane, "second", &scene.recorded, "--pod-gc-quarantine=10s").await;
     // It is ready when its watches are in step, which may be before its first look at the lease.
     let stands_by =
-        async || seen(second.log_text().contains("leads; this process stands by"), second.log_text());
+        async || check_that(second.log_text().contains("leads; this process stands by"), second.log_text());
     until("the second process finds the lease held", stands_by).await.unwrap();
     assert_eq!(masters(&[&first, &second]).await, [1.0, 0.0]);
 
@@ -168,11 +168,11 @@ async fn the_quarantine_survives_and_sigterm_gives_the_lease_back(scene: &Scene)
     let read = async || {
         let reads =
             scene.audit.count("get", "nodes", "node-of-survivor").map_err(|error| error.to_string())?;
-        seen(reads > 0, "it did not".to_owned())
+        check_that(reads > 0, "it did not".to_owned())
     };
     until("the standby looks for the node", read).await.unwrap();
     let status = first.terminate().await.unwrap();
-    let looks = scene.looks_at_the_lease();
+    let looks = scene.reads_the_lease_in_its_interval();
     let released = lease(api).await;
     assert_eq!(status.code(), Some(0), "{}", first.log_text());
     let spec = released.spec.clone().unwrap();
@@ -181,9 +181,9 @@ async fn the_quarantine_survives_and_sigterm_gives_the_lease_back(scene: &Scene)
         taken || (holder(&released).is_empty() && spec.lease_duration_seconds == Some(1)),
         "{released:?}"
     );
-    second.leads().await.unwrap();
-    let (before, _) = scene.before_and_after_it_led(0);
-    let all = before.iter().filter(|entry| entry.is("get", "leases", "pod-safety")).count();
+    second.is_leader().await.unwrap();
+    let (before, _) = scene.writes_nothing_before_and_after_leading(0);
+    let all = before.iter().filter(|entry| entry.matches("get", "leases", "pod-safety")).count();
     // One look may have been on its way.
     assert!(all <= looks + 2, "it was free, and {} looks passed", all - looks);
     assert!(first.log_text().contains("stopped"), "{}", first.log_text());
@@ -192,32 +192,40 @@ async fn the_quarantine_survives_and_sigterm_gives_the_lease_back(scene: &Scene)
     let took = began.elapsed();
     assert!(took >= 2 * QUARANTINE, "{took:?}");
     // The first read of the standby; then the one before the signal, and the two of the quarantine after it.
-    scene.it_went_on_with_its_quarantine(0, "node-of-survivor", (1, 3));
+    scene.the_new_leader_continued_the_quarantine(0, "node-of-survivor", (1, 3));
     assert_eq!(second.terminate().await.unwrap().code(), Some(0));
 }
 
-async fn a_leader_killed_between_patch_and_delete_is_followed_by_one_that_finishes(scene: &Scene) {
+async fn a_leader_killed_between_patch_and_delete_is_followed_by_one_that_finishes(scene: &Fixture) {
     let (plane, api) = (&scene.plane, &scene.plane.admin());
     let from = scene.audit.entries().unwrap().len();
     let relay = plane.relay("road-of-the-leader", &scene.kubeconfig).await.unwrap();
-    let mut leader = start_missed_soon(plane, "leader", relay.kubeconfig(), "--pod-gc-quarantine=8s").await;
-    leader.leads().await.unwrap();
-    let mut standby = start_missed_soon(plane, "standby", &scene.recorded, "--pod-gc-quarantine=8s").await;
+    let mut leader =
+        start_with_short_lease(plane, "leader", relay.kubeconfig(), "--pod-gc-quarantine=8s").await;
+    leader.is_leader().await.unwrap();
+    let mut standby =
+        start_with_short_lease(plane, "standby", &scene.recorded, "--pod-gc-quarantine=8s").await;
     orphan(api, "half-done").await;
     let asked = async || {
         let pod = observe::find_pod(api, "default", "half-done").await.map_err(|error| error.to_string())?;
-        seen(pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()), "it is not deleted".to_owned())
+        check_that(
+            pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()),
+            "it is not deleted".to_owned(),
+        )
     };
     until("the pod is deleted gracefully", asked).await.unwrap();
     relay.hold("DELETE /api/v1/namespaces/default/pods/");
-    let marked = async || seen(phase(api, "half-done").await.as_deref() == Some("Failed"), "not marked");
+    let marked =
+        async || check_that(phase(api, "half-done").await.as_deref() == Some("Failed"), "not marked");
     until("the leader has marked the pod", marked).await.unwrap();
-    until("its deletion is on its way", async || seen(relay.waiting() > 0, "nothing waits")).await.unwrap();
+    until("its deletion is on its way", async || check_that(relay.waiting() > 0, "nothing waits"))
+        .await
+        .unwrap();
 
     leader.kill_9().unwrap();
     until_gone(api, "half-done").await;
     // The first reads before the signal and after it, by the standby; the last one by the leader that it became.
-    scene.it_went_on_with_its_quarantine(from, "node-of-half-done", (2, 1));
+    scene.the_new_leader_continued_the_quarantine(from, "node-of-half-done", (2, 1));
     let counted =
         standby.metric("pod_safety_force_deletes_total", &[("evidence", "NodeGone")]).await.unwrap();
     assert_eq!(counted, 1.0);
@@ -232,16 +240,16 @@ async fn a_leader_killed_between_patch_and_delete_is_followed_by_one_that_finish
 }
 
 #[tokio::test]
-async fn whoever_lost_the_lease_does_not_write() {
-    let scene = Scene::start().await;
-    let mut ours = a_lease_of_somebody_else_is_waited_for(&scene).await;
+async fn a_process_that_lost_the_lease_does_not_write() {
+    let scene = Fixture::start().await;
+    let mut ours = a_process_waits_for_a_lease_held_by_another(&scene).await;
     ours.terminate().await.unwrap();
-    let Scene { plane, kubeconfig, .. } = &scene;
+    let Fixture { plane, kubeconfig, .. } = &scene;
     an_outage_longer_than_the_renew_deadline_ends_the_term(plane, kubeconfig).await;
-    a_leader_that_slept_through_its_term_notices_before_it_writes(plane, kubeconfig).await;
+    a_leader_paused_beyond_its_lease_writes_nothing(plane, kubeconfig).await;
 }
 
-async fn a_lease_of_somebody_else_is_waited_for(scene: &Scene) -> PodSafety {
+async fn a_process_waits_for_a_lease_held_by_another(scene: &Fixture) -> PodSafety {
     let (plane, api) = (&scene.plane, &scene.plane.admin());
     let foreign: Lease = serde_json::from_value(json!({
         "metadata": { "name": "pod-safety", "namespace": "kube-system" },
@@ -256,15 +264,15 @@ async fn a_lease_of_somebody_else_is_waited_for(scene: &Scene) -> PodSafety {
     a_hold(api).await;
     let began = Instant::now();
     let mut ours = start(plane, "patient", &scene.recorded, "--pod-gc-quarantine=3s").await;
-    let held = async || seen(!ours.holds("held").await.unwrap().is_empty(), "not held");
+    let held = async || check_that(!ours.holds("held").await.unwrap().is_empty(), "not held");
     until("a standby holds", held).await.unwrap();
     assert!(observe::events(api, "default", "held", "ForceDeleteHeld").await.unwrap().is_empty());
-    ours.leads().await.unwrap();
+    ours.is_leader().await.unwrap();
     let took = began.elapsed();
     assert!(took >= Duration::from_secs(5), "it took the lease after {took:?}");
-    let (before, _) = scene.before_and_after_it_led(0);
-    let all = before.iter().filter(|entry| entry.is("get", "leases", "pod-safety")).count();
-    assert!(all <= looks(5) + 1, "it waited for longer than the lease lasted: {all} looks");
+    let (before, _) = scene.writes_nothing_before_and_after_leading(0);
+    let all = before.iter().filter(|entry| entry.matches("get", "leases", "pod-safety")).count();
+    assert!(all <= max_reads(5) + 1, "it waited for longer than the lease lasted: {all} looks");
     let log = ours.log_text();
     let said: Vec<&str> = log.lines().filter(|line| line.contains("another-program_7 leads")).collect();
     assert_eq!(said.len(), 1, "{log}");
@@ -281,16 +289,16 @@ async fn an_outage_longer_than_the_renew_deadline_ends_the_term(plane: &ControlP
     let api = &plane.admin();
     let relay = plane.relay("road-to-cut", kubeconfig).await.unwrap();
     let mut isolated =
-        start_missed_soon(plane, "isolated", relay.kubeconfig(), "--pod-gc-quarantine=6s").await;
-    isolated.leads().await.unwrap();
-    let mut other = start_missed_soon(plane, "other", kubeconfig, "--pod-gc-quarantine=6s").await;
+        start_with_short_lease(plane, "isolated", relay.kubeconfig(), "--pod-gc-quarantine=6s").await;
+    isolated.is_leader().await.unwrap();
+    let mut other = start_with_short_lease(plane, "other", kubeconfig, "--pod-gc-quarantine=6s").await;
     orphan(api, "cut-off").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    relay.cut();
-    let steps_down = async || seen(masters(&[&isolated]).await == [0.0], "it leads");
+    relay.cut_connections();
+    let steps_down = async || check_that(masters(&[&isolated]).await == [0.0], "it leads");
     until("the isolated leader steps down", steps_down).await.unwrap();
     assert!(isolated.log_text().contains("could not be renewed in time; stops writing"));
-    other.leads().await.unwrap();
+    other.is_leader().await.unwrap();
     until_gone(api, "cut-off").await;
     relay.open();
     tokio::time::sleep(LEASE).await;
@@ -301,21 +309,18 @@ async fn an_outage_longer_than_the_renew_deadline_ends_the_term(plane: &ControlP
     other.terminate().await.unwrap();
 }
 
-async fn a_leader_that_slept_through_its_term_notices_before_it_writes(
-    plane: &ControlPlane,
-    kubeconfig: &Path,
-) {
+async fn a_leader_paused_beyond_its_lease_writes_nothing(plane: &ControlPlane, kubeconfig: &Path) {
     let api = &plane.admin();
-    let mut sleeper = start_missed_soon(plane, "sleeper", kubeconfig, "--pod-gc-quarantine=6s").await;
-    sleeper.leads().await.unwrap();
+    let mut sleeper = start_with_short_lease(plane, "sleeper", kubeconfig, "--pod-gc-quarantine=6s").await;
+    sleeper.is_leader().await.unwrap();
     // The next leader cannot finish the work, so that it still tempts the old one when that wakes up.
     let relay = plane.relay("road-of-the-next", kubeconfig).await.unwrap();
     relay.hold("PATCH /api/v1/namespaces/default/pods/");
-    let mut next = start_missed_soon(plane, "next", relay.kubeconfig(), "--pod-gc-quarantine=6s").await;
+    let mut next = start_with_short_lease(plane, "next", relay.kubeconfig(), "--pod-gc-quarantine=6s").await;
     orphan(api, "tempting").await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
     sleeper.pause().unwrap();
-    next.leads().await.unwrap();
+    next.is_leader().await.unwrap();
     // By then the quarantine is over.
     tokio::time::sleep(LEASE * 2).await;
     sleeper.resume().unwrap();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::Client;
-use pod_safety_control_plane::{ControlPlane, Error, Options, kubelet, objects, observe, seen, until};
+use pod_safety_control_plane::{ControlPlane, Error, Options, check_that, kubelet, objects, observe, until};
 use serde_json::json;
 
 use crate::versions;
@@ -41,7 +41,7 @@ async fn member(api: &Client) -> Option<Pod> {
 /// The kubelet of the Node runs `db-0` and says so.
 async fn running_member(plane: &ControlPlane, api: &Client) -> Result<Pod, Error> {
     plane.kubectl_with(&["apply", "-f", "-"], STATEFUL_SET).await?.text()?;
-    until("db-0 is made", async || seen(member(api).await.is_some(), "it is not there")).await?;
+    until("db-0 is made", async || check_that(member(api).await.is_some(), "it is not there")).await?;
     objects::bind_pod(api, "default", "db-0", NODE).await?;
     let status = json!({ "phase": "Running", "containerStatuses": [{ "name": "main", "image": "main:1", "imageID": "1",
         "ready": true, "restartCount": 0, "state": { "running": { "startedAt": "2026-01-01T00:00:00Z" } } }] });
@@ -56,7 +56,7 @@ async fn node_with_a_lease_of_its_own(api: &Client) -> Result<(), Error> {
 }
 
 /// A kubelet that lives: its machine runs its processes, whatever the API has.
-async fn renew_for_ever(api: &Client) {
+async fn keep_renewing(api: &Client) {
     loop {
         objects::renew_lease(api, NODE).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -68,21 +68,21 @@ async fn its_node_is_deleted(api: &Client, then: impl Future<Output = ()>) {
     observe::delete_node(api, NODE).await.unwrap();
     tokio::select! {
         biased;
-        () = renew_for_ever(api) => unreachable!("a kubelet does not stop by itself"),
+        () = keep_renewing(api) => unreachable!("a kubelet does not stop by itself"),
         () = then => {}
     }
 }
 
 /// For as long as the kubelet renews its Lease.
 #[tokio::test]
-async fn ours_holds_a_running_pod_when_its_node_is_deleted() {
+async fn pod_safety_holds_a_running_pod_when_its_node_is_deleted() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let api = &plane.admin();
     let _workloads = plane.kube_controller_manager("statefulset-controller", &[]).await.unwrap();
     node_with_a_lease_of_its_own(api).await.unwrap();
     let runs = running_member(&plane, api).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
-    let ours = plane.pod_safety_that_leads(&kubeconfig, ["--pod-gc-quarantine=5s"]).await.unwrap();
+    let ours = plane.leading_pod_safety(&kubeconfig, ["--pod-gc-quarantine=5s"]).await.unwrap();
     its_node_is_deleted(api, async {
         let began = Instant::now();
         while began.elapsed() < HELD {
@@ -97,7 +97,7 @@ async fn ours_holds_a_running_pod_when_its_node_is_deleted() {
 
 /// The next `db-0` is there, and the machine still runs the first.
 #[tokio::test]
-async fn kcm_gives_the_name_of_a_running_pod_away_when_its_node_is_deleted_live() {
+async fn kcm_frees_the_name_of_a_running_pod_when_its_node_is_deleted_live() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let api = &plane.admin();
     let _workloads = plane.kube_controller_manager("statefulset-controller", &[]).await.unwrap();
@@ -122,7 +122,7 @@ async fn kcm_gives_the_name_of_a_running_pod_away_when_its_node_is_deleted_live(
 /// The kubelet is connected: it renews its Lease until that is collected, and reports that it saw the deletion. Nothing is
 /// force deleted.
 #[tokio::test]
-async fn ours_signals_first_where_the_lease_is_collected_with_its_node() {
+async fn pod_safety_deletes_gracefully_first_if_the_lease_is_collected_with_the_node() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let api = &plane.admin();
     let controllers = "statefulset-controller,garbage-collector-controller";
@@ -130,11 +130,11 @@ async fn ours_signals_first_where_the_lease_is_collected_with_its_node() {
     kubelet::register(api, &objects::node(NODE)).await.unwrap();
     let runs = running_member(&plane, api).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
-    let ours = plane.pod_safety_that_leads(&kubeconfig, ["--pod-gc-quarantine=5s"]).await.unwrap();
+    let ours = plane.leading_pod_safety(&kubeconfig, ["--pod-gc-quarantine=5s"]).await.unwrap();
     observe::delete_node(api, NODE).await.unwrap();
     let collected = async || {
         let renewed = kubelet::renew(api, NODE).await.map_err(|error| error.to_string())?;
-        seen(renewed.is_none(), "its Lease is there".to_owned())
+        check_that(renewed.is_none(), "its Lease is there".to_owned())
     };
     until("the Lease is collected with its Node", collected).await.unwrap();
     let asked = until("the pod is deleted gracefully", async || {
@@ -148,7 +148,7 @@ async fn ours_signals_first_where_the_lease_is_collected_with_its_node() {
     let reason = if versions::pods_have_generations() { "KubeletAlive" } else { "AwaitsKubelet" };
     until("it is held for its kubelet", async || {
         let holds = ours.holds("db-0").await.map_err(|error| error.to_string())?;
-        seen(holds.iter().any(|hold| hold["reason"] == reason), format!("{holds:?}"))
+        check_that(holds.iter().any(|hold| hold["reason"] == reason), format!("{holds:?}"))
     })
     .await
     .unwrap();
@@ -165,7 +165,7 @@ async fn ours_signals_first_where_the_lease_is_collected_with_its_node() {
     kubelet::remove(api, &asked).await.unwrap();
     until("the next db-0 is there", async || {
         let next = member(api).await.filter(|next| next.metadata.uid != runs.metadata.uid);
-        seen(next.is_some(), "it is not there")
+        check_that(next.is_some(), "it is not there")
     })
     .await
     .unwrap();

@@ -12,9 +12,9 @@ mod script;
 use nodes::{Act, Nodes};
 
 use crate::beside_kcm::differences::{Difference, differs};
-use crate::beside_kcm::{History, kcm_lives_as_recorded, ours_lives_as_recorded};
+use crate::beside_kcm::{History, kcm_matches_the_recording, pod_safety_matches_the_recording};
 
-const SILENT_AGAIN: &str = "the first is back, the second falls silent";
+const UNREACHABLE_AGAIN: &str = "the first is back, the second falls silent";
 /// The step before the restart.
 const AGAIN: &str = "the first is lost again, the second says that it is not ready";
 const RESTART: &str = "the controller restarts";
@@ -23,7 +23,7 @@ const NEW_ONES: &str = "the new ones are ready, or go";
 const BEFORE_THE_LAST_LOSS: &str = "two of the small one are lost";
 const LAST_LOSS: &str = "all zones are lost";
 const END: &str = "all but one are back";
-const OF_LATE: &str = "late told: Warning NodeNotReady of pod: Node is not ready";
+const LATE: &str = "late told: Warning NodeNotReady of pod: Node is not ready";
 const OF_WEB_2: &str = "web-2 told: Warning NodeNotReady of pod: Node is not ready";
 
 fn differences() -> Vec<Difference> {
@@ -36,12 +36,12 @@ fn differences() -> Vec<Difference> {
         one((NEW, NEW), "n-2 tainted since", "W-NL9", NEW, ""),
         // It marks pods when a node that was Ready becomes Unknown, and when they come: not those of a node that was not
         // ready before it fell silent, nor those of which somebody says later that they are ready.
-        one((SILENT_AGAIN, RESTART), "web-2 ready", "W-NL3", "True", "False"),
-        one((SILENT_AGAIN, BEFORE_THE_LAST_LOSS), OF_WEB_2, "W-NL3", "", "1 times"),
+        one((UNREACHABLE_AGAIN, RESTART), "web-2 ready", "W-NL3", "True", "False"),
+        one((UNREACHABLE_AGAIN, BEFORE_THE_LAST_LOSS), OF_WEB_2, "W-NL3", "", "1 times"),
         one((LAST_LOSS, END), OF_WEB_2, "W-NL3", "1 times", "2 times"),
         one((NEW_ONES, NEW_ONES), "late ready", "W-NL3", "True", "False"),
-        one((NEW_ONES, BEFORE_THE_LAST_LOSS), OF_LATE, "W-NL3", "", "1 times"),
-        one((LAST_LOSS, END), OF_LATE, "W-NL3", "1 times", "2 times"),
+        one((NEW_ONES, BEFORE_THE_LAST_LOSS), LATE, "W-NL3", "", "1 times"),
+        one((LAST_LOSS, END), LATE, "W-NL3", "1 times", "2 times"),
     ]
 }
 
@@ -57,11 +57,11 @@ fn history() -> History<Act> {
 }
 
 #[tokio::test]
-async fn the_same_history_of_nodes_has_the_same_end_but_for_what_is_listed() {
-    ours_lives_as_recorded::<Nodes>(history()).await;
+async fn node_states_equal_kcm_but_for_listed_differences() {
+    pod_safety_matches_the_recording::<Nodes>(history()).await;
 }
 
 #[tokio::test]
-async fn the_history_of_nodes_is_kcms_live() {
-    kcm_lives_as_recorded::<Nodes>(history()).await;
+async fn kcm_follows_the_recorded_node_history_live() {
+    kcm_matches_the_recording::<Nodes>(history()).await;
 }

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::Client;
 use kube::api::{Patch, PatchParams};
 use pod_safety_control_plane::objects::{self, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, observe, scenarios, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, check_that, observe, scenarios, until};
 
 use serde_json::{Value, json};
 
@@ -22,19 +22,19 @@ async fn pods_of_vanished_nodes() {
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     let mut ours = plane.pod_safety("pod-safety", &kubeconfig, ["--pod-gc-quarantine=6s"]).await.unwrap();
     ours.ready().await.unwrap();
-    ours.leads().await.unwrap();
+    ours.is_leader().await.unwrap();
     let (api, ours) = (&plane.admin(), &ours);
     plane.namespace("shop").await.unwrap();
     scenarios![
-        every_kind_of_pod_goes_after_the_quarantine_and_not_before(api, ours),
-        what_a_finalizer_keeps_shows_kcms_condition_and_is_left_alone(api, ours),
-        what_was_done_is_told_with_its_evidence(api, ours),
-        a_node_that_registers_anew_within_the_quarantine_keeps_its_pods(api, ours),
-        a_node_that_comes_and_goes_starts_a_new_quarantine(api),
+        each_kind_of_pod_is_removed_after_the_quarantine_and_not_before(api, ours),
+        a_pod_kept_by_a_finalizer_has_the_condition_of_kcm_and_gets_no_more_writes(api, ours),
+        removals_are_recorded_with_evidence(api, ours),
+        a_node_registered_again_within_the_quarantine_keeps_its_pods(api, ours),
+        a_node_deleted_again_starts_a_new_quarantine(api),
         a_kubelet_that_renews_its_lease_keeps_its_pods_until_it_stops(api, ours),
-        a_kubelet_that_answers_is_left_to_end_its_pod(api, ours),
+        a_pod_of_a_reporting_kubelet_is_left_to_its_kubelet(api, ours),
         bug_a_kubelet_that_starts_a_container_lost_its_pod(api, ours),
-        pods_bound_to_a_node_that_never_was_go_too(api),
+        pods_bound_to_a_node_that_never_existed_are_removed(api),
     ];
     // Force deletions are counted as kube-controller-manager counts them.
     let all =
@@ -57,18 +57,18 @@ async fn node_with(api: &Client, node: &str, pods: &[Pod]) {
     }
 }
 
-async fn is_there(api: &Client, name: &str) -> bool {
+async fn pod_exists(api: &Client, name: &str) -> bool {
     observe::find_pod(api, "shop", name).await.unwrap().is_some()
 }
 
 async fn until_gone(api: &Client, names: &[&str]) {
     for name in names {
-        let gone = async || seen(!is_there(api, name).await, "it is still there");
+        let gone = async || check_that(!pod_exists(api, name).await, "it is still there");
         until(&format!("pod {name} is gone"), gone).await.unwrap();
     }
 }
 
-async fn every_kind_of_pod_goes_after_the_quarantine_and_not_before(api: &Client, ours: &PodSafety) {
+async fn each_kind_of_pod_is_removed_after_the_quarantine_and_not_before(api: &Client, ours: &PodSafety) {
     let node = "node-kinds";
     let pods = [
         running("kinds-running", node),
@@ -88,7 +88,7 @@ async fn every_kind_of_pod_goes_after_the_quarantine_and_not_before(api: &Client
     let mut looked = began.elapsed();
     while looked < QUARANTINE {
         for name in &names {
-            let there = is_there(api, name).await;
+            let there = pod_exists(api, name).await;
             // What counts is when the answer was asked for.
             assert!(there || began.elapsed() >= QUARANTINE, "{name} went {looked:?} after its node");
         }
@@ -99,7 +99,10 @@ async fn every_kind_of_pod_goes_after_the_quarantine_and_not_before(api: &Client
     assert_eq!(ours.metric("pod_safety_authority_queued_intents", &[]).await.unwrap(), 0.0);
 }
 
-async fn what_a_finalizer_keeps_shows_kcms_condition_and_is_left_alone(api: &Client, ours: &PodSafety) {
+async fn a_pod_kept_by_a_finalizer_has_the_condition_of_kcm_and_gets_no_more_writes(
+    api: &Client,
+    ours: &PodSafety,
+) {
     let (node, finalizer) = ("node-finalizer", "example.com/hold");
     let done =
         objects::pod("shop", "kept-done").on_node(node).with_phase("Succeeded").with_finalizer(finalizer);
@@ -137,7 +140,7 @@ async fn what_a_finalizer_keeps_shows_kcms_condition_and_is_left_alone(api: &Cli
     until_gone(api, &["kept"]).await;
 }
 
-async fn what_was_done_is_told_with_its_evidence(api: &Client, ours: &PodSafety) {
+async fn removals_are_recorded_with_evidence(api: &Client, ours: &PodSafety) {
     node_with(api, "node-told", &[running("told", "node-told")]).await;
     observe::delete_node(api, "node-told").await.unwrap();
     until_gone(api, &["told"]).await;
@@ -165,18 +168,18 @@ async fn what_was_done_is_told_with_its_evidence(api: &Client, ours: &PodSafety)
     assert!(line.as_ref().is_some_and(|line| line.contains(&message)), "{line:?}");
 }
 
-async fn a_node_that_registers_anew_within_the_quarantine_keeps_its_pods(api: &Client, ours: &PodSafety) {
+async fn a_node_registered_again_within_the_quarantine_keeps_its_pods(api: &Client, ours: &PodSafety) {
     node_with(api, "node-anew", &[running("anew", "node-anew")]).await;
     observe::delete_node(api, "node-anew").await.unwrap();
     tokio::time::sleep(QUARANTINE / 2).await;
     objects::create_node(api, &objects::node("node-anew").clone()).await.unwrap();
     tokio::time::sleep(QUARANTINE * 2).await;
-    assert!(is_there(api, "anew").await);
+    assert!(pod_exists(api, "anew").await);
     let missing = ours.debug("/debug/cache").await.unwrap()["missingNodes"].to_string();
     assert!(!missing.contains("node-anew"), "{missing}");
 }
 
-async fn a_node_that_comes_and_goes_starts_a_new_quarantine(api: &Client) {
+async fn a_node_deleted_again_starts_a_new_quarantine(api: &Client) {
     node_with(api, "node-flaps", &[running("flaps", "node-flaps")]).await;
     observe::delete_node(api, "node-flaps").await.unwrap();
     tokio::time::sleep(QUARANTINE / 2).await;
@@ -208,21 +211,21 @@ async fn a_kubelet_that_renews_its_lease_keeps_its_pods_until_it_stops(api: &Cli
         assert!(held >= 1.0, "{held}");
     };
     let (stopped, ()) = futures::join!(kubelet, check);
-    assert!(is_there(api, "alive").await);
+    assert!(pod_exists(api, "alive").await);
     until_gone(api, &["alive"]).await;
     assert!(stopped.elapsed() >= QUARANTINE - Duration::from_millis(500), "{:?}", stopped.elapsed());
     assert!(ours.holds("alive").await.unwrap().is_empty());
 }
 
 /// Its Node went while it was connected: it gets the signal, and the pod's grace, and no second copy runs meanwhile.
-async fn a_kubelet_that_answers_is_left_to_end_its_pod(api: &Client, ours: &PodSafety) {
+async fn a_pod_of_a_reporting_kubelet_is_left_to_its_kubelet(api: &Client, ours: &PodSafety) {
     let node = "node-connected";
     node_with(api, node, &[running("connected", node).with_grace(60)]).await;
     observe::delete_node(api, node).await.unwrap();
     let asked = async || {
         let pod = observe::find_pod(api, "shop", "connected").await.map_err(|error| error.to_string())?;
         let pod = pod.ok_or("it is gone")?;
-        seen(pod.metadata.deletion_timestamp.is_some(), "it is not deleted".to_owned()).map(|()| pod)
+        check_that(pod.metadata.deletion_timestamp.is_some(), "it is not deleted".to_owned()).map(|()| pod)
     };
     let pod = until("the pod is deleted gracefully", asked).await.unwrap();
     assert_eq!(pod.metadata.deletion_grace_period_seconds, Some(60), "its own grace");
@@ -240,7 +243,7 @@ async fn a_kubelet_that_answers_is_left_to_end_its_pod(api: &Client, ours: &PodS
     // It is silent for two quarantines, and need not say anything: the pod has its grace.
     ours.until_held("connected", "AwaitsKubelet").await.unwrap();
     tokio::time::sleep(QUARANTINE).await;
-    assert!(is_there(api, "connected").await);
+    assert!(pod_exists(api, "connected").await);
     observe::delete_pod(api, "shop", "connected", true).await.unwrap();
     until_gone(api, &["connected"]).await;
 }
@@ -269,7 +272,7 @@ async fn bug_a_kubelet_that_starts_a_container_lost_its_pod(api: &Client, ours: 
     until_gone(api, &["busy"]).await;
 }
 
-async fn pods_bound_to_a_node_that_never_was_go_too(api: &Client) {
+async fn pods_bound_to_a_node_that_never_existed_are_removed(api: &Client) {
     let began = Instant::now();
     objects::create_pod(api, &running("lost", "node-never")).await.unwrap();
     until_gone(api, &["lost"]).await;

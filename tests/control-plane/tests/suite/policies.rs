@@ -10,40 +10,40 @@ mod requested;
 mod volumes;
 
 use admission::{
-    ADMIN, CLOUD, DELETER, DEV, EXEMPT, KARPENTER, KUBELET, OPERATOR, OTHER_KUBELET, OURS, POD_GC, REASON,
-    STATEFUL_SETS, Scene, WILD, scene, until_they_hold,
+    ADMIN, ALL_VERBS, CLOUD, DELETER, DEV, EXEMPT, Fixture, KARPENTER, KUBELET, OPERATOR, OTHER_KUBELET,
+    POD_GC, POD_SAFETY, REASON, STATEFUL_SETS, fixture, until_they_hold,
 };
-use pod_safety_control_plane::{observe, seen, until};
+use pod_safety_control_plane::{check_that, observe, until};
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn who_would_remove_a_pod_by_force_is_refused_unless_it_is_proved_or_answered_for() {
-    let scene = scene("admissionPolicies.action=Deny,admissionPolicies.statefulSetGrace=Deny").await;
+async fn force_deletes_are_denied_without_evidence_or_breakglass() {
+    let scene = fixture("admissionPolicies.action=Deny,admissionPolicies.statefulSetGrace=Deny").await;
     until_they_hold(&scene).await;
     deletions(&scene).await;
-    pods_that_ended_and_collections(&scene).await;
+    terminated_pods_and_collections(&scene).await;
     phases(&scene).await;
     evictions(&scene).await;
     taints_and_deletions_of_nodes(&scene).await;
-    deleters::who_checks_the_machine_taints_a_node_that_does_not_report(&scene).await;
-    deleters::a_node_goes_with_its_last_finalizer_and_not_before(&scene).await;
-    deleters::a_healthy_scale_down_waits_for_nothing(&scene).await;
+    deleters::an_account_that_checks_the_machine_may_taint_an_unreachable_node(&scene).await;
+    deleters::a_node_is_deleted_with_its_last_finalizer_and_not_before(&scene).await;
+    deleters::a_scale_down_of_healthy_nodes_is_not_delayed(&scene).await;
     volumes::attachments(&scene).await;
     volumes::held_volumes(&scene).await;
     stateful_sets(&scene).await;
     own_kinds::evidence(&scene).await;
     own_kinds::fences(&scene).await;
     own_kinds::attack_statuses_are_forged(&scene).await;
-    own_kinds::a_login_with_a_dash_is_no_parameter_either(&scene).await;
-    bypasses::attack_a_node_is_called_ready_or_comes_with_the_taint(&scene).await;
-    bypasses::attack_what_a_refusal_rests_on_is_taken_away(&scene).await;
+    own_kinds::a_login_that_begins_with_a_dash_is_no_parameter(&scene).await;
+    bypasses::attack_a_node_is_marked_ready_or_registered_with_the_taint(&scene).await;
+    bypasses::attack_what_a_denial_depends_on_is_removed(&scene).await;
     bypasses::attack_a_pod_is_taken_from_its_controller(&scene).await;
-    bypasses::attack_a_tenant_speaks_for_the_kubelet_of_a_node(&scene).await;
-    bypasses::attack_an_election_of_others_takes_the_lease_of_pod_safety(&scene).await;
+    bypasses::attack_a_tenant_writes_as_the_kubelet_of_a_node(&scene).await;
+    bypasses::attack_leader_election_of_another_component_takes_the_pod_safety_lease(&scene).await;
     bypasses::attack_a_kubelet_pauses_the_fencing_of_its_own_node(&scene).await;
     own_account::attack_the_token_of_pod_safety_is_stolen(&scene).await;
     deleters::bug_the_doctor_prints_the_value_that_allows_a_component(&scene).await;
-    deleters::bug_the_doctor_names_who_is_refused_and_what_to_set(&scene).await;
+    deleters::bug_the_doctor_names_the_denied_account_and_the_value_to_set(&scene).await;
 }
 
 const FORCE: &[&str] = &["--force", "--grace-period=0", "--wait=false"];
@@ -52,15 +52,15 @@ const FORCE: &[&str] = &["--force", "--grace-period=0", "--wait=false"];
 type Deletion =
     (&'static str, bool, i64, Option<&'static str>, &'static [&'static str], Option<&'static str>);
 
-async fn deletions(scene: &Scene) {
+async fn deletions(scene: &Fixture) {
     let refused = Some("force-delete");
     let rows: [Deletion; 24] = [
         (DEV, true, 30, None, FORCE, refused),
         (DEV, false, 30, None, FORCE, refused),
         (DEV, true, 30, Some("a reason without the right"), FORCE, refused),
         // "*" on pods is not the right to break the glass.
-        (WILD, true, 30, Some("."), FORCE, refused),
-        (WILD, false, 30, Some("."), FORCE, refused),
+        (ALL_VERBS, true, 30, Some("."), FORCE, refused),
+        (ALL_VERBS, false, 30, Some("."), FORCE, refused),
         (DEV, true, 30, None, &["--now", "--wait=false"], None),
         (DEV, true, 30, None, &["--wait=false"], None),
         (DEV, true, 0, None, &["--wait=false"], refused),
@@ -74,7 +74,7 @@ async fn deletions(scene: &Scene) {
         (ADMIN, true, 30, Some("the rack burnt down"), FORCE, None),
         (EXEMPT, true, 30, None, FORCE, None),
         // Only as its code does it: see own_account.
-        (OURS, true, 30, None, FORCE, Some("own-account")),
+        (POD_SAFETY, true, 30, None, FORCE, Some("own-account")),
         (POD_GC, true, 30, None, FORCE, refused),
         (STATEFUL_SETS, true, 30, None, FORCE, refused),
         (KUBELET, true, 30, None, FORCE, None),
@@ -87,7 +87,7 @@ async fn deletions(scene: &Scene) {
         let name = format!("force-{number}");
         scene.pod(&name, stateful, grace, reason).await;
         let output = scene.run(who, &[&["delete", "pod", &name][..], how].concat(), &Value::Null).await;
-        Scene::judge(
+        Fixture::check_answer(
             &format!("deletion {number}: {who} {how:?}, {stateful} {grace} {reason:?}"),
             &output,
             refusal,
@@ -105,7 +105,7 @@ async fn deletions(scene: &Scene) {
 }
 
 /// A terminal phase is believed unless what stands beside it says otherwise; a collection is judged one by one.
-async fn pods_that_ended_and_collections(scene: &Scene) {
+async fn terminated_pods_and_collections(scene: &Fixture) {
     let ended = json!({ "phase": "Failed" });
     let lies = json!({ "phase": "Failed", "containerStatuses": [{ "name": "main", "image": "i", "imageID": "i", "ready": true,
         "restartCount": 0, "state": { "running": {} } }] });
@@ -118,19 +118,19 @@ async fn pods_that_ended_and_collections(scene: &Scene) {
         scene.status(KUBELET, &["pod", name], status).await.text().unwrap();
         // No grace is asked for: the phase makes it 0.
         let output = scene.run(who, &["delete", "pod", name, "--wait=false"], &Value::Null).await;
-        Scene::judge(name, &output, refusal);
+        Fixture::check_answer(name, &output, refusal);
     }
     let path = "/api/v1/namespaces/default/pods?gracePeriodSeconds=0";
     let output = scene.run(DEV, &["delete", "--raw", path], &Value::Null).await;
-    Scene::judge("a collection", &output, Some("force-delete"));
+    Fixture::check_answer("a collection", &output, Some("force-delete"));
     let unbound = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "unbound", "namespace": "default" },
         "spec": { "containers": [{ "name": "main", "image": "main" }] } });
     scene.make(&unbound).await;
     let output = scene.run(DEV, &[&["delete", "pod", "unbound"][..], FORCE].concat(), &Value::Null).await;
-    Scene::judge("a pod without a node", &output, None);
+    Fixture::check_answer("a pod without a node", &output, None);
 }
 
-async fn phases(scene: &Scene) {
+async fn phases(scene: &Fixture) {
     let refused = Some("terminal-phase");
     for (number, (who, phase, reason, refusal)) in [
         (DEV, "Failed", None, refused),
@@ -139,7 +139,7 @@ async fn phases(scene: &Scene) {
         (POD_GC, "Failed", None, refused),
         (OTHER_KUBELET, "Failed", None, refused),
         (KUBELET, "Failed", None, None),
-        (OURS, "Failed", None, Some("own-account")),
+        (POD_SAFETY, "Failed", None, Some("own-account")),
         (EXEMPT, "Failed", None, None),
         (DEV, "Failed", Some("a reason without the right"), refused),
         (OPERATOR, "Failed", None, refused),
@@ -152,11 +152,11 @@ async fn phases(scene: &Scene) {
         let name = format!("phase-{number}");
         scene.pod(&name, true, 30, reason).await;
         let output = scene.status(who, &["pod", &name], &json!({ "phase": phase })).await;
-        Scene::judge(&format!("phase {number}: {who} {phase} {reason:?}"), &output, refusal);
+        Fixture::check_answer(&format!("phase {number}: {who} {phase} {reason:?}"), &output, refusal);
     }
 }
 
-async fn evictions(scene: &Scene) {
+async fn evictions(scene: &Fixture) {
     for (number, (who, grace, reason, refusal)) in [
         (DEV, Some(0), None, Some("eviction")),
         (DEV, Some(1), None, None),
@@ -165,7 +165,7 @@ async fn evictions(scene: &Scene) {
         (OPERATOR, Some(0), None, Some("eviction")),
         (OPERATOR, Some(0), Some("the rack burnt down"), None),
         (EXEMPT, Some(0), None, None),
-        (OURS, Some(0), None, Some("own-account")),
+        (POD_SAFETY, Some(0), None, Some("own-account")),
     ]
     .into_iter()
     .enumerate()
@@ -181,11 +181,11 @@ async fn evictions(scene: &Scene) {
         }
         let path = format!("/api/v1/namespaces/default/pods/{name}/eviction");
         let output = scene.run(who, &["create", "--raw", &path, "-f", "-"], &eviction).await;
-        Scene::judge(&format!("eviction {number}: {who} {grace:?} {reason:?}"), &output, refusal);
+        Fixture::check_answer(&format!("eviction {number}: {who} {grace:?} {reason:?}"), &output, refusal);
     }
 }
 
-async fn taints_and_deletions_of_nodes(scene: &Scene) {
+async fn taints_and_deletions_of_nodes(scene: &Fixture) {
     const TAINT: &str = "node.kubernetes.io/out-of-service=somebody:NoExecute";
     let refused = Some("node");
     for (number, (who, ready, tainted, reason, act, refusal)) in [
@@ -194,13 +194,13 @@ async fn taints_and_deletions_of_nodes(scene: &Scene) {
         (OPERATOR, Some("Unknown"), false, None, "taint", refused),
         (OPERATOR, Some("Unknown"), false, Some("I pulled its plug"), "taint", None),
         (EXEMPT, Some("Unknown"), false, None, "taint", None),
-        (OURS, Some("Unknown"), false, None, "taint", None),
+        (POD_SAFETY, Some("Unknown"), false, None, "taint", None),
         (DELETER, Some("Unknown"), false, None, "taint", refused),
         (DEV, Some("Unknown"), true, None, "label", None),
         (DEV, Some("Unknown"), false, None, "label", None),
         (DEV, Some("Unknown"), false, None, "delete", refused),
         (DEV, Some("False"), false, None, "delete", refused),
-        (WILD, Some("Unknown"), false, Some("."), "delete", refused),
+        (ALL_VERBS, Some("Unknown"), false, Some("."), "delete", refused),
         // Its kubelet lives, and cannot show it when its Node is gone.
         (DEV, Some("True"), false, None, "delete", refused),
         (DEV, Some("True"), false, None, "cordon and delete", None),
@@ -227,7 +227,7 @@ async fn taints_and_deletions_of_nodes(scene: &Scene) {
         let name = format!("node-{number}");
         scene.node(&name, ready, reason).await;
         if tainted {
-            scene.run(OURS, &["taint", "node", &name, TAINT], &Value::Null).await.text().unwrap();
+            scene.run(POD_SAFETY, &["taint", "node", &name, TAINT], &Value::Null).await.text().unwrap();
         }
         if act.starts_with("cordon") {
             scene.run(DEV, &["cordon", &name], &Value::Null).await.text().unwrap();
@@ -242,7 +242,11 @@ async fn taints_and_deletions_of_nodes(scene: &Scene) {
             _ => &["delete", "node", &name, "--wait=false"],
         };
         let output = scene.run(who, args, &Value::Null).await;
-        Scene::judge(&format!("node {number}: {who} {act} {ready:?} {tainted} {reason:?}"), &output, refusal);
+        Fixture::check_answer(
+            &format!("node {number}: {who} {act} {ready:?} {tainted} {reason:?}"),
+            &output,
+            refusal,
+        );
     }
 }
 
@@ -254,7 +258,7 @@ fn stateful_set(name: &str, grace: i64, reason: Option<&str>) -> Value {
             "spec": { "terminationGracePeriodSeconds": grace, "containers": [{ "name": "main", "image": "main" }] } } } })
 }
 
-async fn stateful_sets(scene: &Scene) {
+async fn stateful_sets(scene: &Fixture) {
     for (number, (who, grace, reason, refusal)) in [
         (DEV, 0, None, Some("stateful-set-grace")),
         (DEV, 1, None, None),
@@ -266,7 +270,7 @@ async fn stateful_sets(scene: &Scene) {
     {
         let object = stateful_set(&format!("set-{number}"), grace, reason);
         let output = scene.run(who, &["create", "-f", "-"], &object).await;
-        Scene::judge(&format!("StatefulSet {number}: {who} {grace} {reason:?}"), &output, refusal);
+        Fixture::check_answer(&format!("StatefulSet {number}: {who} {grace} {reason:?}"), &output, refusal);
     }
     // What is there already can be scaled, and what was well cannot be made worse.
     let zero =
@@ -274,15 +278,15 @@ async fn stateful_sets(scene: &Scene) {
     let scaled = scene
         .run(DEV, &["patch", "statefulset", "set-3", "-p", r#"{"spec":{"replicas":2}}"#], &Value::Null)
         .await;
-    Scene::judge("scaling", &scaled, None);
+    Fixture::check_answer("scaling", &scaled, None);
     let worse = scene.run(DEV, &["patch", "statefulset", "set-1", "-p", &zero], &Value::Null).await;
-    Scene::judge("taking the grace", &worse, Some("stateful-set-grace"));
+    Fixture::check_answer("taking the grace", &worse, Some("stateful-set-grace"));
 }
 
 /// As it comes: nobody is refused but who speaks for another, and everybody is told.
 #[tokio::test]
-async fn in_audit_it_warns_and_lets_through() {
-    let scene = scene("replicaCount=2").await;
+async fn in_audit_mode_it_warns_and_allows() {
+    let scene = fixture("replicaCount=2").await;
     scene.pod("probe", true, 30, None).await;
     until("who asks is warned", async || {
         let force = ["delete", "pod", "probe", "--force", "--grace-period=0", "--dry-run=server"];
@@ -290,28 +294,28 @@ async fn in_audit_it_warns_and_lets_through() {
         let warned = output
             .stderr
             .contains("Validation failed for ValidatingAdmissionPolicy 'pod-safety-force-delete'");
-        seen(warned && output.status.success(), format!("{output:?}"))
+        check_that(warned && output.status.success(), format!("{output:?}"))
     })
     .await
     .unwrap();
     let output = scene.run(DEV, &[&["delete", "pod", "probe"][..], FORCE].concat(), &Value::Null).await;
-    Scene::judge("a warning", &output, None);
+    Fixture::check_answer("a warning", &output, None);
     assert!(observe::find_pod(&scene.plane.admin(), "default", "probe").await.unwrap().is_none());
     let other = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": { "name": "forged-xxxxx" },
         "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "kind": "Asserted", "by": "operator", "reason": "r" } });
-    Scene::judge("forged", &scene.run(DEV, &["create", "-f", "-"], &other).await, Some("evidence"));
+    Fixture::check_answer("forged", &scene.run(DEV, &["create", "-f", "-"], &other).await, Some("evidence"));
 }
 
 /// kube-controller-manager's own collector, under its own account: it believes the taint and is refused, and ours has
 /// nothing to be afraid of.
 #[tokio::test]
-async fn kubernetes_own_collector_removes_nothing_without_proof() {
-    let scene = scene("admissionPolicies.action=Deny").await;
+async fn kcm_pod_gc_removes_nothing_without_evidence() {
+    let scene = fixture("admissionPolicies.action=Deny").await;
     until_they_hold(&scene).await;
     scene.node("w1", Some("Unknown"), None).await;
     // From before the policies, or by who may.
     let taint = ["taint", "node", "w1", "node.kubernetes.io/out-of-service=x:NoExecute"];
-    scene.run(OURS, &taint, &Value::Null).await.text().unwrap();
+    scene.run(POD_SAFETY, &taint, &Value::Null).await.text().unwrap();
     scene.pod("db-0", true, 30, None).await;
     scene.run(DEV, &["delete", "pod", "db-0", "--wait=false"], &Value::Null).await.text().unwrap();
     let accounts = ["--use-service-account-credentials=true"];
@@ -325,7 +329,7 @@ async fn kubernetes_own_collector_removes_nothing_without_proof() {
                 && line.contains("out-of-service")
                 && !line.ends_with(" 0")
         });
-        seen(failed.is_some(), kcm.log_text().lines().rev().take(5).collect::<Vec<_>>().join("\n"))
+        check_that(failed.is_some(), kcm.log_text().lines().rev().take(5).collect::<Vec<_>>().join("\n"))
     })
     .await
     .unwrap();

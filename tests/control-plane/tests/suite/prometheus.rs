@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
 
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, rules, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, check_that, rules, until};
 use pod_safety_locks::{installed, repository};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
@@ -34,12 +34,12 @@ pub(crate) const HASTY: [&str; 6] = [
 ];
 
 #[tokio::test]
-async fn prometheus_scrapes_the_binary_and_promtool_finds_nothing_to_say() {
+async fn prometheus_scrapes_the_binary_and_promtool_reports_no_problem() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     let mut ours = plane.pod_safety("pod-safety", &kubeconfig, [] as [&str; 0]).await.unwrap();
     ours.ready().await.unwrap();
-    ours.leads().await.unwrap();
+    ours.is_leader().await.unwrap();
 
     let mut promtool = tokio::process::Command::new(installed("promtool").unwrap())
         .args(["check", "metrics"])
@@ -60,16 +60,16 @@ async fn prometheus_scrapes_the_binary_and_promtool_finds_nothing_to_say() {
     prometheus.scrapes(&ours, None).await;
     let leads = async || {
         let answer = prometheus.query("leader_election_master_status{name=\"pod-safety\"}").await?;
-        seen(answer.len() == 1 && answer[0]["value"][1] == "1", format!("{answer:?}"))
+        check_that(answer.len() == 1 && answer[0]["value"][1] == "1", format!("{answer:?}"))
     };
     until("Prometheus knows that it leads", leads).await.unwrap();
 }
 
-struct Scene {
+struct Fixture {
     plane: ControlPlane,
     kubeconfig: std::path::PathBuf,
     prometheus: Prometheus,
-    ours: Vec<PodSafety>,
+    pod_safety: Vec<PodSafety>,
     kubelets: Kubelets,
     agents: std::path::PathBuf,
     /// What the device of the node `liar` switches, which is no machine.
@@ -78,7 +78,7 @@ struct Scene {
     _rigs: Rigs,
 }
 
-impl Scene {
+impl Fixture {
     /// Without a process.
     async fn start() -> Self {
         let rigs = Rigs::new().await.unwrap();
@@ -90,7 +90,17 @@ impl Scene {
         let kubelets = Kubelets::start(&plane.admin()).await;
         plane.namespace(NAMESPACE).await.unwrap();
         let (ours, agents) = (Vec::new(), rigs.agents());
-        Self { plane, kubeconfig, prometheus, ours, kubelets, agents, switch, replayed: None, _rigs: rigs }
+        Self {
+            plane,
+            kubeconfig,
+            prometheus,
+            pod_safety: ours,
+            kubelets,
+            agents,
+            switch,
+            replayed: None,
+            _rigs: rigs,
+        }
     }
 
     /// One process more.
@@ -99,12 +109,12 @@ impl Scene {
         let args = HASTY.into_iter().chain(["--controllers=*,volume-guard,eviction", &agents]);
         let mut ours = self.plane.pod_safety(name, &self.kubeconfig, args).await.unwrap();
         ours.ready().await.unwrap();
-        self.ours.push(ours);
+        self.pod_safety.push(ours);
         self.scrape().await;
     }
 
     async fn scrape(&self) {
-        self.prometheus.scrapes(&self.ours, self.replayed.as_ref()).await;
+        self.prometheus.scrapes(&self.pod_safety, self.replayed.as_ref()).await;
     }
 
     async fn kubectl(&self, args: &[&str], input: &Value) {
@@ -116,55 +126,55 @@ impl Scene {
     }
 
     /// These fire, for what really is.
-    async fn fire(&self, alerts: &[&str]) -> BTreeMap<String, String> {
+    async fn until_alerts_fire(&self, alerts: &[&str]) -> BTreeMap<String, String> {
         self.prometheus.until_fire(LIVE, alerts).await
     }
 
     /// It fires, and tells this.
-    async fn fires(&self, alert: &str, tells: &str) {
-        let told = self.fire(&[alert]).await;
+    async fn until_alert_fires(&self, alert: &str, tells: &str) {
+        let told = self.until_alerts_fire(&[alert]).await;
         assert!(told[alert].contains(tells), "{alert}: {}", told[alert]);
     }
 
-    async fn stop(&self, alerts: &[&str]) {
+    async fn until_alerts_stop(&self, alerts: &[&str]) {
         self.prometheus.until_stop(LIVE, alerts).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_alert_fires_for_what_happens_and_stops_when_it_ends() {
-    let mut scene = Scene::start().await;
-    nobody_is_there_and_then_one_alone(&mut scene).await;
-    let replayed = Replayed::of(&scene.ours[0]).await;
+    let mut scene = Fixture::start().await;
+    no_replica_and_then_a_single_one(&mut scene).await;
+    let replayed = Replayed::of_process(&scene.pod_safety[0]).await;
     scene.replayed = Some(replayed);
     scene.scrape().await;
-    what_cannot_be_caused_is_replayed(&scene, true).await;
+    alerts_without_a_cause_here_are_replayed(&scene, true).await;
     a_second_installation_lacks_rights_and_then_leads_beside_the_first(&mut scene).await;
-    what_cannot_be_caused_is_replayed(&scene, false).await;
+    alerts_without_a_cause_here_are_replayed(&scene, false).await;
     causes::pods_and_budgets(&scene).await;
     causes::a_kubelet_outlives_its_node(&scene).await;
     causes::nodes_are_lost_and_fenced_or_not(&scene).await;
     causes::all_nodes_are_lost(&scene).await;
     without_an_api_server_no_process_leads(&mut scene).await;
     // Not before: until then no watch may have failed, and a counter without a series is not on the page.
-    docs_list_the_metrics_that_there_are(&scene).await;
-    the_dashboard_is_answered(&scene.prometheus).await;
+    docs_list_all_metrics(&scene).await;
+    each_dashboard_query_has_an_answer(&scene.prometheus).await;
     a_replica_is_down(&mut scene).await;
-    no_alert_was_forgotten(&scene).await;
+    each_alert_was_fired(&scene).await;
 }
 
-async fn nobody_is_there_and_then_one_alone(scene: &mut Scene) {
-    scene.fire(&["PodSafetyDown"]).await;
+async fn no_replica_and_then_a_single_one(scene: &mut Fixture) {
+    scene.until_alerts_fire(&["PodSafetyDown"]).await;
     scene.another("pod-safety").await;
-    scene.ours[0].leads().await.unwrap();
-    scene.stop(&["PodSafetyDown"]).await;
-    scene.fires("PodSafetyNoStandby", "leader election: 1.").await;
+    scene.pod_safety[0].is_leader().await.unwrap();
+    scene.until_alerts_stop(&["PodSafetyDown"]).await;
+    scene.until_alert_fires("PodSafetyNoStandby", "leader election: 1.").await;
     scene.another("standby").await;
     // What began with the processes ends with their first lists.
     scene.prometheus.until_quiet().await;
 }
 
-async fn what_cannot_be_caused_is_replayed(scene: &Scene, begins: bool) {
+async fn alerts_without_a_cause_here_are_replayed(scene: &Fixture, begins: bool) {
     let replayed = scene.replayed.as_ref().unwrap();
     if begins {
         let mut firing = scene.prometheus.firing(replayed::CLUSTER).await.unwrap();
@@ -180,41 +190,41 @@ async fn what_cannot_be_caused_is_replayed(scene: &Scene, begins: bool) {
 }
 
 /// With a Lease of its own. First it may do nothing at all.
-async fn a_second_installation_lacks_rights_and_then_leads_beside_the_first(scene: &mut Scene) {
+async fn a_second_installation_lacks_rights_and_then_leads_beside_the_first(scene: &mut Fixture) {
     let kubeconfig = scene.plane.user_kubeconfig("second", &[]).unwrap();
     let args = ["--mode=replace", "--controllers=pod-gc", "--leader-elect-resource-name=second"];
-    scene.ours.push(scene.plane.pod_safety("second", &kubeconfig, args).await.unwrap());
+    scene.pod_safety.push(scene.plane.pod_safety("second", &kubeconfig, args).await.unwrap());
     scene.scrape().await;
-    scene.fire(&["PodSafetyNotSynced", "PodSafetyForbidden"]).await;
+    scene.until_alerts_fire(&["PodSafetyNotSynced", "PodSafetyForbidden"]).await;
     let bind = ["create", "clusterrolebinding", "second", "--clusterrole=cluster-admin", "--user=second"];
     scene.kubectl(&bind, &Value::Null).await;
-    scene.stop(&["PodSafetyNotSynced", "PodSafetyForbidden"]).await;
-    scene.fires("PodSafetyTwoLeaders", "that they lead: 2.").await;
-    drop(scene.ours.pop());
+    scene.until_alerts_stop(&["PodSafetyNotSynced", "PodSafetyForbidden"]).await;
+    scene.until_alert_fires("PodSafetyTwoLeaders", "that they lead: 2.").await;
+    drop(scene.pod_safety.pop());
     scene.scrape().await;
-    scene.stop(&["PodSafetyTwoLeaders"]).await;
+    scene.until_alerts_stop(&["PodSafetyTwoLeaders"]).await;
 }
 
-async fn without_an_api_server_no_process_leads(scene: &mut Scene) {
+async fn without_an_api_server_no_process_leads(scene: &mut Fixture) {
     let alerts = ["PodSafetyNoLeader", "PodSafetyApiErrors"];
     scene.plane.stop_apiserver().unwrap();
-    let told = scene.fire(&alerts).await;
+    let told = scene.until_alerts_fire(&alerts).await;
     assert!(told["PodSafetyNoLeader"].contains("none of them has held the Lease"), "{told:?}");
     scene.plane.start_apiserver().await.unwrap();
-    scene.stop(&alerts).await;
+    scene.until_alerts_stop(&alerts).await;
 }
 
-async fn a_replica_is_down(scene: &mut Scene) {
-    let address = scene.ours.last().unwrap().address();
-    scene.ours.last_mut().unwrap().kill_9().unwrap();
-    scene.fires("PodSafetyReplicaDown", &address).await;
-    scene.ours.pop();
+async fn a_replica_is_down(scene: &mut Fixture) {
+    let address = scene.pod_safety.last().unwrap().address();
+    scene.pod_safety.last_mut().unwrap().kill_9().unwrap();
+    scene.until_alert_fires("PodSafetyReplicaDown", &address).await;
+    scene.pod_safety.pop();
     scene.scrape().await;
-    scene.stop(&["PodSafetyReplicaDown"]).await;
+    scene.until_alerts_stop(&["PodSafetyReplicaDown"]).await;
 }
 
 /// Each fired for what was caused, but for those that the table of what is replayed has.
-async fn no_alert_was_forgotten(scene: &Scene) {
+async fn each_alert_was_fired(scene: &Fixture) {
     /// A busy machine may cause them at any time.
     const OF_A_SLOW_PROCESS: [&str; 2] = ["PodSafetyDecidingSlow", "PodSafetyDetectionSlow"];
     let rules: Value = serde_saphyr::from_str(&rules().unwrap()).unwrap();
@@ -255,9 +265,9 @@ fn rows(pages: &str) -> BTreeSet<String> {
     names.map(row).collect()
 }
 
-async fn docs_list_the_metrics_that_there_are(scene: &Scene) {
+async fn docs_list_all_metrics(scene: &Fixture) {
     let mut pages = String::new();
-    for ours in &scene.ours {
+    for ours in &scene.pod_safety {
         pages += &ours.get("/metrics").await.unwrap().body;
     }
     let docs = std::fs::read_to_string(repository().join("docs/metrics.md")).unwrap();
@@ -293,7 +303,7 @@ pub(crate) fn panels() -> Vec<(String, String)> {
 }
 
 /// Each panel has something to show, but for those that show only what is wrong.
-async fn the_dashboard_is_answered(prometheus: &Prometheus) {
+async fn each_dashboard_query_has_an_answer(prometheus: &Prometheus) {
     // Of kube-apiserver's own metrics, which this Prometheus does not scrape, it is checked that the query can be read.
     for (_, expr) in panels() {
         let asked = expr.strip_suffix(" > 0").unwrap_or(&expr);

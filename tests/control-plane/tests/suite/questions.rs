@@ -12,7 +12,7 @@ use std::process::Stdio;
 use k8s_openapi::api::core::v1::{NodeStatus, PodStatus};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
-use pod_safety_control_plane::{ControlPlane, Options, PATIENCE, binary, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, PATIENCE, binary, check_that, until};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -46,7 +46,7 @@ pub(crate) async fn pod(plane: &ControlPlane, namespace: &str, name: &str, on: &
 }
 
 #[tokio::test]
-async fn a_person_is_told_what_is_stuck_and_why() {
+async fn explain_names_what_is_stuck_and_why() {
     let mut plane = ControlPlane::start(Options::default()).await.unwrap();
     plane.install_pod_safety().await.unwrap();
     plane.namespace(NS).await.unwrap();
@@ -64,23 +64,23 @@ async fn a_person_is_told_what_is_stuck_and_why() {
     })
     .await
     .unwrap();
-    the_blocked_pod_is_explained(&plane).await;
-    the_screen_names_what_needs_a_person(&plane).await;
-    volumes::who_holds_a_volume_is_said_by_its_claim_and_by_its_own_name(&plane).await;
-    the_page_shows_the_same_in_a_browser(&plane).await;
-    pauses::a_pause_is_kept_with_who_and_why_and_ends_by_a_persons_word(&plane).await;
-    pauses::a_report_has_what_may_be_read_and_no_login(&plane).await;
-    bug_people_reach_the_cluster_that_kubectl_would_and_are_told_which(&plane).await;
-    bug_a_node_that_answers_is_fenced_only_after_consent(&plane).await;
-    the_doctor_finds_what_is_missing(&plane).await;
-    what_is_not_there_or_not_clear_is_one_sentence(&plane).await;
-    who_has_few_rights_gets_the_rest(&plane).await;
-    bug_without_rights_nothing_is_green(&plane).await;
-    pauses::who_has_few_rights_reports_what_he_sees(&plane).await;
-    who_watches_is_told_that_the_api_server_went_away(&mut plane).await;
+    explain_describes_the_blocked_pod(&plane).await;
+    status_names_what_needs_an_operator(&plane).await;
+    volumes::explain_names_the_holder_by_claim_and_by_volume(&plane).await;
+    the_web_ui_shows_the_same(&plane).await;
+    pauses::a_pause_records_user_and_reason_and_ends_by_command(&plane).await;
+    pauses::a_support_report_has_readable_objects_and_no_credentials(&plane).await;
+    bug_commands_use_the_context_of_kubectl_and_print_it(&plane).await;
+    bug_a_reporting_node_is_fenced_only_after_a_prompt(&plane).await;
+    the_doctor_reports_missing_parts(&plane).await;
+    missing_or_ambiguous_objects_are_one_sentence(&plane).await;
+    limited_rights_give_partial_answers(&plane).await;
+    bug_unknown_facts_are_not_green_without_rights(&plane).await;
+    pauses::limited_rights_give_a_partial_support_report(&plane).await;
+    a_watching_command_reports_an_unavailable_api_server(&mut plane).await;
 }
 
-async fn the_blocked_pod_is_explained(plane: &ControlPlane) {
+async fn explain_describes_the_blocked_pod(plane: &ControlPlane) {
     let text = ends_with(plane, 3, &["explain", "pod", "-n", NS, "orders-1"]).await;
     for says in [
         "Blocked (NoEvidence)",
@@ -106,7 +106,7 @@ async fn the_blocked_pod_is_explained(plane: &ControlPlane) {
     );
 }
 
-async fn the_screen_names_what_needs_a_person(plane: &ControlPlane) {
+async fn status_names_what_needs_an_operator(plane: &ControlPlane) {
     let text = ends_with(plane, 3, &["status"]).await;
     for says in [
         "1 waits for proof that the old pod stopped",
@@ -133,7 +133,7 @@ pub(crate) async fn ui(kubeconfig: &Path) -> (Child, String) {
     (ui, link)
 }
 
-async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
+async fn the_web_ui_shows_the_same(plane: &ControlPlane) {
     let (_ui, link) = ui(&plane.admin_kubeconfig()).await;
     let mut browser = Browser::start();
     for (fragment, says) in [
@@ -155,13 +155,13 @@ async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
         let tab = browser.open(&format!("{link}{fragment}")).await;
         until(&format!("the page at {fragment:?} says {says:?}"), async || {
             let page = browser.text(&tab).await;
-            seen(says.iter().all(|word| page.contains(word)), page)
+            check_that(says.iter().all(|word| page.contains(word)), page)
         })
         .await
         .unwrap();
     }
     let stranger =
-        plane.pod_safety_once(&plane.admin_kubeconfig(), &["ui", "--address=0.0.0.0:0"]).await.unwrap();
+        plane.start_pod_safety_once(&plane.admin_kubeconfig(), &["ui", "--address=0.0.0.0:0"]).await.unwrap();
     assert!(
         stranger.stderr.contains("--address=0.0.0.0:0 can be reached from other machines"),
         "{stranger:?}"
@@ -170,7 +170,7 @@ async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
 
 /// In a pod the service account won over `$KUBECONFIG`, kubectl's flags were refused before the command, and no page said
 /// which cluster it was about.
-async fn bug_people_reach_the_cluster_that_kubectl_would_and_are_told_which(plane: &ControlPlane) {
+async fn bug_commands_use_the_context_of_kubectl_and_print_it(plane: &ControlPlane) {
     let in_a_pod = async |args: &[&str]| {
         let mut command = Command::new(binary().await.unwrap());
         command.env("KUBERNETES_SERVICE_HOST", "127.0.0.1").env("KUBERNETES_SERVICE_PORT", "1");
@@ -197,7 +197,7 @@ async fn bug_people_reach_the_cluster_that_kubectl_would_and_are_told_which(plan
 }
 
 /// A typo switched a healthy machine off within a second.
-async fn bug_a_node_that_answers_is_fenced_only_after_consent(plane: &ControlPlane) {
+async fn bug_a_reporting_node_is_fenced_only_after_a_prompt(plane: &ControlPlane) {
     let devices = json!([{ "name": "only", "devices": [{ "namespace": "pod-safety", "name": "bmc" }] }]);
     let policy = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "all" },
         "spec": { "levels": devices } });
@@ -218,7 +218,7 @@ async fn bug_a_node_that_answers_is_fenced_only_after_consent(plane: &ControlPla
     }
 }
 
-async fn the_doctor_finds_what_is_missing(plane: &ControlPlane) {
+async fn the_doctor_reports_missing_parts(plane: &ControlPlane) {
     let of = |diagnosis: &Value, check: &str| {
         let all = diagnosis["checks"].as_array().unwrap().clone();
         all.into_iter().find(|one| one["check"] == check).unwrap_or_default()
@@ -256,7 +256,7 @@ async fn the_doctor_finds_what_is_missing(plane: &ControlPlane) {
     );
 }
 
-async fn what_is_not_there_or_not_clear_is_one_sentence(plane: &ControlPlane) {
+async fn missing_or_ambiguous_objects_are_one_sentence(plane: &ControlPlane) {
     for (code, args, says) in [
         (1, &["explain", "pod", "nosuch"][..], "there is no pod nosuch"),
         (1, &["explain", "node", "nosuch"], "there is no node nosuch"),
@@ -277,7 +277,7 @@ async fn what_is_not_there_or_not_clear_is_one_sentence(plane: &ControlPlane) {
 }
 
 /// Who may read the pods of one namespace alone is answered by what whoever leads said there, and told of the rest.
-async fn who_has_few_rights_gets_the_rest(plane: &ControlPlane) {
+async fn limited_rights_give_partial_answers(plane: &ControlPlane) {
     let reader = plane.user_kubeconfig("reader", &[]).unwrap();
     for args in [
         &["create", "role", "reader", "-n", NS, "--verb=get,list", "--resource=pods,events"][..],
@@ -296,7 +296,7 @@ async fn who_has_few_rights_gets_the_rest(plane: &ControlPlane) {
 }
 
 /// A user without any rights had two green marks and the code 0, and was told that a pod does not exist which does.
-async fn bug_without_rights_nothing_is_green(plane: &ControlPlane) {
+async fn bug_unknown_facts_are_not_green_without_rights(plane: &ControlPlane) {
     let anna = plane.user_kubeconfig("anna", &[]).unwrap();
     let json_of = async |args: &[&str]| -> Value {
         let output = run(plane, &anna, &[args, &["-o", "json"]].concat()).await;
@@ -322,7 +322,7 @@ async fn bug_without_rights_nothing_is_green(plane: &ControlPlane) {
 }
 
 /// What stands there is from before, and is not wiped out; it goes on by itself.
-async fn who_watches_is_told_that_the_api_server_went_away(plane: &mut ControlPlane) {
+async fn a_watching_command_reports_an_unavailable_api_server(plane: &mut ControlPlane) {
     let kubeconfig = plane.admin_kubeconfig();
     let kubeconfig = kubeconfig.to_str().unwrap();
     let args = ["explain", "pod", "-n", NS, "orders-1", "-w", "--kubeconfig", kubeconfig];

@@ -12,7 +12,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, Relay, observe, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, Relay, check_that, observe, until};
 use serde_json::json;
 
 /// Long enough for a request that was let through to do its work.
@@ -22,7 +22,7 @@ const KCM_ONLY_POD_GC: &str = "pod-garbage-collector-controller";
 /// What became of the new pod.
 #[derive(Debug, PartialEq, Eq)]
 enum NewPod {
-    Lives,
+    Survives,
     Killed,
 }
 
@@ -32,7 +32,7 @@ async fn create_node(api: &Client, name: &str) {
 }
 
 async fn until_waiting(relay: &Relay, what: &str) {
-    let waits = async || seen(relay.waiting() > 0, "nothing waits");
+    let waits = async || check_that(relay.waiting() > 0, "nothing waits");
     until(&format!("{what} is on its way"), waits).await.unwrap();
 }
 
@@ -44,7 +44,7 @@ async fn replace(api: &Client, namespace: &str, name: &str) -> Pod {
 }
 
 /// Looks a moment later; a pod that is there must be the new one, and untouched.
-async fn fate(api: &Client, new: &Pod) -> NewPod {
+async fn check_replacement(api: &Client, new: &Pod) -> NewPod {
     tokio::time::sleep(AFTERMATH).await;
     let (namespace, name) =
         (new.metadata.namespace.as_deref().unwrap(), new.metadata.name.as_deref().unwrap());
@@ -52,7 +52,7 @@ async fn fate(api: &Client, new: &Pod) -> NewPod {
         None => NewPod::Killed,
         Some(found) => {
             assert_eq!(found, *new, "it was written to");
-            NewPod::Lives
+            NewPod::Survives
         }
     }
 }
@@ -71,11 +71,11 @@ async fn a_late_deletion(api: &Client, namespace: &str, relay: &Relay) -> NewPod
     until_waiting(relay, "the deletion").await;
     let new = replace(api, namespace, "db-0").await;
     relay.open();
-    fate(api, &new).await
+    check_replacement(api, &new).await
 }
 
 /// What has two terminated pods where one may stay, and the road of whoever collects, on which the deletion waits.
-async fn two_terminated_and_a_road(namespace: &str, kubeconfig: &Path, plane: &ControlPlane) -> Relay {
+async fn two_terminated_and_a_slow_route(namespace: &str, kubeconfig: &Path, plane: &ControlPlane) -> Relay {
     let api = &plane.admin();
     create_node(api, "worker").await;
     plane.namespace(namespace).await.unwrap();
@@ -90,7 +90,7 @@ const ONE_MAY_STAY: &str = "--terminated-pod-gc-threshold=1";
 #[tokio::test]
 async fn kcm_kills_the_replacement_of_a_terminated_pod_live() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let relay = two_terminated_and_a_road("kcm", &plane.admin_kubeconfig(), &plane).await;
+    let relay = two_terminated_and_a_slow_route("kcm", &plane.admin_kubeconfig(), &plane).await;
     let road = format!("--kubeconfig={}", relay.kubeconfig().display());
     let _kcm = plane.kube_controller_manager(KCM_ONLY_POD_GC, &[&*road, ONE_MAY_STAY]).await.unwrap();
     // Observed each time: its DELETE carries {"gracePeriodSeconds":0} and no preconditions.
@@ -98,12 +98,12 @@ async fn kcm_kills_the_replacement_of_a_terminated_pod_live() {
 }
 
 #[tokio::test]
-async fn ours_does_not_kill_the_replacement_of_a_terminated_pod() {
+async fn pod_safety_does_not_kill_the_replacement_of_a_terminated_pod() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
-    let relay = two_terminated_and_a_road("ours", &kubeconfig, &plane).await;
+    let relay = two_terminated_and_a_slow_route("ours", &kubeconfig, &plane).await;
     let ours = plane.pod_safety("pod-safety", relay.kubeconfig(), [ONE_MAY_STAY]).await.unwrap();
-    assert_eq!(a_late_deletion(&plane.admin(), "ours", &relay).await, NewPod::Lives);
+    assert_eq!(a_late_deletion(&plane.admin(), "ours", &relay).await, NewPod::Survives);
     let records = ours.records("db-0").await.unwrap();
     assert!(records.iter().any(|record| record["reason"] == "Changed"), "{records:?}");
     assert!(records.iter().all(|record| record["action"] == "Dropped"), "{records:?}");
@@ -140,14 +140,14 @@ async fn kcm_also_kills_replacements_by_its_own_slowness_live() {
     // Observed each time: about one a second, the rate of its client.
     until("one of those that run is killed", async || {
         let lives = observe::pod_names(api, "default").await.map_err(|error| format!("{error:?}"))?.len();
-        seen(lives < replaced, format!("{lives} of {replaced} live"))
+        check_that(lives < replaced, format!("{lives} of {replaced} live"))
     })
     .await
     .unwrap();
 }
 
 #[tokio::test]
-async fn a_replacement_survives_both_writes_against_the_orphan_that_it_replaces() {
+async fn a_replacement_survives_both_writes_to_the_orphan_it_replaces() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let api = &plane.admin();
     create_node(api, "worker").await;
@@ -162,7 +162,7 @@ async fn a_replacement_survives_both_writes_against_the_orphan_that_it_replaces(
         until_waiting(&relay, write).await;
         let new = replace(api, "default", name).await;
         relay.open();
-        assert_eq!(fate(api, &new).await, NewPod::Lives, "{write}");
+        assert_eq!(check_replacement(api, &new).await, NewPod::Survives, "{write}");
         let records = ours.records(name).await.unwrap();
         let dropped = |reason: &str| records.iter().any(|record| record["reason"] == reason);
         assert!(dropped("Changed") || dropped("Gone"), "{records:?}");
@@ -172,7 +172,7 @@ async fn a_replacement_survives_both_writes_against_the_orphan_that_it_replaces(
 /// kubernetes#141887 and #142331: by its cache the node bears the taint out-of-service and is not Ready; it came back and
 /// the taint went. kube-controller-manager's pod garbage collector and its attach/detach controller act on what they cached.
 #[tokio::test]
-async fn a_taint_that_was_lifted_meanwhile_releases_nothing() {
+async fn a_taint_removed_meanwhile_releases_no_pod() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let (api, kubeconfig) = (&plane.admin(), plane.install_pod_safety().await.unwrap());
     let mut node = objects::node("back").with_ready("Unknown");
@@ -194,7 +194,7 @@ async fn a_taint_that_was_lifted_meanwhile_releases_nothing() {
     relay.open();
     until("what the cache said is dropped", async || {
         let records = ours.records("db-0").await.map_err(|error| format!("{error:?}"))?;
-        seen(records.iter().any(|record| record["reason"] == "NodeInService"), format!("{records:?}"))
+        check_that(records.iter().any(|record| record["reason"] == "NodeInService"), format!("{records:?}"))
     })
     .await
     .unwrap();

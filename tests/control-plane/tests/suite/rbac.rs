@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use pod_safety_control_plane::budgets;
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, FLEET};
-use pod_safety_control_plane::{AuditLog, ControlPlane, Options, observe, seen, until};
+use pod_safety_control_plane::{AuditLog, ControlPlane, Options, check_that, observe, until};
 use serde_json::json;
 
 const USER: &str = "system:serviceaccount:pod-safety:pod-safety";
@@ -74,7 +74,7 @@ async fn orphan(api: &Client, name: &str) {
 }
 
 /// A budget over pods of a workload that must be asked for its scale.
-async fn budgeted(plane: &ControlPlane, api: &Client) {
+async fn pod_with_pdb(plane: &ControlPlane, api: &Client) {
     workloads::define_custom_kinds(api).await.unwrap();
     plane.namespace("budgeted").await.unwrap();
     objects::create_node(api, &objects::node("worker")).await.unwrap();
@@ -93,29 +93,30 @@ async fn every_right_is_used_and_none_is_missing() {
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     observe_mode_writes_nothing(&plane, &audit, &kubeconfig).await;
 
-    budgeted(&plane, api).await;
+    pod_with_pdb(&plane, api).await;
     // No kubelet renews the heartbeat of the worker.
     let replace = ["--mode=replace", "--node-monitor-grace-period=2s"];
-    let mut ours = plane.pod_safety_that_leads(&kubeconfig, replace).await.unwrap();
+    let mut ours = plane.leading_pod_safety(&kubeconfig, replace).await.unwrap();
     let calculated = async || {
-        let look = budgets::look(api, "budgeted", "fleet").await.map_err(|error| format!("{error:?}"))?;
-        seen((look.desired, look.observed) == (2, look.generation), look.to_string())
+        let look =
+            budgets::budget_status(api, "budgeted", "fleet").await.map_err(|error| format!("{error:?}"))?;
+        check_that((look.desired, look.observed) == (2, look.generation), look.to_string())
     };
     until("the budget of the fleet is calculated", calculated).await.unwrap();
     // The heartbeat of the missing node is asked for by name, too.
-    observe::only_left(api, "default", &[]).await.unwrap();
+    observe::remaining_pod(api, "default", &[]).await.unwrap();
     observe::event(api, "default", "orphan", "ForceDeleted").await.unwrap();
     let lost = async || {
         let worker = Api::<Node>::all(api.clone()).get("worker").await.map_err(|error| error.to_string())?;
         let taints = worker.spec.and_then(|spec| spec.taints).unwrap_or_default();
         let said = taints.iter().any(|taint| taint.key == "node.kubernetes.io/unreachable");
-        seen(said, format!("{taints:?}"))
+        check_that(said, format!("{taints:?}"))
     };
     until("the worker is lost", lost).await.unwrap();
     let renewed = async || {
         let renewals = audit.entries().map_err(|error| format!("{error:?}"))?;
         let patches = renewals.iter().filter(|entry| entry.verb == "patch" && entry.resource == "leases");
-        seen(patches.count() > 0, "no renewal".to_owned())
+        check_that(patches.count() > 0, "no renewal".to_owned())
     };
     until("the lease is renewed", renewed).await.unwrap();
     ours.terminate().await.unwrap();
@@ -168,10 +169,10 @@ async fn a_forbidden_kind_is_named_and_the_others_go_on() {
     // The untaken pod becomes the third one.
     let args = ["--terminated-pod-gc-threshold=2"];
     let ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
-    observe::only_left(api, "default", &["ended-2", "orphan", "untaken"]).await.unwrap();
+    observe::remaining_pod(api, "default", &["ended-2", "orphan", "untaken"]).await.unwrap();
     let failed = async || {
         let pod = observe::find_pod(api, "default", "untaken").await.unwrap().unwrap();
-        seen(pod.status.unwrap().phase.as_deref() == Some("Failed"), "not yet")
+        check_that(pod.status.unwrap().phase.as_deref() == Some("Failed"), "not yet")
     };
     until("the untaken pod is released", failed).await.unwrap();
 
@@ -202,7 +203,7 @@ async fn a_forbidden_kind_is_named_and_the_others_go_on() {
     plane.install_pod_safety().await.unwrap();
     let gone = async || {
         let names = observe::pod_names(api, "default").await.map_err(|error| format!("{error:?}"))?;
-        seen(!names.contains(&"orphan".to_owned()), format!("{names:?}"))
+        check_that(!names.contains(&"orphan".to_owned()), format!("{names:?}"))
     };
     until("the orphan goes when its heartbeat can be seen", gone).await.unwrap();
     let decisions = ours.debug("/debug/decisions").await.unwrap()["holds"].to_string();

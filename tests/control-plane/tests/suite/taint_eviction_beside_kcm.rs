@@ -7,10 +7,10 @@
 
 mod taints;
 
-use taints::{ACROSS, Act, Bears, SHORT, Taints};
+use taints::{ACROSS, Act, SHORT, Taints, TolerationSpec};
 
 use crate::beside_kcm::differences::{Difference, differs};
-use crate::beside_kcm::{History, Step, kcm_lives_as_recorded, ours_lives_as_recorded};
+use crate::beside_kcm::{History, Step, kcm_matches_the_recording, pod_safety_matches_the_recording};
 use crate::versions;
 
 /// Asked to end, told once.
@@ -73,25 +73,26 @@ fn differences() -> Vec<Difference> {
 }
 
 /// The conditions of those whose fates differ go with these; but both sides mark the one that is denied.
-fn is_of_another_fate(_: &str, line: &str) -> bool {
+fn differs_in_outcome(_: &str, line: &str) -> bool {
     let pod = line.strip_suffix(" condition").filter(|pod| *pod != "denied");
     pod.is_some_and(|pod| DIFFERENCES.iter().any(|(other, ..)| *other == pod))
 }
 
 fn history() -> History<Act> {
-    let steps = vec![Step { name: ALL.to_owned(), acts: acts(), wanted: SAME }];
+    let steps = vec![Step { name: ALL.to_owned(), acts: acts(), expected: SAME }];
     History {
         name: "taint-eviction",
         steps,
         differences: differences(),
-        is_drawn_by_chance: is_of_another_fate,
+        is_drawn_by_chance: differs_in_outcome,
     }
 }
 
 /// Who is there, what is added, and what changes while times run.
 fn acts() -> Vec<Act> {
-    let (ever, secs) = (|key| Bears(key, "", None), |key, seconds| Bears(key, "", Some(seconds)));
-    let on = |node, name, tolerations: &[Bears]| Act::Pod(node, name, tolerations.to_vec());
+    let (ever, secs) =
+        (|key| TolerationSpec(key, "", None), |key, seconds| TolerationSpec(key, "", Some(seconds)));
+    let on = |node, name, tolerations: &[TolerationSpec]| Act::Pod(node, name, tolerations.to_vec());
     let mut acts = vec![
         on("across", "across", &[secs("k", ACROSS)]),
         Act::Taint("across", &[("k", "")]),
@@ -101,8 +102,8 @@ fn acts() -> Vec<Act> {
         on("plain", "tolerant", &[ever("k")]),
         on("plain", "tolerates-all", &[ever("")]),
         on("plain", "another-key", &[ever("other")]),
-        on("plain", "right-value", &[Bears("k", "v", None)]),
-        on("plain", "wrong-value", &[Bears("k", "w", None)]),
+        on("plain", "right-value", &[TolerationSpec("k", "v", None)]),
+        on("plain", "wrong-value", &[TolerationSpec("k", "w", None)]),
         on("plain", "not-a-moment", &[secs("k", 0)]),
         on("plain", "two-seconds", &[secs("k", 2)]),
         on("plain", "five-seconds", &[secs("k", 5)]),
@@ -145,17 +146,17 @@ fn acts() -> Vec<Act> {
 }
 
 #[tokio::test]
-async fn the_same_taints_end_the_same_pods_but_for_what_is_listed() {
-    ours_lives_as_recorded::<Taints>(history()).await;
+async fn taint_evictions_equal_kcm_but_for_listed_differences() {
+    pod_safety_matches_the_recording::<Taints>(history()).await;
 }
 
 #[tokio::test]
-async fn the_history_of_taints_is_kcms_live() {
+async fn kcm_follows_the_recorded_taint_history_live() {
     if versions::is_1_32() {
         println!(
             "NOT RUN: taint eviction of kube-controller-manager 1.32 needs its node lifecycle controller beside it"
         );
         return;
     }
-    kcm_lives_as_recorded::<Taints>(history()).await;
+    kcm_matches_the_recording::<Taints>(history()).await;
 }

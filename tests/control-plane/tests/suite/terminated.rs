@@ -13,14 +13,14 @@ use pod_safety_control_plane::{ControlPlane, Options, observe, until};
 /// `creationTimestamp` counts whole seconds.
 const NEXT_SECOND: Duration = Duration::from_millis(1100);
 
-fn ended(namespace: &str, name: &str, phase: &str) -> Pod {
+fn terminated(namespace: &str, name: &str, phase: &str) -> Pod {
     // Some were never bound: what counts is the phase.
     let pod = objects::pod(namespace, name).with_phase(phase);
     if name.starts_with('b') { pod } else { pod.on_node("worker") }
 }
 
 fn evicted(namespace: &str, name: &str) -> Pod {
-    let mut pod = ended(namespace, name, "Failed");
+    let mut pod = terminated(namespace, name, "Failed");
     pod.status.get_or_insert_default().reason = Some("Evicted".to_owned());
     pod
 }
@@ -53,13 +53,13 @@ async fn created_in_one_second(api: &Client, batch: &[Pod]) -> bool {
 /// Six terminated pods; three were created in each of two seconds. Two were evicted, one of them is the youngest.
 async fn six_terminated(api: &Client, namespace: &str) {
     let old = [
-        ended(namespace, "c-old", "Succeeded"),
-        ended(namespace, "b-old", "Failed"),
+        terminated(namespace, "c-old", "Succeeded"),
+        terminated(namespace, "b-old", "Failed"),
         evicted(namespace, "y-evicted"),
     ];
     let new = [
-        ended(namespace, "a-new", "Failed"),
-        ended(namespace, "b-new", "Succeeded"),
+        terminated(namespace, "a-new", "Failed"),
+        terminated(namespace, "b-new", "Succeeded"),
         evicted(namespace, "z-evicted"),
     ];
     for batch in [old, new] {
@@ -76,7 +76,7 @@ async fn six_terminated(api: &Client, namespace: &str) {
 }
 
 /// In which order they go; what is created in one second goes by name.
-const LEFT: [(usize, &[&str]); 4] = [
+const REMAINING: [(usize, &[&str]); 4] = [
     (5, &["a-new", "b-new", "b-old", "c-old", "runs", "z-evicted"]),
     (4, &["a-new", "b-new", "b-old", "c-old", "runs"]),
     (3, &["a-new", "b-new", "c-old", "runs"]),
@@ -90,26 +90,26 @@ async fn kcm_collects_them_in_that_order_live() {
     plane.namespace("kcm").await.unwrap();
     objects::create_node(api, &objects::node("worker")).await.unwrap();
     six_terminated(api, "kcm").await;
-    for (threshold, left) in LEFT {
+    for (threshold, left) in REMAINING {
         let flag = format!("--terminated-pod-gc-threshold={threshold}");
         let _kcm =
             plane.kube_controller_manager("pod-garbage-collector-controller", &[&*flag]).await.unwrap();
-        observe::only_left(api, "kcm", left).await.unwrap();
+        observe::remaining_pod(api, "kcm", left).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn the_same_pods_go_as_kcm_would_collect() {
+async fn collects_the_same_pods_as_kcm() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let api = &plane.admin();
     plane.namespace("ours").await.unwrap();
     objects::create_node(api, &objects::node("worker")).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     six_terminated(api, "ours").await;
-    for (threshold, left) in LEFT {
+    for (threshold, left) in REMAINING {
         let flag = format!("--terminated-pod-gc-threshold={threshold}");
         let mut ours = plane.pod_safety("pod-safety", &kubeconfig, [flag]).await.unwrap();
-        observe::only_left(api, "ours", left).await.unwrap();
+        observe::remaining_pod(api, "ours", left).await.unwrap();
         let counted = ours.metric("pod_gc_collector_force_delete_pods_total", &[("reason", "terminated")]);
         assert!(counted.await.unwrap() >= 1.0);
         ours.terminate().await.unwrap();
@@ -117,24 +117,24 @@ async fn the_same_pods_go_as_kcm_would_collect() {
     for name in observe::pod_names(api, "ours").await.unwrap() {
         observe::delete_pod(api, "ours", &name, true).await.unwrap();
     }
-    what_others_called_failed_stays_while_it_runs(&plane, api, &kubeconfig).await;
+    a_pod_that_others_marked_failed_stays_while_it_runs(&plane, api, &kubeconfig).await;
 }
 
-async fn what_others_called_failed_stays_while_it_runs(
+async fn a_pod_that_others_marked_failed_stays_while_it_runs(
     plane: &ControlPlane,
     api: &Client,
     kubeconfig: &Path,
 ) {
     plane.namespace("lies").await.unwrap();
-    let lie = with_running_container(ended("lies", "a-lie", "Failed"));
+    let lie = with_running_container(terminated("lies", "a-lie", "Failed"));
     objects::create_pod(api, &lie).await.unwrap();
     tokio::time::sleep(NEXT_SECOND).await;
-    objects::create_pod(api, &ended("lies", "b-truth", "Failed")).await.unwrap();
+    objects::create_pod(api, &terminated("lies", "b-truth", "Failed")).await.unwrap();
     let ours = plane.pod_safety("pod-safety", kubeconfig, ["--terminated-pod-gc-threshold=1"]).await.unwrap();
     // The younger one goes in its stead.
-    observe::only_left(api, "lies", &["a-lie"]).await.unwrap();
-    objects::create_pod(api, &ended("lies", "c-truth", "Failed")).await.unwrap();
-    observe::only_left(api, "lies", &["a-lie"]).await.unwrap();
+    observe::remaining_pod(api, "lies", &["a-lie"]).await.unwrap();
+    objects::create_pod(api, &terminated("lies", "c-truth", "Failed")).await.unwrap();
+    observe::remaining_pod(api, "lies", &["a-lie"]).await.unwrap();
     let message = until("the hold is shown", async || {
         let holds = ours.records("a-lie").await.map_err(|error| format!("{error:?}"))?;
         let hold = holds.iter().find(|hold| hold["reason"] == "TerminalButRunning");

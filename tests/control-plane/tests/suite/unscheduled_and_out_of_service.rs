@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::Client;
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, observe, scenarios, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, check_that, observe, scenarios, until};
 
 /// In which nothing should happen.
 const A_WHILE: Duration = Duration::from_secs(3);
@@ -43,7 +43,7 @@ async fn pod(api: &Client, name: &str) -> Option<Pod> {
 }
 
 async fn until_gone(api: &Client, name: &str) {
-    let gone = async || seen(pod(api, name).await.is_none(), "it is still there");
+    let gone = async || check_that(pod(api, name).await.is_none(), "it is still there");
     until(&format!("pod {name} is gone"), gone).await.unwrap();
 }
 
@@ -62,7 +62,7 @@ async fn assert_released_but_kept(api: &Client, ours: &PodSafety, name: &str, re
 }
 
 #[tokio::test]
-async fn without_and_with_trust_in_the_taint() {
+async fn with_and_without_trusted_taint() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     let api = &plane.admin();
@@ -75,19 +75,19 @@ async fn without_and_with_trust_in_the_taint() {
     pods_on(api, "ready", &["ready-ends"]).await;
     pods_on(api, "well", &["well-ends"]).await;
 
-    let mut ours = plane.pod_safety_that_leads(&kubeconfig, [] as [&str; 0]).await.unwrap();
+    let mut ours = plane.leading_pod_safety(&kubeconfig, [] as [&str; 0]).await.unwrap();
     scenarios![
-        a_pod_that_no_node_took_is_released(api, &ours),
-        a_taint_alone_is_no_proof(api, &ours),
-        a_ready_node_is_in_service(&ours),
+        an_unscheduled_pod_is_released(api, &ours),
+        a_taint_alone_is_no_evidence(api, &ours),
+        the_taint_on_a_ready_node_is_ignored(&ours),
     ];
     ours.terminate().await.unwrap();
 
     let trust = ["--trust-out-of-service-taint"];
-    let ours = plane.pod_safety_that_leads(&kubeconfig, trust).await.unwrap();
+    let ours = plane.leading_pod_safety(&kubeconfig, trust).await.unwrap();
     scenarios![
-        a_trusted_taint_on_a_node_that_is_not_ready_releases_what_terminates(api, &ours),
-        a_ready_node_is_in_service(&ours),
+        a_trusted_taint_on_a_not_ready_node_releases_terminating_pods(api, &ours),
+        the_taint_on_a_ready_node_is_ignored(&ours),
     ];
     tokio::time::sleep(A_WHILE).await;
     for name in ["off-stays", "ready-ends", "well-ends"] {
@@ -96,7 +96,7 @@ async fn without_and_with_trust_in_the_taint() {
     }
 }
 
-async fn a_pod_that_no_node_took_is_released(api: &Client, ours: &PodSafety) {
+async fn an_unscheduled_pod_is_released(api: &Client, ours: &PodSafety) {
     let waits = objects::pod("default", "untaken").with_finalizer(FINALIZER);
     objects::create_pod(api, &waits).await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -107,7 +107,7 @@ async fn a_pod_that_no_node_took_is_released(api: &Client, ours: &PodSafety) {
     assert_eq!(message, "No node ever took the pod");
 }
 
-async fn a_taint_alone_is_no_proof(api: &Client, ours: &PodSafety) {
+async fn a_taint_alone_is_no_evidence(api: &Client, ours: &PodSafety) {
     for name in ["off-ends", "blank-ends"] {
         let message = ours.until_held(name, "OutOfServiceWithoutEvidence").await.unwrap();
         assert!(message.contains("--trust-out-of-service-taint"), "{message}");
@@ -121,15 +121,12 @@ async fn a_taint_alone_is_no_proof(api: &Client, ours: &PodSafety) {
     }
 }
 
-async fn a_ready_node_is_in_service(ours: &PodSafety) {
+async fn the_taint_on_a_ready_node_is_ignored(ours: &PodSafety) {
     let message = ours.until_held("ready-ends", "OutOfServiceButReady").await.unwrap();
     assert!(message.contains("is Ready: it is in service"), "{message}");
 }
 
-async fn a_trusted_taint_on_a_node_that_is_not_ready_releases_what_terminates(
-    api: &Client,
-    ours: &PodSafety,
-) {
+async fn a_trusted_taint_on_a_not_ready_node_releases_terminating_pods(api: &Client, ours: &PodSafety) {
     for name in ["off-ends", "blank-ends"] {
         until_gone(api, name).await;
     }

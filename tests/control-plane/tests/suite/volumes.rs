@@ -22,7 +22,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_safety_control_plane::objects::{self as pods, PodExt as _};
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::{
-    AuditEntry, AuditLog, Component, ControlPlane, PodSafety, observe, seen, until,
+    AuditEntry, AuditLog, Component, ControlPlane, PodSafety, check_that, observe, until,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -32,21 +32,21 @@ use hosts::{DRIVER, Host};
 use objects::{NAMESPACE, apply, attachments, database, policies, volume};
 
 /// What must not happen is watched for so long: the taint makes kube-controller-manager detach within a second.
-const FOR_EVER: Duration = Duration::from_secs(15);
+const NO_TIMEOUT: Duration = Duration::from_secs(15);
 const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
 const ATTACH_DETACH: &str = "system:serviceaccount:kube-system:attachdetach-controller";
 
-struct Scene {
+struct Fixture {
     plane: ControlPlane,
     audit: AuditLog,
-    ours: PodSafety,
+    pod_safety: PodSafety,
     hosts: Vec<Arc<Host>>,
     rigs: Rigs,
-    _theirs: [Component; 2],
+    _kcm: [Component; 2],
     _running: JoinSet<()>,
 }
 
-async fn scene(more: &[&str]) -> Scene {
+async fn fixture(more: &[&str]) -> Fixture {
     let rigs = Rigs::new().await.unwrap();
     let power = rigs.file("w1.power");
     std::fs::write(&power, "on").unwrap();
@@ -58,7 +58,7 @@ async fn scene(more: &[&str]) -> Scene {
     let mut running = JoinSet::new();
     running.spawn(hosts::attach(plane.admin()));
     for host in &hosts {
-        running.spawn(Arc::clone(host).live(plane.admin()));
+        running.spawn(Arc::clone(host).run_kubelet(plane.admin()));
     }
     let controllers =
         "persistentvolume-attach-detach-controller,statefulset-controller,persistentvolume-binder-controller";
@@ -78,8 +78,8 @@ async fn scene(more: &[&str]) -> Scene {
         "--allow-fence-dummy",
     ];
     let args = [&args[..], more].concat();
-    let ours = plane.pod_safety_that_leads(&kubeconfig, args).await.unwrap();
-    Scene { plane, audit, ours, hosts, rigs, _theirs: theirs, _running: running }
+    let ours = plane.leading_pod_safety(&kubeconfig, args).await.unwrap();
+    Fixture { plane, audit, pod_safety: ours, hosts, rigs, _kcm: theirs, _running: running }
 }
 
 /// A pod that runs on this node and uses the volume `data`.
@@ -115,13 +115,13 @@ async fn until_held(plane: &ControlPlane, volume: &str, by: &str, refused: bool)
     .unwrap()
 }
 
-async fn until_runs(scene: &Scene, node: &str) {
+async fn until_runs(scene: &Fixture, node: &str) {
     until(&format!("the database runs on {node}"), async || {
         let pod = observe::find_pod(&scene.plane.admin(), NAMESPACE, "db-0").await;
         let pod = pod.map_err(|error| format!("{error:?}"))?.ok_or("there is no pod")?;
-        let runs = observe::runs(&pod);
+        let runs = observe::is_running(&pod);
         let at = attachments(&scene.plane).await;
-        seen(
+        check_that(
             runs.as_ref().is_some_and(|(there, _)| there == node),
             format!("{runs:?} {at:?} {:?}", lease(&scene.plane, "data").await),
         )
@@ -132,17 +132,17 @@ async fn until_runs(scene: &Scene, node: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_node_that_is_cut_off_nothing_is_detached_until_it_is_proved_off() {
-    let scene = scene(&[]).await;
-    it_is_taken_before_the_pod_runs(&scene).await;
-    what_is_forced_is_refused(&scene).await;
-    let took = with_the_proof_it_moves(&scene).await;
+    let scene = fixture(&[]).await;
+    the_lease_is_acquired_before_the_pod_runs(&scene).await;
+    a_forced_detach_is_denied(&scene).await;
+    let took = with_evidence_the_volume_moves(&scene).await;
     println!("from the evidence to Running with its volume elsewhere: {took:?}");
-    what_is_ended_in_order_is_given_back_and_costs_two_writes(&scene).await;
-    a_lease_that_was_edited_or_deleted_by_hand_is_said_or_taken_anew(&scene).await;
-    a_pod_waits_behind_the_gate_until_its_volume_is_free(&scene).await;
+    a_graceful_end_releases_the_volume_lease_with_two_writes(&scene).await;
+    a_manually_edited_lease_is_reported_and_a_deleted_one_acquired_again(&scene).await;
+    a_gated_pod_waits_until_its_volume_is_free(&scene).await;
 }
 
-async fn it_is_taken_before_the_pod_runs(scene: &Scene) {
+async fn the_lease_is_acquired_before_the_pod_runs(scene: &Fixture) {
     let plane = &scene.plane;
     volume(plane, "data").await;
     apply(plane, &database(1)).await;
@@ -153,7 +153,7 @@ async fn it_is_taken_before_the_pod_runs(scene: &Scene) {
     assert_eq!(attachments(plane).await, [("w1".to_owned(), true)]);
 }
 
-async fn what_is_forced_is_refused(scene: &Scene) {
+async fn a_forced_detach_is_denied(scene: &Fixture) {
     let plane = &scene.plane;
     scene.hosts[0].cut_off().await;
     until_held(plane, "data", "w1", true).await;
@@ -162,7 +162,7 @@ async fn what_is_forced_is_refused(scene: &Scene) {
     plane.kubectl(&force).await.unwrap().text().unwrap();
     let taint = ["taint", "node", "w1", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"];
     plane.kubectl(&taint).await.unwrap().text().unwrap();
-    let until = Instant::now() + FOR_EVER;
+    let until = Instant::now() + NO_TIMEOUT;
     while Instant::now() < until {
         assert_eq!(attachments(plane).await, [("w1".to_owned(), true)], "w1 may still write");
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -209,7 +209,7 @@ fn policy(level: &str, device: &str) -> Value {
     })
 }
 
-async fn with_the_proof_it_moves(scene: &Scene) -> Duration {
+async fn with_evidence_the_volume_moves(scene: &Fixture) -> Duration {
     let plane = &scene.plane;
     let power = scene.rigs.file("w1.power");
     let switch = json!({ "w1": { "status_file": power } });
@@ -219,16 +219,17 @@ async fn with_the_proof_it_moves(scene: &Scene) -> Duration {
     until("there is evidence", async || {
         let (proofs, fences) =
             (plane.list("fenceevidences").await.unwrap(), plane.list("nodefences").await.unwrap());
-        seen(!proofs.is_empty(), format!("{fences:#?}"))
+        check_that(!proofs.is_empty(), format!("{fences:#?}"))
     })
     .await
     .unwrap();
     let proved = Instant::now();
     assert_eq!(std::fs::read_to_string(&power).unwrap().trim(), "off");
     until_runs(scene, "w2").await;
-    let broken =
-        |entry: &AuditEntry| entry.namespace == "pod-safety-volumes" && entry.is("patch", "leases", "data");
-    scene.audit.was_soon_after_the_proof("w1", broken).unwrap();
+    let broken = |entry: &AuditEntry| {
+        entry.namespace == "pod-safety-volumes" && entry.matches("patch", "leases", "data")
+    };
+    scene.audit.was_soon_after_evidence("w1", broken).unwrap();
     let took = proved.elapsed();
     let lease = until_held(plane, "data", "w2", false).await;
     assert_eq!(lease["spec"]["leaseTransitions"], 1, "it was broken once: {lease:#}");
@@ -237,7 +238,7 @@ async fn with_the_proof_it_moves(scene: &Scene) -> Duration {
     took
 }
 
-async fn what_is_ended_in_order_is_given_back_and_costs_two_writes(scene: &Scene) {
+async fn a_graceful_end_releases_the_volume_lease_with_two_writes(scene: &Fixture) {
     let plane = &scene.plane;
     apply(plane, &database(0)).await;
     until_held(plane, "data", "", false).await;
@@ -254,13 +255,13 @@ async fn what_is_ended_in_order_is_given_back_and_costs_two_writes(scene: &Scene
     assert_eq!(writes() - before, 2, "taken, and given back");
     until("it is detached", async || {
         let at = attachments(plane).await;
-        seen(at.is_empty(), format!("{at:?}"))
+        check_that(at.is_empty(), format!("{at:?}"))
     })
     .await
     .unwrap();
 }
 
-async fn a_lease_that_was_edited_or_deleted_by_hand_is_said_or_taken_anew(scene: &Scene) {
+async fn a_manually_edited_lease_is_reported_and_a_deleted_one_acquired_again(scene: &Fixture) {
     let plane = &scene.plane;
     let edit = [
         "patch",
@@ -275,9 +276,9 @@ async fn a_lease_that_was_edited_or_deleted_by_hand_is_said_or_taken_anew(scene:
     plane.kubectl(&edit).await.unwrap().text().unwrap();
     until("it is said", async || {
         let holds =
-            scene.ours.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?["holds"]
+            scene.pod_safety.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?["holds"]
                 .to_string();
-        seen(holds.contains("VolumeLeaseUnreadable"), holds)
+        check_that(holds.contains("VolumeLeaseUnreadable"), holds)
     })
     .await
     .unwrap();
@@ -288,7 +289,7 @@ async fn a_lease_that_was_edited_or_deleted_by_hand_is_said_or_taken_anew(scene:
 }
 
 /// Where nobody attaches anything, only this stands between two nodes and one disk.
-async fn a_pod_waits_behind_the_gate_until_its_volume_is_free(scene: &Scene) {
+async fn a_gated_pod_waits_until_its_volume_is_free(scene: &Fixture) {
     let plane = &scene.plane;
     plane.kubectl(&["label", "namespace", NAMESPACE, "gated=yes"]).await.unwrap().text().unwrap();
     let second = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "namespace": NAMESPACE, "name": "second" },
@@ -318,7 +319,7 @@ async fn a_pod_waits_behind_the_gate_until_its_volume_is_free(scene: &Scene) {
     scene.hosts[1].connect();
     until("it is sent to the node that has the volume", async || {
         let pod = plane.find("pod", NAMESPACE, "second").await.unwrap().ok_or("no pod")?;
-        seen(
+        check_that(
             pod["spec"]["nodeName"] == "w2" && pod["spec"]["nodeSelector"]["kubernetes.io/hostname"] == "w2",
             format!("{:#}", pod["spec"]),
         )

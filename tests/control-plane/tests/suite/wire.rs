@@ -53,7 +53,7 @@ fn without_blanks(value: Value) -> Value {
     }
 }
 
-fn read(path: &str, raw: &Raw) -> Value {
+fn decode(path: &str, raw: &Raw) -> Value {
     let value = match path.split('?').next().unwrap_or_default() {
         PODS => serde_json::to_value(raw.decode::<wire::Pod>().unwrap()),
         NODES => serde_json::to_value(raw.decode::<wire::Node>().unwrap()),
@@ -70,12 +70,12 @@ async fn list(api: &Client, path: &str, accept: &str) -> Vec<Value> {
     for piece in bytes.chunks(1500) {
         list.push(piece);
         while let Some(raw) = list.next_item().unwrap() {
-            items.push(read(path, &raw));
+            items.push(decode(path, &raw));
         }
     }
     list.end();
     while let Some(raw) = list.next_item().unwrap() {
-        items.push(read(path, &raw));
+        items.push(decode(path, &raw));
     }
     assert!(!list.resource_version().is_empty());
     items
@@ -96,8 +96,8 @@ async fn watch(api: &Client, path: &str, accept: &str, begun: &Barrier) -> Vec<(
         frames.push(piece);
         while let Some(event) = frames.next_event().unwrap() {
             events.push(match event {
-                Event::Applied(raw) => ("applied", read(path, &raw)),
-                Event::Deleted(raw) => ("deleted", read(path, &raw)),
+                Event::Applied(raw) => ("applied", decode(path, &raw)),
+                Event::Deleted(raw) => ("deleted", decode(path, &raw)),
                 other => ("other", Value::String(format!("{other:?}"))),
             });
         }
@@ -106,7 +106,7 @@ async fn watch(api: &Client, path: &str, accept: &str, begun: &Barrier) -> Vec<(
 }
 
 #[tokio::test]
-async fn lists_and_watches_say_the_same_in_json_and_in_protobuf() {
+async fn lists_and_watches_are_equal_in_json_and_protobuf() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     plane.loader(&["-nodes", "20", "-pods", "300", "-orphans", "7", "-terminated", "9"]).await.unwrap();
     let api = &plane.admin();

@@ -45,7 +45,7 @@ const KNOWN: &[(&[Place], &str)] = &[
 pub(super) fn unexpected(found: &BTreeSet<Place>) -> Vec<String> {
     let known: BTreeSet<Place> = KNOWN.iter().flat_map(|(places, _)| *places).copied().collect();
     let word = |(script, at, track): &Place, what: &str| {
-        let deed = SCRIPTS.iter().find(|one| one.name == *script).and_then(|one| one.deeds.get(*at));
+        let deed = SCRIPTS.iter().find(|one| one.name == *script).and_then(|one| one.steps.get(*at));
         format!("{script}, after {deed:?} ({at}), {track}: {what}")
     };
     let new = found.difference(&known).map(|place| word(place, "differs, and nobody has said why"));
@@ -59,19 +59,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_known_difference_is_of_a_script_that_there_is() {
+    fn each_known_difference_names_an_existing_script() {
         for (places, reason) in KNOWN {
             assert!(reason.ends_with('.') && !places.is_empty(), "{reason}");
             for (script, at, track) in *places {
                 let known = SCRIPTS.iter().find(|one| one.name == *script);
-                assert!(known.is_some_and(|one| *at < one.deeds.len()), "{script} {at}");
+                assert!(known.is_some_and(|one| *at < one.steps.len()), "{script} {at}");
                 assert!(record::TRACKS.contains(track), "{track}");
             }
         }
     }
 
     #[test]
-    fn a_difference_that_nobody_has_written_down_is_told() {
+    fn an_unlisted_difference_is_reported() {
         let place = (SCRIPTS[0].name, 0, record::PROCESS);
         let known = BTreeSet::from_iter(KNOWN.iter().flat_map(|(places, _)| *places).copied());
         assert_eq!(unexpected(&known), Vec::<String>::new());

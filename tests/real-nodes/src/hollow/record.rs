@@ -21,11 +21,11 @@ const GONE: &str = "gone";
 /// In the order in which they are shown.
 pub(super) const TRACKS: [&str; 4] = [POD, NODE, LEASE, PROCESS];
 
-type Heard = Arc<Mutex<BTreeMap<&'static str, Vec<String>>>>;
+type TrackLines = Arc<Mutex<BTreeMap<&'static str, Vec<String>>>>;
 
 /// What was heard since it was last taken. Dropping it ends the watches.
 pub(super) struct Record {
-    heard: Heard,
+    lines: TrackLines,
     /// How each was before that.
     before: BTreeMap<&'static str, String>,
     watches: tokio::task::JoinSet<()>,
@@ -39,12 +39,15 @@ impl Drop for Record {
 
 impl Record {
     pub(super) async fn begin(client: &Client, node: &str, pod: &str) -> Result<Self> {
-        let mut record =
-            Self { heard: Heard::default(), before: BTreeMap::new(), watches: tokio::task::JoinSet::new() };
+        let mut record = Self {
+            lines: TrackLines::default(),
+            before: BTreeMap::new(),
+            watches: tokio::task::JoinSet::new(),
+        };
         let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
         record.follow(POD, pods, pod, of_pod).await?;
-        let mut lives = Lives::default();
-        record.follow(NODE, Api::<Node>::all(client.clone()), node, move |node| lives.of(node)).await?;
+        let mut lives = Incarnations::default();
+        record.follow(NODE, Api::<Node>::all(client.clone()), node, move |node| lives.describe(node)).await?;
         let leases = Api::<Lease>::namespaced(client.clone(), "kube-node-lease");
         record.follow(LEASE, leases, node, |_| "renewed".to_owned()).await?;
         Ok(record)
@@ -62,17 +65,17 @@ impl Record {
     {
         let name = name.to_owned();
         let listed = api.list(&ListParams::default()).await?;
-        if let Some(there) = listed.items.iter().find(|one| is(*one, &name)) {
+        if let Some(there) = listed.items.iter().find(|one| has_name(*one, &name)) {
             self.before.insert(track, say(there));
         }
         let version = listed.metadata.resource_version.unwrap_or_default();
         let mut stream = api.watch(&WatchParams::default(), &version).await?.boxed();
-        let heard = Arc::clone(&self.heard);
+        let heard = Arc::clone(&self.lines);
         self.watches.spawn(async move {
             while let Ok(Some(event)) = stream.try_next().await {
                 let line = match &event {
-                    WatchEvent::Added(one) | WatchEvent::Modified(one) if is(one, &name) => say(one),
-                    WatchEvent::Deleted(one) if is(one, &name) => GONE.to_owned(),
+                    WatchEvent::Added(one) | WatchEvent::Modified(one) if has_name(one, &name) => say(one),
+                    WatchEvent::Deleted(one) if has_name(one, &name) => GONE.to_owned(),
                     _ => continue,
                 };
                 heard.lock().unwrap_or_else(PoisonError::into_inner).entry(track).or_default().push(line);
@@ -82,8 +85,8 @@ impl Record {
     }
 
     /// In the form that is compared.
-    pub(super) fn take(&mut self) -> BTreeMap<&'static str, Vec<String>> {
-        let mut heard = std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner));
+    pub(super) fn finish(&mut self) -> BTreeMap<&'static str, Vec<String>> {
+        let mut heard = std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner));
         for track in TRACKS {
             let lines = heard.entry(track).or_default();
             let before = self.before.get(track).cloned();
@@ -121,7 +124,7 @@ fn changes(before: Option<String>, lines: &[String]) -> Vec<String> {
     changes
 }
 
-fn is<K: Resource>(one: &K, name: &str) -> bool {
+fn has_name<K: Resource>(one: &K, name: &str) -> bool {
     one.meta().name.as_deref() == Some(name)
 }
 
@@ -152,13 +155,13 @@ fn of_container(state: Option<&ContainerState>) -> String {
 
 /// UIDs and boot ids, by the order in which they came.
 #[derive(Default)]
-struct Lives {
+struct Incarnations {
     uids: Vec<String>,
     boots: Vec<String>,
 }
 
-impl Lives {
-    fn of(&mut self, node: &Node) -> String {
+impl Incarnations {
+    fn describe(&mut self, node: &Node) -> String {
         let uid = number(&mut self.uids, node.metadata.uid.clone().unwrap_or_default());
         let status = node.status.as_ref();
         let boot = status.and_then(|status| status.node_info.as_ref()).map(|info| info.boot_id.clone());
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn heartbeats_are_no_changes_and_what_comes_back_is_one() {
+    fn heartbeats_are_no_changes_and_a_returning_object_is_one() {
         let before = Some("Ready True".to_owned());
         assert_eq!(changes(before.clone(), &lines("Ready True; Ready True")), Vec::<String>::new());
         assert_eq!(
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_in_one_word_or_in_two() {
+    fn an_end_in_one_update_or_in_two_is_equal() {
         let two = lines("Running, ended with 0, to end; Succeeded, ended with 0, to end; gone");
         assert_eq!(changes(None, &two), changes(None, &two[1..]));
         // A container that is started again is no end of its pod.
@@ -205,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_is_made_again_after_it_went_is_seen() {
+    fn a_lease_created_again_is_recorded() {
         assert_eq!(renewals(&lines("renewed; renewed; gone")), ["gone"]);
         assert_eq!(renewals(&lines("gone; renewed; renewed")), ["gone", "renewed"]);
     }

@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result};
 use kube::{Client, Config};
 use pod_safety_simulator::campaign::{Extras, Fault, Keeper, Plan};
 use pod_safety_simulator::serve::{Listener, gate};
-use pod_safety_simulator::world::{Deed as Act, Pace, Snapshot, Stage, Subject};
+use pod_safety_simulator::world::{Intervention as Act, LiveRun, Pace, Snapshot, Subject};
 
-use super::{Deed, NAMESPACE};
+use super::{NAMESPACE, ScriptStep};
 use crate::cluster::Cluster;
 use crate::machine::{Machine, Service};
 use crate::watch;
@@ -17,10 +17,10 @@ use crate::watch;
 /// Simulated seconds in one of ours: its kubelets renew each ten seconds, those of the machines here each two.
 const SPEED: f64 = 8.0;
 /// Longer than a script takes.
-const FOR_EVER: u64 = 100_000;
+const NO_LIMIT: u64 = 100_000;
 /// Machines boot.
 const FROM: Duration = Duration::from_secs(20);
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Where a script is played.
 pub(super) enum Side<'a> {
@@ -30,7 +30,7 @@ pub(super) enum Side<'a> {
 
 /// A simulated cluster that real clients reach.
 pub(super) struct Hollow {
-    stage: Arc<Mutex<Stage>>,
+    run: Arc<Mutex<LiveRun>>,
     picture: Arc<Mutex<Option<Snapshot>>>,
     client: Client,
     _listener: Listener,
@@ -50,13 +50,13 @@ pub(super) async fn hollow(nodes: usize) -> Result<Side<'static>> {
         replicas: 0,
         pods: 1,
         lease_collected_after: 15,
-        heal_at: FOR_EVER,
+        heal_at: NO_LIMIT,
         with: Extras { nodes: Keeper::Ours, ..Extras::default() },
         faults: Vec::new(),
     };
     let pace = Pace { each: Duration::from_millis(250), speed: Some(SPEED), from: FROM, ends: false };
     let nobody = Subject::Shipped(|_| Box::pin(async {}), None);
-    let stage = Stage::open(&plan, nobody, pace)?;
+    let stage = LiveRun::open(&plan, nobody, pace)?;
     let (gate, visitors) = gate();
     let listener = Listener::start("127.0.0.1:0".parse()?, gate)?;
     stage.serve(visitors);
@@ -67,15 +67,15 @@ pub(super) async fn hollow(nodes: usize) -> Result<Side<'static>> {
     // The world waits for whoever does not look.
     drawing.spawn(async move {
         loop {
-            let next = from.lock().unwrap_or_else(PoisonError::into_inner).picture(Duration::ZERO);
+            let next = from.lock().unwrap_or_else(PoisonError::into_inner).next_snapshot(Duration::ZERO);
             match next {
                 Some(next) => *drawn.lock().unwrap_or_else(PoisonError::into_inner) = Some(next),
-                None => tokio::time::sleep(LOOK).await,
+                None => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
     });
     tokio::time::sleep(Duration::from_secs(3)).await;
-    Ok(Side::Hollow(Hollow { stage, picture, client, _listener: listener, _drawing: drawing }))
+    Ok(Side::Hollow(Hollow { run: stage, picture, client, _listener: listener, _drawing: drawing }))
 }
 
 impl Side<'_> {
@@ -94,9 +94,15 @@ impl Side<'_> {
     }
 
     /// Until nothing more is to be expected: grace, a Lease that is renewed, a boot; a client that had a dead connection.
-    pub(super) fn settles(&self, deed: Deed) -> Duration {
+    pub(super) fn settle_time(&self, deed: ScriptStep) -> Duration {
         Duration::from_secs(match (self, deed) {
-            (_, Deed::PluggedIn | Deed::Thawed | Deed::Rebooted | Deed::KubeletRestarted) => 15,
+            (
+                _,
+                ScriptStep::PluggedIn
+                | ScriptStep::Thawed
+                | ScriptStep::Rebooted
+                | ScriptStep::KubeletRestarted,
+            ) => 15,
             (Self::Real(_), _) => 10,
             (Self::Hollow(_), _) => 8,
         })
@@ -117,43 +123,43 @@ impl Side<'_> {
     }
 
     /// What a client of the API cannot do.
-    pub(super) async fn befall(&self, at: usize, deed: Deed) -> Result<()> {
+    pub(super) async fn apply_step(&self, at: usize, deed: ScriptStep) -> Result<()> {
         match self {
             Self::Real(_) => on_machine(Machine::ALL[at], deed).await,
             Self::Hollow(hollow) => {
                 let act = match deed {
-                    Deed::CutOff => Act::Fault(Fault::CutNode { node: at, seconds: FOR_EVER }),
-                    Deed::PluggedIn => Act::Mend(at),
-                    Deed::KubeletRestarted => Act::Fault(Fault::KillKubelet { node: at, seconds: 1 }),
-                    Deed::Frozen => Act::Fault(Fault::Freeze { node: at, seconds: FOR_EVER }),
-                    Deed::Thawed => Act::Thaw(at),
-                    Deed::Rebooted => Act::Fault(Fault::Reboot { node: at }),
+                    ScriptStep::CutOff => Act::Fault(Fault::CutNode { node: at, seconds: NO_LIMIT }),
+                    ScriptStep::PluggedIn => Act::Reconnect(at),
+                    ScriptStep::KubeletRestarted => Act::Fault(Fault::KillKubelet { node: at, seconds: 1 }),
+                    ScriptStep::Frozen => Act::Fault(Fault::Freeze { node: at, seconds: NO_LIMIT }),
+                    ScriptStep::Thawed => Act::Thaw(at),
+                    ScriptStep::Rebooted => Act::Fault(Fault::Reboot { node: at }),
                     other => anyhow::bail!("{other:?} is done by a client"),
                 };
-                hollow.stage.lock().unwrap_or_else(PoisonError::into_inner).act(act);
+                hollow.run.lock().unwrap_or_else(PoisonError::into_inner).intervene(act);
                 Ok(())
             }
         }
     }
 
     /// Whatever the script was: the node is reached, runs, and is registered.
-    pub(super) async fn mend(&self, at: usize) -> Result<()> {
-        self.befall(at, Deed::Thawed).await?;
-        self.befall(at, Deed::PluggedIn).await
+    pub(super) async fn repair(&self, at: usize) -> Result<()> {
+        self.apply_step(at, ScriptStep::Thawed).await?;
+        self.apply_step(at, ScriptStep::PluggedIn).await
     }
 }
 
-async fn on_machine(machine: Machine, deed: Deed) -> Result<()> {
+async fn on_machine(machine: Machine, deed: ScriptStep) -> Result<()> {
     match deed {
-        Deed::CutOff => machine.cable(false).await,
-        Deed::PluggedIn => machine.cable(true).await,
-        Deed::KubeletRestarted => {
+        ScriptStep::CutOff => machine.cable(false).await,
+        ScriptStep::PluggedIn => machine.cable(true).await,
+        ScriptStep::KubeletRestarted => {
             machine.kill(Service::Kubelet).await?;
             machine.start(Service::Kubelet).await.context("starting the kubelet")
         }
-        Deed::Frozen => machine.freeze().await,
-        Deed::Thawed => machine.thaw().await,
-        Deed::Rebooted => {
+        ScriptStep::Frozen => machine.freeze().await,
+        ScriptStep::Thawed => machine.thaw().await,
+        ScriptStep::Rebooted => {
             machine.off().await?;
             machine.on().await
         }

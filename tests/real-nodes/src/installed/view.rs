@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
-use pod_safety_control_plane::{Output, Prometheus, eventually, seen};
+use pod_safety_control_plane::{Output, Prometheus, check_that, eventually};
 use serde_json::{Value, json};
 
 use super::image;
@@ -30,8 +30,9 @@ impl View {
         image::plugin(&plugins)?;
         let view = Self { prometheus, plugins };
         view.discover(cluster).await?;
-        view.until("both replicas are read", "sum(up) == 2").await?;
-        view.until("one leads", "sum(leader_election_master_status{name=\"pod-safety\"}) == 1").await?;
+        view.until_result("both replicas are read", "sum(up) == 2").await?;
+        view.until_result("one leads", "sum(leader_election_master_status{name=\"pod-safety\"}) == 1")
+            .await?;
         view.until_quiet(cluster).await?;
         Ok(view)
     }
@@ -49,10 +50,10 @@ impl View {
     }
 
     /// Until the expression has a result.
-    pub(super) async fn until(&self, what: &str, expr: &str) -> Result<()> {
+    pub(super) async fn until_result(&self, what: &str, expr: &str) -> Result<()> {
         let shows = async || {
             let answer = self.prometheus.query(expr).await?;
-            seen(!answer.is_empty(), format!("{expr} is nothing"))
+            check_that(!answer.is_empty(), format!("{expr} is nothing"))
         };
         Ok(eventually(what, ALERT, shows).await?)
     }
@@ -79,7 +80,7 @@ impl View {
     pub(super) async fn until_fires(&self, cluster: &Cluster, alert: &str) -> Result<()> {
         let fires = async || {
             let firing = self.firing(cluster).await?;
-            seen(firing.iter().any(|one| one == alert), format!("{firing:?}"))
+            check_that(firing.iter().any(|one| one == alert), format!("{firing:?}"))
         };
         Ok(eventually(&format!("{alert} fires"), ALERT, fires).await?)
     }
@@ -87,7 +88,7 @@ impl View {
     pub(super) async fn until_quiet(&self, cluster: &Cluster) -> Result<()> {
         let quiet = async || {
             let firing = self.firing(cluster).await?;
-            seen(firing.is_empty(), format!("{firing:?}"))
+            check_that(firing.is_empty(), format!("{firing:?}"))
         };
         Ok(eventually("no alert fires", ALERT, quiet).await?)
     }
@@ -95,6 +96,6 @@ impl View {
     /// kubectl as a person has it, with `kubectl pod-safety`.
     pub(super) async fn kubectl(&self, cluster: &Cluster, args: &[&str]) -> Result<Output> {
         let path = format!("{}:{}", self.plugins.display(), std::env::var("PATH").unwrap_or_default());
-        Ok(cluster.plane.kubectl_by(path.as_ref(), args).await?)
+        Ok(cluster.plane.kubectl_as(path.as_ref(), args).await?)
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::Way;
+use crate::cluster::Mode;
 use crate::fault::Fault;
 use crate::objects::{ALONE, IDENTITIES};
 
@@ -28,7 +28,7 @@ pub(crate) enum Outcome {
 impl Outcome {
     pub(crate) const ALL: [Self; 4] = [Self::Undisturbed, Self::Recovers, Self::Waits, Self::Unsafe];
 
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Undisturbed => "undisturbed",
             Self::Recovers => "recovers",
@@ -53,7 +53,7 @@ pub(crate) struct Scenario {
     /// What is promised: plain, guard, replace. Several where either is right.
     pub(crate) outcomes: [&'static [Outcome]; 3],
     /// In which ways the short set has it.
-    pub(crate) short: &'static [Way],
+    pub(crate) short: &'static [Mode],
 }
 
 /// What goes wrong, of which nothing is promised yet.
@@ -86,7 +86,7 @@ impl Scenario {
         Self { identity: ALONE, ..self }
     }
 
-    const fn short(self, short: &'static [Way]) -> Self {
+    const fn short(self, short: &'static [Mode]) -> Self {
         Self { short, ..self }
     }
 

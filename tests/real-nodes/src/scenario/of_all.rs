@@ -4,8 +4,8 @@ use super::{
     A_RACE, ANY_SAFE, BACK, BROKEN, CONTROLLER, ETCD, KUBELET, NO_BMC, PARTITION, QUIET, RECOVERS, STUCK,
     Scenario, case,
 };
-use crate::busy::Waits::{Hook, Image};
-use crate::cluster::Way;
+use crate::busy::WorkerBlock::{Hook, Image};
+use crate::cluster::Mode;
 use crate::fault::Fault::*;
 use crate::machine::Service::{Agent, Containerd, Kubelet};
 
@@ -13,15 +13,15 @@ pub(super) const ALL: &[Scenario] = &[
     case("cable pulled", PARTITION)
         .faults(&[(0, CablePulled)])
         .ends(50, [STUCK, RECOVERS, RECOVERS])
-        .short(&Way::ALL),
+        .short(&Mode::ALL),
     case("cable pulled, a script deletes by force", "kubernetes#55713")
         .faults(&[(0, CablePulled), (1, ForcedByScript)])
         .ends(50, [BROKEN, RECOVERS, RECOVERS])
-        .short(&[Way::Plain, Way::Replace]),
+        .short(&[Mode::Plain, Mode::Replace]),
     case("power lost", "kubernetes#74689")
         .faults(&[(0, PowerLost)])
         .ends(60, [STUCK, RECOVERS, RECOVERS])
-        .short(&[Way::Guard]),
+        .short(&[Mode::Guard]),
     case("power lost, no switch answers, a person confirms", "kubernetes#55713")
         .faults(&[(0, SwitchSilent), (0, PowerLost), (1, Confirmed)])
         .ends(60, [STUCK, BACK, BACK]),
@@ -32,7 +32,7 @@ pub(super) const ALL: &[Scenario] = &[
     case("cable pulled, the power switch does not answer", "medik8s/self-node-remediation#258")
         .faults(&[(0, SwitchSilent), (0, CablePulled)])
         .ends(50, [STUCK, STUCK, STUCK])
-        .short(&[Way::Replace]),
+        .short(&[Mode::Replace]),
     case("cable pulled, the switch is another machine's", "rook#14832")
         .faults(&[(0, SwitchOfAnother), (3, CablePulled)])
         .ends(50, [STUCK, STUCK, STUCK]),
@@ -120,7 +120,7 @@ pub(super) const ALL: &[Scenario] = &[
     case("the Node of a machine that is well, deleted by hand", "kubernetes#23375")
         .faults(&[(0, NodeCordonedAndDeleted)])
         .ends(130, [A_RACE, RECOVERS, RECOVERS])
-        .short(&[Way::Guard]),
+        .short(&[Mode::Guard]),
     case(
         "the Node of a machine that is well, deleted by hand while a hook postStart runs",
         "kubernetes#113606",
@@ -136,7 +136,7 @@ pub(super) const ALL: &[Scenario] = &[
     case("one way: it is not heard", PARTITION)
         .faults(&[(0, NotHeard)])
         .ends(60, [STUCK, RECOVERS, RECOVERS])
-        .short(&[Way::Guard]),
+        .short(&[Mode::Guard]),
     case("one way: it does not hear", PARTITION).faults(&[(0, Deaf)]).ends(60, [STUCK, RECOVERS, RECOVERS]),
     case("half of its packets lost for 30 s", PARTITION)
         .faults(&[(0, Lossy(50)), (30, NothingLost)])
@@ -165,7 +165,7 @@ pub(super) const ALL: &[Scenario] = &[
     case("kubelet killed, its pods go on", KUBELET)
         .faults(&[(0, Killed(Kubelet))])
         .ends(60, [STUCK, RECOVERS, RECOVERS])
-        .short(&[Way::Replace]),
+        .short(&[Mode::Replace]),
     case("kubelet stopped for 30 s", KUBELET)
         .faults(&[(0, Stopped(Kubelet)), (30, GoesOn(Kubelet))])
         .ends(70, [BACK, RECOVERS, RECOVERS]),

@@ -2,7 +2,7 @@
 
 use super::{BACK, CONTROLLER, ETCD, PARTITION, QUIET, RECOVERS, STUCK, Scenario, case};
 use crate::fault::Fault::*;
-use crate::plane::Does::{Die, StandStill};
+use crate::plane::ProcessFault::{Die, StandStill};
 
 pub(super) const ALL: &[Scenario] = &[
     case("one of two API servers killed", ETCD).faults(&[(0, Server(0, Die))]).ends(30, [BACK, BACK, BACK]),

@@ -13,7 +13,7 @@ use super::fields::{at, list, text};
 use super::kinds::Rules;
 use super::log::Log;
 use super::read::Cached;
-use super::route::{Asked, Route};
+use super::route::{ApiRequest, Route};
 
 /// The policies of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Policies {
 }
 
 /// The request as the policies change it.
-pub(super) fn mutated<'a>(log: &Log, route: &Route, asked: &'a Asked) -> Cow<'a, Asked> {
+pub(super) fn mutated<'a>(log: &Log, route: &Route, asked: &'a ApiRequest) -> Cow<'a, ApiRequest> {
     let creates = asked.method == Method::POST && route.name.is_none() && route.kind.rules == Rules::Pod;
     if !creates || !log.policies.volume_gate {
         return Cow::Borrowed(asked);
@@ -41,11 +41,11 @@ pub(super) fn mutated<'a>(log: &Log, route: &Route, asked: &'a Asked) -> Cow<'a,
     }
     gates.push(json!({ "name": VOLUME_GATE }));
     pod["spec"]["schedulingGates"] = gates.into();
-    Cow::Owned(Asked { body: pod.to_string().into(), ..asked.clone() })
+    Cow::Owned(ApiRequest { body: pod.to_string().into(), ..asked.clone() })
 }
 
 /// Whether a VolumeAttachment may be made or deleted.
-pub(super) fn check(log: &Log, cached: &Cached, route: &Route, asked: &Asked) -> Result<(), Failure> {
+pub(super) fn check(log: &Log, cached: &Cached, route: &Route, asked: &ApiRequest) -> Result<(), Failure> {
     if !log.policies.volume_held || route.kind.rules != Rules::Attachment {
         return Ok(());
     }
@@ -66,7 +66,7 @@ pub(super) fn check(log: &Log, cached: &Cached, route: &Route, asked: &Asked) ->
         return Ok(());
     }
     let node = text(&attachment, &["spec", "nodeName"]);
-    if lets(&lease.value, node, deletes) {
+    if allows(&lease.value, node, deletes) {
         return Ok(());
     }
     let what = if deletes { "detached from" } else { "attached to" };
@@ -77,7 +77,7 @@ pub(super) fn check(log: &Log, cached: &Cached, route: &Route, asked: &Asked) ->
 }
 
 /// Whether the Lease of a held volume lets it be detached from this node, or attached to it.
-fn lets(lease: &Value, node: &str, deletes: bool) -> bool {
+fn allows(lease: &Value, node: &str, deletes: bool) -> bool {
     let identity = text(lease, &["spec", "holderIdentity"]);
     let holder = identity.split_once('/').map_or("", |(holder, _)| holder);
     let from = text(lease, &["metadata", "annotations", DETACH_LABEL]);
@@ -95,7 +95,7 @@ mod tests {
 
     /// As the expressions of the chart's policy: of `a` and `b`, whether it may be detached from each, and attached to each.
     #[test]
-    fn a_held_volume_is_let_go_as_the_chart_says() {
+    fn a_held_volume_is_released_as_the_chart_policies_allow() {
         for (identity, from, detached, attached) in [
             ("a/u/1/p", "", [false, true], [true, false]),
             ("a/u/1/p", "a", [true, true], [false, false]),
@@ -106,7 +106,7 @@ mod tests {
         ] {
             let lease = json!({ "metadata": { "annotations": { DETACH_LABEL: from } },
                 "spec": { "holderIdentity": identity } });
-            let each = |deletes: bool| ["a", "b"].map(|node| lets(&lease, node, deletes));
+            let each = |deletes: bool| ["a", "b"].map(|node| allows(&lease, node, deletes));
             assert_eq!((each(true), each(false)), (detached, attached), "{identity:?}, from {from:?}");
         }
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::route::Asked;
+use super::route::ApiRequest;
 
 /// What becomes of a request on its way, decided when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,19 +45,19 @@ impl Course {
 /// The world's word on every request: latency, loss, refusal.
 pub trait Conduct: Send + Sync + 'static {
     /// A request sets out for `server`.
-    fn course(&self, _server: &str, _asked: &Asked) -> Course {
+    fn course(&self, _server: &str, _asked: &ApiRequest) -> Course {
         Course::PROMPT
     }
 
     /// How long an API server takes from counting an eviction to carrying it out: two
     /// writes, and it may die between them.
-    fn between(&self, _server: &str, _asked: &Asked) -> Duration {
+    fn between(&self, _server: &str, _asked: &ApiRequest) -> Duration {
         Duration::ZERO
     }
 
     /// A request was executed with this code; the log's changes after
     /// `revision_before` are its doing.
-    fn executed(&self, _server: &str, _asked: &Asked, _code: u16, _revision_before: u64) {}
+    fn executed(&self, _server: &str, _asked: &ApiRequest, _code: u16, _revision_before: u64) {}
 }
 
 /// A world in which nothing takes time and nothing fails.

@@ -10,7 +10,7 @@ use super::failure::{Cause, Failure, success};
 use super::fields::{at, number, set, text, texts};
 use super::kinds::{Kind, Rules, grace};
 use super::log::{Key, Log, Object};
-use super::route::{Asked, Route};
+use super::route::{ApiRequest, Route};
 use super::write::{seconds, unstored};
 
 const ORPHAN: &str = "orphan";
@@ -29,7 +29,7 @@ pub(crate) struct Options {
 
 impl Options {
     /// From the body, or without one from the query.
-    pub(crate) fn of(asked: &Asked, collection: bool) -> Result<Self, Failure> {
+    pub(crate) fn from_request(asked: &ApiRequest, collection: bool) -> Result<Self, Failure> {
         let own = ["gracePeriodSeconds", "propagationPolicy", "orphanDependents", "dryRun", "pretty"];
         let list = ["labelSelector", "fieldSelector", "limit", "continue", "resourceVersion"];
         asked.only(&if collection { [&own[..], &list[..]].concat() } else { own.to_vec() })?;
@@ -134,10 +134,10 @@ enum Course {
 pub(crate) fn delete(
     log: &mut Log,
     route: &Route,
-    asked: &Asked,
+    asked: &ApiRequest,
     now: Timestamp,
 ) -> Result<Deleted, Failure> {
-    let options = Options::of(asked, false)?;
+    let options = Options::from_request(asked, false)?;
     let name = route.name.clone().unwrap_or_default();
     delete_one(log, &route.kind, &route.key(&name), &name, &options, now)
 }
@@ -156,7 +156,7 @@ pub(crate) fn delete_one(
         return delete_namespace(log, kind, key, &existing, options, now);
     }
     options.check(kind, &existing.value)?;
-    let course = first_look(kind, &existing.value, options, now);
+    let course = first_pass(kind, &existing.value, options, now);
     let (marked, stays) = match course {
         Course::Pending => return Ok(answer(kind, &existing, options, true)),
         Course::Mark { mut object, grace } => {
@@ -214,7 +214,7 @@ fn answer(kind: &Kind, object: &Arc<Object>, options: &Options, pending: bool) -
 }
 
 /// `rest.BeforeDelete`.
-fn first_look(kind: &Kind, object: &Value, options: &Options, now: Timestamp) -> Course {
+fn first_pass(kind: &Kind, object: &Value, options: &Options, now: Timestamp) -> Course {
     if kind.rules != Rules::Pod {
         return Course::Now;
     }

@@ -20,7 +20,7 @@ const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 
 /// One change, as checkers see it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct ObservedChange {
     /// Its number.
     pub revision: u64,
     /// The kind, such as `Pod`.
@@ -100,13 +100,13 @@ impl Etcd {
 
     /// What changed after `revision`, in order.
     #[must_use]
-    pub fn changes_after(&self, revision: u64) -> Vec<Seen> {
+    pub fn changes_after(&self, revision: u64) -> Vec<ObservedChange> {
         let log = self.log.lock();
         let value = |object: &Option<Arc<super::log::Object>>| {
             object.as_ref().map(|object| Arc::clone(&object.value))
         };
         log.changes(revision, u64::MAX)
-            .map(|change| Seen {
+            .map(|change| ObservedChange {
                 revision: change.revision,
                 kind: log.kinds.get(change.key.0).map(|kind| kind.kind.clone()).unwrap_or_default(),
                 name: change.key.1.clone(),

@@ -8,26 +8,26 @@ use super::failure::{Failure, success};
 use super::fields::{at, list, number, set, text};
 use super::kinds::{Kind, Part, Rules, is_terminal, set_condition};
 use super::log::{Key, Log};
-use super::route::{Asked, Route};
+use super::route::{ApiRequest, Route};
 use super::select::label_selector_matches;
 use super::write::{Update, seconds};
 
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 /// Beyond this many unconfirmed evictions a budget takes no more.
-const MOST_DISRUPTED: usize = 2_000;
+const MAX_DISRUPTED: usize = 2_000;
 
 /// What happened, and the `Status` that says so.
 pub(crate) type Outcome = Result<(u16, Value), Failure>;
 
-fn done() -> Outcome {
+fn created() -> Outcome {
     let mut status = success(Value::Null);
     status["code"] = 201.into();
     Ok((201, status))
 }
 
 /// The object that was sent to a subresource; it says again which pod is meant.
-fn named_body(asked: &Asked, kind: &str, name: &str) -> Result<Value, Failure> {
+fn named_body(asked: &ApiRequest, kind: &str, name: &str) -> Result<Value, Failure> {
     let body: Value = serde_json::from_slice(&asked.body)
         .map_err(|error| Failure::bad_request(format!("decoding {kind}: {error}")))?;
     if text(&body, &["metadata", "name"]) == name {
@@ -38,7 +38,7 @@ fn named_body(asked: &Asked, kind: &str, name: &str) -> Result<Value, Failure> {
 }
 
 /// The name and the options of an Eviction.
-fn read(route: &Route, asked: &Asked) -> Result<(String, Options), Failure> {
+fn decode(route: &Route, asked: &ApiRequest) -> Result<(String, Options), Failure> {
     asked.only(&["dryRun", "fieldManager", "fieldValidation", "pretty"])?;
     let name = route.name.clone().unwrap_or_default();
     let body = named_body(asked, "Eviction", &name)?;
@@ -48,8 +48,8 @@ fn read(route: &Route, asked: &Asked) -> Result<(String, Options), Failure> {
 }
 
 /// The second half of an Eviction that was counted: whatever became of the pod.
-pub(crate) fn carry_out(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp) -> Outcome {
-    let (name, options) = read(route, asked)?;
+pub(crate) fn carry_out(log: &mut Log, route: &Route, asked: &ApiRequest, now: Timestamp) -> Outcome {
+    let (name, options) = decode(route, asked)?;
     condition_and_delete(log, route, &route.key(&name), &name, &options, now)
 }
 
@@ -57,10 +57,10 @@ pub(crate) fn carry_out(log: &mut Log, route: &Route, asked: &Asked, now: Timest
 pub(crate) fn evict(
     log: &mut Log,
     route: &Route,
-    asked: &Asked,
+    asked: &ApiRequest,
     now: Timestamp,
 ) -> Result<Option<(u16, Value)>, Failure> {
-    let (name, mut options) = read(route, asked)?;
+    let (name, mut options) = decode(route, asked)?;
     let key = route.key(&name);
     let pod = log.get(&key).cloned().ok_or_else(|| Failure::not_found(&route.kind, &name))?;
 
@@ -147,7 +147,7 @@ fn spend(log: &mut Log, key: &Key, pod: &str, dry: bool, now: Timestamp) -> Resu
         return Err(unobserved(name));
     }
     let disrupted = at(&budget.value, &["status", "disruptedPods"]).and_then(Value::as_object);
-    if let Some(kind) = kind.filter(|_| disrupted.is_some_and(|pods| pods.len() > MOST_DISRUPTED)) {
+    if let Some(kind) = kind.filter(|_| disrupted.is_some_and(|pods| pods.len() > MAX_DISRUPTED)) {
         return Err(Failure::forbidden(&kind, name, "DisruptedPods map too big", &[]));
     }
     if status("disruptionsAllowed") == 0 {
@@ -215,7 +215,7 @@ fn condition_and_delete(
         }
     }
     delete_one(log, &route.kind, key, name, &options, now)?;
-    done()
+    created()
 }
 
 fn check(kind: &Kind, pod: &Value, options: &Options) -> Result<(), Failure> {
@@ -234,7 +234,7 @@ fn check(kind: &Kind, pod: &Value, options: &Options) -> Result<(), Failure> {
 }
 
 /// POST of a Binding.
-pub(crate) fn bind(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp) -> Outcome {
+pub(crate) fn bind(log: &mut Log, route: &Route, asked: &ApiRequest, now: Timestamp) -> Outcome {
     asked.only(&["dryRun", "fieldManager", "fieldValidation", "pretty"])?;
     let name = route.name.clone().unwrap_or_default();
     let body = named_body(asked, "Binding", &name)?;
@@ -270,5 +270,5 @@ pub(crate) fn bind(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp) 
     if !asked.dry_run() {
         log.put(&key, pod);
     }
-    done()
+    created()
 }

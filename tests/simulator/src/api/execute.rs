@@ -14,7 +14,7 @@ use super::log::Log;
 use super::node_restriction;
 use super::patch;
 use super::read::{self, Cached};
-use super::route::{Asked, Route};
+use super::route::{ApiRequest, Route};
 use super::watch::{self, Opening};
 use super::write::{self, Update};
 
@@ -33,7 +33,7 @@ pub(crate) enum Answer {
 pub(crate) fn begin_eviction(
     log: &mut Log,
     route: &Route,
-    asked: &Asked,
+    asked: &ApiRequest,
     now: Timestamp,
 ) -> Result<Answer, Failure> {
     check_accept(asked)?;
@@ -44,7 +44,7 @@ pub(crate) fn begin_eviction(
 pub(crate) fn end_eviction(
     log: &mut Log,
     route: &Route,
-    asked: &Asked,
+    asked: &ApiRequest,
     now: Timestamp,
 ) -> Result<Answer, Failure> {
     carry_out(log, route, asked, now).map(status)
@@ -59,7 +59,7 @@ pub(crate) fn execute(
     log: &mut Log,
     cached: &Cached,
     route: &Route,
-    asked: &Asked,
+    asked: &ApiRequest,
     now: Timestamp,
 ) -> Result<Answer, Failure> {
     check_accept(asked)?;
@@ -105,7 +105,7 @@ pub(crate) fn execute(
 }
 
 /// Answers are JSON: whoever takes nothing else is not served.
-fn check_accept(asked: &Asked) -> Result<(), Failure> {
+fn check_accept(asked: &ApiRequest) -> Result<(), Failure> {
     let mut kinds = asked.accept.split(',').map(str::trim);
     let json = |kind: &str| {
         let media = kind.split(';').next().unwrap_or_default();
@@ -118,12 +118,12 @@ fn check_accept(asked: &Asked) -> Result<(), Failure> {
     }
 }
 
-fn rescale(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp) -> Result<Answer, Failure> {
+fn rescale(log: &mut Log, route: &Route, asked: &ApiRequest, now: Timestamp) -> Result<Answer, Failure> {
     asked.only(&["dryRun", "fieldManager", "fieldValidation", "pretty"])?;
     let name = route.name.clone().unwrap_or_default();
     let patch = if asked.method == Method::PATCH {
         let kind = Kind { rules: Rules::Custom, ..(*route.kind).clone() };
-        Some((patch::PatchType::of(&kind, &asked.content_type)?, patch::read(&asked.body)?))
+        Some((patch::PatchType::from_content_type(&kind, &asked.content_type)?, patch::decode(&asked.body)?))
     } else {
         None
     };
@@ -140,11 +140,16 @@ fn rescale(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp) -> Resul
 }
 
 /// Not atomic, in the order of names; what went meanwhile is no error.
-fn delete_collection(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp) -> Result<Answer, Failure> {
+fn delete_collection(
+    log: &mut Log,
+    route: &Route,
+    asked: &ApiRequest,
+    now: Timestamp,
+) -> Result<Answer, Failure> {
     if route.kind.rules == Rules::Namespace || (route.kind.namespaced && route.namespace.is_none()) {
         return Err(Failure::method_not_allowed());
     }
-    let options = Options::of(asked, true)?;
+    let options = Options::from_request(asked, true)?;
     let listed = log.revision;
     let mut items = Vec::new();
     for (key, name) in read::names(log, route, asked)? {

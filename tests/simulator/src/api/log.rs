@@ -31,7 +31,7 @@ pub(crate) struct Object {
 
 impl Object {
     /// The object as it is at `revision`.
-    pub(crate) fn at(mut value: Value, revision: u64) -> Arc<Self> {
+    pub(crate) fn at_revision(mut value: Value, revision: u64) -> Arc<Self> {
         fields::set(&mut value, &["metadata"], "resourceVersion", revision.to_string());
         let text = Bytes::from(value.to_string());
         Arc::new(Self { value: Arc::new(value), text, revision, unfinished: false })
@@ -107,7 +107,7 @@ impl Log {
                 return Arc::clone(before);
             }
         }
-        let after = Object::at(value, self.revision + 1);
+        let after = Object::at_revision(value, self.revision + 1);
         self.objects.insert(key.clone(), Arc::clone(&after));
         self.record(key, before, Some(Arc::clone(&after)));
         after
@@ -116,7 +116,7 @@ impl Log {
     /// Removes the object; gives back its last state, at the revision of its end.
     pub(crate) fn remove(&mut self, key: &Key) -> Option<Arc<Object>> {
         let before = self.objects.remove(key)?;
-        let last = Object::at(Value::clone(&before.value), self.revision + 1);
+        let last = Object::at_revision(Value::clone(&before.value), self.revision + 1);
         self.record(key, Some(before), None);
         Some(last)
     }

@@ -15,7 +15,7 @@ use super::fields::{at, list, text};
 use super::kinds::Rules;
 use super::log::Log;
 use super::read::Cached;
-use super::route::{Asked, Route};
+use super::route::{ApiRequest, Route};
 
 /// Marks the API's copy of a static pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -30,7 +30,7 @@ fn node_of(caller: &str) -> Option<&str> {
 }
 
 /// Whether a kubelet may ask for that.
-pub(super) fn check(log: &Log, cached: &Cached, route: &Route, asked: &Asked) -> Result<(), Failure> {
+pub(super) fn check(log: &Log, cached: &Cached, route: &Route, asked: &ApiRequest) -> Result<(), Failure> {
     if asked.method == Method::GET {
         return Ok(());
     }
@@ -55,12 +55,12 @@ fn forbidden(route: &Route, why: &str) -> Failure {
     Failure::forbidden(&route.kind, route.name.as_deref().unwrap_or_default(), why, &[])
 }
 
-fn body(asked: &Asked) -> Value {
+fn body(asked: &ApiRequest) -> Value {
     serde_json::from_slice(&asked.body).unwrap_or_default()
 }
 
 /// The object must be called as the node is.
-fn check_name(route: &Route, asked: &Asked, node: &str, why: &str) -> Result<(), Failure> {
+fn check_name(route: &Route, asked: &ApiRequest, node: &str, why: &str) -> Result<(), Failure> {
     let made = route.name.is_none().then(|| body(asked));
     let name = match (&route.name, &made) {
         (Some(name), _) => name,
@@ -69,7 +69,13 @@ fn check_name(route: &Route, asked: &Asked, node: &str, why: &str) -> Result<(),
     if name == node { Ok(()) } else { Err(forbidden(route, why)) }
 }
 
-fn check_pod(log: &Log, cached: &Cached, route: &Route, asked: &Asked, node: &str) -> Result<(), Failure> {
+fn check_pod(
+    log: &Log,
+    cached: &Cached,
+    route: &Route,
+    asked: &ApiRequest,
+    node: &str,
+) -> Result<(), Failure> {
     let is_own = |pod: &Value| text(pod, &["spec", "nodeName"]) == node;
     match (&asked.method, &route.name, route.subresource.as_deref()) {
         (&Method::POST, None, None) => check_mirror(log, cached, route, asked, node),
@@ -98,7 +104,13 @@ fn check_pod(log: &Log, cached: &Cached, route: &Route, asked: &Asked, node: &st
     }
 }
 
-fn check_mirror(log: &Log, cached: &Cached, route: &Route, asked: &Asked, node: &str) -> Result<(), Failure> {
+fn check_mirror(
+    log: &Log,
+    cached: &Cached,
+    route: &Route,
+    asked: &ApiRequest,
+    node: &str,
+) -> Result<(), Failure> {
     let pod = body(asked);
     let only = |what: &str| Err(forbidden(route, &format!("node {node:?} can only create {what}")));
     if at(&pod, &["metadata", "annotations", MIRROR]).is_none() {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::failure::{Cause, Failure};
 use super::kinds::{Kind, Rules, scale};
 use super::log::{Key, Log, Object};
-use super::route::{Asked, Route};
+use super::route::{ApiRequest, Route};
 use super::select::Selector;
 
 /// What one API server knows of the log.
@@ -37,7 +37,7 @@ pub(crate) enum Version {
 
 impl Version {
     /// What a read with these parameters asks for.
-    pub(crate) fn of(asked: &Asked) -> Result<Self, Failure> {
+    pub(crate) fn from_request(asked: &ApiRequest) -> Result<Self, Failure> {
         let (version, how) = (asked.parameter("resourceVersion"), asked.parameter("resourceVersionMatch"));
         let number = || {
             version.parse::<u64>().map_err(|_error| {
@@ -70,11 +70,16 @@ impl Version {
 }
 
 /// GET of one object.
-pub(crate) fn get(log: &Log, cached: &Cached, route: &Route, asked: &Asked) -> Result<Arc<Object>, Failure> {
+pub(crate) fn get(
+    log: &Log,
+    cached: &Cached,
+    route: &Route,
+    asked: &ApiRequest,
+) -> Result<Arc<Object>, Failure> {
     asked.only(&["resourceVersion", "pretty"])?;
     let name = route.name.as_deref().unwrap_or_default();
     let key = route.key(name);
-    let found = match Version::of(asked)? {
+    let found = match Version::from_request(asked)? {
         Version::Newest => log.get(&key).cloned(),
         Version::NotOlder(wanted) if wanted > cached.applied => {
             return Err(Failure::future_version(wanted, cached.applied));
@@ -104,7 +109,7 @@ impl Token {
         text.bytes().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    fn read(text: &str) -> Option<Self> {
+    fn decode(text: &str) -> Option<Self> {
         let digits = text.as_bytes().chunks(2).map(|pair| {
             let pair = std::str::from_utf8(pair).ok()?;
             u8::from_str_radix(pair, 16).ok()
@@ -128,11 +133,11 @@ const PARAMETERS: [&str; 8] = [
 ];
 
 /// GET of a collection.
-pub(crate) fn list(log: &Log, cached: &Cached, route: &Route, asked: &Asked) -> Result<Bytes, Failure> {
+pub(crate) fn list(log: &Log, cached: &Cached, route: &Route, asked: &ApiRequest) -> Result<Bytes, Failure> {
     let flags = ["watch", "allowWatchBookmarks"];
     asked.only(&[&PARAMETERS[..], &flags[..]].concat())?;
     let kind = &route.kind;
-    let selector = Selector::asked(route, asked)?;
+    let selector = Selector::from_request(route, asked)?;
     let token = asked.parameter("continue");
     let single = selector.is_single() && token.is_empty();
     let limit: usize = if single { 0 } else { asked.parameter("limit").parse().unwrap_or(0) };
@@ -142,7 +147,7 @@ pub(crate) fn list(log: &Log, cached: &Cached, route: &Route, asked: &Asked) -> 
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        let token = Token::read(token).ok_or_else(|| {
+        let token = Token::decode(token).ok_or_else(|| {
             Failure::bad_request("continue key is not valid: it was not made by this server")
         })?;
         let objects = log.snapshot(route.index, token.revision).ok_or_else(|| {
@@ -152,7 +157,7 @@ pub(crate) fn list(log: &Log, cached: &Cached, route: &Route, asked: &Asked) -> 
         })?;
         return Ok(page(kind, &objects, &selector, limit, token.revision, &token.after));
     }
-    let version = match Version::of(asked)? {
+    let version = match Version::from_request(asked)? {
         Version::Exact(wanted) if single && asked.parameter("resourceVersionMatch").is_empty() => {
             Version::NotOlder(wanted)
         }
@@ -244,8 +249,8 @@ fn item_text(kind: &Kind, object: &Object) -> Bytes {
 }
 
 /// The names of what a deletion of a collection is about.
-pub(crate) fn names(log: &Log, route: &Route, asked: &Asked) -> Result<Vec<(Key, String)>, Failure> {
-    let selector = Selector::asked(route, asked)?;
+pub(crate) fn names(log: &Log, route: &Route, asked: &ApiRequest) -> Result<Vec<(Key, String)>, Failure> {
+    let selector = Selector::from_request(route, asked)?;
     let range = (route.index, String::new())..(route.index + 1, String::new());
     let chosen = log.objects.range(range).filter(|(_, object)| selector.matches(&object.value));
     let name = |object: &Object| super::fields::text(&object.value, &["metadata", "name"]).to_owned();

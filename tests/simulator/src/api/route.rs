@@ -12,7 +12,7 @@ use super::kinds::Kind;
 
 /// A request as it arrives at an API server.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ApiRequest {
     /// Who sent it, as the world names its hosts.
     pub caller: Arc<str>,
     /// The method.
@@ -34,7 +34,7 @@ pub struct Asked {
     pub sent: Option<Duration>,
 }
 
-impl Asked {
+impl ApiRequest {
     /// A request without a body.
     #[must_use]
     pub fn new(caller: &str, method: Method, target: &str) -> Self {
@@ -135,7 +135,7 @@ pub(crate) struct Route {
 impl Route {
     /// Reads a path. `None`: there is nothing at it, which the API server says in
     /// plain text.
-    pub(crate) fn of(kinds: &[Arc<Kind>], path: &str) -> Option<Self> {
+    pub(crate) fn parse(kinds: &[Arc<Kind>], path: &str) -> Option<Self> {
         let mut parts = path.split('/').filter(|part| !part.is_empty()).map(decode);
         let group = match parts.next()?.as_str() {
             "api" => String::new(),
@@ -187,7 +187,7 @@ mod tests {
 
     fn route(path: &str) -> Option<Named> {
         let kinds: Vec<_> = Kind::built_in().into_iter().map(Arc::new).collect();
-        let route = Route::of(&kinds, path)?;
+        let route = Route::parse(&kinds, path)?;
         Some((route.kind.kind.clone(), route.namespace, route.name, route.subresource))
     }
 
@@ -222,8 +222,11 @@ mod tests {
 
     #[test]
     fn queries_are_decoded() {
-        let asked =
-            Asked::new("t", Method::GET, "/p?fieldSelector=spec.nodeName%3Dn%2B1&labelSelector=a+in+(b)");
+        let asked = ApiRequest::new(
+            "t",
+            Method::GET,
+            "/p?fieldSelector=spec.nodeName%3Dn%2B1&labelSelector=a+in+(b)",
+        );
         assert_eq!(asked.parameter("fieldSelector"), "spec.nodeName=n+1");
         assert_eq!(asked.parameter("labelSelector"), "a in (b)");
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::failure::Failure;
 use super::fields::{at, list, text, texts};
 use super::kinds::{Kind, Rules};
-use super::route::{Asked, Route};
+use super::route::{ApiRequest, Route};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Test {
@@ -41,12 +41,12 @@ pub(crate) struct Selector {
 
 impl Selector {
     /// What a request for a collection selects.
-    pub(crate) fn asked(route: &Route, asked: &Asked) -> Result<Self, Failure> {
+    pub(crate) fn from_request(route: &Route, asked: &ApiRequest) -> Result<Self, Failure> {
         let (labels, fields) = (asked.parameter("labelSelector"), asked.parameter("fieldSelector"));
-        Self::of(&route.kind, route.namespace.as_deref(), labels, fields)
+        Self::parse(&route.kind, route.namespace.as_deref(), labels, fields)
     }
 
-    fn of(kind: &Kind, namespace: Option<&str>, labels: &str, fields: &str) -> Result<Self, Failure> {
+    fn parse(kind: &Kind, namespace: Option<&str>, labels: &str, fields: &str) -> Result<Self, Failure> {
         let mut selector = Self { namespace: namespace.map(str::to_owned), ..Self::default() };
         selector.labels = parse_labels(labels)?;
         for requirement in fields.split(',').filter(|part| !part.is_empty()) {
@@ -202,7 +202,7 @@ mod tests {
 
     fn selects(labels: &str, object: &Value) -> bool {
         let kind = &Kind::built_in()[0];
-        Selector::of(kind, None, labels, "").unwrap().matches(object)
+        Selector::parse(kind, None, labels, "").unwrap().matches(object)
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_without_a_selector_guards_nothing() {
+    fn a_pdb_without_a_selector_selects_nothing() {
         let labels = json!({ "app": "x" });
         assert!(!label_selector_matches(None, Some(&labels)));
         assert!(label_selector_matches(Some(&json!({})), Some(&labels)));

@@ -21,7 +21,7 @@ use super::kinds::Kind;
 use super::log::Log;
 use super::read::Cached;
 use super::reply::Reply;
-use super::route::{Asked, Route};
+use super::route::{ApiRequest, Route};
 use super::watch::{self, Opening, Watches};
 use super::{CONTINUE, discovery};
 
@@ -32,7 +32,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(34);
 /// How long a read waits for etcd (`--request-timeout`).
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often a quiet watch hears that it is one.
-const BOOKMARK_EACH: Duration = Duration::from_secs(60);
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// How long before its end a watch gets its last bookmark.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// `--min-request-timeout`: watches that name no end get one in this or twice this.
@@ -138,7 +138,7 @@ impl ApiServer {
     }
 
     /// Forgets history up to `revision`: watches that begin before are 410.
-    pub fn forget(&self, revision: u64) {
+    pub fn compact_watch_cache(&self, revision: u64) {
         let cached = &mut self.state.lock().cached;
         cached.oldest = cached.oldest.max(revision.min(cached.applied));
     }
@@ -195,13 +195,13 @@ impl ApiServer {
                 Some(after) => drop(cached.objects.insert(change.key.clone(), Arc::clone(after))),
                 None => drop(cached.objects.remove(&change.key)),
             }
-            watches.tell(change);
+            watches.send_change(change);
         }
         cached.applied = cached.applied.max(revision.min(log.revision));
     }
 
     /// Executes a request now, without course and waiting.
-    pub(crate) fn handle(self: &Arc<Self>, asked: &Asked) -> Reply {
+    pub(crate) fn handle(self: &Arc<Self>, asked: &ApiRequest) -> Reply {
         let whole = self.handle_by(asked, |log, cached, route, now| execute(log, cached, route, asked, now));
         whole.unwrap_or_else(|| self.refuse(&Failure::unimplemented("half of a request")))
     }
@@ -209,7 +209,7 @@ impl ApiServer {
     /// Executes a request, or a half of it. `None`: the other half is to come.
     fn handle_by(
         self: &Arc<Self>,
-        asked: &Asked,
+        asked: &ApiRequest,
         how: impl FnOnce(&mut Log, &Cached, &Route, Timestamp) -> Result<Answer, Failure>,
     ) -> Option<Reply> {
         let (answer, before, after) = {
@@ -217,7 +217,7 @@ impl ApiServer {
             let before = log.revision;
             let state = self.state.lock();
             let now = self.env.clock.wall();
-            let route = Route::of(&log.kinds, &asked.path);
+            let route = Route::parse(&log.kinds, &asked.path);
             (route.map(|route| how(&mut log, &state.cached, &route, now)), before, log.revision)
         };
         let Some(answer) = answer else { return Some(self.no_route(asked)) };
@@ -240,7 +240,7 @@ impl ApiServer {
     }
 
     /// An eviction: counted now, carried out a moment later.
-    async fn evict(self: &Arc<Self>, asked: &Asked, between: Duration) -> Reply {
+    async fn evict(self: &Arc<Self>, asked: &ApiRequest, between: Duration) -> Reply {
         let first = self.handle_by(asked, |log, _, route, now| begin_eviction(log, route, asked, now));
         if let Some(reply) = first {
             return reply;
@@ -250,7 +250,7 @@ impl ApiServer {
         second.unwrap_or_else(|| self.refuse(&Failure::unimplemented("a third half of an eviction")))
     }
 
-    fn no_route(&self, asked: &Asked) -> Reply {
+    fn no_route(&self, asked: &ApiRequest) -> Reply {
         let found = discovery::find(&self.kinds(), &asked.path, &asked.accept);
         if let Some(found) = found.filter(|_| asked.method == http::Method::GET) {
             return Reply::json(found.status().as_u16(), found.into_body());
@@ -276,7 +276,7 @@ impl ApiServer {
     }
 
     /// A refusal that is counted if it is the simulator's own fault.
-    fn refuse_to(&self, asked: &Asked, failure: &Failure) -> Reply {
+    fn refuse_to(&self, asked: &ApiRequest, failure: &Failure) -> Reply {
         if failure.code == 501 && !asked.stranger {
             self.etcd.count_unimplemented(&failure.message);
         }
@@ -294,7 +294,7 @@ impl ApiServer {
     }
 
     /// Takes a watch on and starts the task that ends it.
-    fn open(self: &Arc<Self>, asked: &Asked, opening: Opening) -> Reply {
+    fn open(self: &Arc<Self>, asked: &ApiRequest, opening: Opening) -> Reply {
         let Opening { first, watch, receiver, seconds } = opening;
         if let Some(watch) = watch {
             let id = {
@@ -315,7 +315,7 @@ impl ApiServer {
     async fn attend(self: Arc<Self>, id: u64, end: Duration, bookmarks: bool) {
         let began = self.env.now();
         let last = end.saturating_sub(LAST_BOOKMARK);
-        let mut next = BOOKMARK_EACH;
+        let mut next = BOOKMARK_INTERVAL;
         loop {
             let moment = if bookmarks && next < last { next } else { last };
             let passed = self.env.now().since(began);
@@ -331,14 +331,14 @@ impl ApiServer {
             if moment == last {
                 break;
             }
-            next += BOOKMARK_EACH;
+            next += BOOKMARK_INTERVAL;
         }
         self.env.sleep(end.saturating_sub(last)).await;
         self.state.lock().watches.close(id);
     }
 
     /// Executes a request when its version is there, or says that it is not.
-    pub(crate) async fn serve(self: &Arc<Self>, asked: &Asked) -> Reply {
+    pub(crate) async fn serve(self: &Arc<Self>, asked: &ApiRequest) -> Reply {
         let wanted = watch::needs(&self.etcd.log.lock(), asked);
         let cached = asked.watches() || !matches!(asked.parameter("resourceVersion"), "");
         let reach = self.state.lock().reach;
@@ -375,7 +375,7 @@ impl ApiServer {
         &self.env
     }
 
-    pub(crate) fn course(&self, asked: &Asked) -> Course {
+    pub(crate) fn course(&self, asked: &ApiRequest) -> Course {
         self.conduct.course(&self.name, asked)
     }
 }

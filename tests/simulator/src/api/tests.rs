@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::reply::Reply;
 use super::{
-    ApiServer, Asked, Conduct, Course, Door, Etcd, Fate, Following, Kind, Prompt, Reach, parse_event,
+    ApiRequest, ApiServer, Conduct, Course, Etcd, Fate, Following, Kind, Prompt, Reach, Transport,
+    parse_event,
 };
 use crate::chance::Chance;
 use crate::paused;
@@ -42,7 +43,7 @@ impl Cluster {
         Self { etcd, server }
     }
 
-    fn ask(&self, asked: &Asked) -> (u16, Value) {
+    fn handle(&self, asked: &ApiRequest) -> (u16, Value) {
         match self.server.handle(asked) {
             Reply::Whole { code, body, .. } => (code, serde_json::from_slice(&body).unwrap_or(Value::Null)),
             Reply::Stream { .. } => panic!("{asked:?} opens a watch"),
@@ -50,15 +51,15 @@ impl Cluster {
     }
 
     fn get(&self, target: &str) -> (u16, Value) {
-        self.ask(&Asked::new("t", Method::GET, target))
+        self.handle(&ApiRequest::new("t", Method::GET, target))
     }
 
     fn send(&self, method: Method, target: &str, body: &Value) -> (u16, Value) {
-        self.ask(&Asked::new("t", method, target).with_body("application/json", body.to_string()))
+        self.handle(&ApiRequest::new("t", method, target).with_body("application/json", body.to_string()))
     }
 
     fn patch(&self, target: &str, media: &str, body: &Value) -> (u16, Value) {
-        self.ask(&Asked::new("t", Method::PATCH, target).with_body(media, body.to_string()))
+        self.handle(&ApiRequest::new("t", Method::PATCH, target).with_body(media, body.to_string()))
     }
 
     fn delete(&self, target: &str, options: &Value) -> (u16, Value) {
@@ -79,7 +80,7 @@ impl Cluster {
 
     /// What a watch brings before it would wait.
     fn watch(&self, target: &str) -> Vec<(String, Value)> {
-        match self.server.handle(&Asked::new("t", Method::GET, target)) {
+        match self.server.handle(&ApiRequest::new("t", Method::GET, target)) {
             Reply::Whole { code, body, .. } => panic!("{target} is answered {code} {body:?}"),
             reply @ Reply::Stream { .. } => {
                 let (_, mut stream) = reply.into_parts();

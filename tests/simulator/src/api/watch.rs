@@ -17,7 +17,7 @@ use super::failure::{Cause, Failure};
 use super::kinds::Kind;
 use super::log::{Change, Log, Object};
 use super::read::{Cached, Version};
-use super::route::{Asked, Route};
+use super::route::{ApiRequest, Route};
 use super::select::Selector;
 
 /// What a watch sends: bytes, or the break of its connection.
@@ -40,7 +40,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Sends what `change` means to this watch. False: nobody listens any more.
-    pub(crate) fn tell(&self, change: &Change) -> bool {
+    pub(crate) fn send_change(&self, change: &Change) -> bool {
         if change.key.0 != self.index || change.revision <= self.from {
             return !self.sender.is_closed();
         }
@@ -53,7 +53,7 @@ impl Watch {
             // The state before, at the version of what ended it.
             (true, false) => {
                 let before = change.before.as_ref().map(|object| Value::clone(&object.value));
-                before.map(|value| event("DELETED", &Object::at(value, change.revision)))
+                before.map(|value| event("DELETED", &Object::at_revision(value, change.revision)))
             }
             (false, false) => None,
         };
@@ -124,15 +124,20 @@ const PARAMETERS: [&str; 11] = [
 ];
 
 /// Opens a watch on a collection.
-pub(crate) fn open(log: &Log, cached: &Cached, route: &Route, asked: &Asked) -> Result<Opening, Failure> {
+pub(crate) fn open(
+    log: &Log,
+    cached: &Cached,
+    route: &Route,
+    asked: &ApiRequest,
+) -> Result<Opening, Failure> {
     asked.only(&PARAMETERS)?;
     if route.name.is_some() {
         return Err(Failure::unimplemented("watching a single object by its path"));
     }
     let kind = &route.kind;
-    let selector = Selector::asked(route, asked)?;
+    let selector = Selector::from_request(route, asked)?;
     let bookmarks = asked.parameter("allowWatchBookmarks") == "true";
-    let start = Start::of(asked)?;
+    let start = Start::from_request(asked)?;
     let (sender, receiver) = mpsc::unbounded();
     let (kind, caller) = (Arc::clone(kind), Arc::clone(&asked.caller));
     let watch = Watch {
@@ -164,7 +169,7 @@ pub(crate) fn open(log: &Log, cached: &Cached, route: &Route, asked: &Asked) -> 
             let watch = Watch { from: revision, ..watch };
             // Told through the watch itself, so that it hears in one way only.
             for change in log.changes(revision, cached.applied) {
-                watch.tell(change);
+                watch.send_change(change);
             }
             Ok(opening(Vec::new(), Some(watch)))
         }
@@ -190,7 +195,7 @@ enum Start {
 }
 
 impl Start {
-    fn of(asked: &Asked) -> Result<Self, Failure> {
+    fn from_request(asked: &ApiRequest) -> Result<Self, Failure> {
         let refused = |cause: Cause| Err(Failure::invalid_as("meta.k8s.io", "ListOptions", "", &[cause]));
         let how = asked.parameter("resourceVersionMatch");
         match asked.parameter("sendInitialEvents") {
@@ -227,19 +232,19 @@ impl Start {
 
 /// Up to which revision a server must have followed before it answers. A reader
 /// who asks for the newest gets what a quorum has.
-pub(crate) fn needs(log: &Log, asked: &Asked) -> u64 {
+pub(crate) fn needs(log: &Log, asked: &ApiRequest) -> u64 {
     if asked.method != http::Method::GET {
         return 0;
     }
     if asked.watches() {
-        return match Start::of(asked) {
+        return match Start::from_request(asked) {
             Ok(Start::State { .. }) if asked.parameter("resourceVersion").is_empty() => log.revision,
             Ok(Start::State { .. }) => asked.parameter("resourceVersion").parse().unwrap_or(0),
             // A watch from the future waits in silence.
             _ => 0,
         };
     }
-    match Version::of(asked) {
+    match Version::from_request(asked) {
         Ok(Version::NotOlder(revision)) => revision,
         _ => 0,
     }
@@ -259,8 +264,8 @@ impl Watches {
         self.next
     }
 
-    pub(crate) fn tell(&mut self, change: &Change) {
-        self.open.retain(|_, watch| watch.tell(change));
+    pub(crate) fn send_change(&mut self, change: &Change) {
+        self.open.retain(|_, watch| watch.send_change(change));
     }
 
     /// Sends a bookmark, if the watch is still there.

@@ -11,7 +11,7 @@ use super::fields::{at, number, remove, set, text, texts};
 use super::kinds::{self, Kind, Part, Rules, defaults, metadata, shape};
 use super::log::{Key, Log, Object};
 use super::patch::{self, PatchType};
-use super::route::{Asked, Route};
+use super::route::{ApiRequest, Route};
 
 /// Which parameters a write may have. Field managers are not kept, and unknown
 /// fields are dropped, whatever `fieldValidation` asks for.
@@ -65,7 +65,7 @@ fn decode(kind: &Kind, body: &[u8]) -> Result<Value, Failure> {
 pub(crate) fn create(
     log: &mut Log,
     route: &Route,
-    asked: &Asked,
+    asked: &ApiRequest,
     now: Timestamp,
 ) -> Result<Written, Failure> {
     asked.only(&PARAMETERS)?;
@@ -173,7 +173,7 @@ fn namespace_takes(log: &Log, route: &Route, name: &str) -> Result<(), Failure> 
 pub(crate) fn replace(
     log: &mut Log,
     route: &Route,
-    asked: &Asked,
+    asked: &ApiRequest,
     now: Timestamp,
 ) -> Result<Written, Failure> {
     asked.only(&PARAMETERS)?;
@@ -198,13 +198,18 @@ pub(crate) fn replace(
 }
 
 /// PATCH of an object or its status.
-pub(crate) fn patch(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp) -> Result<Written, Failure> {
+pub(crate) fn patch(
+    log: &mut Log,
+    route: &Route,
+    asked: &ApiRequest,
+    now: Timestamp,
+) -> Result<Written, Failure> {
     asked.only(&PARAMETERS)?;
     let name = route.name.clone().unwrap_or_default();
     let part = part_of(route)?;
     let kind = Arc::clone(&route.kind);
-    let how = PatchType::of(&kind, &asked.content_type)?;
-    let read = patch::read(&asked.body)?;
+    let how = PatchType::from_content_type(&kind, &asked.content_type)?;
+    let read = patch::decode(&asked.body)?;
     if how == PatchType::Apply {
         if asked.parameter("fieldManager").is_empty() {
             let cause = Cause::required("fieldManager");

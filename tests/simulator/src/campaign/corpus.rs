@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::Plan;
 use super::plant::Plant;
-use crate::world::{Baseline, Launch, Outcome, Strike, Subject, run, stricken};
+use crate::world::{Baseline, Launch, Outcome, Strike, Subject, run, run_with_strike};
 
 /// One plan, and what is known of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ impl Entry {
             };
             let outcome = match &self.strike {
                 None => run(&self.plan, subject),
-                Some(strike) => stricken(&self.plan, subject, strike).0,
+                Some(strike) => run_with_strike(&self.plan, subject, strike).0,
             };
             let broken: BTreeSet<String> =
                 outcome.violations.iter().map(|violation| violation.invariant.to_string()).collect();

@@ -37,7 +37,7 @@ pub fn draw(seed: u64) -> Plan {
     }
     plan.faults.push((at + draws.below(60), Fault::DeleteNode { node: lost }));
     for _ in 0..4 + draws.below(16) {
-        let Some(kind) = draws.one(&kinds).copied() else { break };
+        let Some(kind) = draws.choose(&kinds).copied() else { break };
         let at = 5 + draws.below(CHAOS - 10);
         let fault = fault(kind, &plan, &mut draws);
         plan.faults.push((at, fault));

@@ -125,7 +125,7 @@ pub(super) fn add(plan: &mut Plan) {
     let mut draws = Draws::new(Chance::new(plan.seed).part("fencing", 0));
     plan.with.nodes = Keeper::Ours;
     plan.with.taints = true;
-    plan.with.fencing = Some(drawn(&mut draws));
+    plan.with.fencing = Some(draw_fencing(&mut draws));
     // Some worlds are calm where nodes are fenced: there the rules are strictest.
     if draws.percent(50) {
         plan.faults.retain(|(_, fault)| fault.troubles_control().is_none());
@@ -149,7 +149,7 @@ pub(super) fn add(plan: &mut Plan) {
 }
 
 /// How nodes are fenced.
-pub(super) fn drawn(draws: &mut Draws) -> Fencing {
+pub(super) fn draw_fencing(draws: &mut Draws) -> Fencing {
     Fencing {
         tells: draws.percent(60),
         required: draws.percent(40),

@@ -56,7 +56,7 @@ pub(super) fn add(plan: &mut Plan) {
     if draws.percent(ODD) {
         let node = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
         let lacks = [Lack::BootUuid, Lack::BootId, Lack::Lease];
-        plan.with.odd_kubelet = draws.one(&lacks).map(|lacks| OddKubelet { node, lacks: *lacks });
+        plan.with.odd_kubelet = draws.choose(&lacks).map(|lacks| OddKubelet { node, lacks: *lacks });
     }
     let mut draws = Draws::new(Chance::new(plan.seed).part("edits", 0));
     if draws.percent(EDITED) {

@@ -135,7 +135,7 @@ pub fn first_seed_that_breaks(
 ) -> Option<(u64, Outcome)> {
     let (found, stop) = (Mutex::new(BTreeMap::new()), AtomicBool::new(false));
     each(seeds, subject, &|| !stop.load(Ordering::Relaxed), &|seed, outcome| {
-        if outcome.breaks(invariant) {
+        if outcome.broke(invariant) {
             stop.store(true, Ordering::Relaxed);
             found.lock().insert(seed, outcome);
         }
@@ -154,7 +154,7 @@ pub fn same_twice(plan: &Plan, subject: Subject) -> Result<u64, (u64, u64)> {
 
 /// A run for a person: its plan, what it broke, what happened, and how to see it again.
 #[must_use]
-pub fn tell(plan: &Plan, outcome: &Outcome) -> String {
+pub fn report(plan: &Plan, outcome: &Outcome) -> String {
     let mut text = String::new();
     let seed = plan.seed;
     let _written = writeln!(text, "seed {seed}: {}", serde_json::to_string(plan).unwrap_or_default());

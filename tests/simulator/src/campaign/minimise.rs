@@ -31,7 +31,7 @@ pub struct Smallest {
 pub fn minimise(plan: &Plan, subject: Subject, invariant: Invariant) -> Option<Smallest> {
     let outcome = run(plan, subject);
     let mut search = Search { subject, invariant, best: Smallest { plan: plan.clone(), outcome, runs: 1 } };
-    if !search.best.outcome.breaks(invariant) {
+    if !search.best.outcome.broke(invariant) {
         return None;
     }
     loop {
@@ -52,14 +52,14 @@ struct Search {
 
 impl Search {
     /// Takes the plan if it breaks the rule too.
-    fn takes(&mut self, mut plan: Plan) -> bool {
+    fn accepts(&mut self, mut plan: Plan) -> bool {
         plan.faults.sort_by_key(|(at, _)| *at);
         if plan == self.best.plan || self.best.runs >= RUNS {
             return false;
         }
         self.best.runs += 1;
         let outcome = run(&plan, self.subject);
-        let breaks = outcome.breaks(self.invariant);
+        let breaks = outcome.broke(self.invariant);
         if breaks {
             (self.best.plan, self.best.outcome) = (plan, outcome);
         }
@@ -75,7 +75,7 @@ impl Search {
                 let mut plan = self.best.plan.clone();
                 let end = (at + size).min(plan.faults.len());
                 plan.faults.drain(at..end);
-                if !self.takes(plan) {
+                if !self.accepts(plan) {
                     at += size;
                 }
             }
@@ -93,7 +93,7 @@ impl Search {
                 let Ok(mut value) = serde_json::to_value(&self.best.plan) else { return };
                 let Some(place) = value.pointer_mut(&pointer) else { continue };
                 *place = candidate;
-                if serde_json::from_value(value).is_ok_and(|plan| self.takes(plan)) {
+                if serde_json::from_value(value).is_ok_and(|plan| self.accepts(plan)) {
                     break;
                 }
             }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::plan::{Fault, Plan};
 use super::scenarios::Scenario;
-use crate::world::{Blow, Moment, Occasion, Strike, Subject, recorded, stricken};
+use crate::world::{Blow, Moment, Occasion, Strike, Subject, recorded, run_with_strike};
 
 /// Others wait for so long after a leader's last renewal, and a second.
 const LEASE_AND_MORE: u64 = 16;
@@ -109,7 +109,7 @@ fn strike_at(scenarios: &[Scenario], subject: Subject, each: usize, offers: Offe
                 while let Some((scenario, family, strike, hash)) =
                     jobs.get(next.fetch_add(1, Ordering::Relaxed))
                 {
-                    let (outcome, before) = stricken(&scenario.plan, subject, strike);
+                    let (outcome, before) = run_with_strike(&scenario.plan, subject, strike);
                     let broken = |what| Broken { scenario: scenario.name, strike: strike.clone(), what };
                     let mut tally = tally.lock();
                     *tally.families.entry(family).or_default() += 1;

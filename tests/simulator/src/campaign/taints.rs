@@ -35,7 +35,7 @@ pub(super) fn add(plan: &mut Plan) {
 /// Requests of all our processes fail now and then, when pods are to be asked to end.
 fn refused(plan: &Plan, at: u64, draws: &mut Draws) -> Vec<(u64, Fault)> {
     let troubles = [Trouble::Error(500), Trouble::Error(409), Trouble::LoseAnswer, Trouble::DropRequest];
-    let trouble = draws.one(&troubles).copied().unwrap_or(Trouble::Error(500));
+    let trouble = draws.choose(&troubles).copied().unwrap_or(Trouble::Error(500));
     let (percent, seconds) = (30 + draws.below(40), 5 + draws.below(20));
     let troubled = |replica| (at, Fault::TroubleReplica { replica, trouble, percent, seconds });
     (0..plan.replicas).map(troubled).collect()
@@ -54,7 +54,7 @@ fn round(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
     if draws.percent(50) {
         let then = at + 2 + draws.below(15);
         for pod in 0..plan.pods {
-            let seconds = draws.one(&[None, Some(0), Some(5), Some(40), Some(120)]).copied().flatten();
+            let seconds = draws.choose(&[None, Some(0), Some(5), Some(40), Some(120)]).copied().flatten();
             faults.push((then, Fault::Tolerate { pod, key, seconds }));
         }
     }

@@ -7,7 +7,7 @@ use super::plan::{Fault, Plan};
 /// The plan of a seed with a node that dies, and its twin, in which that node is cut
 /// off instead. Both run the same until their `heal_at`.
 #[must_use]
-pub fn twins(seed: u64) -> (Plan, Plan) {
+pub fn twin_plans(seed: u64) -> (Plan, Plan) {
     let mut dead = draw(seed);
     let node = dead.nodes - 1;
     // A device tells a dead machine from one that lives: that is what it is for.

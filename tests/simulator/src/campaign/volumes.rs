@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::fencing::drawn;
+use super::fencing::draw_fencing;
 use super::plan::{Fault, Keeper, Plan};
 use crate::chance::{Chance, Draws};
 
@@ -52,7 +52,7 @@ pub(super) fn add(plan: &mut Plan) {
     });
     plan.with.nodes = Keeper::Ours;
     plan.with.taints = true;
-    plan.with.fencing = draws.percent(50).then(|| drawn(&mut draws));
+    plan.with.fencing = draws.percent(50).then(|| draw_fencing(&mut draws));
     if draws.percent(50) {
         plan.faults.retain(|(_, fault)| fault.troubles_control().is_none());
     }

@@ -31,10 +31,10 @@ pub(super) fn add(plan: &mut Plan) {
         let replica = usize::try_from(draws.below(plan.replicas as u64)).unwrap_or(0);
         let seconds = 5 + draws.below(60);
         let fault = if draws.percent(50) {
-            let kind = draws.one(&KINDS).copied().unwrap_or("Node").to_owned();
+            let kind = draws.choose(&KINDS).copied().unwrap_or("Node").to_owned();
             Fault::SilenceWatch { replica, kind, seconds }
         } else {
-            let trouble = draws.one(&TROUBLES).copied().unwrap_or(Trouble::CutAnswer);
+            let trouble = draws.choose(&TROUBLES).copied().unwrap_or(Trouble::CutAnswer);
             Fault::TroubleReplica { replica, trouble, percent: 20 + draws.below(81), seconds }
         };
         plan.faults.push((at, fault));

@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::audience::{self, Tone};
 use super::effects::{Effect, effects, is_terminal};
 use super::{Checker, Invariant, State};
-use crate::api::{Asked, Seen};
-use crate::world::{is_shipped, is_under_test, number, ready, word};
+use crate::api::{ApiRequest, ObservedChange};
+use crate::world::{is_shipped, is_under_test, number_at, ready, str_at};
 
 /// For how long after its reads evidence about a node may be used: a promise of
 /// docs/proof.md.
@@ -56,7 +56,7 @@ pub(super) struct Acts {
     /// Since when a Node is called Unknown.
     unknown: BTreeMap<String, Duration>,
     /// UIDs of pods of which it was said that they wait, and are not shown.
-    told: BTreeSet<String>,
+    reported: BTreeSet<String>,
     /// UIDs of pods that were removed, and whether what is under test did it.
     removed: BTreeMap<String, bool>,
     /// By process and node: the Node reads that missed, and all Lease reads, by quorum.
@@ -89,12 +89,12 @@ impl Acts {
     }
 
     /// Says something of a pod once.
-    pub(super) fn is_news(&mut self, uid: &str) -> bool {
-        self.told.insert(uid.to_owned())
+    pub(super) fn report_once(&mut self, uid: &str) -> bool {
+        self.reported.insert(uid.to_owned())
     }
 
     /// Whether it was renewed.
-    fn learn_heartbeat(&mut self, now: Duration, node: &str, change: &Seen) -> bool {
+    fn learn_heartbeat(&mut self, now: Duration, node: &str, change: &ObservedChange) -> bool {
         if change.after.is_some() {
             self.leases.insert(node.to_owned());
         } else {
@@ -102,7 +102,7 @@ impl Acts {
             self.collected.insert(node.to_owned(), now);
         }
         let renewed = |lease: &Option<Arc<Value>>| {
-            lease.as_ref().map(|lease| word(lease, "/spec/renewTime").to_owned())
+            lease.as_ref().map(|lease| str_at(lease, "/spec/renewTime").to_owned())
         };
         let is_new = change.after.is_some() && renewed(&change.before) != renewed(&change.after);
         if is_new {
@@ -146,7 +146,7 @@ impl Acts {
 
     /// Whether this node's Lease had not been renewed for so long when its Node went that it was silent for whoever
     /// watches it. Those who are behind may take it for silent some seconds earlier.
-    pub(super) fn fell_silent_first(&self, node: &str) -> bool {
+    pub(super) fn unreachable_before(&self, node: &str) -> bool {
         let renewed = self.renewed_at(node).unwrap_or_default();
         self.missing_since(node).is_some_and(|since| since.saturating_sub(renewed) >= SILENT)
     }
@@ -171,42 +171,42 @@ impl Acts {
 
 impl Checker {
     /// A request was executed; these are its doings.
-    pub(crate) fn executed(&self, asked: &Asked, code: u16, changes: &[Seen]) {
+    pub(crate) fn executed(&self, asked: &ApiRequest, code: u16, changes: &[ObservedChange]) {
         let now = self.now();
         let mut state = self.state.lock();
         let head = format!("{} {} {} {:?} {code}", asked.caller, asked.method, asked.path, asked.query);
         state.trace(&[&now.as_millis().to_le_bytes(), head.as_bytes(), &asked.body]);
-        state.seen(now, &head, &asked.body, changes);
-        state.hear(now, asked);
+        state.record_on_tape(now, &head, &asked.body, changes);
+        state.record_report(now, asked);
         if is_under_test(&asked.caller) {
             if is_shipped(&asked.caller) {
                 state.requested(now, asked);
-                state.judge_lateness(now, asked, changes);
+                state.check_late(now, asked, changes);
             }
-            state.read(now, asked, code);
+            state.record_read(now, asked, code);
         }
-        state.judge_budgets(now, asked, code, changes);
-        state.judge_taints(now, asked, code, changes);
-        state.judge_nodes(now, asked, code, changes);
+        state.check_requests(now, asked, code, changes);
+        state.check_taint_changes(now, asked, code, changes);
+        state.check_requests_of_nodes(now, asked, code, changes);
         state.judge_fences(now, asked, changes);
         if state.storage.guarded {
-            state.judge_volumes(now, asked, changes);
+            state.check_volume_requests(now, asked, changes);
         }
         let removed = changes.iter().any(|change| change.after.is_none());
         for change in changes {
             // A removal sets the grace to zero on its way; one act is judged once.
             let on_its_way = removed && change.after.is_some();
             if is_under_test(&asked.caller) && change.kind == "Pod" && !on_its_way {
-                state.judge(now, asked, change, self.promise.quarantine);
+                state.check(now, asked, change, self.promise.quarantine);
             }
-            state.learn(now, asked, change);
+            state.observe(now, asked, change);
         }
     }
 }
 
 impl State {
     /// A read by a process under test.
-    fn read(&mut self, now: Duration, asked: &Asked, code: u16) {
+    fn record_read(&mut self, now: Duration, asked: &ApiRequest, code: u16) {
         if asked.method != http::Method::GET {
             return;
         }
@@ -241,7 +241,7 @@ impl State {
     }
 
     /// What any change says about nodes, kubelets and ends.
-    pub(super) fn learn(&mut self, now: Duration, asked: &Asked, change: &Seen) {
+    pub(super) fn observe(&mut self, now: Duration, asked: &ApiRequest, change: &ObservedChange) {
         let caller = &*asked.caller;
         let acts = &mut self.acts;
         match (change.kind.as_str(), &change.after) {
@@ -260,22 +260,22 @@ impl State {
             ("Lease", _) => {
                 if let Some(node) = change.name.strip_prefix("kube-node-lease/") {
                     if acts.learn_heartbeat(now, node, change) {
-                        self.judge_renewing(now, node);
+                        self.check_renewing(now, node);
                     }
                 } else if change.name == OUR_LEASE {
                     let holder =
-                        change.after.as_ref().map_or("", |lease| word(lease, "/spec/holderIdentity"));
+                        change.after.as_ref().map_or("", |lease| str_at(lease, "/spec/holderIdentity"));
                     if acts.leader().unwrap_or_default() != holder {
                         acts.leader = (!holder.is_empty()).then(|| (holder.to_owned(), now));
                     }
                 }
             }
             ("Pod", None) => {
-                let uid = change.before.as_ref().map(|pod| word(pod, "/metadata/uid").to_owned());
+                let uid = change.before.as_ref().map(|pod| str_at(pod, "/metadata/uid").to_owned());
                 acts.removed.extend(uid.map(|uid| (uid, is_under_test(caller))));
             }
             ("Pod", Some(after)) => {
-                let (uid, node) = (word(after, "/metadata/uid"), word(after, "/spec/nodeName"));
+                let (uid, node) = (str_at(after, "/metadata/uid"), str_at(after, "/spec/nodeName"));
                 if is_terminal(after) && !change.before.as_deref().is_some_and(is_terminal) {
                     acts.ended_by.insert(uid.to_owned(), (caller.to_owned(), now));
                 }
@@ -292,12 +292,12 @@ impl State {
     }
 
     /// A change of a pod by a process under test.
-    fn judge(&mut self, now: Duration, asked: &Asked, change: &Seen, quarantine: Duration) {
+    fn check(&mut self, now: Duration, asked: &ApiRequest, change: &ObservedChange, quarantine: Duration) {
         let Some(before) = &change.before else {
             let what = format!("{} created {}", asked.caller, change.name);
             return self.violated(now, Invariant::Evidence, what);
         };
-        let uid = word(before, "/metadata/uid").to_owned();
+        let uid = str_at(before, "/metadata/uid").to_owned();
         let intention = self.requests.intention(asked);
         if intention.as_ref().is_some_and(|intention| intention.uid != uid) {
             let what = format!("{} {} hit pod {uid}, which was not meant", asked.method, asked.path);
@@ -317,25 +317,25 @@ impl State {
         for effect in effects(before, change.after.as_deref()) {
             let ended = change.after.as_deref().is_some_and(is_terminal);
             let verdict = if effect == Effect::CalledOrphan && !ended {
-                self.acts.missed_lately(&asked.caller, word(before, "/spec/nodeName"), sent)
+                self.acts.missed_lately(&asked.caller, str_at(before, "/spec/nodeName"), sent)
             } else {
                 self.evidence(&asked.caller, before, sent, quarantine)
             };
-            self.judge_effect(now, asked, change, effect, verdict);
+            self.check_effect(now, asked, change, effect, verdict);
         }
     }
 
-    fn judge_effect(
+    fn check_effect(
         &mut self,
         now: Duration,
-        asked: &Asked,
-        change: &Seen,
+        asked: &ApiRequest,
+        change: &ObservedChange,
         effect: Effect,
         verdict: Result<&'static str, String>,
     ) {
         let Some(before) = &change.before else { return };
         let (uid, node) =
-            (word(before, "/metadata/uid").to_owned(), word(before, "/spec/nodeName").to_owned());
+            (str_at(before, "/metadata/uid").to_owned(), str_at(before, "/spec/nodeName").to_owned());
         let (invariant, what) = match effect {
             Effect::Removed if meant_gracefully(asked) => (Invariant::Graceful, "removed at once"),
             Effect::Removed => (Invariant::Evidence, "removed"),
@@ -361,13 +361,13 @@ impl State {
         self.probe(&format!("{what} on {kind}"));
         if matches!(effect, Effect::Removed | Effect::Ended) {
             let told = format!("{} ({uid:.8}) {what} by {} on evidence {kind}", change.name, asked.caller);
-            let (who, pod) = (audience::who(&asked.caller), audience::pod(&change.name));
+            let (who, pod) = (audience::caller_name(&asked.caller), audience::pod(&change.name));
             let text = match (effect, kind) {
                 (Effect::Removed, "ProvedBefore") => format!("{who} removes {pod}: a new copy may start"),
                 (Effect::Removed, _) => format!("{who} removes {pod}: {}", audience::proof(kind)),
                 _ => format!("{who} marks {pod} terminated: {}", audience::proof(kind)),
             };
-            self.tell(now, Tone::Release, told, text);
+            self.announce(now, Tone::Release, told, text);
             if kind == "NodeGone" {
                 self.vouch(now, asked, before, &node, effect == Effect::Ended);
             }
@@ -377,8 +377,8 @@ impl State {
     /// The evidence was honest, and yet a process runs: a person deleted the Node of a machine that was on, and no kubelet showed
     /// that (docs/proof.md). Where a kubelet is connected, an assumption about it must have been broken in this run.
     /// docs/assumptions.md: cut-off-nodes-are-kept, answers-when-free
-    fn vouch(&mut self, now: Duration, asked: &Asked, pod: &Value, node: &str, first: bool) {
-        let uid = word(pod, "/metadata/uid");
+    fn vouch(&mut self, now: Duration, asked: &ApiRequest, pod: &Value, node: &str, first: bool) {
+        let uid = str_at(pod, "/metadata/uid");
         if self.processes.of_uid(uid).next().is_none() {
             return;
         }
@@ -395,7 +395,7 @@ impl State {
         match excuse {
             None => {
                 let what = format!("{} releases the pod {uid:.8} for want of its Node", asked.caller);
-                self.judge_connected(now, node, &what);
+                self.check_connected(now, node, &what);
             }
             Some(excuse) if shipped => self.probe(excuse),
             Some(_) => {}
@@ -404,7 +404,7 @@ impl State {
 
     /// Why the processes of a pod may run when it is released for want of its Node; `None`: its kubelet was there to be heard.
     pub(super) fn excuse_of_release(&self, now: Duration, uid: &str, node: &str) -> Option<&'static str> {
-        if self.acts.fell_silent_first(node) {
+        if self.acts.unreachable_before(node) {
             return Some(
                 "limit: a kubelet that had been silent came back after its Node was deleted, and was not heard",
             );
@@ -431,12 +431,12 @@ impl State {
         sent: Duration,
         quarantine: Duration,
     ) -> Result<&'static str, String> {
-        let node = word(pod, "/spec/nodeName");
+        let node = str_at(pod, "/spec/nodeName");
         if node.is_empty() {
             let terminating = pod.pointer("/metadata/deletionTimestamp").is_some();
             return if terminating { Ok("NeverScheduled") } else { Err("it is not terminating".to_owned()) };
         }
-        let uid = word(pod, "/metadata/uid");
+        let uid = str_at(pod, "/metadata/uid");
         let by_us = self.acts.ended_by.get(uid).is_some_and(|(by, _)| is_under_test(by));
         // Called ended by us, on evidence that was judged then, and something kept us
         // from the removal until the node was back: with the phase its name was given
@@ -449,12 +449,12 @@ impl State {
             return Ok(if by_us { "ProvedBefore" } else { "KubeletTerminated" });
         }
         if returned && is_shipped(caller) && self.fences.is_fenced(node) {
-            return self.released(caller, pod, sent).map(|()| "PowerOff");
+            return self.check_release(caller, pod, sent).map(|()| "PowerOff");
         }
         // It was judged while the Node was there.
         if is_shipped(caller)
             && self.fences.gone_lately(node, sent).is_some()
-            && self.released(caller, pod, sent).is_ok()
+            && self.check_release(caller, pod, sent).is_ok()
         {
             return Ok("PowerOff");
         }
@@ -471,10 +471,10 @@ impl State {
 impl State {
     /// An agent may report what is true alone: the kubelet has seen the deletion, so that it starts nothing, and nothing runs.
     fn ended_unseen(&mut self, pod: &Value) -> Result<(), String> {
-        let uid = word(pod, "/metadata/uid");
-        let observed = number(pod, "/status/observedGeneration").unwrap_or(0);
+        let uid = str_at(pod, "/metadata/uid");
+        let observed = number_at(pod, "/status/observedGeneration").unwrap_or(0);
         let saw = pod.pointer("/metadata/deletionTimestamp").is_some()
-            && number(pod, "/metadata/generation").is_some_and(|generation| observed >= generation);
+            && number_at(pod, "/metadata/generation").is_some_and(|generation| observed >= generation);
         if !saw {
             return Err("its Node is there, and its kubelet has not seen its deletion".to_owned());
         }
@@ -486,8 +486,9 @@ impl State {
 }
 
 /// Whether a request leaves a pod's processes time to end.
-fn meant_gracefully(asked: &Asked) -> bool {
+fn meant_gracefully(asked: &ApiRequest) -> bool {
     let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
     let options = if asked.method == http::Method::POST { "/deleteOptions" } else { "" };
-    number(&body, &format!("{options}/gracePeriodSeconds")) != Some(0) && asked.method != http::Method::PATCH
+    number_at(&body, &format!("{options}/gracePeriodSeconds")) != Some(0)
+        && asked.method != http::Method::PATCH
 }

@@ -18,12 +18,12 @@ use std::time::Duration;
 
 use super::acts::VALID_FOR;
 use super::{Checker, Invariant, State};
-use crate::api::Asked;
+use crate::api::ApiRequest;
 
 /// A kubelet that lives speaks at least so often: it renews each 10 s, up to 4 % later, and each try of
 /// three may take a second and its pause another.
 /// docs/assumptions.md: renews-each-quarter
-const SPEAKS_EACH: Duration = Duration::from_secs(15);
+const MAX_REPORT_INTERVAL: Duration = Duration::from_secs(15);
 
 /// A kubelet whose API server can be reached again registers within 7 s (`registerWithAPIServer`), and then reports its status.
 /// docs/assumptions.md: writes-before-it-starts
@@ -35,7 +35,7 @@ const REPORTS_ITS_BOOT: Duration = Duration::from_secs(10);
 pub(crate) enum Assumption {
     /// It hears of the deletion: its watch works, and its API server is not behind.
     /// docs/assumptions.md: answers-when-free
-    Hears,
+    WatchDelivers,
     /// Its reports arrive.
     /// docs/assumptions.md: answers-when-free
     Reports,
@@ -47,7 +47,7 @@ pub(crate) enum Assumption {
 impl Assumption {
     const fn excuse(self) -> &'static str {
         match self {
-            Self::Hears => "excuse: a kubelet that was connected did not hear of a deletion",
+            Self::WatchDelivers => "excuse: a kubelet that was connected did not hear of a deletion",
             Self::Reports => "excuse: reports of a kubelet that was connected did not arrive",
             Self::Ends => "excuse: a process outlived what its kubelet gave it",
         }
@@ -56,7 +56,7 @@ impl Assumption {
 
 /// An assumption that is broken, for one node or for all, from when until when.
 #[derive(Clone, Debug)]
-struct Broken {
+struct BrokenAssumption {
     assumption: Assumption,
     node: Option<String>,
     from: Duration,
@@ -65,7 +65,7 @@ struct Broken {
 
 /// What rests on the word of a device that a machine is off, while it runs.
 #[derive(Clone, Debug)]
-struct Doubtful {
+struct DeviceDoubt {
     at: Duration,
     /// When the Lease was renewed last by then.
     renewed: Duration,
@@ -73,12 +73,12 @@ struct Doubtful {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Alive {
+pub(super) struct KubeletReports {
     /// Since when API servers execute requests of each kubelet without a gap, and when the last one.
-    spoke: BTreeMap<String, (Duration, Duration)>,
-    broken: Vec<Broken>,
+    last_reports: BTreeMap<String, (Duration, Duration)>,
+    broken: Vec<BrokenAssumption>,
     /// By node.
-    doubtful: BTreeMap<String, Vec<Doubtful>>,
+    device_doubts: BTreeMap<String, Vec<DeviceDoubt>>,
 }
 
 /// Whether a kubelet is called so: like its node.
@@ -88,13 +88,13 @@ fn is_kubelet(caller: &str) -> bool {
 
 impl Checker {
     /// A fault breaks this for a node, or for all.
-    pub(crate) fn breaks(&self, assumption: Assumption, node: Option<&str>, until: Duration) {
-        self.state.lock().broken(assumption, node, self.now(), until);
+    pub(crate) fn break_assumption(&self, assumption: Assumption, node: Option<&str>, until: Duration) {
+        self.state.lock().record_broken(assumption, node, self.now(), until);
     }
 }
 
 impl State {
-    pub(super) fn broken(
+    pub(super) fn record_broken(
         &mut self,
         assumption: Assumption,
         node: Option<&str>,
@@ -102,7 +102,7 @@ impl State {
         until: Duration,
     ) {
         let node = node.map(str::to_owned);
-        self.alive.broken.push(Broken { assumption, node, from, until });
+        self.alive.broken.push(BrokenAssumption { assumption, node, from, until });
     }
 
     /// Which assumption about this node was broken at some time between the two.
@@ -121,7 +121,7 @@ impl State {
         from: Duration,
         to: Duration,
     ) -> impl Iterator<Item = Assumption> {
-        let is_it = move |one: &&Broken| {
+        let is_it = move |one: &&BrokenAssumption| {
             one.node.as_deref().is_none_or(|of| of == node) && one.from <= to && from <= one.until
         };
         self.alive.broken.iter().filter(is_it).map(|one| one.assumption)
@@ -129,36 +129,36 @@ impl State {
 
     /// Whether an API server has answered this kubelet since then, and for so long that its Node says in which boot it is.
     pub(super) fn has_reported_since(&self, node: &str, then: Duration, now: Duration) -> bool {
-        let spoke = self.alive.spoke.get(node);
+        let spoke = self.alive.last_reports.get(node);
         spoke.is_some_and(|(since, spoke)| *spoke > then && now.saturating_sub(*since) > REPORTS_ITS_BOOT)
     }
 
     /// Whether this kubelet speaks with an API server, and did so when a release of now read the cluster.
     pub(super) fn is_connected(&self, now: Duration, node: &str) -> bool {
-        self.alive.spoke.get(node).is_some_and(|(since, spoke)| {
-            now.saturating_sub(*spoke) <= SPEAKS_EACH && *since + VALID_FOR <= now
+        self.alive.last_reports.get(node).is_some_and(|(since, spoke)| {
+            now.saturating_sub(*spoke) <= MAX_REPORT_INTERVAL && *since + VALID_FOR <= now
         })
     }
 
     /// Since when this kubelet speaks with an API server, without a break.
     pub(super) fn connected_since(&self, node: &str) -> Option<Duration> {
-        self.alive.spoke.get(node).map(|(since, _)| *since)
+        self.alive.last_reports.get(node).map(|(since, _)| *since)
     }
 
     /// A kubelet asked for something, and got an answer.
-    pub(super) fn hear(&mut self, now: Duration, asked: &Asked) {
+    pub(super) fn record_report(&mut self, now: Duration, asked: &ApiRequest) {
         if !is_kubelet(&asked.caller) {
             return;
         }
-        match self.alive.spoke.get_mut(&*asked.caller) {
-            Some((_, spoke)) if now.saturating_sub(*spoke) <= SPEAKS_EACH => *spoke = now,
-            _ => drop(self.alive.spoke.insert(asked.caller.to_string(), (now, now))),
+        match self.alive.last_reports.get_mut(&*asked.caller) {
+            Some((_, spoke)) if now.saturating_sub(*spoke) <= MAX_REPORT_INTERVAL => *spoke = now,
+            _ => drop(self.alive.last_reports.insert(asked.caller.to_string(), (now, now))),
         }
     }
 
     /// Something that runs on this node was released because its Node is gone.
-    pub(super) fn judge_connected(&mut self, now: Duration, node: &str, what: &str) {
-        let Some((_, spoke)) = self.alive.spoke.get(node).copied() else { return };
+    pub(super) fn check_connected(&mut self, now: Duration, node: &str, what: &str) {
+        let Some((_, spoke)) = self.alive.last_reports.get(node).copied() else { return };
         if self.is_connected(now, node) {
             let what =
                 format!("{what}, which runs on {node}, whose kubelet spoke with an API server at {spoke:?}");
@@ -169,16 +169,16 @@ impl State {
     /// Something rests on the word of a device about a machine that runs.
     pub(super) fn doubt_device(&mut self, now: Duration, node: &str, what: String) {
         let Some(renewed) = self.acts.renewed_at(node) else { return };
-        if now.saturating_sub(renewed) <= SPEAKS_EACH {
-            let doubtful = self.alive.doubtful.entry(node.to_owned()).or_default();
-            doubtful.push(Doubtful { at: now, renewed, what });
+        if now.saturating_sub(renewed) <= MAX_REPORT_INTERVAL {
+            let doubtful = self.alive.device_doubts.entry(node.to_owned()).or_default();
+            doubtful.push(DeviceDoubt { at: now, renewed, what });
         }
     }
 
     /// A kubelet renewed its Lease: what was made of its silence meanwhile was made of none.
-    pub(super) fn judge_renewing(&mut self, now: Duration, node: &str) {
-        for Doubtful { at, renewed, what } in self.alive.doubtful.remove(node).unwrap_or_default() {
-            if now.saturating_sub(renewed) <= SPEAKS_EACH {
+    pub(super) fn check_renewing(&mut self, now: Duration, node: &str) {
+        for DeviceDoubt { at, renewed, what } in self.alive.device_doubts.remove(node).unwrap_or_default() {
+            if now.saturating_sub(renewed) <= MAX_REPORT_INTERVAL {
                 let what = format!(
                     "{what} at {at:?}: the kubelet of {node} lives, and renewed its Lease at {renewed:?} and now"
                 );

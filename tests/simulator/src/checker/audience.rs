@@ -33,7 +33,7 @@ pub struct News {
 }
 
 /// Who sent a request, as people call it.
-pub(super) fn who(caller: &str) -> &str {
+pub(super) fn caller_name(caller: &str) -> &str {
     match caller {
         "kcm" => "kube-controller-manager",
         "script" => "the script",
@@ -61,15 +61,15 @@ pub(super) fn proof(kind: &str) -> &'static str {
 
 impl Checker {
     /// As [`Checker::note`], for people too.
-    pub(crate) fn say(&self, tone: Tone, text: impl Into<String>) {
+    pub(crate) fn announce(&self, tone: Tone, text: impl Into<String>) {
         let text = text.into();
-        self.tell(tone, text.clone(), text);
+        self.announce_with_detail(tone, text.clone(), text);
     }
 
     /// As [`Checker::note`], with other words for people.
-    pub(crate) fn tell(&self, tone: Tone, exact: impl Into<String>, text: impl Into<String>) {
+    pub(crate) fn announce_with_detail(&self, tone: Tone, exact: impl Into<String>, text: impl Into<String>) {
         let now = self.now();
-        self.state.lock().tell(now, tone, exact.into(), text.into());
+        self.state.lock().announce(now, tone, exact.into(), text.into());
     }
 
     /// What happened after the first `known` lines for people.
@@ -79,14 +79,14 @@ impl Checker {
 }
 
 impl State {
-    pub(super) fn tell(&mut self, now: Duration, tone: Tone, exact: String, text: String) {
+    pub(super) fn announce(&mut self, now: Duration, tone: Tone, exact: String, text: String) {
         self.note(now, exact);
         self.news.push(News { at: now, tone, text });
     }
 
     /// Once for each rule and object: what is checked again and again is no news.
-    pub(super) fn tell_broken(&mut self, at: Duration, text: &str) {
-        if self.told_broken.insert(text.to_owned()) {
+    pub(super) fn announce_violation(&mut self, at: Duration, text: &str) {
+        if self.announced_violations.insert(text.to_owned()) {
             self.news.push(News { at, tone: Tone::Broken, text: format!("RULE BROKEN: {text}") });
         }
     }

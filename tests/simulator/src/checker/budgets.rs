@@ -33,8 +33,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Checker, State};
-use crate::api::{Seen, selects_labels};
-use crate::world::{is_called_ready, number, start_up, word};
+use crate::api::{ObservedChange, selects_labels};
+use crate::world::{is_called_ready, number_at, start_up, str_at};
 
 /// So long after the log has something a controller that is well has acted on it:
 /// two requests of it, a conflict, and once more.
@@ -96,7 +96,7 @@ pub(super) struct Budgets {
     /// Until when processes are not ready, by UID.
     sick: BTreeMap<String, Duration>,
     /// When those who calculate were troubled.
-    troubled: Vec<(Duration, Duration)>,
+    disturbed: Vec<(Duration, Duration)>,
 }
 
 /// How many may go: the least and the most that could have been known.
@@ -166,9 +166,9 @@ impl Budgets {
         self.all.entry(budget.to_owned()).or_default().counted.push(counted);
     }
 
-    pub(super) fn learn(&mut self, now: Duration, change: &Seen) {
+    pub(super) fn observe(&mut self, now: Duration, change: &ObservedChange) {
         match change.kind.as_str() {
-            "Pod" => self.learn_pod(now, change),
+            "Pod" => self.observe_pod(now, change),
             "PodDisruptionBudget" => {
                 let Some(after) = &change.after else { return drop(self.all.remove(&change.name)) };
                 let budget = self.all.entry(change.name.clone()).or_default();
@@ -180,24 +180,24 @@ impl Budgets {
             }
             "StatefulSet" | "ReplicaSet" | "Deployment" | "ReplicationController" => {
                 let Some(set) = change.after.as_ref().or(change.before.as_ref()) else { return };
-                let wanted = change.after.as_ref().and_then(|set| number(set, "/spec/replicas"));
-                let history = self.replicas.entry(word(set, "/metadata/uid").to_owned()).or_default();
+                let wanted = change.after.as_ref().and_then(|set| number_at(set, "/spec/replicas"));
+                let history = self.replicas.entry(str_at(set, "/metadata/uid").to_owned()).or_default();
                 history.push((now, wanted.unwrap_or(0)));
             }
             _ => {}
         }
     }
 
-    fn learn_pod(&mut self, now: Duration, change: &Seen) {
+    fn observe_pod(&mut self, now: Duration, change: &ObservedChange) {
         let object = change.after.as_deref().or(change.before.as_deref());
         let Some(seconds) = object.and_then(start_up) else { return };
         let before = self.pods.remove(&change.name);
         if let Some(pod) = &change.after {
             let member = Member {
-                uid: word(pod, "/metadata/uid").to_owned(),
-                created: word(pod, "/metadata/creationTimestamp").to_owned(),
+                uid: str_at(pod, "/metadata/uid").to_owned(),
+                created: str_at(pod, "/metadata/creationTimestamp").to_owned(),
                 labels: pod.pointer("/metadata/labels").cloned().unwrap_or_default(),
-                owner: word(pod, "/metadata/ownerReferences/0/uid").to_owned(),
+                owner: str_at(pod, "/metadata/ownerReferences/0/uid").to_owned(),
                 terminates: pod.pointer("/metadata/deletionTimestamp").is_some(),
                 ready: is_called_ready(pod),
             };
@@ -216,7 +216,7 @@ impl Budgets {
     pub(super) fn known_until(&self, now: Duration, healed: Option<Duration>) -> Duration {
         let mut known = now.saturating_sub(REACTS);
         loop {
-            let troubled = self.troubled.iter().find(|(from, until)| {
+            let troubled = self.disturbed.iter().find(|(from, until)| {
                 let over = over(*from, *until, healed);
                 *from <= now && over + RECOVERS > known && from.saturating_sub(REACTS) < known
             });
@@ -229,22 +229,22 @@ impl Budgets {
 
     /// Since when nothing troubles those who calculate.
     pub(super) fn untroubled_since(&self, now: Duration, healed: Option<Duration>) -> Duration {
-        let ends = self.troubled.iter().filter(|(from, _)| *from <= now);
+        let ends = self.disturbed.iter().filter(|(from, _)| *from <= now);
         ends.map(|(from, until)| over(*from, *until, healed)).max().unwrap_or_default()
     }
 
     /// Whether an eviction of this pod was counted, and is believed in still.
     fn is_evicted(&self, now: Duration, uid: &str) -> bool {
-        self.evicted.get(uid).is_some_and(|at| now.saturating_sub(*at) < ENTRY_LIVES || self.goes(uid))
+        self.evicted.get(uid).is_some_and(|at| now.saturating_sub(*at) < ENTRY_LIVES || self.is_leaving(uid))
     }
 
-    fn goes(&self, uid: &str) -> bool {
+    fn is_leaving(&self, uid: &str) -> bool {
         !self.pods.values().any(|member| member.uid == uid && !member.terminates)
     }
 
     /// Whether this pod was evicted after `from`, and went.
-    fn went_after(&self, from: Duration, uid: &str) -> bool {
-        self.evicted.get(uid).is_some_and(|at| *at > from) && self.goes(uid)
+    fn left_after(&self, from: Duration, uid: &str) -> bool {
+        self.evicted.get(uid).is_some_and(|at| *at > from) && self.is_leaving(uid)
     }
 }
 
@@ -277,12 +277,12 @@ impl Budget {
 
     /// A number of its status.
     pub(super) fn status(&self, field: &str) -> i64 {
-        number(&self.object, &format!("/status/{field}")).unwrap_or(0)
+        number_at(&self.object, &format!("/status/{field}")).unwrap_or(0)
     }
 
     /// Whether its numbers are those of its present spec.
     pub(super) fn is_observed(&self) -> bool {
-        self.status("observedGeneration") >= number(&self.object, "/metadata/generation").unwrap_or(0)
+        self.status("observedGeneration") >= number_at(&self.object, "/metadata/generation").unwrap_or(0)
     }
 
     /// The names of pods whose evictions were let through, and when.
@@ -313,7 +313,7 @@ impl State {
         let stays = |uid: &&String| !budgets.is_evicted(now, uid);
         // A new leader whose watch of pods hangs may take a pod for healthy that is gone: the last leader saw it go, and
         // took its entry away (docs/disruption.md).
-        let seen_to_stay = |uid: &&String| stays(uid) || from + REACTS < now && budgets.went_after(from, uid);
+        let seen_to_stay = |uid: &&String| stays(uid) || from + REACTS < now && budgets.left_after(from, uid);
         let sets = since(&budget.healthy, from).iter();
         let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let at_most = sets.clone().map(|(_, uids)| count(uids.iter().filter(seen_to_stay).count())).max();
@@ -348,7 +348,7 @@ impl State {
 
     /// Those who calculate are kept from it until then.
     pub(super) fn control_is_troubled(&mut self, now: Duration, until: Duration) {
-        self.budgets.troubled.push((now, until));
+        self.budgets.disturbed.push((now, until));
     }
 }
 
@@ -361,7 +361,7 @@ impl Checker {
 
     /// How many of the pods that a budget guards are ready in truth, and not about to go.
     pub(crate) fn ready_of(&self, budget: &Value) -> i64 {
-        let name = format!("{}/{}", word(budget, "/metadata/namespace"), word(budget, "/metadata/name"));
+        let name = format!("{}/{}", str_at(budget, "/metadata/namespace"), str_at(budget, "/metadata/name"));
         let (now, state) = (self.now(), self.state.lock());
         state.budgets.budget(&name).map_or(0, |budget| state.truly_ready(now, budget))
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::taints::NODE_GONE;
-use crate::world::{number, word};
+use crate::world::{number_at, str_at};
 
 /// Grace of a pod that names none.
 const DEFAULT_GRACE: i64 = 30;
@@ -28,7 +28,7 @@ pub(super) enum Effect {
 }
 
 pub(super) fn is_terminal(pod: &Value) -> bool {
-    matches!(word(pod, "/status/phase"), "Failed" | "Succeeded")
+    matches!(str_at(pod, "/status/phase"), "Failed" | "Succeeded")
 }
 
 fn is_deleted(pod: &Value) -> bool {
@@ -36,8 +36,8 @@ fn is_deleted(pod: &Value) -> bool {
 }
 
 fn grace(pod: &Value) -> i64 {
-    let given = is_deleted(pod).then(|| number(pod, "/metadata/deletionGracePeriodSeconds")).flatten();
-    given.or_else(|| number(pod, "/spec/terminationGracePeriodSeconds")).unwrap_or(DEFAULT_GRACE)
+    let given = is_deleted(pod).then(|| number_at(pod, "/metadata/deletionGracePeriodSeconds")).flatten();
+    given.or_else(|| number_at(pod, "/spec/terminationGracePeriodSeconds")).unwrap_or(DEFAULT_GRACE)
 }
 
 fn finalizers(pod: &Value) -> usize {
@@ -47,9 +47,9 @@ fn finalizers(pod: &Value) -> usize {
 fn is_called_orphan(pod: &Value) -> bool {
     let conditions = pod.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
     conditions.into_iter().any(|condition| {
-        word(condition, "/type") == "DisruptionTarget"
-            && word(condition, "/status") == "True"
-            && word(condition, "/reason") == NODE_GONE
+        str_at(condition, "/type") == "DisruptionTarget"
+            && str_at(condition, "/status") == "True"
+            && str_at(condition, "/reason") == NODE_GONE
     })
 }
 
@@ -58,7 +58,7 @@ pub(super) fn effects(before: &Value, after: Option<&Value>) -> Vec<Effect> {
     let Some(after) = after else { return vec![Effect::Removed] };
     let mut effects = Vec::new();
     let mut add = |happened: bool, effect: Effect| effects.extend(happened.then_some(effect));
-    let changed = word(before, "/status/phase") != word(after, "/status/phase");
+    let changed = str_at(before, "/status/phase") != str_at(after, "/status/phase");
     add(is_terminal(after) && !is_terminal(before), Effect::Ended);
     add(is_terminal(before) && changed, Effect::Revived);
     add(is_deleted(after) && grace(after) < grace(before), Effect::Shortened);

@@ -18,24 +18,24 @@ use serde_json::Value;
 use super::budgets::{Budget, Counted, ENTRY_LIVES, REACTS};
 use super::requests::LONGEST_REQUEST;
 use super::{Checker, Invariant, State};
-use crate::api::{Asked, CONTINUE, Seen};
-use crate::world::{DRAIN, is_shipped, number, stamp, word};
+use crate::api::{ApiRequest, CONTINUE, ObservedChange};
+use crate::world::{DRAIN, is_shipped, number_at, stamp, str_at};
 
 const BUDGETS: &str = "/poddisruptionbudgets/";
 
 /// The pod that a request is to evict.
-fn doomed(asked: &Asked) -> Option<String> {
+fn evicted_pod(asked: &ApiRequest) -> Option<String> {
     let path = asked.path.strip_prefix("/api/v1/namespaces/")?.strip_suffix("/eviction")?;
     let (namespace, name) = path.split_once("/pods/")?;
     Some(format!("{namespace}/{name}"))
 }
 
 fn allowed(budget: &Value) -> i64 {
-    number(budget, "/status/disruptionsAllowed").unwrap_or(0)
+    number_at(budget, "/status/disruptionsAllowed").unwrap_or(0)
 }
 
 /// The budgets that a request took something from.
-fn spent(changes: &[Seen]) -> impl Iterator<Item = &Seen> {
+fn spent(changes: &[ObservedChange]) -> impl Iterator<Item = &ObservedChange> {
     changes.iter().filter(|change| {
         let both = change.before.as_ref().zip(change.after.as_ref());
         change.kind == "PodDisruptionBudget"
@@ -46,23 +46,36 @@ fn spent(changes: &[Seen]) -> impl Iterator<Item = &Seen> {
 impl State {
     /// A request was executed: evictions and statuses are judged, then it is learnt
     /// from.
-    pub(super) fn judge_budgets(&mut self, now: Duration, asked: &Asked, code: u16, changes: &[Seen]) {
-        if let Some(pod) = doomed(asked).filter(|_| asked.method == http::Method::POST) {
-            self.judge_eviction(now, asked, &pod, code, changes);
+    pub(super) fn check_requests(
+        &mut self,
+        now: Duration,
+        asked: &ApiRequest,
+        code: u16,
+        changes: &[ObservedChange],
+    ) {
+        if let Some(pod) = evicted_pod(asked).filter(|_| asked.method == http::Method::POST) {
+            self.check_eviction(now, asked, &pod, code, changes);
         } else if asked.path.contains(BUDGETS) && asked.path.ends_with("/status") {
             if code == 409 && is_shipped(&asked.caller) {
                 self.probe("a budget's status met a conflict");
             }
             for change in changes.iter().filter(|change| change.kind == "PodDisruptionBudget") {
-                self.judge_status(now, asked, change);
+                self.check_status(now, asked, change);
             }
         }
         for change in changes {
-            self.budgets.learn(now, change);
+            self.budgets.observe(now, change);
         }
     }
 
-    fn judge_eviction(&mut self, now: Duration, asked: &Asked, pod: &str, code: u16, changes: &[Seen]) {
+    fn check_eviction(
+        &mut self,
+        now: Duration,
+        asked: &ApiRequest,
+        pod: &str,
+        code: u16,
+        changes: &[ObservedChange],
+    ) {
         let member = self.budgets.pod(pod).cloned();
         for change in spent(changes) {
             let Some(member) = &member else { continue };
@@ -75,7 +88,7 @@ impl State {
             } else if !member.ready {
                 self.probe("an eviction of an unready pod was counted");
             }
-            self.judge_spending(now, asked, pod, &change.name);
+            self.check_spending(now, asked, pod, &change.name);
             self.budgets.counted(&member.uid, Some(now));
             self.spending.insert((asked.caller.to_string(), asked.path.clone()), member.uid.clone());
         }
@@ -85,15 +98,15 @@ impl State {
         let uid = self.spending.remove(&(asked.caller.to_string(), asked.path.clone()));
         match (code, uid) {
             (201, Some(_)) => self.probe("an eviction was let through"),
-            (_, Some(uid)) => self.judge_burnt(now, asked, pod, &uid, code),
-            (429, None) => self.judge_refusal(now, asked, pod),
+            (_, Some(uid)) => self.check_counted_but_refused(now, asked, pod, &uid, code),
+            (429, None) => self.check_refusal(now, asked, pod),
             (201, None) if member.is_some() => self.probe("an eviction spent nothing"),
             _ => {}
         }
     }
 
     /// An eviction was counted.
-    fn judge_spending(&mut self, now: Duration, asked: &Asked, pod: &str, name: &str) {
+    fn check_spending(&mut self, now: Duration, asked: &ApiRequest, pod: &str, name: &str) {
         let from = self.budgets.known_until(now, self.healed);
         let Some(budget) = self.budgets.budget(name) else { return };
         let allowed = self.allowed(now, from, budget, &BTreeSet::new());
@@ -110,12 +123,19 @@ impl State {
     }
 
     /// An eviction was counted, and then refused.
-    fn judge_burnt(&mut self, now: Duration, asked: &Asked, pod: &str, uid: &str, code: u16) {
+    fn check_counted_but_refused(
+        &mut self,
+        now: Duration,
+        asked: &ApiRequest,
+        pod: &str,
+        uid: &str,
+        code: u16,
+    ) {
         self.budgets.counted(uid, None);
         self.probe("an eviction was counted and refused");
         if is_shipped(&asked.caller) || asked.caller.starts_with(DRAIN) {
             let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
-            let wanted = word(&body, "/deleteOptions/preconditions/uid");
+            let wanted = str_at(&body, "/deleteOptions/preconditions/uid");
             // One that came while the eviction was under way could not be known.
             let oldest_read = stamp(now.saturating_sub(LONGEST_REQUEST));
             let knowable =
@@ -133,7 +153,7 @@ impl State {
     }
 
     /// An eviction was refused for the budget's sake.
-    fn judge_refusal(&mut self, now: Duration, asked: &Asked, pod: &str) {
+    fn check_refusal(&mut self, now: Duration, asked: &ApiRequest, pod: &str) {
         let Some(member) = self.budgets.pod(pod).cloned() else { return };
         for name in self.budgets.guarding(&member) {
             let Some(budget) = self.budgets.budget(&name) else { continue };
@@ -142,7 +162,7 @@ impl State {
             } else {
                 "an eviction was refused: the budget is still being processed"
             });
-            if let Some(why) = self.withholds(now, &name) {
+            if let Some(why) = self.withheld_disruption(now, &name) {
                 let what = format!("{} may not evict {pod}, and {name} {why}", asked.caller);
                 self.violated(now, Invariant::Refused, what);
             }
@@ -150,10 +170,10 @@ impl State {
     }
 
     /// Why a budget that lets nothing through should let something through.
-    fn withholds(&self, now: Duration, name: &str) -> Option<String> {
+    fn withheld_disruption(&self, now: Duration, name: &str) -> Option<String> {
         let from = self.budgets.known_until(now, self.healed);
         let budget = self.budgets.budget(name).filter(|budget| budget.since < from)?;
-        let allowed = self.allowed(now, from, budget, &self.believed(now, budget));
+        let allowed = self.allowed(now, from, budget, &self.disrupted_pods(now, budget));
         let numbers = numbers(budget);
         (allowed.least.min(allowed.truly) > budget.status("disruptionsAllowed").max(0)
             || !budget.is_observed())
@@ -167,8 +187,8 @@ impl State {
 
     /// Pods of which the status says that they are about to go: their own entries, not
     /// those of others who had their names.
-    fn believed(&self, now: Duration, budget: &Budget) -> BTreeSet<String> {
-        let namespace = word(&budget.object, "/metadata/namespace");
+    fn disrupted_pods(&self, now: Duration, budget: &Budget) -> BTreeSet<String> {
+        let namespace = str_at(&budget.object, "/metadata/namespace");
         let oldest = stamp(now.saturating_sub(ENTRY_LIVES + REACTS));
         // A process that starts does not know how old an entry is by its own clock: its two
         // minutes begin anew.
@@ -186,7 +206,7 @@ impl State {
     }
 
     /// A status was written.
-    fn judge_status(&mut self, now: Duration, asked: &Asked, change: &Seen) {
+    fn check_status(&mut self, now: Duration, asked: &ApiRequest, change: &ObservedChange) {
         let Some(after) = &change.after else { return };
         let from = self.budgets.known_until(now, self.healed);
         let Some(budget) = self.budgets.budget(&change.name) else { return };
@@ -201,7 +221,7 @@ impl State {
             self.violated(now, Invariant::Budget, what);
         }
         let new = after.pointer("/status/disruptedPods");
-        let namespace = word(after, "/metadata/namespace").to_owned();
+        let namespace = str_at(after, "/metadata/namespace").to_owned();
         for name in old.iter().filter(|name| new.is_none_or(|new| new.get(name.as_str()).is_none())) {
             let pod = self.budgets.pod(&format!("{namespace}/{name}"));
             if pod.is_some_and(|pod| !pod.terminates) {
@@ -228,7 +248,7 @@ impl Checker {
         let mut state = self.state.lock();
         let names: Vec<String> = state.budgets.all().map(|(name, _)| name.clone()).collect();
         for name in names {
-            if let Some(why) = state.withholds(now, &name) {
+            if let Some(why) = state.withheld_disruption(now, &name) {
                 state.violated(now, Invariant::Refused, format!("{name} {why}"));
             }
             let from = state.budgets.known_until(now, state.healed);

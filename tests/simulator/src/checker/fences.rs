@@ -42,13 +42,13 @@ use pod_safety_shared::transport::{Identity, Power};
 use serde_json::Value;
 
 pub(super) use self::known::Fences;
-use self::known::{Look, Node, Proof, Word, is_new};
+use self::known::{Confirmation, Evidence, Node, StatusCheck, is_new};
 pub(crate) use self::orders::{Answered, Touched};
 use super::audience::{self, Tone};
 use super::processes::Process;
 use super::{Invariant, State};
-use crate::api::{Asked, Seen};
-use crate::world::{boot_id, is_shipped, word};
+use crate::api::{ApiRequest, ObservedChange};
+use crate::world::{boot_id, is_shipped, str_at};
 
 /// Two looks lie so far apart.
 const APART: Duration = Duration::from_secs(5);
@@ -56,7 +56,7 @@ const APART: Duration = Duration::from_secs(5);
 const INSTANCES_APART: Duration = Duration::from_secs(13);
 /// Between the looks of a step, and the write that rests on them: a step of fencing looks twice and
 /// writes, the next one reads and writes.
-const LOOKS_LAST: Duration = Duration::from_secs(120);
+const CHECK_VALID_FOR: Duration = Duration::from_secs(120);
 /// From the read of the Lease to the evidence that is written: nothing but the request lies between them, which
 /// may be as slow as requests are here.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(31);
@@ -67,27 +67,27 @@ const VALID_FOR: Duration = Duration::from_secs(2);
 
 impl State {
     /// A request was executed: what it says of fencing is judged, then it is learnt from.
-    pub(super) fn judge_fences(&mut self, now: Duration, asked: &Asked, changes: &[Seen]) {
+    pub(super) fn judge_fences(&mut self, now: Duration, asked: &ApiRequest, changes: &[ObservedChange]) {
         let ours = is_shipped(&asked.caller);
         for change in changes {
             if ours {
-                self.judge_fence_change(now, asked, change);
+                self.check_fence_change(now, asked, change);
             }
-            self.fences.learn(now, change);
+            self.fences.observe(now, change);
         }
     }
 
-    fn judge_fence_change(&mut self, now: Duration, asked: &Asked, change: &Seen) {
+    fn check_fence_change(&mut self, now: Duration, asked: &ApiRequest, change: &ObservedChange) {
         if let Some(proof) = is_new(change, "FenceEvidence") {
             let told = format!("{} writes the evidence {}", asked.caller, change.name);
-            match self.unproved(now, &asked.caller, &proof) {
+            match self.evidence_defect(now, &asked.caller, &proof) {
                 Some(why) => self.violated(now, Invariant::Fence, format!("{told}: {why}")),
                 None => {
                     self.probe("evidence was written by two looks");
-                    let node = word(&proof, "/spec/node/name");
+                    let node = str_at(&proof, "/spec/node/name");
                     let text = format!("pod-safety records the evidence that {node} is off");
-                    self.tell(now, Tone::Release, told.clone(), text);
-                    if self.were_lies(node, &devices_of(&proof)) {
+                    self.announce(now, Tone::Release, told.clone(), text);
+                    if self.were_false_reports(node, &devices_of(&proof)) {
                         self.doubt_device(now, node, told);
                     }
                 }
@@ -95,31 +95,31 @@ impl State {
         }
         match (change.kind.as_str(), &change.before, &change.after) {
             ("Node", Some(before), Some(after)) => {
-                let (before, after) = (Node::of(before), Node::of(after));
+                let (before, after) = (Node::from_object(before), Node::from_object(after));
                 if before.taint != after.taint {
-                    self.judge_taint(now, &asked.caller, &before, &after);
+                    self.check_taint(now, &asked.caller, &before, &after);
                 }
             }
             ("Lease", before, Some(after)) => {
-                let is_revoked = |lease: &Value| known::says(lease, "state") == "Revoked";
+                let is_revoked = |lease: &Value| known::agent_field(lease, "state") == "Revoked";
                 let revokes = is_revoked(after) && !before.as_deref().is_some_and(is_revoked);
                 if let Some(node) = known::watchdog(&change.name).filter(|_| revokes) {
-                    self.judge_revocation(now, asked, node);
+                    self.check_revocation(now, asked, node);
                 }
             }
             ("NodeFence", before, Some(after)) => {
-                self.judge_phase(now, &asked.caller, &change.name, before.as_deref(), after);
+                self.check_phase(now, &asked.caller, &change.name, before.as_deref(), after);
             }
             _ => {}
         }
     }
 
     /// Why evidence does not rest on looks; `None`: it does.
-    fn unproved(&self, now: Duration, caller: &str, object: &Value) -> Option<String> {
-        let about = object.pointer("/spec/node").map(known::life).unwrap_or_default();
+    fn evidence_defect(&self, now: Duration, caller: &str, object: &Value) -> Option<String> {
+        let about = object.pointer("/spec/node").map(known::incarnation_of).unwrap_or_default();
         let devices = devices_of(object);
-        let kind = word(object, "/spec/kind");
-        if !known::is_by_looks(kind) || devices.is_empty() {
+        let kind = str_at(object, "/spec/kind");
+        if !known::is_by_status_checks(kind) || devices.is_empty() {
             return Some("it names no device".to_owned());
         }
         // The Lease is read when all looks are done: what was renewed between it and them is unknown.
@@ -130,11 +130,11 @@ impl State {
             return Some(format!("{caller} read the Lease of {} at {read:?} only", about.0));
         }
         // Whoever looked may have been another leader: what it saw is in the status.
-        let callers = self.fences.looks.keys().filter(|(_, node)| *node == about.0);
+        let callers = self.fences.checks.keys().filter(|(_, node)| *node == about.0);
         let callers: Vec<String> = callers.map(|(caller, _)| caller.clone()).collect();
         for device in devices {
             if self.fences.agents.contains(device) {
-                if let Some(why) = self.unkept(&about) {
+                if let Some(why) = self.promise_defect(&about) {
                     return Some(why);
                 }
                 continue;
@@ -149,7 +149,7 @@ impl State {
                 ));
             }
         }
-        let lease = known::time_of(word(object, "/spec/leaseRenewed"));
+        let lease = known::time_of(str_at(object, "/spec/leaseRenewed"));
         // A Lease that is collected with its Node was not renewed.
         let renewed = self.fences.lease_at(&about.0, read) != lease && self.acts.leases.contains(&about.0);
         renewed
@@ -157,7 +157,7 @@ impl State {
     }
 
     /// Why the promise of a node's agent has not come true: what it guards runs, or the promise was not taken back.
-    fn unkept(&self, (node, _, boot): &known::Life) -> Option<String> {
+    fn promise_defect(&self, (node, _, boot): &known::Incarnation) -> Option<String> {
         if self.fences.revoked.get(node) != Some(boot) {
             return Some(format!("the promise of the agent of {node} for boot {boot} was not taken back"));
         }
@@ -167,8 +167,8 @@ impl State {
     }
 
     /// Whether a machine ran of which these devices said off.
-    fn were_lies(&self, node: &str, devices: &BTreeSet<&str>) -> bool {
-        let looks = self.fences.looks.iter().filter(|((_, of), _)| of == node);
+    fn were_false_reports(&self, node: &str, devices: &BTreeSet<&str>) -> bool {
+        let looks = self.fences.checks.iter().filter(|((_, of), _)| of == node);
         let lied = |device: &&str| {
             let mut last =
                 looks.clone().filter_map(|(_, looks)| looks.iter().rfind(|look| look.device == *device));
@@ -185,33 +185,35 @@ impl State {
         now: Duration,
     ) -> bool {
         let strict = self.fences.required.contains(device);
-        let looks: Vec<&Look> = self.fences.looked(caller, node, device, now).collect();
-        let recent = |look: &&&Look| now.saturating_sub(look.at) <= LOOKS_LAST;
+        let looks: Vec<&StatusCheck> = self.fences.checks_of(caller, node, device, now).collect();
+        let recent = |look: &&&StatusCheck| now.saturating_sub(look.at) <= CHECK_VALID_FOR;
         looks.iter().rev().filter(recent).any(|last| {
-            let before = |first: &&Look| first.at + apart <= last.at && first.at + LOOKS_LAST > last.at;
+            let before =
+                |first: &&StatusCheck| first.at + apart <= last.at && first.at + CHECK_VALID_FOR > last.at;
             is_off(last, strict) && looks.iter().any(|first| before(first) && is_off(first, strict))
         })
     }
 
-    fn judge_taint(&mut self, now: Duration, caller: &str, before: &Node, after: &Node) {
-        let name = &after.life.0;
+    fn check_taint(&mut self, now: Duration, caller: &str, before: &Node, after: &Node) {
+        let name = &after.incarnation.0;
         let told = |what: &str| format!("{caller} {what} {name}");
         if let Some(value) = &after.taint {
             let told = told("adds the out-of-service taint to");
             let read = self.acts.lease_read(caller, name, now).unwrap_or_default();
             let lease = self.fences.lease_at(name, read);
-            let holds = |proof: &Proof| {
+            let holds = |proof: &Evidence| {
                 let over = proof.is_over(now.saturating_sub(VALID_FOR)) && !self.clocks_jumped;
                 let unmoved = lease.is_none() || lease == proof.lease;
                 !over && unmoved && proof.invalid.is_none_or(|at| now < at + VALID_FOR)
             };
-            let holds = self.fences.proofs_of(&after.life).any(holds);
-            let ours = self.fences.incidents.get(value).is_some_and(|one| one.life == after.life);
+            let holds = self.fences.evidence_of(&after.incarnation).any(holds);
+            let ours =
+                self.fences.incidents.get(value).is_some_and(|one| one.incarnation == after.incarnation);
             match (holds, ours, before.ready) {
                 (true, true, false) => {
                     self.probe("the out-of-service taint was added by proof");
                     let text = format!("pod-safety adds the taint out-of-service to {name}");
-                    self.tell(now, Tone::Other, told, text);
+                    self.announce(now, Tone::Other, told, text);
                 }
                 (false, ..) => {
                     self.violated(now, Invariant::Fence, format!("{told}, without evidence that holds"));
@@ -232,11 +234,11 @@ impl State {
             return self.violated(now, Invariant::Fence, format!("{told}: {value} is not ours"));
         };
         // For a process with another clock a person's word is over sooner.
-        let over = |proof: &Proof| proof.word.is_some() && self.clocks_jumped;
+        let over = |proof: &Evidence| proof.confirmation.is_some() && self.clocks_jumped;
         // It was written in some part of a second, and its age is counted in whole ones.
-        let untrue = !self.is_proved(&incident.life, now + Duration::from_secs(1))
-            || self.fences.proofs_of(&incident.life).any(over);
-        let back = incident.life != after.life && after.ready;
+        let untrue = !self.is_proved(&incident.incarnation, now + Duration::from_secs(1))
+            || self.fences.evidence_of(&incident.incarnation).any(over);
+        let back = incident.incarnation != after.incarnation && after.ready;
         if untrue || back {
             self.probe(if back {
                 "our taint went when the node was back"
@@ -244,7 +246,7 @@ impl State {
                 "our taint was contradicted"
             });
             let text = format!("pod-safety removes the taint out-of-service from {name}");
-            self.tell(now, Tone::Other, told, text);
+            self.announce(now, Tone::Other, told, text);
         } else {
             self.violated(now, Invariant::Fence, format!("{told}, which is not back in another life"));
         }
@@ -252,14 +254,14 @@ impl State {
 
     /// Why fencing is no honest evidence for the release of this pod; `None`: there is no fencing
     /// to speak of.
-    pub(super) fn released(&mut self, caller: &str, pod: &Value, sent: Duration) -> Result<(), String> {
-        let (node, uid) = (word(pod, "/spec/nodeName"), word(pod, "/metadata/uid"));
-        let there = self.fences.nodes.get(node).map(|node| node.life.clone());
+    pub(super) fn check_release(&mut self, caller: &str, pod: &Value, sent: Duration) -> Result<(), String> {
+        let (node, uid) = (str_at(pod, "/spec/nodeName"), str_at(pod, "/metadata/uid"));
+        let there = self.fences.nodes.get(node).map(|node| node.incarnation.clone());
         let life = there.or_else(|| self.fences.gone_lately(node, sent)).unwrap_or_default();
-        let proofs: Vec<Proof> = self.fences.proofs_of(&life).cloned().collect();
+        let proofs: Vec<Evidence> = self.fences.evidence_of(&life).cloned().collect();
         let mut why = format!("there is no evidence about the life of {node}");
         for proof in proofs {
-            match self.released_by(&proof, caller, (node, uid), sent) {
+            match self.released_by_evidence(&proof, caller, (node, uid), sent) {
                 Ok(()) => return Ok(()),
                 Err(lacks) => why = lacks,
             }
@@ -267,9 +269,9 @@ impl State {
         Err(why)
     }
 
-    fn released_by(
+    fn released_by_evidence(
         &mut self,
-        proof: &Proof,
+        proof: &Evidence,
         caller: &str,
         (node, uid): (&str, &str),
         sent: Duration,
@@ -277,16 +279,16 @@ impl State {
         if let Some(at) = proof.invalid.filter(|at| *at + VALID_FOR < sent) {
             return Err(format!("the evidence about {node} was declared invalid at {at:?}"));
         }
-        if let Some(word) = proof.word {
-            return self.released_by_word(proof, word, caller, (node, uid), sent);
+        if let Some(word) = proof.confirmation {
+            return self.released_by_confirmation(proof, word, caller, (node, uid), sent);
         }
-        let (looks, read) = self.last_looks(caller, node, proof, sent)?;
+        let (looks, read) = self.last_checks(caller, node, proof, sent)?;
         let renewed = self.fences.lease_at(node, read);
         if renewed.is_some() && renewed != proof.lease {
             return Err(format!("the Lease of {node} was renewed, and {caller} read that at {read:?}"));
         }
         if proof.corroborated {
-            self.fences.port_was_silent(caller, node, sent)?;
+            self.fences.port_did_not_answer(caller, node, sent)?;
             self.probe("released on a second fact, too");
         }
         let runs = self.processes.of_uid(uid).next().is_some();
@@ -304,19 +306,19 @@ impl State {
         if let Some(look) = looks.iter().find(|look| !look.lied) {
             return Err(format!("a process of it runs, and {} did not lie", look.device));
         }
-        let strict = |look: &&Look| self.fences.required.contains(&look.device) && !look.reached;
+        let strict = |look: &&StatusCheck| self.fences.required.contains(&look.device) && !look.reached;
         if let Some(look) = looks.iter().find(strict) {
             return Err(format!("a process of it runs: {} is Required to say what it reaches", look.device));
         }
-        self.deceive(sent, uid, node);
+        self.record_deception(sent, uid, node);
         Ok(())
     }
 
     /// Whether the processes of a pod were started in another boot than the one that an agent promised to end, or a person spoke of, by
     /// a kubelet whose writes did not arrive: no gate of an agent held it.
     /// docs/assumptions.md: writes-before-it-starts
-    fn runs_unreported_in_the_next_boot(&self, proof: &Proof, uid: &str, now: Duration) -> bool {
-        let (node, _, promised) = &proof.life;
+    fn runs_unreported_in_the_next_boot(&self, proof: &Evidence, uid: &str, now: Duration) -> bool {
+        let (node, _, promised) = &proof.incarnation;
         let mut processes = self.processes.running().filter(|process| process.uid == uid);
         processes.all(|process| {
             let unreported = self.unreported_between(node, process.started, now)
@@ -328,10 +330,10 @@ impl State {
     /// What a person said is asked of nobody again: it is as good as the person, until it expires, and while the kubelet is
     /// silent.
     /// docs/assumptions.md: people-are-right
-    fn released_by_word(
+    fn released_by_confirmation(
         &mut self,
-        proof: &Proof,
-        word: Word,
+        proof: &Evidence,
+        word: Confirmation,
         caller: &str,
         (node, uid): (&str, &str),
         sent: Duration,
@@ -364,26 +366,26 @@ impl State {
         if self.fences.deceived.insert(uid.to_owned()) {
             self.probe("limit: a person was wrong about a machine that ran, and its kubelet was not heard");
             let told = format!("a person was wrong about {node}: pod {uid:.8} is released while it runs");
-            self.tell_deceived(sent, uid, told, format!("a person was wrong about {node}"));
+            self.announce_deceived(sent, uid, told, format!("a person was wrong about {node}"));
         }
         Ok(())
     }
 
     /// The looks on which a release rests, and the read of the Lease after them: whoever renewed it before the looks
     /// were done is to be heard. Both are as old as the longest that a machine is off for, and no older.
-    fn last_looks(
+    fn last_checks(
         &self,
         caller: &str,
         node: &str,
-        proof: &Proof,
+        proof: &Evidence,
         sent: Duration,
-    ) -> Result<(Vec<Look>, Duration), String> {
+    ) -> Result<(Vec<StatusCheck>, Duration), String> {
         let read = self.acts.lease_read(caller, node, sent);
         let read = read.ok_or_else(|| format!("{caller} never read the Lease of {node}"))?;
         let mut looks = Vec::new();
         for device in proof.devices.iter().filter(|device| !self.fences.agents.contains(*device)) {
             // A step of fencing may have looked since: that is another look, and no worse.
-            let last = self.fences.looked(caller, node, device, read).next_back();
+            let last = self.fences.checks_of(caller, node, device, read).next_back();
             let last = last.ok_or_else(|| {
                 format!("{caller} did not look at {device} for {node} before it read the Lease at {read:?}")
             })?;
@@ -391,7 +393,7 @@ impl State {
             if sent.saturating_sub(last.at) > MINIMUM_BOOT {
                 return Err(format!("the last look at {device} for {node} was at {:?}", last.at));
             }
-            let newest = self.fences.looked(caller, node, device, sent).next_back().unwrap_or(last);
+            let newest = self.fences.checks_of(caller, node, device, sent).next_back().unwrap_or(last);
             for look in [last, newest] {
                 if !matches!(look.power, Power::Off | Power::Gone)
                     || matches!(look.identity, Identity::Mismatch { .. })
@@ -406,11 +408,11 @@ impl State {
 
     /// Nobody could see it: what runs there runs on, and its successor may start.
     /// docs/assumptions.md: device-is-the-nodes
-    fn deceive(&mut self, now: Duration, uid: &str, node: &str) {
+    fn record_deception(&mut self, now: Duration, uid: &str, node: &str) {
         if self.excuse_processes(uid) {
             self.probe("limit: a device lied of a machine that ran, and nobody heard its kubelet");
             let told = format!("a device lies of {node}: pod {uid:.8} is released while it runs");
-            self.tell_deceived(now, uid, told.clone(), format!("the fence device of {node} lied"));
+            self.announce_deceived(now, uid, told.clone(), format!("the fence device of {node} lied"));
             self.doubt_device(now, node, told);
         }
     }
@@ -421,15 +423,15 @@ impl State {
         self.fences.deceived.insert(uid.to_owned())
     }
 
-    fn tell_deceived(&mut self, now: Duration, uid: &str, exact: String, cause: String) {
+    fn announce_deceived(&mut self, now: Duration, uid: &str, exact: String, cause: String) {
         let process = self.processes.of_uid(uid).next();
         let pod = process.map_or_else(|| "a pod".to_owned(), |one| audience::pod(&one.identity).to_owned());
-        self.tell(now, Tone::Broken, exact, format!("{cause}: {pod} is released while it runs"));
+        self.announce(now, Tone::Broken, exact, format!("{cause}: {pod} is released while it runs"));
     }
 }
 
 /// Whether a look says off of the machine that was meant.
-fn is_off(look: &Look, strict: bool) -> bool {
+fn is_off(look: &StatusCheck, strict: bool) -> bool {
     let is_it = match look.identity {
         Identity::Match => true,
         Identity::Unknown => !strict,
@@ -441,5 +443,5 @@ fn is_off(look: &Look, strict: bool) -> bool {
 /// The devices that evidence names.
 fn devices_of(evidence: &Value) -> BTreeSet<&str> {
     let samples = evidence.pointer("/spec/samples").and_then(Value::as_array);
-    samples.into_iter().flatten().map(|sample| word(sample, "/device/name")).collect()
+    samples.into_iter().flatten().map(|sample| str_at(sample, "/device/name")).collect()
 }

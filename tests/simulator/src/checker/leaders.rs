@@ -24,8 +24,8 @@ use serde_json::Value;
 
 use super::twins::sum;
 use super::{Checker, Invariant, State};
-use crate::api::{Asked, Seen};
-use crate::world::word;
+use crate::api::{ApiRequest, ObservedChange};
+use crate::world::str_at;
 
 #[derive(Debug, Default)]
 pub(super) struct Leaders {
@@ -36,12 +36,12 @@ pub(super) struct Leaders {
 }
 
 impl Leaders {
-    fn ends(&self, caller: &str) -> Option<Duration> {
+    fn term_end(&self, caller: &str) -> Option<Duration> {
         self.terms.get(caller).copied()
     }
 
     /// The term of somebody else that lasts.
-    fn other(&self, now: Duration, caller: &str) -> Option<(&str, Duration)> {
+    fn other_term(&self, now: Duration, caller: &str) -> Option<(&str, Duration)> {
         let mut others = self.terms.iter().filter(|(other, ends)| *other != caller && now < **ends);
         others.next().map(|(other, ends)| (other.as_str(), *ends))
     }
@@ -74,7 +74,7 @@ pub(crate) fn is_guarded(method: &Method, path: &str) -> bool {
 pub(crate) fn gives_back(method: &Method, path: &str, body: &[u8]) -> bool {
     *method != Method::GET && is_lease_of_ours(path) && {
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
-        word(&body, "/spec/holderIdentity").is_empty()
+        str_at(&body, "/spec/holderIdentity").is_empty()
     }
 }
 
@@ -108,7 +108,7 @@ impl Checker {
 
 impl State {
     /// A process sends a write.
-    pub(super) fn judge_sending(
+    pub(super) fn check_sent(
         &mut self,
         now: Duration,
         caller: &str,
@@ -127,14 +127,14 @@ impl State {
         if !is_guarded(method, path) {
             return;
         }
-        let ends = self.leaders.ends(caller);
+        let ends = self.leaders.term_end(caller);
         if ends.is_none_or(|ends| now >= ends) {
             let what = format!("{caller} sent {method} {path} outside of its term, which ended at {ends:?}");
             self.violated(now, Invariant::Term, what);
         } else {
             self.leaders.sent.insert((caller.to_owned(), number(method, path, body)));
         }
-        if let Some((other, ends)) = self.leaders.other(now, caller) {
+        if let Some((other, ends)) = self.leaders.other_term(now, caller) {
             let what =
                 format!("{caller} sent {method} {path} in the term of {other}, which ends at {ends:?}");
             self.violated(now, Invariant::Term, what);
@@ -142,11 +142,11 @@ impl State {
     }
 
     /// A write is applied: late, it is bound to what its sender knew in its term.
-    pub(super) fn judge_lateness(&mut self, now: Duration, asked: &Asked, changes: &[Seen]) {
+    pub(super) fn check_late(&mut self, now: Duration, asked: &ApiRequest, changes: &[ObservedChange]) {
         let Some(change) = changes.first() else { return };
         // Who never led was not to send it, and is charged with that.
-        let lasts = self.leaders.ends(&asked.caller).is_none_or(|ends| now < ends);
-        let other = self.leaders.other(now, &asked.caller).map(|(other, _)| other.to_owned());
+        let lasts = self.leaders.term_end(&asked.caller).is_none_or(|ends| now < ends);
+        let other = self.leaders.other_term(now, &asked.caller).map(|(other, _)| other.to_owned());
         if !is_guarded(&asked.method, &asked.path) || (lasts && other.is_none()) {
             return;
         }
@@ -154,7 +154,7 @@ impl State {
         let wrong = if !self.leaders.sent.contains(&known) {
             Some("which it did not send like that within its term")
         } else {
-            is_unbound(asked, change).then_some("which names no version of what is there")
+            lacks_precondition(asked, change).then_some("which names no version of what is there")
         };
         match wrong {
             Some(why) => {
@@ -169,14 +169,14 @@ impl State {
     }
 }
 
-fn is_unbound(asked: &Asked, change: &Seen) -> bool {
+fn lacks_precondition(asked: &ApiRequest, change: &ObservedChange) -> bool {
     let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
     let named = |field: &str| {
-        let of = |object: &str| word(&body, &format!("/{object}/{field}")).to_owned();
+        let of = |object: &str| str_at(&body, &format!("/{object}/{field}")).to_owned();
         of("preconditions") + &of("metadata")
     };
     match &change.before {
-        Some(before) => named("resourceVersion") != word(before, "/metadata/resourceVersion"),
+        Some(before) => named("resourceVersion") != str_at(before, "/metadata/resourceVersion"),
         None => named("name").is_empty(),
     }
 }

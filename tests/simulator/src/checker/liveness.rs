@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::budgets::RECOVERS;
 use super::effects::is_terminal;
-use super::shown::Shown;
+use super::shown_holds::Shown;
 use super::{Checker, Invariant, State};
-use crate::world::{number, word};
+use crate::world::{number_at, str_at};
 
 /// The longest pause of what failed while the world was ill.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -34,9 +34,9 @@ fn orphans<'a>(
     nodes: &[Arc<Value>],
 ) -> Vec<Orphan<'a>> {
     let Some(healed) = state.healed else { return Vec::new() };
-    let present = |name: &str| nodes.iter().any(|node| word(node, "/metadata/name") == name);
+    let present = |name: &str| nodes.iter().any(|node| str_at(node, "/metadata/name") == name);
     let of_pod = |pod: &'a Arc<Value>| {
-        let (node, uid) = (word(pod, "/spec/nodeName"), word(pod, "/metadata/uid"));
+        let (node, uid) = (str_at(pod, "/spec/nodeName"), str_at(pod, "/metadata/uid"));
         if node.is_empty() || present(node) {
             return None;
         }
@@ -52,7 +52,7 @@ fn orphans<'a>(
         let quiet = acts.last_sign(node).map_or(from, |sign| from.max(sign + quarantine));
         let grace = ["/metadata/deletionGracePeriodSeconds", "/spec/terminationGracePeriodSeconds"];
         let grace =
-            grace.iter().find_map(|field| number(pod, field)).and_then(|grace| u64::try_from(grace).ok());
+            grace.iter().find_map(|field| number_at(pod, field)).and_then(|grace| u64::try_from(grace).ok());
         let asked = quiet + quarantine + LOOKED_AT;
         let answered = asked + Duration::from_secs(grace.unwrap_or(30)) + quarantine + LOOKED_AT;
         Some(Orphan { pod, node, told_at: from + LOOKED_AT, owed_at: answered + quarantine + LOOKED_AT })
@@ -71,11 +71,11 @@ impl State {
             pod.pointer("/status/containerStatuses").and_then(Value::as_array).into_iter().flatten();
         let runs =
             |report: &Value| report.pointer("/state/running").is_some_and(|running| !running.is_null());
-        let observed = number(pod, "/status/observedGeneration").filter(|observed| *observed > 0);
+        let observed = number_at(pod, "/status/observedGeneration").filter(|observed| *observed > 0);
         let ahead =
-            observed.map_or(0, |observed| number(pod, "/metadata/generation").unwrap_or(0) - observed);
+            observed.map_or(0, |observed| number_at(pod, "/metadata/generation").unwrap_or(0) - observed);
         let deleted = pod.pointer("/metadata/deletionTimestamp").is_some();
-        let asked = self.fences.leaves_since(word(pod, "/metadata/uid"));
+        let asked = self.fences.leaves_since(str_at(pod, "/metadata/uid"));
         let heard = asked.zip(self.acts.last_possible_sign(node));
         ahead > i64::from(deleted)
             || reports.any(|report| !runs(report))
@@ -99,7 +99,7 @@ impl Checker {
         let mut state = self.state.lock();
         for Orphan { pod, node, told_at, owed_at } in orphans(&state, self.promise.quarantine, pods, nodes) {
             let shown = |reason: &str| holds.holds_pod(pod, reason);
-            let name = format!("{} ({:.8})", word(pod, "/metadata/name"), word(pod, "/metadata/uid"));
+            let name = format!("{} ({:.8})", str_at(pod, "/metadata/name"), str_at(pod, "/metadata/uid"));
             if shown("WorkerMayBeBusy") && state.worker_may_be_busy(pod, node) {
                 state.probe("an orphan is held: WorkerMayBeBusy");
                 continue;
@@ -141,7 +141,7 @@ impl Checker {
         let calm = if calm.is_zero() { calm } else { calm + RECOVERS };
         let from = calm.max(state.acts.led_since().unwrap_or(now));
         for pod in pods {
-            let (uid, node) = (word(pod, "/metadata/uid"), word(pod, "/spec/nodeName"));
+            let (uid, node) = (str_at(pod, "/metadata/uid"), str_at(pod, "/spec/nodeName"));
             let waits = state.fences.leaves_since(uid).zip(state.acts.unknown_since(node));
             let Some((asked, unknown)) = waits.filter(|_| !state.fences.is_proved(node)) else { continue };
             if now <= from.max(asked).max(unknown) + LOOKED_AT {
@@ -149,8 +149,8 @@ impl Checker {
             }
             if let Some(reason) = holds.of_pod(pod).next() {
                 state.probe(&format!("a pod that cannot end is shown: {reason}"));
-            } else if state.acts.is_news(uid) {
-                let name = word(pod, "/metadata/name");
+            } else if state.acts.report_once(uid) {
+                let name = str_at(pod, "/metadata/name");
                 let what = format!(
                     "{name} ({uid:.8}) waits for its end on {node}, Unknown since {unknown:?}, and is not shown"
                 );
@@ -162,12 +162,12 @@ impl Checker {
     /// No more have ended than are left alone, but for the latest.
     fn check_terminated(&self, state: &mut State, pods: &[Arc<Value>], nodes: &[Arc<Value>], now: Duration) {
         let Some(healed) = state.healed else { return };
-        let present = |name: &str| nodes.iter().any(|node| word(node, "/metadata/name") == name);
+        let present = |name: &str| nodes.iter().any(|node| str_at(node, "/metadata/name") == name);
         let from = [Some(healed + LONGEST_PAUSE), state.acts.led_since()].into_iter().flatten().max();
         let owed = |pod: &&Arc<Value>| {
-            let ended = state.acts.ended_at(word(pod, "/metadata/uid")).max(from);
+            let ended = state.acts.ended_at(str_at(pod, "/metadata/uid")).max(from);
             is_terminal(pod)
-                && present(word(pod, "/spec/nodeName"))
+                && present(str_at(pod, "/spec/nodeName"))
                 && pod.pointer("/metadata/finalizers/0").is_none()
                 && ended.is_some_and(|ended| now > ended + LOOKED_AT)
         };

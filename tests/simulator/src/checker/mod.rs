@@ -42,7 +42,7 @@ mod probes;
 mod processes;
 mod requests;
 mod rest;
-mod shown;
+mod shown_holds;
 mod storage;
 mod taints;
 mod twins;
@@ -68,7 +68,7 @@ pub(crate) use fences::{Answered, Touched};
 pub(crate) use leaders::{gives_back, is_guarded};
 pub use presence::{Longest, Presence};
 pub(crate) use requests::Outstanding;
-pub(crate) use shown::Shown;
+pub(crate) use shown_holds::Shown;
 pub(crate) use volumes::Owned;
 
 /// A rule that no run may break.
@@ -220,7 +220,7 @@ struct State {
     timeline: Vec<(Duration, String)>,
     news: Vec<News>,
     /// What people were told of broken rules.
-    told_broken: BTreeSet<String>,
+    announced_violations: BTreeSet<String>,
     probes: BTreeMap<String, u64>,
     broken: BTreeMap<Invariant, u64>,
     hash: u64,
@@ -238,7 +238,7 @@ struct State {
     taints: taints::Taints,
     nodes: nodes::Nodes,
     owners: volumes::Owners,
-    alive: alive::Alive,
+    alive: alive::KubeletReports,
     quarantine: Duration,
     fences: fences::Fences,
     tape: Vec<Moment>,
@@ -265,7 +265,7 @@ impl Checker {
             violations: Vec::new(),
             timeline: Vec::new(),
             news: Vec::new(),
-            told_broken: BTreeSet::new(),
+            announced_violations: BTreeSet::new(),
             probes: BTreeMap::new(),
             broken: BTreeMap::new(),
             hash: 0xCBF2_9CE4_8422_2325,
@@ -280,7 +280,7 @@ impl Checker {
             taints: taints::Taints::default(),
             nodes: nodes::Nodes::default(),
             owners: volumes::Owners::default(),
-            alive: alive::Alive::default(),
+            alive: alive::KubeletReports::default(),
             quarantine: promise.quarantine,
             fences: fences::Fences::default(),
             tape: Vec::new(),
@@ -370,7 +370,7 @@ impl State {
     /// A rule about this object was broken.
     fn violated_of(&mut self, now: Duration, invariant: Invariant, of: Option<&str>, what: String) {
         let plain = invariant.broken(of);
-        self.tell_broken(now, &plain);
+        self.announce_violation(now, &plain);
         self.note(now, format!("VIOLATION {invariant}: {what}"));
         *self.broken.entry(invariant).or_default() += 1;
         let known = self.violations.iter().filter(|known| known.invariant == invariant).count();

@@ -34,7 +34,7 @@ use super::audience::{self, Tone};
 use super::budgets::{REACTS, RECOVERS};
 use super::volumes::KNOWN;
 use super::{Checker, Invariant, State};
-use crate::api::{Asked, Seen};
+use crate::api::{ApiRequest, ObservedChange};
 use crate::campaign::Keeper;
 use crate::world::{is_called_ready, is_shipped};
 
@@ -55,31 +55,37 @@ const TAKES_OVER: Duration = Duration::from_secs(10);
 const OUTAGE: Duration = Duration::from_secs(35);
 
 /// In this time kubelets come back that were kept from the API server.
-fn come_back(grace: Duration) -> Duration {
+fn return_interval(grace: Duration) -> Duration {
     grace * 2 / 5
 }
 
 impl State {
     /// A request was executed: what it says of nodes is judged, then it is learnt from.
-    pub(super) fn judge_nodes(&mut self, now: Duration, asked: &Asked, code: u16, changes: &[Seen]) {
+    pub(super) fn check_requests_of_nodes(
+        &mut self,
+        now: Duration,
+        asked: &ApiRequest,
+        code: u16,
+        changes: &[ObservedChange],
+    ) {
         if self.nodes.keeper == Keeper::Theirs {
             return;
         }
         let ours = is_shipped(&asked.caller);
         let quorum = asked.method == Method::GET && asked.parameter("resourceVersion").is_empty();
         if ours && quorum && matches!(code, 200 | 404) {
-            self.nodes.looked(now, &asked.caller, &asked.path);
+            self.nodes.record_read(now, &asked.caller, &asked.path);
         }
         for change in changes {
             if let Some(node) = change.name.strip_prefix("kube-node-lease/") {
-                if let Some(told) = self.nodes.learn_lease(now, node, change) {
+                if let Some(told) = self.nodes.observe_lease(now, node, change) {
                     self.violated(now, Invariant::Heard, told);
                 }
             } else if change.kind == "Node" {
                 if ours {
-                    self.judge_node(now, asked, change);
+                    self.check_node(now, asked, change);
                 }
-                self.nodes.learn_node(now, &asked.caller, change);
+                self.nodes.observe_node(now, &asked.caller, change);
             } else if let (true, Some(before), Some(after)) = (ours, &change.before, &change.after)
                 && change.kind == "Pod"
                 && is_called_ready(before)
@@ -88,35 +94,35 @@ impl State {
                 self.probe("a pod of a lost node was called not ready");
                 let told = format!("{} marks {} not ready", asked.caller, change.name);
                 let text = format!("pod-safety marks {} not Ready", audience::pod(&change.name));
-                self.tell(now, Tone::Loss, told, text);
+                self.announce(now, Tone::Loss, told, text);
             }
         }
     }
 
     /// A process under test changed a node.
-    fn judge_node(&mut self, now: Duration, asked: &Asked, change: &Seen) {
+    fn check_node(&mut self, now: Duration, asked: &ApiRequest, change: &ObservedChange) {
         let caller: &str = &asked.caller;
         let (name, Some(after)) = (&change.name, &change.after) else { return };
         let Some(before) = self.nodes.all.get(name).cloned() else { return };
-        let after = Node::of(after, Some(&before), now);
+        let after = Node::from_object(after, Some(&before), now);
         if before.ready != after.ready && after.ready == "Unknown" {
-            self.judge_conviction(now, caller, name);
+            self.check_lost_mark(now, caller, name);
         }
-        for taint in after.taints.iter().filter(|taint| !before.has(&taint.key, &taint.effect)) {
+        for taint in after.taints.iter().filter(|taint| !before.has_taint(&taint.key, &taint.effect)) {
             let text = format!("pod-safety taints {name} with {taint}");
-            self.tell(now, Tone::Loss, format!("{caller} taints {name} with {taint}"), text);
+            self.announce(now, Tone::Loss, format!("{caller} taints {name} with {taint}"), text);
             if taint.is_unreachable() && after.ready != "Unknown" {
                 let what = format!("{caller} tainted {name} with {taint}, and it says {:?}", after.ready);
                 self.violated(now, Invariant::Heard, what);
             }
             if taint.is_suspicion() {
-                self.judge_suspicion(now, asked.sent.unwrap_or(now), name);
+                self.check_suspect_mark(now, asked.sent.unwrap_or(now), name);
             }
         }
-        self.judge_freedom(now, caller, name, &before, &after);
+        self.check_recovered(now, caller, name, &before, &after);
     }
 
-    fn judge_conviction(&mut self, now: Duration, caller: &str, name: &str) {
+    fn check_lost_mark(&mut self, now: Duration, caller: &str, name: &str) {
         let told = format!("{name} is marked Unknown by {caller}");
         let Some((at, silent)) = self.nodes.read_by(now, caller, name) else {
             let what = format!("{told}, who has not read it and its Lease");
@@ -128,7 +134,7 @@ impl State {
         }
         let silence = format!("no report for {:.1} s", silent.as_secs_f64());
         let text = format!("pod-safety marks {name} Unknown: {silence}");
-        self.tell(now, Tone::Loss, format!("{told}, {silence}"), text);
+        self.announce(now, Tone::Loss, format!("{told}, {silence}"), text);
         self.probe("a silent node was called Unknown");
         self.nodes.doubt(at, name, &told);
         if self.acts.led_since().is_some_and(|since| since + silent > now) {
@@ -137,10 +143,10 @@ impl State {
     }
 
     /// A suspicion rests on what the cache has heard: with troubles of ours that may be little.
-    fn judge_suspicion(&mut self, now: Duration, sent: Duration, name: &str) {
+    fn check_suspect_mark(&mut self, now: Duration, sent: Duration, name: &str) {
         self.probe("a silent node was suspected");
         // What was heard while the write was under way, or just before, could not stop it.
-        let silent = now.saturating_sub(self.nodes.heard_by(name, sent.saturating_sub(KNOWN)));
+        let silent = now.saturating_sub(self.nodes.last_report_by(name, sent.saturating_sub(KNOWN)));
         let calm = self.budgets.untroubled_since(now, self.healed);
         let calm = calm.is_zero() || now > calm + RECOVERS;
         if calm && silent < SUSPECTED_AFTER {
@@ -153,7 +159,7 @@ impl State {
     }
 
     /// What says that a node is lost stays while it is.
-    fn judge_freedom(&mut self, now: Duration, caller: &str, name: &str, before: &Node, after: &Node) {
+    fn check_recovered(&mut self, now: Duration, caller: &str, name: &str, before: &Node, after: &Node) {
         for taint in before.taints.iter().filter(|taint| is_of_loss(&taint.key)) {
             let told = format!("{caller} removes {taint} from {name}");
             let text = format!("pod-safety removes the taint {taint} from {name}");
@@ -163,11 +169,11 @@ impl State {
                     self.violated(now, Invariant::Kept, what);
                 }
                 Some(_) => {}
-                None if after.ready == "True" => self.tell(now, Tone::Other, told, text),
+                None if after.ready == "True" => self.announce(now, Tone::Other, told, text),
                 None if after.replaces(taint, before) => {}
                 None if taint.effect == "NoExecute" && self.all_lost_lately(now) => {
                     self.probe("all nodes were lost, and none was given up");
-                    self.tell(now, Tone::Other, format!("{told}: every node is lost"), text);
+                    self.announce(now, Tone::Other, format!("{told}: every node is lost"), text);
                 }
                 None => {
                     let what = format!("{told}, and it says {:?}", after.ready);
@@ -176,9 +182,9 @@ impl State {
             }
         }
         for taint in before.taints.iter().filter(|taint| taint.is_suspicion()) {
-            if !after.has(&taint.key, &taint.effect) {
+            if !after.has_taint(&taint.key, &taint.effect) {
                 let text = format!("pod-safety removes the taint {taint} from {name}");
-                self.tell(now, Tone::Other, format!("{caller} removes {taint} from {name}"), text);
+                self.announce(now, Tone::Other, format!("{caller} removes {taint} from {name}"), text);
             }
         }
     }
@@ -226,7 +232,7 @@ impl Checker {
         let owed = state.nodes.owed(now, listens);
         let owed: Vec<_> = owed.into_iter().filter(|(owed, ..)| late(owed)).collect();
         for (owed, rule, name, what) in owed {
-            if state.nodes.is_news(&name, what) {
+            if state.nodes.report_once(&name, what) {
                 state.violated(now, rule, format!("{name} {what}: that was owed at {owed:?}"));
             }
         }

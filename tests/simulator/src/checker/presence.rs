@@ -68,7 +68,7 @@ impl Presence {
 
     /// How many identities were still away at the last look.
     #[must_use]
-    pub fn lost(&self) -> usize {
+    pub fn missing(&self) -> usize {
         self.away.iter().filter(|span| span.until.is_none()).count()
     }
 
@@ -84,7 +84,7 @@ impl Presence {
         self.away.iter().map(|span| span.until).max_by_key(|until| until.unwrap_or(Duration::MAX)).flatten()
     }
 
-    fn look(&mut self, now: Duration, copies: &BTreeMap<&str, Copies>) {
+    fn record(&mut self, now: Duration, copies: &BTreeMap<&str, Copies>) {
         self.measured = now;
         for (identity, copies) in copies {
             if copies.reached && !self.known.iter().any(|known| known == identity) {
@@ -140,7 +140,7 @@ impl Checker {
             copies.writing += usize::from(awake);
             copies.reached |= awake && !is_cut(&process.node);
         }
-        presence.look(now, &copies);
+        presence.record(now, &copies);
     }
 
     /// What was measured so far.
@@ -162,18 +162,18 @@ mod tests {
         let mut presence = Presence::default();
         for (second, (reached, writing)) in (0..).zip(seconds) {
             let copies = Copies { reached: *reached, writing: *writing };
-            presence.look(at(second), &BTreeMap::from([("default/data-0", copies)]));
+            presence.record(at(second), &BTreeMap::from([("default/data-0", copies)]));
         }
         presence
     }
 
     #[test]
-    fn nothing_is_away_that_never_was_there() {
+    fn an_identity_never_present_is_not_absent() {
         assert_eq!(seen(&[(false, 0), (false, 0), (true, 1)]).away(at(9)), None);
     }
 
     #[test]
-    fn absences_are_added_up_and_told_as_they_were_at_the_moment() {
+    fn absences_are_summed_and_reported_for_their_moment() {
         let presence = seen(&[(true, 1), (false, 1), (false, 1), (true, 2), (false, 2), (true, 1)]);
         let away = |now| presence.away(at(now)).unwrap();
         let identity = "default/data-0";
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(away(9), Longest { identity, lasted: at(3), goes_on: false });
         assert_eq!(presence.twice(at(3)), None);
         assert_eq!(presence.twice(at(9)), Some(Longest { identity, lasted: at(2), goes_on: false }));
-        assert_eq!((presence.lost(), presence.restored()), (0, Some(at(5))));
+        assert_eq!((presence.missing(), presence.restored()), (0, Some(at(5))));
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
         let presence = seen(&[(true, 1), (false, 0), (false, 0), (false, 0)]);
         let away = presence.away(Duration::MAX).unwrap();
         assert_eq!((away.lasted, away.goes_on), (at(2), true));
-        assert_eq!((presence.lost(), presence.restored()), (1, None));
+        assert_eq!((presence.missing(), presence.restored()), (1, None));
     }
 
     #[test]

@@ -116,7 +116,7 @@ impl Checker {
             .filter(|other| other.identity == new.identity)
             .cloned()
             .collect();
-        state.tell(
+        state.announce(
             now,
             Tone::Other,
             format!("process of {} ({:.8}) starts on {}", new.identity, new.uid, new.node),
@@ -161,7 +161,7 @@ impl Checker {
             let Process { identity, uid, node, .. } = process;
             let text = format!("{} ends on {node}: {why}", audience::pod(&identity));
             let exact = format!("process of {identity} ({uid:.8}) on {node} ends: {why}");
-            state.tell(now, Tone::Other, exact, text);
+            state.announce(now, Tone::Other, exact, text);
         }
     }
 

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::leaders::{is_guarded, is_lease_of_ours};
 use super::{Checker, Invariant, State};
-use crate::api::Asked;
-use crate::world::{number, word};
+use crate::api::ApiRequest;
+use crate::world::{number_at, str_at};
 
 /// Requests of one process for one path in a minute. Elections and first reads of
 /// missing nodes need sixty.
@@ -88,11 +88,11 @@ impl Checker {
         state.acted(now, caller, method, path, body);
         if is_write_to_pods(method, path) {
             let body: Value = serde_json::from_slice(body).unwrap_or_default();
-            let uid = [word(&body, "/preconditions/uid"), word(&body, "/metadata/uid")].concat();
+            let uid = [str_at(&body, "/preconditions/uid"), str_at(&body, "/metadata/uid")].concat();
             let intention = Intention { uid, sent: now };
             state.requests.intentions.insert((caller.to_owned(), path.to_owned()), intention);
         }
-        state.judge_sending(now, caller, method, path, body);
+        state.check_sent(now, caller, method, path, body);
         state.requests.next += 1;
         let number = state.requests.next;
         let guarded = is_guarded(method, path);
@@ -124,7 +124,7 @@ impl Checker {
 
 impl State {
     /// A request of a process under test arrived.
-    pub(super) fn requested(&mut self, now: Duration, asked: &Asked) {
+    pub(super) fn requested(&mut self, now: Duration, asked: &ApiRequest) {
         if let Some(what) = bad_manners(asked) {
             self.violated(
                 now,
@@ -178,13 +178,13 @@ impl Requests {
         self.outstanding.values().find(by).map(|open| open.what.clone())
     }
 
-    pub(super) fn intention(&self, asked: &Asked) -> Option<Intention> {
+    pub(super) fn intention(&self, asked: &ApiRequest) -> Option<Intention> {
         self.intentions.get(&(asked.caller.to_string(), asked.path.clone())).cloned()
     }
 }
 
 /// What is wrong with a request, whatever comes of it.
-fn bad_manners(asked: &Asked) -> Option<&'static str> {
+fn bad_manners(asked: &ApiRequest) -> Option<&'static str> {
     if asked.parameter("resourceVersion") == "0" {
         return Some("may be answered from the past");
     }
@@ -194,21 +194,21 @@ fn bad_manners(asked: &Asked) -> Option<&'static str> {
     let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
     let pods = asked.path.contains("/pods/");
     if asked.method == http::Method::DELETE {
-        if word(&body, "/preconditions/uid").is_empty()
-            || word(&body, "/preconditions/resourceVersion").is_empty()
+        if str_at(&body, "/preconditions/uid").is_empty()
+            || str_at(&body, "/preconditions/resourceVersion").is_empty()
         {
             return Some("does not name UID and version");
         }
         // Only pods have a grace.
-        return match number(&body, "/gracePeriodSeconds") {
+        return match number_at(&body, "/gracePeriodSeconds") {
             Some(0..) => None,
             Some(_) => Some("asks for a grace that there is not"),
             None => pods.then_some("leaves its grace to the server"),
         };
     }
-    if pods && word(&body, "/metadata/uid").is_empty() {
+    if pods && str_at(&body, "/metadata/uid").is_empty() {
         return Some("does not name the UID");
     }
     let creates = asked.method == http::Method::POST;
-    (!creates && word(&body, "/metadata/resourceVersion").is_empty()).then_some("does not name the version")
+    (!creates && str_at(&body, "/metadata/resourceVersion").is_empty()).then_some("does not name the version")
 }

@@ -22,7 +22,7 @@ struct Volume {
     /// Pods whose place another has taken.
     displaced: BTreeSet<String>,
     /// Those of them that wrote again, each with the pod that had written since: that is judged once.
-    told: BTreeSet<(String, String)>,
+    reported: BTreeSet<(String, String)>,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl Storage {
     }
 
     /// Whether a process has this volume.
-    pub(super) fn has(&self, process: &Process, volume: &str) -> bool {
+    pub(super) fn holds(&self, process: &Process, volume: &str) -> bool {
         self.volumes_of(&process.identity).any(|one| one == volume)
     }
 
@@ -93,7 +93,7 @@ impl Checker {
             state.probe("a volume was attached to its next node");
         }
         let storage = &state.storage;
-        let elsewhere = |process: &&Process| storage.has(process, identity) && *process.node != *node;
+        let elsewhere = |process: &&Process| storage.holds(process, identity) && *process.node != *node;
         let others: Vec<_> = state.processes.running().filter(elsewhere).cloned().collect();
         for process in others {
             if process.may_be_displaced(identity) {
@@ -122,10 +122,10 @@ impl Checker {
     /// A person typed out-of-service while no process of ours led, without the gate: a process on the node whose pod
     /// was force deleted may be displaced (docs/volume-guard.md names it).
     /// docs/assumptions.md: detaches-only-what-is-safe
-    pub(crate) fn nobody_guards(&self, identity: &str, node: &str) {
+    pub(crate) fn record_unguarded_detach(&self, identity: &str, node: &str) {
         let mut state = self.state.lock();
         let forced = |process: &&Process| {
-            state.storage.has(process, identity)
+            state.storage.holds(process, identity)
                 && *process.node == *node
                 && process.forced
                 && state.acts.is_removed_by_others(&process.uid)
@@ -181,7 +181,7 @@ impl State {
             volume.displaced.insert(before);
             return self.probe("a volume got its next writer");
         }
-        if !volume.told.insert((process.uid.clone(), volume.writer.clone())) {
+        if !volume.reported.insert((process.uid.clone(), volume.writer.clone())) {
             return;
         }
         if may_share && volume.node == *process.node {

@@ -29,12 +29,12 @@ use super::audience::{self, Tone};
 use super::budgets::{REACTS, RECOVERS};
 use super::effects::is_terminal;
 use super::{Checker, Invariant, State};
-use crate::api::{Asked, Seen};
-use crate::world::{is_shipped, moment, number, word};
+use crate::api::{ApiRequest, ObservedChange};
+use crate::world::{is_shipped, moment, number_at, str_at};
 
 /// For how long the read of a node speaks for its pods: a promise of the authority, and a
 /// little for the way of the requests.
-const LOOK_LASTS: Duration = Duration::from_millis(2_200);
+const READ_VALID_FOR: Duration = Duration::from_millis(2_200);
 /// The longest that the answer of the mark can take, and a second: its deletion follows.
 const MARK_LASTS: Duration = Duration::from_secs(31);
 /// What a new leader needs until it knows all.
@@ -79,7 +79,7 @@ pub(super) struct Taints {
     /// By UID.
     pods: BTreeMap<String, Bound>,
     /// The last quorum read of a node by a process, and the taints that it found.
-    looks: BTreeMap<(String, String), (Duration, Vec<Taint>)>,
+    reads: BTreeMap<(String, String), (Duration, Vec<Taint>)>,
     /// When a process marked a pod, by process and UID.
     marked: BTreeMap<(String, String), Duration>,
     /// Processes whose wall clock jumped back.
@@ -91,35 +91,35 @@ pub(super) struct Taints {
 }
 
 /// How long a pod bears a taint; `None`: for ever.
-fn borne(tolerations: &Value, taint: &Taint) -> Option<Duration> {
+fn toleration_period(tolerations: &Value, taint: &Taint) -> Option<Duration> {
     let matches = |one: &&Value| {
-        let (key, effect) = (word(one, "/key"), word(one, "/effect"));
-        let value = match word(one, "/operator") {
-            "" | "Equal" => word(one, "/value") == taint.value,
+        let (key, effect) = (str_at(one, "/key"), str_at(one, "/effect"));
+        let value = match str_at(one, "/operator") {
+            "" | "Equal" => str_at(one, "/value") == taint.value,
             operator => operator == "Exists",
         };
         (key.is_empty() || key == taint.key) && (effect.is_empty() || effect == "NoExecute") && value
     };
     match tolerations.as_array().into_iter().flatten().find(matches) {
         None => Some(Duration::ZERO),
-        Some(one) => number(one, "/tolerationSeconds")
+        Some(one) => number_at(one, "/tolerationSeconds")
             .map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0))),
     }
 }
 
 /// When a pod will not bear these taints any more; `None`: it bears them for ever. A
 /// taint counts from `met`, at the earliest.
-fn until(pod: &Bound, taints: &[Taint], met: impl Fn(&Taint) -> Duration) -> Option<Duration> {
-    let until = |taint: &Taint| Some(met(taint).max(pod.bound) + borne(&pod.tolerations, taint)?);
+fn eviction_time(pod: &Bound, taints: &[Taint], met: impl Fn(&Taint) -> Duration) -> Option<Duration> {
+    let until = |taint: &Taint| Some(met(taint).max(pod.bound) + toleration_period(&pod.tolerations, taint)?);
     taints.iter().filter_map(until).min()
 }
 
 /// `ahead`: by how much the clock of whoever wrote the node is ahead.
 fn taints_of(node: &Value, before: &[Taint], now: Duration, ahead: Duration) -> Vec<Taint> {
     let all = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
-    let taints = all.filter(|taint| word(taint, "/effect") == "NoExecute").map(|taint| {
-        let (key, value) = (word(taint, "/key").to_owned(), word(taint, "/value").to_owned());
-        let added = moment(word(taint, "/timeAdded"));
+    let taints = all.filter(|taint| str_at(taint, "/effect") == "NoExecute").map(|taint| {
+        let (key, value) = (str_at(taint, "/key").to_owned(), str_at(taint, "/value").to_owned());
+        let added = moment(str_at(taint, "/timeAdded"));
         let earlier = before.iter().find(|earlier| earlier.key == key && earlier.added == added);
         let stamped = added.map(|added| added.saturating_sub(ahead));
         let (applied, stamped) = earlier.map_or((now, stamped), |earlier| (earlier.applied, earlier.stamped));
@@ -130,13 +130,13 @@ fn taints_of(node: &Value, before: &[Taint], now: Duration, ahead: Duration) -> 
 
 fn bound(pod: &Value, name: &str, now: Duration) -> Bound {
     let conditions = pod.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-    let scheduled = conditions.into_iter().find(|one| word(one, "/type") == "PodScheduled");
-    let scheduled = scheduled.and_then(|one| moment(word(one, "/lastTransitionTime")));
+    let scheduled = conditions.into_iter().find(|one| str_at(one, "/type") == "PodScheduled");
+    let scheduled = scheduled.and_then(|one| moment(str_at(one, "/lastTransitionTime")));
     Bound {
         name: name.to_owned(),
-        node: word(pod, "/spec/nodeName").to_owned(),
-        bound: scheduled.or_else(|| moment(word(pod, "/metadata/creationTimestamp"))).unwrap_or_default(),
-        grace: number(pod, "/spec/terminationGracePeriodSeconds"),
+        node: str_at(pod, "/spec/nodeName").to_owned(),
+        bound: scheduled.or_else(|| moment(str_at(pod, "/metadata/creationTimestamp"))).unwrap_or_default(),
+        grace: number_at(pod, "/spec/terminationGracePeriodSeconds"),
         tolerations: pod.pointer("/spec/tolerations").cloned().unwrap_or_default(),
         since: now,
         ends: pod.pointer("/metadata/deletionTimestamp").is_some() || is_terminal(pod),
@@ -144,12 +144,12 @@ fn bound(pod: &Value, name: &str, now: Duration) -> Bound {
 }
 
 /// The UID that a request means.
-fn meant(body: &Value) -> String {
-    [word(body, "/preconditions/uid"), word(body, "/metadata/uid")].concat()
+fn named_uid(body: &Value) -> String {
+    [str_at(body, "/preconditions/uid"), str_at(body, "/metadata/uid")].concat()
 }
 
 impl Taints {
-    fn of(&self, node: &str) -> &[Taint] {
+    fn taints_on(&self, node: &str) -> &[Taint] {
         self.nodes.get(node).map_or(&[], Vec::as_slice)
     }
 
@@ -170,33 +170,39 @@ impl Taints {
 
 impl State {
     /// A request was executed: deletions for taints are judged, then it is learnt from.
-    pub(super) fn judge_taints(&mut self, now: Duration, asked: &Asked, code: u16, changes: &[Seen]) {
+    pub(super) fn check_taint_changes(
+        &mut self,
+        now: Duration,
+        asked: &ApiRequest,
+        code: u16,
+        changes: &[ObservedChange],
+    ) {
         if is_shipped(&asked.caller) && (200..300).contains(&code) {
             let node = asked.path.strip_prefix("/api/v1/nodes/").filter(|node| !node.contains('/'));
             match (&asked.method, node) {
                 (&Method::GET, Some(node)) if asked.parameter("resourceVersion").is_empty() => {
-                    let found = (now, self.taints.of(node).to_vec());
-                    self.taints.looks.insert((asked.caller.to_string(), node.to_owned()), found);
+                    let found = (now, self.taints.taints_on(node).to_vec());
+                    self.taints.reads.insert((asked.caller.to_string(), node.to_owned()), found);
                 }
-                (&Method::PATCH, None) if asked.path.ends_with("/status") => self.judge_mark(now, asked),
-                (&Method::DELETE, None) if asked.path.contains("/pods/") => self.judge_end(now, asked),
+                (&Method::PATCH, None) if asked.path.ends_with("/status") => self.check_mark(now, asked),
+                (&Method::DELETE, None) if asked.path.contains("/pods/") => self.check_deletion(now, asked),
                 _ => {}
             }
         }
         let ahead = self.taints.ahead(&asked.caller);
         for change in changes {
-            self.learn_taints(now, change, ahead);
+            self.observe_taints(now, change, ahead);
         }
     }
 
     /// A process says that a pod will be deleted for a taint.
-    fn judge_mark(&mut self, now: Duration, asked: &Asked) {
+    fn check_mark(&mut self, now: Duration, asked: &ApiRequest) {
         let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
         let conditions = body.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-        let reasons: Vec<&str> = conditions.map(|one| word(one, "/reason")).collect();
-        let (uid, caller) = (meant(&body), asked.caller.to_string());
+        let reasons: Vec<&str> = conditions.map(|one| str_at(one, "/reason")).collect();
+        let (uid, caller) = (named_uid(&body), asked.caller.to_string());
         let sent = self.requests.intention(asked).map_or(now, |intention| intention.sent);
-        if reasons.contains(&NODE_GONE) && word(&body, "/status/phase").is_empty() {
+        if reasons.contains(&NODE_GONE) && str_at(&body, "/status/phase").is_empty() {
             // Its condition says so, which is judged where it is applied.
             self.taints.marked.insert((caller, uid), sent);
             return;
@@ -207,8 +213,8 @@ impl State {
         self.taints.marked.insert((caller.clone(), uid.clone()), sent);
         let Some(pod) = self.taints.pods.get(&uid).cloned() else { return };
         let told = format!("{} ({uid:.8}) was marked by {caller}", pod.name);
-        let look = self.taints.looks.get(&(caller, pod.node.clone()));
-        let Some((looked, found)) = look.filter(|(looked, _)| sent.saturating_sub(*looked) < LOOK_LASTS)
+        let look = self.taints.reads.get(&(caller, pod.node.clone()));
+        let Some((looked, found)) = look.filter(|(looked, _)| sent.saturating_sub(*looked) < READ_VALID_FOR)
         else {
             let when = look.map(|(looked, _)| *looked);
             let what = format!("{told}, sent at {sent:?}; its node {} was last read at {when:?}", pod.node);
@@ -216,7 +222,7 @@ impl State {
         };
         // One from the future is new.
         let met = |taint: &Taint| taint.stamped.map_or(taint.applied, |stamped| stamped.min(taint.applied));
-        match until(&pod, found, met) {
+        match eviction_time(&pod, found, met) {
             None => {
                 let what = format!("{told}, and bears all of {found:?}, which was read at {looked:?}");
                 self.violated(now, Invariant::Tolerance, what);
@@ -239,7 +245,7 @@ impl State {
             "asked to end for a taint after its time"
         });
         let text = format!("{} is deleted because of a taint", audience::pod(&pod.name));
-        self.tell(now, Tone::Loss, format!("{} is deleted because of a taint", pod.name), text);
+        self.announce(now, Tone::Loss, format!("{} is deleted because of a taint", pod.name), text);
         if new_leader {
             self.probe("the leader changed while a pod's time ran");
         }
@@ -249,10 +255,10 @@ impl State {
     }
 
     /// A process asks a pod to end.
-    fn judge_end(&mut self, now: Duration, asked: &Asked) {
+    fn check_deletion(&mut self, now: Duration, asked: &ApiRequest) {
         let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
-        let Some(grace @ 1..) = number(&body, "/gracePeriodSeconds") else { return };
-        let uid = meant(&body);
+        let Some(grace @ 1..) = number_at(&body, "/gracePeriodSeconds") else { return };
+        let uid = named_uid(&body);
         let marked = self.taints.marked.get(&(asked.caller.to_string(), uid.clone())).copied();
         if marked.is_none_or(|marked| now.saturating_sub(marked) > MARK_LASTS) {
             let what = format!(
@@ -269,26 +275,26 @@ impl State {
         }
     }
 
-    fn learn_taints(&mut self, now: Duration, change: &Seen, ahead: Duration) {
+    fn observe_taints(&mut self, now: Duration, change: &ObservedChange, ahead: Duration) {
         match (change.kind.as_str(), &change.after) {
             ("Node", None) => drop(self.taints.nodes.remove(&change.name)),
             ("Node", Some(node)) => {
-                let before = self.taints.of(&change.name).to_vec();
+                let before = self.taints.taints_on(&change.name).to_vec();
                 let after = taints_of(node, &before, now, ahead);
                 self.count_spared(now, &change.name, &before, &after);
                 self.taints.nodes.insert(change.name.clone(), after);
             }
             ("Pod", None) => {
-                let uid = change.before.as_deref().map(|pod| word(pod, "/metadata/uid"));
+                let uid = change.before.as_deref().map(|pod| str_at(pod, "/metadata/uid"));
                 uid.and_then(|uid| self.taints.pods.remove(uid));
             }
-            ("Pod", Some(pod)) if !word(pod, "/spec/nodeName").is_empty() => {
-                let uid = word(pod, "/metadata/uid");
+            ("Pod", Some(pod)) if !str_at(pod, "/spec/nodeName").is_empty() => {
+                let uid = str_at(pod, "/metadata/uid");
                 let mut new = bound(pod, &change.name, now);
                 if let Some(before) = self.taints.pods.get(uid) {
                     if before.tolerations == new.tolerations && before.bound == new.bound {
                         new.since = before.since;
-                    } else if !self.taints.of(&new.node).is_empty() {
+                    } else if !self.taints.taints_on(&new.node).is_empty() {
                         self.probe("tolerations changed on a tainted node");
                     }
                 }
@@ -304,8 +310,8 @@ impl State {
         let spared = |pod: &&Bound| {
             pod.node == node
                 && !pod.ends
-                && until(pod, before, met).is_some_and(|due| due > now)
-                && until(pod, after, met).is_none()
+                && eviction_time(pod, before, met).is_some_and(|due| due > now)
+                && eviction_time(pod, after, met).is_none()
         };
         for _ in 0..self.taints.pods.values().filter(spared).count() {
             self.probe("a taint was lifted while a pod's time ran");
@@ -313,7 +319,7 @@ impl State {
     }
 
     /// Until when a pod must have been asked to end, at the latest.
-    fn owed_to_end(&self, pod: &Bound, leader: &str, led_since: Duration) -> Option<Duration> {
+    fn due_eviction(&self, pod: &Bound, leader: &str, led_since: Duration) -> Option<Duration> {
         let behind = self.taints.behind.contains(leader);
         // What nobody stamped counts from when the leader saw it, and after an outage its lists may come later than its
         // lease (seed 790). While its watch is silent or lags, it sees it later (seeds 4492 and 8704).
@@ -331,10 +337,10 @@ impl State {
             if misdated(taint) {
                 return None;
             }
-            let due = until(pod, std::slice::from_ref(taint), met)?;
+            let due = eviction_time(pod, std::slice::from_ref(taint), met)?;
             Some(due.max(taint.applied).max(pod.since))
         };
-        self.taints.of(&pod.node).iter().filter_map(owed).min()
+        self.taints.taints_on(&pod.node).iter().filter_map(owed).min()
     }
 }
 
@@ -353,9 +359,9 @@ impl Checker {
         let from = calm.max(led_since + TAKES_OVER);
         let mut late = Vec::new();
         for (uid, pod) in state.taints.pods.iter().filter(|(_, pod)| !pod.ends) {
-            let Some(owed) = state.owed_to_end(pod, &leader, led_since) else { continue };
+            let Some(owed) = state.due_eviction(pod, &leader, led_since) else { continue };
             if now > owed.max(from) + REACTS && !state.taints.late.contains(uid) {
-                let taints = state.taints.of(&pod.node);
+                let taints = state.taints.taints_on(&pod.node);
                 let what =
                     format!("{} ({uid:.8}) was to be asked to end at {owed:?} for {taints:?}", pod.name);
                 late.push((uid.clone(), what));

@@ -11,7 +11,7 @@ use pod_safety_shared::model::{PodKey, Uid};
 use serde_json::{Value, json};
 
 use super::{Checker, Invariant, Promise, Shown};
-use crate::api::{Asked, Seen};
+use crate::api::{ApiRequest, ObservedChange};
 
 pub(super) const ME: &str = "replica-0.1";
 pub(super) const POD: &str = "/api/v1/namespaces/default/pods/data-0";
@@ -56,8 +56,8 @@ pub(super) fn phase(mut pod: Value, phase: &str) -> Value {
     pod
 }
 
-pub(super) fn change(kind: &str, name: &str, before: Option<Value>, after: Option<Value>) -> Seen {
-    Seen {
+pub(super) fn change(kind: &str, name: &str, before: Option<Value>, after: Option<Value>) -> ObservedChange {
+    ObservedChange {
         revision: 2,
         kind: kind.to_owned(),
         name: name.to_owned(),
@@ -68,7 +68,7 @@ pub(super) fn change(kind: &str, name: &str, before: Option<Value>, after: Optio
 
 /// A process under test changes a pod by this request.
 fn acts(checker: &Checker, method: Method, body: &Value, before: Value, after: Option<Value>) {
-    let asked = Asked { body: body.to_string().into(), ..Asked::new(ME, method, POD) };
+    let asked = ApiRequest { body: body.to_string().into(), ..ApiRequest::new(ME, method, POD) };
     checker.executed(&asked, 200, &[change("Pod", "default/data-0", Some(before), after)]);
 }
 
@@ -98,7 +98,7 @@ fn s5_grace_is_not_lengthened_and_not_shortened_without_evidence() {
 }
 
 #[test]
-fn s6_what_was_meant_gracefully_removes_nothing_at_once() {
+fn s6_a_graceful_deletion_removes_nothing_immediately() {
     let at_once = broken(async |checker| acts(checker, Method::DELETE, &preconditions(30), pod(), None));
     assert!(at_once.contains(&Invariant::Graceful), "{at_once:?}");
     let forced = broken(async |checker| acts(checker, Method::DELETE, &preconditions(0), pod(), None));
@@ -107,7 +107,7 @@ fn s6_what_was_meant_gracefully_removes_nothing_at_once() {
 }
 
 #[test]
-fn s2_finalizers_are_not_ours() {
+fn s2_removing_foreign_finalizers_is_a_violation() {
     let mut kept = deleted(0);
     kept["metadata"]["finalizers"] = json!(["example.com/hook"]);
     let released = broken(async |checker| {
@@ -117,7 +117,7 @@ fn s2_finalizers_are_not_ours() {
 }
 
 #[test]
-fn s11_an_end_stays_an_end_and_conditions_are_true() {
+fn s11_a_terminal_phase_stays_and_conditions_are_true() {
     let revived = broken(async |checker| {
         acts(checker, Method::PATCH, &patch(), phase(pod(), "Failed"), Some(pod()));
     });
@@ -134,9 +134,9 @@ fn s11_an_end_stays_an_end_and_conditions_are_true() {
     });
     assert_eq!(lied, [Invariant::Truth]);
     let asked = broken(async |checker| {
-        let person = Asked::new("person", Method::DELETE, "/api/v1/nodes/node-0");
+        let person = ApiRequest::new("person", Method::DELETE, "/api/v1/nodes/node-0");
         checker.executed(&person, 200, &[change("Node", "node-0", Some(json!({})), None)]);
-        checker.executed(&Asked::new(ME, Method::GET, "/api/v1/nodes/node-0"), 404, &[]);
+        checker.executed(&ApiRequest::new(ME, Method::GET, "/api/v1/nodes/node-0"), 404, &[]);
         acts(checker, Method::PATCH, &patch(), pod(), Some(orphan.clone()));
     });
     assert_eq!(asked, [], "its node is gone, and it is only asked to end");
@@ -163,7 +163,7 @@ fn s8_two_writers_of_a_volume_in_turns() {
 
 /// What two pods of one node may do excused both from then on, wherever the next one wrote.
 #[test]
-fn bug_to_share_a_volume_on_one_node_excuses_nobody_on_another() {
+fn bug_sharing_a_volume_on_one_node_excuses_no_other_node() {
     let shared = |third: &'static str| {
         broken(async move |checker| {
             checker.volumes_are_guarded(false, false);
@@ -194,8 +194,8 @@ fn an_excuse_about_one_volume_excuses_nothing_about_another() {
             checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
             checker.is_forced("u1");
             let gone = change("Pod", "default/data-0", Some(pod()), None);
-            checker.executed(&Asked::new("person", Method::DELETE, POD), 200, &[gone]);
-            of.iter().for_each(|volume| checker.nobody_guards(volume, "node-0"));
+            checker.executed(&ApiRequest::new("person", Method::DELETE, POD), 200, &[gone]);
+            of.iter().for_each(|volume| checker.record_unguarded_detach(volume, "node-0"));
             match then {
                 "" => drop(checker.process_starts("default/data-0", "u2", &"node-1".into(), 1)),
                 volume => checker.volume_is_attached(volume, "node-1"),
@@ -209,15 +209,17 @@ fn an_excuse_about_one_volume_excuses_nothing_about_another() {
 }
 
 #[test]
-fn whoever_is_forced_by_a_person_is_excused_when_that_person_removed_its_pod() {
+fn a_process_displaced_by_an_operator_is_excused_if_that_operator_removed_its_pod() {
     let forced = |by: &'static str, next: &'static str, remains: bool| {
         broken(async move |checker| {
             checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
             checker.attachment_remains("default/data-0", "node-1", true);
             checker.attachment_remains("default/data-0", "node-1", remains);
             checker.is_forced("u1");
-            let asked =
-                Asked { body: preconditions(0).to_string().into(), ..Asked::new(by, Method::DELETE, POD) };
+            let asked = ApiRequest {
+                body: preconditions(0).to_string().into(),
+                ..ApiRequest::new(by, Method::DELETE, POD)
+            };
             checker.executed(&asked, 200, &[change("Pod", "default/data-0", Some(pod()), None)]);
             checker.process_starts("default/data-0", "u2", &next.into(), 1);
         })
@@ -233,20 +235,20 @@ fn whoever_is_forced_by_a_person_is_excused_when_that_person_removed_its_pod() {
 }
 
 #[test]
-fn whoever_was_forced_may_be_displaced_where_nobody_guards() {
+fn a_forced_process_may_be_displaced_where_volumes_are_unguarded() {
     let detached = |forced: bool, guarded: bool| {
         broken(async move |checker| {
             checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
             if forced {
                 checker.is_forced("u1");
                 checker.executed(
-                    &Asked::new("person", Method::DELETE, POD),
+                    &ApiRequest::new("person", Method::DELETE, POD),
                     200,
                     &[change("Pod", "default/data-0", Some(pod()), None)],
                 );
             }
             if !guarded {
-                checker.nobody_guards("default/data-0", "node-0");
+                checker.record_unguarded_detach("default/data-0", "node-0");
             }
             checker.volume_is_attached("default/data-0", "node-1");
         })
@@ -262,16 +264,16 @@ fn l7_a_pod_that_cannot_end_is_shown() {
         broken(async move |checker| {
             let unknown = json!({ "metadata": { "name": "node-0" },
                 "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } });
-            let kubelet = Asked::new("node-lifecycle", Method::PATCH, "/api/v1/nodes/node-0/status");
+            let kubelet = ApiRequest::new("node-lifecycle", Method::PATCH, "/api/v1/nodes/node-0/status");
             checker.executed(&kubelet, 200, &[change("Node", "node-0", None, Some(unknown))]);
-            let person = Asked::new("person", Method::DELETE, POD);
+            let person = ApiRequest::new("person", Method::DELETE, POD);
             checker.executed(
                 &person,
                 200,
                 &[change("Pod", "default/data-0", Some(pod()), Some(deleted(30)))],
             );
             let lease = json!({ "spec": { "holderIdentity": ME } });
-            let elects = Asked::new("x", Method::PATCH, "/x");
+            let elects = ApiRequest::new("x", Method::PATCH, "/x");
             checker.executed(&elects, 200, &[change("Lease", "kube-system/pod-safety", None, Some(lease))]);
             seconds(wait).await;
             checker.check_stuck(&[deleted(30).into()], &shown);
@@ -285,12 +287,12 @@ fn l7_a_pod_that_cannot_end_is_shown() {
 
 /// Seed 786: the machine came back, and its kubelet's API server lagged.
 #[test]
-fn bug_a_kubelet_that_begins_with_the_past_is_not_held_against_whoever_removed_the_pod() {
+fn bug_a_kubelet_that_lists_old_state_is_no_violation_of_the_remover() {
     let returned = |removed: bool| {
         broken(async move |checker| {
             checker.process_starts("default/data-0", "u2", &"node-1".into(), 1);
             if removed {
-                let asked = Asked::new("kubelet", Method::DELETE, POD);
+                let asked = ApiRequest::new("kubelet", Method::DELETE, POD);
                 checker.executed(&asked, 200, &[change("Pod", "default/data-0", Some(pod()), None)]);
             }
             checker.process_starts("default/data-0", "u1", &"node-0".into(), 2);
@@ -314,7 +316,7 @@ fn s8_a_frozen_machine_writes_when_it_thaws() {
 }
 
 #[test]
-fn s13_the_same_write_again_and_again_when_nothing_goes_wrong() {
+fn s13_the_same_write_repeated_without_a_fault() {
     let hammering = |healed: bool| {
         broken(async move |checker| {
             if healed {
@@ -322,7 +324,10 @@ fn s13_the_same_write_again_and_again_when_nothing_goes_wrong() {
             }
             seconds(120).await;
             for _ in 0..20 {
-                let asked = Asked { body: patch().to_string().into(), ..Asked::new(ME, Method::PATCH, POD) };
+                let asked = ApiRequest {
+                    body: patch().to_string().into(),
+                    ..ApiRequest::new(ME, Method::PATCH, POD)
+                };
                 checker.executed(&asked, 409, &[]);
             }
         })
@@ -333,7 +338,7 @@ fn s13_the_same_write_again_and_again_when_nothing_goes_wrong() {
 
 /// Tells the checker that the Node went and that the world healed, then waits.
 async fn an_orphan_after(checker: &Checker, wait: u64) {
-    let person = Asked::new("person", Method::DELETE, "/api/v1/nodes/node-0");
+    let person = ApiRequest::new("person", Method::DELETE, "/api/v1/nodes/node-0");
     checker.executed(&person, 200, &[change("Node", "node-0", Some(json!({})), None)]);
     checker.healed();
     seconds(wait).await;
@@ -377,7 +382,7 @@ fn l1_false_alarm_a_lease_renewed_late_begins_another_quarantine() {
     let renewed_and = |wait: u64, reason: &'static str| {
         broken(async move |checker| {
             an_orphan_after(checker, 80).await;
-            let kubelet = Asked::new("node-0", Method::PATCH, "/apis/coordination.k8s.io/v1/x");
+            let kubelet = ApiRequest::new("node-0", Method::PATCH, "/apis/coordination.k8s.io/v1/x");
             let lease = json!({ "spec": { "renewTime": "now" } });
             checker.executed(&kubelet, 200, &[change("Lease", "kube-node-lease/node-0", None, Some(lease))]);
             seconds(wait).await;
@@ -393,13 +398,13 @@ fn l1_false_alarm_a_lease_renewed_late_begins_another_quarantine() {
 /// Seeds 20485 and 23619: garbage collection deleted the mirror pod of a Node that was gone, and its kubelet completed that. A
 /// watch does not say who deletes a pod, so nobody could show that the kubelet lives.
 #[test]
-fn l9_false_alarm_a_kubelet_that_completes_a_deletion_shows_nobody_that_it_lives() {
+fn l9_false_alarm_a_completed_deletion_does_not_show_a_running_kubelet() {
     let after = |caller: &'static str, method: Method| {
         broken(async move |checker| {
             an_orphan_after(checker, 80).await;
             let leaves = json!({ "metadata": { "name": "static-node-0", "uid": "u9" }, "spec": { "nodeName": "node-0" } });
             let on_its_way = change("Pod", "default/static-node-0", Some(leaves.clone()), Some(leaves));
-            checker.executed(&Asked::new(caller, method, POD), 200, &[on_its_way]);
+            checker.executed(&ApiRequest::new(caller, method, POD), 200, &[on_its_way]);
             seconds(30).await;
             checker.check_settled(&[pod().into()], &[], &holds("Quarantine"));
         })
@@ -410,7 +415,7 @@ fn l9_false_alarm_a_kubelet_that_completes_a_deletion_shows_nobody_that_it_lives
 }
 
 #[test]
-fn l1_another_node_with_a_living_kubelet_excuses_nothing() {
+fn l1_a_reporting_kubelet_of_another_node_excuses_nothing() {
     let found = broken(async |checker| {
         an_orphan_after(checker, 260).await;
         checker.check_settled(&[pod().into()], &[], &holds("KubeletAlive"));
@@ -450,15 +455,15 @@ fn l1_a_lease_that_went_between_two_lists_may_have_been_renewed_until_the_second
         broken(async move |checker| {
             let lease = json!({ "spec": { "renewTime": "2026-01-01T00:00:00Z" } });
             let renewed = change("Lease", "kube-node-lease/node-0", None, Some(lease.clone()));
-            checker.executed(&Asked::new("node-0", Method::PATCH, "/x"), 200, &[renewed]);
-            let list = Asked::new(ME, Method::GET, leases);
+            checker.executed(&ApiRequest::new("node-0", Method::PATCH, "/x"), 200, &[renewed]);
+            let list = ApiRequest::new(ME, Method::GET, leases);
             checker.executed(&list, 200, &[]);
             seconds(1).await;
-            let person = Asked::new("person", Method::DELETE, POD);
+            let person = ApiRequest::new("person", Method::DELETE, POD);
             let asked = change("Pod", "default/data-0", Some(pod()), Some(held.clone()));
             checker.executed(&person, 200, &[asked]);
             let collected = change("Lease", "kube-node-lease/node-0", Some(lease), None);
-            checker.executed(&Asked::new("kcm", Method::DELETE, "/x"), 200, &[collected]);
+            checker.executed(&ApiRequest::new("kcm", Method::DELETE, "/x"), 200, &[collected]);
             seconds(second).await;
             if again {
                 checker.executed(&list, 200, &[]);
@@ -482,7 +487,7 @@ fn l1_too_many_that_ended() {
     let found = broken(async |checker| {
         let pods = [ended("u1"), ended("u2")].map(Arc::new);
         for pod in &pods {
-            let kubelet = Asked::new("node-0", Method::PATCH, POD);
+            let kubelet = ApiRequest::new("node-0", Method::PATCH, POD);
             checker.executed(&kubelet, 200, &[change("Pod", "default/x", None, Some(Value::clone(pod)))]);
         }
         checker.healed();
@@ -497,7 +502,7 @@ fn l1_too_many_that_ended() {
 }
 
 #[test]
-fn l4_what_ran_is_replaced_or_what_could_run_does_not() {
+fn l4_a_pod_that_could_run_does_not_run() {
     let replaced = broken(async |checker| {
         let first = checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
         let before = checker.members();
@@ -513,10 +518,11 @@ fn l4_what_ran_is_replaced_or_what_could_run_does_not() {
 }
 
 #[test]
-fn l8_a_leader_that_died_still_leads() {
+fn l8_a_dead_leader_still_holds_the_lease() {
     let leads = |who: &str| {
         let lease = json!({ "spec": { "holderIdentity": who } });
-        let asked = Asked { body: patch().to_string().into(), ..Asked::new(ME, Method::PATCH, "/x") };
+        let asked =
+            ApiRequest { body: patch().to_string().into(), ..ApiRequest::new(ME, Method::PATCH, "/x") };
         (asked, change("Lease", "kube-system/pod-safety", None, Some(lease)))
     };
     let found = |who: &'static str| {

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::{Checker, State};
-use crate::api::Seen;
+use crate::api::ObservedChange;
 
 /// Something that was seen or done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,13 @@ impl State {
 
     /// What a request changes follows from what was there, which is on the tape
     /// before it, and from its body.
-    pub(super) fn seen(&mut self, at: Duration, request: &str, body: &[u8], changes: &[Seen]) {
+    pub(super) fn record_on_tape(
+        &mut self,
+        at: Duration,
+        request: &str,
+        body: &[u8],
+        changes: &[ObservedChange],
+    ) {
         if self.keeps_tape && self.healed.is_none() {
             let revision = changes.last().map_or(0, |change| change.revision).to_le_bytes();
             let what = format!("executed: {request}");

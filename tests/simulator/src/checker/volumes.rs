@@ -26,8 +26,8 @@ use serde_json::{Value, json};
 use super::budgets::RECOVERS;
 use super::processes::Process;
 use super::{Invariant, State};
-use crate::api::{Asked, Seen};
-use crate::world::{HOSTNAME, boot_id, claims_of, is_shipped, number, part, word};
+use crate::api::{ApiRequest, ObservedChange};
+use crate::world::{HOSTNAME, boot_id, claims_of, is_shipped, number_at, str_at, value_at};
 
 pub(crate) use free::Owned;
 
@@ -37,15 +37,15 @@ pub(super) const KNOWN: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     /// Every life of every node that the API ever showed: its UID and its boot id, by name.
-    lives: BTreeMap<String, BTreeSet<(String, String)>>,
+    incarnations: BTreeMap<String, BTreeSet<(String, String)>>,
     /// Since when each Node is in the life and as ready as it is; what is gone is in none.
-    standing: BTreeMap<String, (Option<Standing>, Duration)>,
+    node_states: BTreeMap<String, (Option<NodeState>, Duration)>,
     /// When each volume, its claim or its Lease last changed, or a pod with it went.
     changed: BTreeMap<String, Duration>,
 }
 
 /// The UID and the boot id of a Node, and whether it is Ready.
-type Standing = (String, String, bool);
+type NodeState = (String, String, bool);
 
 /// The Lease of a volume.
 struct Lease {
@@ -56,13 +56,13 @@ struct Lease {
 }
 
 impl Lease {
-    fn of(object: &Value) -> Self {
-        let identity = word(object, "/spec/holderIdentity").to_owned();
-        let labels = part(object, "/metadata/labels");
+    fn from_object(object: &Value) -> Self {
+        let identity = str_at(object, "/spec/holderIdentity").to_owned();
+        let labels = value_at(object, "/metadata/labels");
         Self {
             holder: Holder::parse(&identity),
             identity,
-            generation: number(object, "/spec/leaseTransitions").unwrap_or(0),
+            generation: number_at(object, "/spec/leaseTransitions").unwrap_or(0),
             held: labels.is_some_and(|labels| labels.get(HELD_LABEL).is_some()),
         }
     }
@@ -71,21 +71,26 @@ impl Lease {
 }
 
 /// Whether a process may be of the life of a node in which a volume was taken: any of its node is, where that reported no UUID.
-fn is_of(process: &Process, holder: &Holder) -> bool {
+fn belongs_to_holder(process: &Process, holder: &Holder) -> bool {
     let boot = (*boot_id(&process.node, process.boot)).into();
     *process.node == *holder.node && (holder.boot_id.is_unknown() || holder.boot_id.is_known_same(boot))
 }
 
 impl State {
     /// A request was executed: what it says of owners is judged, then it is learnt from.
-    pub(super) fn judge_volumes(&mut self, now: Duration, asked: &Asked, changes: &[Seen]) {
+    pub(super) fn check_volume_requests(
+        &mut self,
+        now: Duration,
+        asked: &ApiRequest,
+        changes: &[ObservedChange],
+    ) {
         for change in changes {
             match (change.kind.as_str(), &change.after) {
-                ("Node", None) => drop(self.owners.standing.insert(change.name.clone(), (None, now))),
+                ("Node", None) => drop(self.owners.node_states.insert(change.name.clone(), (None, now))),
                 ("Node", Some(node)) => {
-                    self.owners.learn_standing(now, &change.name, node);
-                    let life = (word(node, "/metadata/uid").to_owned(), boot_of(node).to_string());
-                    self.owners.lives.entry(change.name.clone()).or_default().insert(life);
+                    self.owners.observe_node_state(now, &change.name, node);
+                    let life = (str_at(node, "/metadata/uid").to_owned(), boot_of(node).to_string());
+                    self.owners.incarnations.entry(change.name.clone()).or_default().insert(life);
                 }
                 ("VolumeAttachment", after) => {
                     let what = match (&change.before, after) {
@@ -103,9 +108,9 @@ impl State {
                         self.note(now, format!("the {} {} {what}", change.kind, change.name));
                     }
                 }
-                ("Pod", Some(after)) if part(after, "/spec/volumes/0").is_some() => {
-                    self.judge_passage(now, asked, change, after);
-                    self.tell_of_user(now, change, after);
+                ("Pod", Some(after)) if value_at(after, "/spec/volumes/0").is_some() => {
+                    self.check_transfer(now, asked, change, after);
+                    self.record_user(now, change, after);
                 }
                 ("Pod", None) => {
                     let volumes = change.before.as_deref().map(claims_of).unwrap_or_default();
@@ -123,40 +128,40 @@ impl State {
                     else {
                         continue;
                     };
-                    let before = change.before.as_deref().map_or(Lease::NONE, Lease::of);
+                    let before = change.before.as_deref().map_or(Lease::NONE, Lease::from_object);
                     if after.is_none() {
                         self.owners.changed.insert(volume.to_owned(), now);
-                        self.judge_forgotten(now, asked, volume, &before);
+                        self.check_forgotten(now, asked, volume, &before);
                         continue;
                     }
-                    let after = after.as_deref().map_or(Lease::NONE, Lease::of);
+                    let after = after.as_deref().map_or(Lease::NONE, Lease::from_object);
                     self.owners.changed.insert(volume.to_owned(), now);
-                    self.judge_owner(now, asked, volume, &before, &after);
+                    self.check_owner(now, asked, volume, &before, &after);
                 }
                 _ => {}
             }
         }
     }
 
-    fn tell_of_user(&mut self, now: Duration, change: &Seen, after: &Value) {
+    fn record_user(&mut self, now: Duration, change: &ObservedChange, after: &Value) {
         let what = match &change.before {
             None => "is made",
-            Some(before) if word(before, "/spec/nodeName") != word(after, "/spec/nodeName") => "is bound",
+            Some(before) if str_at(before, "/spec/nodeName") != str_at(after, "/spec/nodeName") => "is bound",
             Some(before) if is_gated(before) && !is_gated(after) => "passes the gate",
             Some(before)
-                if part(before, "/metadata/deletionTimestamp").is_none()
-                    && part(after, "/metadata/deletionTimestamp").is_some() =>
+                if value_at(before, "/metadata/deletionTimestamp").is_none()
+                    && value_at(after, "/metadata/deletionTimestamp").is_some() =>
             {
                 "is deleted"
             }
             Some(_) => return,
         };
-        let node = word(after, "/spec/nodeName");
-        self.note(now, format!("pod {} ({:.8}) {what} {node}", change.name, word(after, "/metadata/uid")));
+        let node = str_at(after, "/spec/nodeName");
+        self.note(now, format!("pod {} ({:.8}) {what} {node}", change.name, str_at(after, "/metadata/uid")));
     }
 
     /// A Lease is gone: it said nothing any more.
-    fn judge_forgotten(&mut self, now: Duration, asked: &Asked, volume: &str, before: &Lease) {
+    fn check_forgotten(&mut self, now: Duration, asked: &ApiRequest, volume: &str, before: &Lease) {
         let told = format!("the Lease of {volume}, of {:?}, is deleted by {}", before.identity, asked.caller);
         self.note(now, told.clone());
         if !is_shipped(&asked.caller) {
@@ -170,19 +175,19 @@ impl State {
     }
 
     /// A pod passes the gate: whoever writes to its volume is where it is sent, and may share.
-    fn judge_passage(&mut self, now: Duration, asked: &Asked, change: &Seen, after: &Value) {
+    fn check_transfer(&mut self, now: Duration, asked: &ApiRequest, change: &ObservedChange, after: &Value) {
         let passes = change.before.as_deref().is_some_and(is_gated) && !is_gated(after);
         if !passes || !is_shipped(&asked.caller) {
             return;
         }
-        let sent = part(after, "/spec/nodeSelector").and_then(|labels| labels.get(HOSTNAME)?.as_str());
+        let sent = value_at(after, "/spec/nodeSelector").and_then(|labels| labels.get(HOSTNAME)?.as_str());
         if sent.is_some() {
             self.probe("a pod was sent to the node that has its volume");
         }
         for claim in claims_of(after) {
             let identity = format!("default/{claim}");
             let in_its_way = |process: &&Process| {
-                self.storage.has(process, &identity)
+                self.storage.holds(process, &identity)
                     && !process.may_be_displaced(&identity)
                     && (self.storage.one_pod || sent != Some(&*process.node))
             };
@@ -195,7 +200,14 @@ impl State {
         }
     }
 
-    fn judge_owner(&mut self, now: Duration, asked: &Asked, volume: &str, before: &Lease, after: &Lease) {
+    fn check_owner(
+        &mut self,
+        now: Duration,
+        asked: &ApiRequest,
+        volume: &str,
+        before: &Lease,
+        after: &Lease,
+    ) {
         let told = format!(
             "the Lease of {volume} passes from {:?} to {:?} (generation {} to {}, held {} to {}) by {}",
             before.identity,
@@ -221,7 +233,7 @@ impl State {
         }
         let mut wrong = Vec::new();
         // A machine that is registered anew is in the same life: nothing ended.
-        if let Some(holder) = before.holder.as_ref().filter(|holder| !is_same_life(holder, after)) {
+        if let Some(holder) = before.holder.as_ref().filter(|holder| !is_same_incarnation(holder, after)) {
             wrong.extend(self.ended_too_early(now, asked, volume, holder));
         }
         if let Some(holder) = &after.holder {
@@ -231,7 +243,7 @@ impl State {
         wrong.extend(self.not_given_back(now, before, after));
         self.probe(match (&before.holder, &after.holder) {
             (None, _) => "a volume was taken",
-            (Some(one), Some(other)) if is_next_life(one, other) => {
+            (Some(one), Some(other)) if is_next_incarnation(one, other) => {
                 "a volume passed to the next boot of its node"
             }
             (Some(one), Some(other)) if one.node == other.node => "a volume's node was registered anew",
@@ -249,14 +261,16 @@ impl State {
     fn ended_too_early(
         &mut self,
         now: Duration,
-        asked: &Asked,
+        asked: &ApiRequest,
         volume: &str,
         holder: &Holder,
     ) -> Option<String> {
         let identity = format!("default/{volume}");
         let storage = &self.storage;
         let writes = |process: &&Process| {
-            storage.has(process, &identity) && is_of(process, holder) && !process.may_be_displaced(&identity)
+            storage.holds(process, &identity)
+                && belongs_to_holder(process, holder)
+                && !process.may_be_displaced(&identity)
         };
         let writers: Vec<Process> = self.processes.running().filter(writes).cloned().collect();
         for process in writers {
@@ -272,7 +286,7 @@ impl State {
                 dishonest.map_or(Ok(()), Err)
             } else {
                 let pod = json!({ "metadata": { "uid": process.uid }, "spec": { "nodeName": node } });
-                self.released(&asked.caller, &pod, now)
+                self.check_release(&asked.caller, &pod, now)
             };
             match honest {
                 Ok(()) => {
@@ -285,7 +299,7 @@ impl State {
                         self.processes.relieve(&process.uid, &identity);
                     } else {
                         let what = format!("{} relieves {:.8} of {volume}", asked.caller, process.uid);
-                        self.judge_connected(now, node, &what);
+                        self.check_connected(now, node, &what);
                     }
                     self.probe("limit: the owner of a volume was relieved by a lie that nobody can see");
                 }
@@ -301,10 +315,10 @@ impl State {
         let holder = before.holder.as_ref()?;
         let calm = self.budgets.untroubled_since(now, self.healed);
         let troubled = !calm.is_zero() && now <= calm + RECOVERS;
-        if is_same_life(holder, after) || after.generation > before.generation || troubled {
+        if is_same_incarnation(holder, after) || after.generation > before.generation || troubled {
             return None;
         }
-        let (standing, since) = self.owners.standing.get(&*holder.node)?;
+        let (standing, since) = self.owners.node_states.get(&*holder.node)?;
         let life = (holder.node_uid.to_string(), holder.boot_id.to_string());
         let well =
             standing.as_ref().is_some_and(|(uid, boot, ready)| (uid, boot) == (&life.0, &life.1) && *ready);
@@ -318,13 +332,13 @@ impl State {
 
     fn taken_wrongly(&self, volume: &str, holder: &Holder) -> Option<String> {
         let life = (holder.node_uid.to_string(), holder.boot_id.to_string());
-        let lives = self.owners.lives.get(&*holder.node);
+        let lives = self.owners.incarnations.get(&*holder.node);
         if lives.is_none_or(|lives| !lives.contains(&life)) {
             return Some("that is no life of a node".to_owned());
         }
         let identity = format!("default/{volume}");
         let elsewhere = |process: &&Process| {
-            self.storage.has(process, &identity)
+            self.storage.holds(process, &identity)
                 && *process.node != *holder.node
                 && !process.may_be_displaced(&identity)
         };
@@ -334,32 +348,32 @@ impl State {
 }
 
 impl Owners {
-    fn learn_standing(&mut self, now: Duration, name: &str, node: &Value) {
-        let uid = word(node, "/metadata/uid").to_owned();
+    fn observe_node_state(&mut self, now: Duration, name: &str, node: &Value) {
+        let uid = str_at(node, "/metadata/uid").to_owned();
         let standing = Some((uid, boot_of(node).to_string(), is_ready(node)));
-        if self.standing.get(name).is_none_or(|(known, _)| *known != standing) {
-            self.standing.insert(name.to_owned(), (standing, now));
+        if self.node_states.get(name).is_none_or(|(known, _)| *known != standing) {
+            self.node_states.insert(name.to_owned(), (standing, now));
         }
     }
 }
 
 fn boot_of(node: &Value) -> BootId {
-    word(node, "/status/nodeInfo/bootID").into()
+    str_at(node, "/status/nodeInfo/bootID").into()
 }
 
 fn is_gated(pod: &Value) -> bool {
-    let gates = part(pod, "/spec/schedulingGates").and_then(Value::as_array).into_iter().flatten();
-    gates.into_iter().any(|gate| word(gate, "/name") == VOLUME_GATE)
+    let gates = value_at(pod, "/spec/schedulingGates").and_then(Value::as_array).into_iter().flatten();
+    gates.into_iter().any(|gate| str_at(gate, "/name") == VOLUME_GATE)
 }
 
 /// Whether the Lease is that of the same life of the same machine afterwards.
-fn is_same_life(holder: &Holder, after: &Lease) -> bool {
+fn is_same_incarnation(holder: &Holder, after: &Lease) -> bool {
     let same = |other: &Holder| (&other.node, &other.boot_id) == (&holder.node, &holder.boot_id);
     after.holder.as_ref().is_some_and(same)
 }
 
 /// Whether the other is the same node in another boot.
-fn is_next_life(one: &Holder, other: &Holder) -> bool {
+fn is_next_incarnation(one: &Holder, other: &Holder) -> bool {
     one.node == other.node && one.boot_id != other.boot_id
 }
 
@@ -368,7 +382,7 @@ fn passed_wrongly(before: &Lease, after: &Lease) -> Option<String> {
         (Some(_), None) if ![0, 1].contains(&(after.generation - before.generation)) => {
             Some("its generation does not grow by one".to_owned())
         }
-        (Some(one), Some(other)) if is_next_life(one, other) => {
+        (Some(one), Some(other)) if is_next_incarnation(one, other) => {
             let grows = after.generation == before.generation + 1;
             (!grows).then(|| "its generation does not grow by one".to_owned())
         }
@@ -380,6 +394,6 @@ fn passed_wrongly(before: &Lease, after: &Lease) -> Option<String> {
 }
 
 fn is_ready(node: &Value) -> bool {
-    let conditions = part(node, "/status/conditions").and_then(Value::as_array).into_iter().flatten();
-    conditions.into_iter().any(|one| word(one, "/type") == "Ready" && word(one, "/status") == "True")
+    let conditions = value_at(node, "/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    conditions.into_iter().any(|one| str_at(one, "/type") == "Ready" && str_at(one, "/status") == "True")
 }

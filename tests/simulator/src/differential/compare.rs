@@ -202,7 +202,7 @@ mod tests {
 
     /// The real server under load: in 200,000 requests three watches from version 0 began with a pod as it had been.
     #[test]
-    fn bug_a_watch_from_any_version_that_caught_up_was_called_different() {
+    fn bug_a_caught_up_watch_from_any_version_was_reported_different() {
         assert_eq!(differences("0", &[("ADDED", 1), ("MODIFIED", 3)], &[("ADDED", 3)]), 0);
         assert_eq!(differences("0", &[("ADDED", 1), ("DELETED", 3)], &[]), 0);
         assert_eq!(differences("0", &[("ADDED", 3)], &[("ADDED", 3)]), 0);

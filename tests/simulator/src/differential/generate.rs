@@ -42,7 +42,7 @@ impl Generator {
         }
         // Without something to meet, most requests would be answered 404.
         let mut favourites: Vec<Target> =
-            (0..3).map(|_| self.draws.one(&Target::WEIGHTED).copied().unwrap_or(Target::Pod)).collect();
+            (0..3).map(|_| self.draws.choose(&Target::WEIGHTED).copied().unwrap_or(Target::Pod)).collect();
         if self.draws.percent(35) {
             favourites = vec![Target::Pod, Target::Pod, Target::Budget];
         }
@@ -50,7 +50,7 @@ impl Generator {
             self.number += 1;
             let favourite = self.draws.percent(75);
             let chosen =
-                if favourite { self.draws.one(&favourites) } else { self.draws.one(&Target::WEIGHTED) };
+                if favourite { self.draws.choose(&favourites) } else { self.draws.choose(&Target::WEIGHTED) };
             let target = chosen.copied().unwrap_or(Target::Pod);
             let operation = self.operation(target);
             operations.push(operation);
@@ -68,7 +68,7 @@ impl Generator {
         let space = if self.draws.percent(90) { "a" } else { "b" };
         let namespace = format!("{}-{space}", self.sequence);
         let collection = target.collection(&namespace);
-        let name = self.draws.one(&["a", "a", "a", "b", "b", "c"]).copied().unwrap_or("a");
+        let name = self.draws.choose(&["a", "a", "a", "b", "b", "c"]).copied().unwrap_or("a");
         let name = format!("{}-{name}", self.sequence);
         let object = format!("{collection}/{name}");
         // First there must be something.
@@ -138,13 +138,13 @@ impl Generator {
 
     fn list(&mut self, target: Target, collection: &str) -> Operation {
         if Target::FOLLOWED.contains(&target) && self.draws.percent(15) {
-            let query = self.draws.one(&["", "limit=1000000"]).copied().unwrap_or_default();
+            let query = self.draws.choose(&["", "limit=1000000"]).copied().unwrap_or_default();
             return Operation::new("GET", &target.everywhere(), "").query(query);
         }
         if matches!(target, Target::Pod | Target::Node) && self.draws.percent(15) {
             // As our feeds list; others' objects are left out of the comparison.
             let path = if target == Target::Pod { "/api/v1/pods" } else { "/api/v1/nodes" };
-            let query = self.draws.one(&["", "limit=1000000"]).copied().unwrap_or_default();
+            let query = self.draws.choose(&["", "limit=1000000"]).copied().unwrap_or_default();
             return Operation::new("GET", path, "").query(query);
         }
         let mut parts = Vec::new();
@@ -153,7 +153,10 @@ impl Generator {
             parts.push(format!("labelSelector=seq%3D{sequence}"));
         } else if self.draws.percent(30) {
             let selectors = ["app%3Dx", "app!%3Dx", "%21app", "app+in+(x,y)", "seq"];
-            parts.push(format!("labelSelector={}", self.draws.one(&selectors).copied().unwrap_or_default()));
+            parts.push(format!(
+                "labelSelector={}",
+                self.draws.choose(&selectors).copied().unwrap_or_default()
+            ));
         }
         if self.draws.percent(25) {
             let field = if target == Target::Pod && self.draws.percent(60) {
@@ -218,7 +221,7 @@ impl Generator {
             return operation.typed(JSON).json(self.json_patch());
         }
         let mut patch = match self.draws.below(8) {
-            0 => json!({ "metadata": { "labels": { "app": self.draws.one(&["x", "y"]).copied() } } }),
+            0 => json!({ "metadata": { "labels": { "app": self.draws.choose(&["x", "y"]).copied() } } }),
             1 => json!({ "metadata": { "labels": { "app": null } } }),
             2 => {
                 json!({ "metadata": { "annotations": { "example.com/a": format!("{}", self.draws.below(2)) } } })
@@ -313,7 +316,7 @@ impl Generator {
         let path = format!("{object}/scale");
         if self.draws.percent(20) {
             let group = ["/apis/apps/v1", "/apis/policy/v1", "/api/v1", "/apis/nothing.example.com/v1"];
-            return Operation::new("GET", self.draws.one(&group).copied().unwrap_or_default(), "");
+            return Operation::new("GET", self.draws.choose(&group).copied().unwrap_or_default(), "");
         }
         // Read only: the first write of a scale that changes nothing is one all the same in the real server, for
         // the sake of field ownership.
@@ -347,7 +350,7 @@ impl Generator {
 fn delete_options(draws: &mut Draws) -> Value {
     let mut options = json!({ "apiVersion": "v1", "kind": "DeleteOptions" });
     let grace = [None, None, Some(-1), Some(0), Some(0), Some(1), Some(30), Some(60)];
-    if let Some(seconds) = draws.one(&grace).copied().flatten() {
+    if let Some(seconds) = draws.choose(&grace).copied().flatten() {
         options["gracePeriodSeconds"] = seconds.into();
     }
     match draws.below(8) {

@@ -28,5 +28,5 @@ pub use normal::{Normaliser, Reply};
 pub use operation::Operation;
 pub use run::{Session, Side, Transcript, WatchRun};
 pub use shapes::{Recorder, shape};
-pub use together::{Seen, disorder, met_each_other, together};
+pub use together::{TimedRequest, disorder, met_each_other, together};
 pub use watches::watch_targets;

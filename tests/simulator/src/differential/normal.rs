@@ -29,7 +29,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    pub(super) fn lost(why: &str) -> Self {
+    pub(super) fn without_answer(why: &str) -> Self {
         Self { code: 0, retry_after: None, body: json!(why), raw: Bytes::new(), whole_cluster: false }
     }
 }

@@ -17,15 +17,15 @@ pub(super) enum Own {
 /// What is no text, for a field that wants one, or the other way round.
 fn nonsense(draws: &mut Draws) -> Value {
     draws
-        .one(&[json!(7), json!("seven"), json!([]), json!({ "a": 1 }), json!(true)])
+        .choose(&[json!(7), json!("seven"), json!([]), json!({ "a": 1 }), json!(true)])
         .cloned()
         .unwrap_or_default()
 }
 
 /// One of `usual`; seldom one of `odd`.
-fn word(draws: &mut Draws, usual: &[&'static str], odd: &[&'static str]) -> Value {
+fn choose_word(draws: &mut Draws, usual: &[&'static str], odd: &[&'static str]) -> Value {
     let from = if draws.percent(85) { usual } else { odd };
-    json!(draws.one(from).copied())
+    json!(draws.choose(from).copied())
 }
 
 impl Own {
@@ -82,7 +82,7 @@ impl Own {
     }
 
     pub(super) fn status(self, draws: &mut Draws) -> Value {
-        let mut condition = json!({ "type": word(draws, &["Ready", "Trusted"], &[""]), "status": "True", "reason": "R",
+        let mut condition = json!({ "type": choose_word(draws, &["Ready", "Trusted"], &[""]), "status": "True", "reason": "R",
             "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z", "unknown": 1 });
         match draws.below(20) {
             0 => condition["reason"] = Value::Null,
@@ -95,22 +95,22 @@ impl Own {
                 let target = json!({ "node": "n", "power": "On", "clients": null, "unknown": [] });
                 let targets = if draws.percent(5) { nonsense(draws) } else { json!([target, {}]) };
                 json!({ "observedGeneration": 1 + draws.below(2), "conditions": conditions, "targets": targets,
-                    "tested": draws.one(&[json!("a"), Value::Null, json!(1)]).cloned() })
+                    "tested": draws.choose(&[json!("a"), Value::Null, json!(1)]).cloned() })
             }
             Self::Policy => {
                 json!({ "observedGeneration": 1, "nodes": draws.below(3), "conditions": conditions, "more": 1 })
             }
             Self::Fence => json!({
-                "phase": word(draws, &["Pending", "Fencing", "Fenced"], &["Elsewhere", ""]),
+                "phase": choose_word(draws, &["Pending", "Fencing", "Fenced"], &["Elsewhere", ""]),
                 "level": word_or_number(draws), "tainted": draws.percent(50), "message": "m", "evidence": null,
                 "gates": [{ "name": "Paused", "holds": false }], "conditions": conditions,
                 "attempts": [{ "id": draws.below(3), "act": "off", "outcome": null,
-                    "devices": [{ "namespace": "n", "name": draws.one(&["d", "d", "d", ""]).copied() }] }],
+                    "devices": [{ "namespace": "n", "name": draws.choose(&["d", "d", "d", ""]).copied() }] }],
             }),
             Self::Evidence => {
-                let reason = draws.one(&["it lives", "another word"]).copied();
+                let reason = draws.choose(&["it lives", "another word"]).copied();
                 draws
-                    .one(&[
+                    .choose(&[
                         json!({ "invalidated": { "at": "2026-01-01T00:00:00Z", "reason": reason } }),
                         json!({ "invalidated": { "at": "2026-01-01T00:00:00Z" } }),
                         json!({ "invalidated": null }),
@@ -168,12 +168,12 @@ impl Own {
             ],
             Self::Remediation => vec![json!({ "unknown": 1 }), json!({})],
         };
-        draws.one(&changes).cloned().unwrap_or_default()
+        draws.choose(&changes).cloned().unwrap_or_default()
     }
 }
 
 fn word_or_number(draws: &mut Draws) -> Value {
-    draws.one(&[json!(0), json!(1), json!(-1), json!("one")]).cloned().unwrap_or_default()
+    draws.choose(&[json!(0), json!(1), json!(-1), json!("one")]).cloned().unwrap_or_default()
 }
 
 fn watchdog_lease(draws: &mut Draws) -> Value {
@@ -198,12 +198,12 @@ fn watchdog_lease(draws: &mut Draws) -> Value {
 
 fn device(draws: &mut Draws) -> Value {
     let drivers = ["Agent", "Agent", "Redfish", "Manual", "WatchdogLease"];
-    let mut spec = json!({ "driver": word(draws, &drivers, &["External", "NetworkFence", "Ssh"]) });
+    let mut spec = json!({ "driver": choose_word(draws, &drivers, &["External", "NetworkFence", "Ssh"]) });
     if spec["driver"] == "WatchdogLease" || draws.percent(5) {
         spec["watchdogLease"] = watchdog_lease(draws);
     }
     if spec["driver"] == "Agent" || draws.percent(5) {
-        spec["agent"] = word(draws, &["fence_ipmilan", "fence_dummy"], &["ipmilan", "fence_", ""]);
+        spec["agent"] = choose_word(draws, &["fence_ipmilan", "fence_dummy"], &["ipmilan", "fence_", ""]);
     }
     if draws.percent(10) {
         spec["agent"] = Value::Null;
@@ -218,7 +218,7 @@ fn device(draws: &mut Draws) -> Value {
         3 => spec["monitorSeconds"] = json!(80_000 + 5_000 * draws.below(3)),
         4 => spec["nodeSelector"] = Value::Null,
         5 => {
-            let operator = word(draws, &["In", "Exists"], &["Like"]);
+            let operator = choose_word(draws, &["In", "Exists"], &["Like"]);
             spec["nodeSelector"] =
                 json!({ "matchExpressions": [{ "key": "k", "operator": operator }, { "key": "k" }] });
         }
@@ -234,14 +234,14 @@ fn device(draws: &mut Draws) -> Value {
         9 => spec["external"] = json!({ "templateRef": { "apiVersion": "v1", "kind": "A", "name": "" } }),
         10 => spec["networkFence"] = json!({ "className": "c", "namespace": "d" }),
         11 => spec["nodeParameters"] = json!({ "n": { "ip": "b" }, "m": {} }),
-        12 => spec["identityCheck"] = word(draws, &["Required"], &["Never"]),
+        12 => spec["identityCheck"] = choose_word(draws, &["Required"], &["Never"]),
         _ => drop(spec.as_object_mut().map(|fields| fields.remove("parameters"))),
     }
     spec
 }
 
 fn policy(draws: &mut Draws) -> Value {
-    let device = json!({ "namespace": "n", "name": draws.one(&["d", "d", "d", ""]).copied(), "more": 1 });
+    let device = json!({ "namespace": "n", "name": draws.choose(&["d", "d", "d", ""]).copied(), "more": 1 });
     let mut spec = json!({ "levels": [{ "name": "power", "devices": [device] }] });
     match draws.below(16) {
         0 => spec["levels"] = json!([]),
@@ -250,14 +250,14 @@ fn policy(draws: &mut Draws) -> Value {
         3 => spec["levels"][0]["attempts"] = json!(draws.below(12)),
         4 => spec["levels"][0]["name"] = json!("x".repeat(63 + draws.below(2) as usize)),
         5 => spec["brakes"] = json!({ "maxUnhealthyPercent": 100 * draws.below(3) }),
-        6 => spec["brakes"] = json!({ "controlPlane": word(draws, &["Never"], &["Always"]) }),
+        6 => spec["brakes"] = json!({ "controlPlane": choose_word(draws, &["Never"], &["Always"]) }),
         7 => {
             spec["unhealthy"] =
-                json!({ "notReadySeconds": draws.one(&[json!(null), json!(5), json!(50)]).cloned() })
+                json!({ "notReadySeconds": draws.choose(&[json!(null), json!(5), json!(50)]).cloned() })
         }
-        8 => spec["mode"] = word(draws, &["DryRun"], &["dryrun"]),
-        9 => spec["priority"] = json!(draws.one(&[-5, 5]).copied()),
-        10 => spec["paused"] = json!(draws.one(&["", "because"]).copied()),
+        8 => spec["mode"] = choose_word(draws, &["DryRun"], &["dryrun"]),
+        9 => spec["priority"] = json!(draws.choose(&[-5, 5]).copied()),
+        10 => spec["paused"] = json!(draws.choose(&["", "because"]).copied()),
         11 => spec["recovery"] = nonsense(draws),
         12 => spec["unhealthy"] = nonsense(draws),
         13 => drop(spec.as_object_mut().map(|fields| fields.remove("levels"))),
@@ -279,7 +279,7 @@ fn incarnation(node: &str, draws: &mut Draws) -> Value {
 
 fn fence(node: &str, draws: &mut Draws) -> Value {
     let mut spec = json!({ "node": incarnation(node, draws), "policy": "p",
-        "trigger": { "kind": word(draws, &["Detected", "Person"], &["Chance"]), "reason": "r" } });
+        "trigger": { "kind": choose_word(draws, &["Detected", "Person"], &["Chance"]), "reason": "r" } });
     match draws.below(10) {
         0 => spec["cancelled"] = json!(true),
         1 => spec["trigger"]["by"] = Value::Null,
@@ -293,7 +293,7 @@ fn fence(node: &str, draws: &mut Draws) -> Value {
 
 fn evidence(node: &str, draws: &mut Draws) -> Value {
     let mut spec = json!({ "node": incarnation(node, draws), "by": "us",
-        "kind": word(draws, &["PowerOff", "StorageFenced", "Asserted"], &["Guessed"]) });
+        "kind": choose_word(draws, &["PowerOff", "StorageFenced", "Asserted"], &["Guessed"]) });
     let is_found = spec["kind"] == "PowerOff" || spec["kind"] == "StorageFenced";
     if is_found != draws.percent(8) {
         spec["fence"] = "f".into();

@@ -70,16 +70,16 @@ impl Side {
     /// Sends one request and reads the whole answer.
     #[expect(clippy::disallowed_methods, reason = "this is what sends requests to servers of the tests' own")]
     async fn send(&self, request: Option<Request<KubeBody>>) -> Reply {
-        let Some(request) = request else { return Reply::lost("no such request") };
+        let Some(request) = request else { return Reply::without_answer("no such request") };
         let whole_cluster = !request.uri().path().contains("/namespaces/");
         let response = match self.client.send(request).await {
             Ok(response) => response,
-            Err(error) => return Reply::lost(&format!("{error:?}")),
+            Err(error) => return Reply::without_answer(&format!("{error:?}")),
         };
         let (head, body) = response.into_parts();
         let bytes = match body.collect().await {
             Ok(collected) => collected.to_bytes(),
-            Err(error) => return Reply::lost(&format!("{error:?}")),
+            Err(error) => return Reply::without_answer(&format!("{error:?}")),
         };
         let header = head.headers.get(http::header::RETRY_AFTER).and_then(|value| value.to_str().ok());
         let retry_after = header.map(str::to_owned);
@@ -89,7 +89,7 @@ impl Side {
     }
 
     /// Sends a request of a test's own; a merge patch if it is a PATCH.
-    pub async fn ask(&self, method: &str, target: &str, body: &Value) -> Reply {
+    pub async fn request(&self, method: &str, target: &str, body: &Value) -> Reply {
         let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
         let request = Request::builder().method(method).uri(target).header("accept", "application/json");
@@ -147,7 +147,7 @@ impl<'a> Session<'a> {
         }
         let request = self.memory.request(operation);
         let reply = self.side.send(request).await;
-        self.memory.learn(operation, &reply);
+        self.memory.record(operation, &reply);
         self.transcript.replies.push(reply);
     }
 
@@ -230,7 +230,7 @@ impl Memory {
         request.body(KubeBody::from(body)).ok()
     }
 
-    fn learn(&mut self, operation: &Operation, reply: &Reply) {
+    fn record(&mut self, operation: &Operation, reply: &Reply) {
         let metadata = &reply.body["metadata"];
         if operation.method == "GET"
             && let Some(token) = metadata["continue"].as_str()

@@ -24,7 +24,7 @@ pub(super) fn evictions(
         object["metadata"]["labels"]["app"] = "x".into();
         object["spec"]["nodeName"] = "n".into();
         operations.push(Operation::new("POST", &pods, &pod).json(object));
-        let ready = draws.one(&["True", "True", "False"]).copied();
+        let ready = draws.choose(&["True", "True", "False"]).copied();
         let status = json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": ready }] });
         let patch = Operation::new("PATCH", &format!("{pod}/status"), &pod).typed(STRATEGIC);
         operations.push(patch.json(json!({ "status": status })));

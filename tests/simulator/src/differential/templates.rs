@@ -210,16 +210,16 @@ impl Target {
         match self {
             Self::Pod => {
                 let phase = draws
-                    .one(&["Running", "Running", "Running", "Failed", "Succeeded", "Pending", "Unknown"])
+                    .choose(&["Running", "Running", "Running", "Failed", "Succeeded", "Pending", "Unknown"])
                     .copied();
-                let ready = draws.one(&["True", "False"]).copied();
-                let kind = draws.one(&["Ready", "DisruptionTarget", "example.com/x"]).copied();
+                let ready = draws.choose(&["True", "False"]).copied();
+                let kind = draws.choose(&["Ready", "DisruptionTarget", "example.com/x"]).copied();
                 json!({ "phase": phase, "observedGeneration": 1 + draws.below(2), "conditions": [
                     { "type": kind, "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z" }] })
             }
             Self::Node => {
-                let kind = draws.one(&["Ready", "MemoryPressure"]).copied();
-                json!({ "conditions": [{ "type": kind, "status": draws.one(&["True", "Unknown"]).copied(), "reason": "R",
+                let kind = draws.choose(&["Ready", "MemoryPressure"]).copied();
+                json!({ "conditions": [{ "type": kind, "status": draws.choose(&["True", "Unknown"]).copied(), "reason": "R",
                     "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
                     "nodeInfo": { "bootID": format!("b-{}", draws.below(2)) } })
             }
@@ -229,17 +229,17 @@ impl Target {
                 // As a controller writes it: entries that are over, and its own condition.
                 if draws.percent(50) {
                     let entry = [Value::Null, "2026-01-01T00:00:00Z".into()];
-                    status["disruptedPods"] = json!({ "p": draws.one(&entry).cloned(), "q": Value::Null });
+                    status["disruptedPods"] = json!({ "p": draws.choose(&entry).cloned(), "q": Value::Null });
                 }
                 if draws.percent(50) {
-                    let status_ = draws.one(&["True", "False"]).copied();
+                    let status_ = draws.choose(&["True", "False"]).copied();
                     status["conditions"] = json!([{ "type": "DisruptionAllowed", "status": status_, "reason": "R", "message": "",
                         "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
                 }
                 status
             }
             Self::Volume | Self::Claim => {
-                json!({ "phase": draws.one(&["Bound", "Released", "Pending", "Lost"]).copied() })
+                json!({ "phase": draws.choose(&["Bound", "Released", "Pending", "Lost"]).copied() })
             }
             Self::Attachment => json!({ "attached": draws.percent(50), "attachmentMetadata": { "k": "v" } }),
             Self::StatefulSet | Self::ReplicaSet | Self::Deployment | Self::Replication => {
@@ -275,15 +275,15 @@ impl Target {
                 _ => json!({ "taints": null }),
             },
             Self::Lease => {
-                json!({ "holderIdentity": draws.one(&["h", "g", ""]).copied(), "leaseTransitions": draws.below(3),
-                "renewTime": draws.one(&["2026-01-01T00:00:01.500000Z", "2026-01-01T00:00:02.000000Z", "2026-01-01T00:00:02.000000Z", "2026-01-01T00:00:01.5Z"]).copied() })
+                json!({ "holderIdentity": draws.choose(&["h", "g", ""]).copied(), "leaseTransitions": draws.below(3),
+                "renewTime": draws.choose(&["2026-01-01T00:00:01.500000Z", "2026-01-01T00:00:02.000000Z", "2026-01-01T00:00:02.000000Z", "2026-01-01T00:00:01.5Z"]).copied() })
             }
             Self::Budget => match draws.below(2) {
                 0 => json!({ "minAvailable": draws.below(3) }),
                 _ => json!({ "selector": { "matchLabels": { "tier": "db" } } }),
             },
             Self::Volume => {
-                json!({ "persistentVolumeReclaimPolicy": draws.one(&["Retain", "Delete"]).copied() })
+                json!({ "persistentVolumeReclaimPolicy": draws.choose(&["Retain", "Delete"]).copied() })
             }
             Self::Claim => json!({ "volumeName": format!("v{}", draws.below(2)) }),
             Self::Attachment => json!({ "nodeName": format!("n{}", draws.below(2)) }),
@@ -320,7 +320,7 @@ fn pod(node: &str, draws: &mut Draws) -> Value {
     }
     if draws.percent(30) {
         let grace = [0, 1, 30, 60];
-        pod["spec"]["terminationGracePeriodSeconds"] = draws.one(&grace).copied().into();
+        pod["spec"]["terminationGracePeriodSeconds"] = draws.choose(&grace).copied().into();
     }
     if draws.percent(10) {
         pod["spec"]["tolerations"] = json!([{ "operator": "Exists" }]);

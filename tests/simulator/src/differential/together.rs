@@ -43,7 +43,7 @@ enum Done {
 
 /// One request on one key, and when it was sent and answered.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct TimedRequest {
     key: u64,
     /// What was written or read.
     value: String,
@@ -57,11 +57,11 @@ pub struct Seen {
 ///
 /// # Errors
 /// An answer that is none of success, conflict and "already exists".
-pub async fn together(side: &Side, namespace: &str, chance: Chance) -> Result<Vec<Seen>, String> {
+pub async fn together(side: &Side, namespace: &str, chance: Chance) -> Result<Vec<TimedRequest>, String> {
     let ticks = AtomicU64::new(0);
     let clients = (0..CLIENTS).map(|client| {
         let draws = Draws::new(chance.part("client", client));
-        work(Client { side, namespace, client, ticks: &ticks, draws, known: Vec::new() })
+        run_client(Client { side, namespace, client, ticks: &ticks, draws, known: Vec::new() })
     });
     let seen = futures::future::join_all(clients).await;
     Ok(seen.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
@@ -77,7 +77,7 @@ struct Client<'a> {
     known: Vec<(u64, u64)>,
 }
 
-async fn work(mut client: Client<'_>) -> Result<Vec<Seen>, String> {
+async fn run_client(mut client: Client<'_>) -> Result<Vec<TimedRequest>, String> {
     let mut all = Vec::new();
     for number in 0..REQUESTS {
         // At first all of them make all keys.
@@ -92,7 +92,7 @@ async fn work(mut client: Client<'_>) -> Result<Vec<Seen>, String> {
 }
 
 impl Client<'_> {
-    async fn request(&mut self, key: u64, number: u64) -> Result<Seen, String> {
+    async fn request(&mut self, key: u64, number: u64) -> Result<TimedRequest, String> {
         let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace);
         let (name, value) = (format!("k{key}"), format!("{}-{number}", self.client));
         let path = format!("{collection}/{name}");
@@ -111,7 +111,7 @@ impl Client<'_> {
             _ => ("GET", &path, Value::Null, None),
         };
         let sent = self.ticks.fetch_add(1, Ordering::SeqCst);
-        let reply = self.side.ask(method, target, &body).await;
+        let reply = self.side.request(method, target, &body).await;
         let answered = self.ticks.fetch_add(1, Ordering::SeqCst);
         let version = reply.body["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
         let (done, value) = match (reply.code, base, version) {
@@ -123,14 +123,14 @@ impl Client<'_> {
             (409, Some(base), _) => (Done::Refused(base), value),
             _ => return Err(format!("{method} {target} was answered {} {}", reply.code, reply.body)),
         };
-        Ok(Seen { key, value, sent, answered, done })
+        Ok(TimedRequest { key, value, sent, answered, done })
     }
 }
 
 /// Whether anybody was refused, and whether anybody succeeded after somebody else
 /// did: a history without both shows nothing.
 #[must_use]
-pub fn met_each_other(history: &[Seen]) -> bool {
+pub fn met_each_other(history: &[TimedRequest]) -> bool {
     let refused = history.iter().any(|seen| matches!(seen.done, Done::Refused(Base::Version(_))));
     let swapped = history.iter().any(|seen| matches!(seen.done, Done::Wrote(Base::Version(_), _)));
     refused && swapped
@@ -138,11 +138,11 @@ pub fn met_each_other(history: &[Seen]) -> bool {
 
 /// What does not fit one order.
 #[must_use]
-pub fn disorder(history: &[Seen]) -> Vec<String> {
+pub fn disorder(history: &[TimedRequest]) -> Vec<String> {
     let mut wrong = Vec::new();
     for key in 0..KEYS {
-        let of_key: Vec<&Seen> = history.iter().filter(|seen| seen.key == key).collect();
-        let mut writes: Vec<(u64, Base, &Seen)> = Vec::new();
+        let of_key: Vec<&TimedRequest> = history.iter().filter(|seen| seen.key == key).collect();
+        let mut writes: Vec<(u64, Base, &TimedRequest)> = Vec::new();
         for seen in &of_key {
             if let Done::Wrote(base, version) = seen.done {
                 writes.push((version, base, seen));
@@ -153,7 +153,7 @@ pub fn disorder(history: &[Seen]) -> Vec<String> {
         times(&of_key, &mut wrong);
         for seen in &of_key {
             match seen.done {
-                Done::Read(version) => read(seen, version, &writes, &mut wrong),
+                Done::Read(version) => check_read(seen, version, &writes, &mut wrong),
                 Done::Refused(base) => refused(seen, base, &writes, &mut wrong),
                 Done::Wrote(..) => {}
             }
@@ -163,8 +163,8 @@ pub fn disorder(history: &[Seen]) -> Vec<String> {
 }
 
 /// Writes follow each other by what they name.
-fn chain(writes: &[(u64, Base, &Seen)], wrong: &mut Vec<String>) {
-    let mut before: Option<(u64, &Seen)> = None;
+fn chain(writes: &[(u64, Base, &TimedRequest)], wrong: &mut Vec<String>) {
+    let mut before: Option<(u64, &TimedRequest)> = None;
     for (version, base, seen) in writes {
         let fits = match (base, before) {
             (Base::Nothing, None) => true,
@@ -180,8 +180,8 @@ fn chain(writes: &[(u64, Base, &Seen)], wrong: &mut Vec<String>) {
 }
 
 /// Nothing shows less than what was answered before it was sent, to whomever.
-fn times(of_key: &[&Seen], wrong: &mut Vec<String>) {
-    let shown = |seen: &Seen| match seen.done {
+fn times(of_key: &[&TimedRequest], wrong: &mut Vec<String>) {
+    let shown = |seen: &TimedRequest| match seen.done {
         Done::Read(version) | Done::Wrote(_, version) => Some(version),
         Done::Refused(_) => None,
     };
@@ -194,7 +194,12 @@ fn times(of_key: &[&Seen], wrong: &mut Vec<String>) {
 }
 
 /// A read shows a write that had begun.
-fn read(seen: &Seen, version: u64, writes: &[(u64, Base, &Seen)], wrong: &mut Vec<String>) {
+fn check_read(
+    seen: &TimedRequest,
+    version: u64,
+    writes: &[(u64, Base, &TimedRequest)],
+    wrong: &mut Vec<String>,
+) {
     match writes.iter().find(|(made, ..)| *made == version) {
         Some((_, _, write)) if write.sent < seen.answered && write.value == seen.value => {}
         source => wrong.push(format!("{seen:?} shows {source:?}")),
@@ -202,7 +207,7 @@ fn read(seen: &Seen, version: u64, writes: &[(u64, Base, &Seen)], wrong: &mut Ve
 }
 
 /// A refusal has a cause: somebody else had written, or may have.
-fn refused(seen: &Seen, base: Base, writes: &[(u64, Base, &Seen)], wrong: &mut Vec<String>) {
+fn refused(seen: &TimedRequest, base: Base, writes: &[(u64, Base, &TimedRequest)], wrong: &mut Vec<String>) {
     let since = match base {
         Base::Nothing => 0,
         Base::Version(version) => version,
@@ -217,23 +222,23 @@ fn refused(seen: &Seen, base: Base, writes: &[(u64, Base, &Seen)], wrong: &mut V
 mod tests {
     use super::*;
 
-    fn seen(sent: u64, answered: u64, value: &str, done: Done) -> Seen {
-        Seen { key: 0, value: value.to_owned(), sent, answered, done }
+    fn timed_request(sent: u64, answered: u64, value: &str, done: Done) -> TimedRequest {
+        TimedRequest { key: 0, value: value.to_owned(), sent, answered, done }
     }
 
-    fn history() -> Vec<Seen> {
+    fn history() -> Vec<TimedRequest> {
         vec![
-            seen(0, 1, "a", Done::Wrote(Base::Nothing, 10)),
-            seen(2, 5, "b", Done::Wrote(Base::Version(10), 11)),
-            seen(3, 6, "c", Done::Refused(Base::Version(10))),
-            seen(4, 7, "a", Done::Read(10)),
-            seen(8, 9, "b", Done::Read(11)),
-            seen(10, 11, "d", Done::Wrote(Base::Anything, 12)),
+            timed_request(0, 1, "a", Done::Wrote(Base::Nothing, 10)),
+            timed_request(2, 5, "b", Done::Wrote(Base::Version(10), 11)),
+            timed_request(3, 6, "c", Done::Refused(Base::Version(10))),
+            timed_request(4, 7, "a", Done::Read(10)),
+            timed_request(8, 9, "b", Done::Read(11)),
+            timed_request(10, 11, "d", Done::Wrote(Base::Anything, 12)),
         ]
     }
 
     #[test]
-    fn what_fits_one_order_is_left_alone_and_what_does_not_is_named() {
+    fn linearizable_histories_pass_and_others_are_reported() {
         assert_eq!(disorder(&history()), Vec::<String>::new());
         assert!(met_each_other(&history()));
         for (what, at, other) in [

@@ -38,7 +38,7 @@ impl Contender {
 
     /// The one of this name.
     #[must_use]
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|contender| contender.name() == name)
     }
 

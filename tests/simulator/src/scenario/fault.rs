@@ -2,11 +2,11 @@
 
 use serde::Deserialize;
 
-use super::field::{Field, Place, Text, Wrong};
+use super::field::{Field, FieldError, Place, Text};
 use crate::campaign::{Ailment, Fault, Limit, Malfunction, Plan, Trouble};
 
 /// The longest that anything may last, in seconds.
-const LONGEST: u64 = 3_600;
+const MAX_SECONDS: u64 = 3_600;
 /// The farthest that a clock may jump: a year.
 const FARTHEST: u64 = 31_536_000;
 /// The longest delay of a request, in milliseconds.
@@ -153,21 +153,21 @@ impl Step {
     }
 
     /// When, and what.
-    pub(super) fn read(&self, place: Place, plan: &Plan) -> Result<(u64, Fault), Wrong> {
+    pub(super) fn decode(&self, place: Place, plan: &Plan) -> Result<(u64, Fault), FieldError> {
         let lacks =
-            |name: &str, allowed: &str| place.wrong(&format!("field `{name}`: missing, allowed {allowed}"));
+            |name: &str, allowed: &str| place.error(&format!("field `{name}`: missing, allowed {allowed}"));
         let at = Field::new("at", &self.at).ok_or_else(|| lacks("at", "is a time such as 45s"))?;
         let kinds = || format!("is one of: {}", KINDS.join(", "));
         let kind = Field::new("fault", &self.fault).ok_or_else(|| lacks("fault", &kinds()))?;
         if !KINDS.contains(&kind.text) {
-            return Err(kind.wrong(&kinds()));
+            return Err(kind.error(&kinds()));
         }
-        let when = at.seconds(LONGEST)?;
+        let when = at.seconds(MAX_SECONDS)?;
         if when >= plan.heal_at {
-            return Err(at.wrong(&format!("is a time before `heal-at`, which is {}s", plan.heal_at)));
+            return Err(at.error(&format!("is a time before `heal-at`, which is {}s", plan.heal_at)));
         }
         if matches!(kind.text, "malfunction" | "confirm-down") && plan.with.fencing.is_none() {
-            return Err(kind.wrong("only where `fencing` is given"));
+            return Err(kind.error("only where `fencing` is given"));
         }
         let mut reading = Reading { step: self, kind: kind.text, place, plan, asked: Vec::new() };
         let fault = reading.fault()?;
@@ -176,10 +176,10 @@ impl Step {
         let stray = stray.and_then(|(name, text)| Field::new(name, text));
         match stray {
             Some(field) if reading.asked.is_empty() => {
-                Err(field.wrong(&format!("with `{}` is nothing", kind.text)))
+                Err(field.error(&format!("with `{}` is nothing", kind.text)))
             }
             Some(field) => {
-                Err(field.wrong(&format!("with `{}` are {}", kind.text, reading.asked.join(", "))))
+                Err(field.error(&format!("with `{}` are {}", kind.text, reading.asked.join(", "))))
             }
             None => Ok((when, fault)),
         }
@@ -193,73 +193,73 @@ impl<'a> Reading<'a> {
         Field::new(name, text)
     }
 
-    fn needed(&mut self, name: &'static str) -> Result<Field<'a>, Wrong> {
+    fn needed(&mut self, name: &'static str) -> Result<Field<'a>, FieldError> {
         let (place, kind) = (self.place, self.kind);
-        self.field(name).ok_or_else(|| place.wrong(&format!("field `{name}`: missing, `{kind}` needs it")))
+        self.field(name).ok_or_else(|| place.error(&format!("field `{name}`: missing, `{kind}` needs it")))
     }
 
-    fn node(&mut self) -> Result<usize, Wrong> {
+    fn node(&mut self) -> Result<usize, FieldError> {
         let count = self.plan.nodes;
         self.needed("node")?.index(count, "nodes")
     }
 
-    fn replica(&mut self) -> Result<usize, Wrong> {
+    fn replica(&mut self) -> Result<usize, FieldError> {
         let count = self.plan.replicas;
         self.needed("replica")?.index(count, "replicas of pod-safety")
     }
 
-    fn server(&mut self) -> Result<usize, Wrong> {
+    fn server(&mut self) -> Result<usize, FieldError> {
         let count = self.plan.servers;
         self.needed("server")?.index(count, "API servers")
     }
 
-    fn pod(&mut self) -> Result<usize, Wrong> {
+    fn pod(&mut self) -> Result<usize, FieldError> {
         let count = self.plan.pods;
         self.needed("pod")?.index(count, "pods")
     }
 
-    fn lasts(&mut self) -> Result<u64, Wrong> {
-        self.needed("for")?.seconds(LONGEST)
+    fn lasts(&mut self) -> Result<u64, FieldError> {
+        self.needed("for")?.seconds(MAX_SECONDS)
     }
 
-    fn word_lasts(&mut self) -> Result<u64, Wrong> {
+    fn word_lasts(&mut self) -> Result<u64, FieldError> {
         let field = self.needed("for")?;
-        let allowed = format!("is {SHORTEST_WORD}s to {LONGEST}s, as for `--valid-for`");
-        field.seconds(LONGEST).and_then(|valid| match valid {
+        let allowed = format!("is {SHORTEST_WORD}s to {MAX_SECONDS}s, as for `--valid-for`");
+        field.seconds(MAX_SECONDS).and_then(|valid| match valid {
             SHORTEST_WORD.. => Ok(valid),
-            _ => Err(field.wrong(&allowed)),
+            _ => Err(field.error(&allowed)),
         })
     }
 
-    fn workload(&mut self) -> Result<usize, Wrong> {
+    fn workload(&mut self) -> Result<usize, FieldError> {
         Ok(usize::try_from(self.needed("workload")?.number(0, MOST_WORKLOADS - 1)?).unwrap_or(0))
     }
 
-    fn replicas(&mut self) -> Result<u64, Wrong> {
+    fn replicas(&mut self) -> Result<u64, FieldError> {
         self.needed("replicas")?.number(0, MOST_REPLICAS)
     }
 
-    fn truth(&mut self, name: &'static str, otherwise: bool) -> Result<bool, Wrong> {
+    fn truth(&mut self, name: &'static str, otherwise: bool) -> Result<bool, FieldError> {
         let choices = [("true", true), ("false", false)];
         self.field(name).map_or(Ok(otherwise), |field| field.one_of(&choices))
     }
 
     /// One of the taints that people add, by its number.
-    fn taint(&mut self) -> Result<usize, Wrong> {
+    fn taint(&mut self) -> Result<usize, FieldError> {
         self.needed("taint")?.one_of(&TAINTS)
     }
 
     /// `min-available` or `max-unavailable`, as a number or a percentage.
-    fn limit(&mut self) -> Result<Limit, Wrong> {
+    fn limit(&mut self) -> Result<Limit, FieldError> {
         let (least, most) = (self.field("min-available"), self.field("max-unavailable"));
         let field = match (&least, &most) {
             (Some(field), Some(_)) => {
-                return Err(field.wrong("is one of the two: not with `max-unavailable`"));
+                return Err(field.error("is one of the two: not with `max-unavailable`"));
             }
             (Some(field), None) | (None, Some(field)) => field,
             (None, None) => {
                 let missing = "field `min-available`: missing, allowed is that or `max-unavailable`";
-                return Err(self.place.wrong(missing));
+                return Err(self.place.error(missing));
             }
         };
         let percent = field.text.strip_suffix('%');
@@ -273,11 +273,11 @@ impl<'a> Reading<'a> {
         })
     }
 
-    fn percent(&mut self) -> Result<u64, Wrong> {
+    fn percent(&mut self) -> Result<u64, FieldError> {
         self.field("percent").map_or(Ok(100), |field| field.number(1, 100))
     }
 
-    fn trouble(&mut self) -> Result<Trouble, Wrong> {
+    fn trouble(&mut self) -> Result<Trouble, FieldError> {
         let field = self.needed("trouble")?;
         if let Some(delay) = field.text.strip_prefix("delay ") {
             let delay = Field { name: "trouble", text: delay, place: field.place };
@@ -289,18 +289,18 @@ impl<'a> Reading<'a> {
             ("cut-answer", _) => Ok(Trouble::CutAnswer),
             ("drop-request", _) => Ok(Trouble::DropRequest),
             (_, Some(code @ 400..=599)) => Ok(Trouble::Error(code)),
-            _ => Err(field.wrong(
+            _ => Err(field.error(
                 "is lose-answer, cut-answer, drop-request, error 400 to error 599, or delay with a time",
             )),
         }
     }
 
     /// How a device fails or lies.
-    fn how(&mut self) -> Result<Malfunction, Wrong> {
+    fn how(&mut self) -> Result<Malfunction, FieldError> {
         let field = self.needed("how")?;
         Ok(match field.one_of(&MALFUNCTIONS)? {
             Malfunction::LateAfterFailure(_) => {
-                Malfunction::LateAfterFailure(self.needed("late")?.seconds(LONGEST)?)
+                Malfunction::LateAfterFailure(self.needed("late")?.seconds(MAX_SECONDS)?)
             }
             Malfunction::WrongMachine(_) => {
                 let count = self.plan.nodes;
@@ -310,7 +310,7 @@ impl<'a> Reading<'a> {
         })
     }
 
-    fn fault(&mut self) -> Result<Fault, Wrong> {
+    fn fault(&mut self) -> Result<Fault, FieldError> {
         Ok(match self.kind {
             "cut-replica" => Fault::CutReplica { replica: self.replica()?, seconds: self.lasts()? },
             "trouble-replica" => Fault::TroubleReplica {
@@ -337,7 +337,7 @@ impl<'a> Reading<'a> {
             "tolerate" => Fault::Tolerate {
                 pod: self.pod()?,
                 key: self.taint()?,
-                seconds: self.field("for").map(|field| field.seconds(LONGEST)).transpose()?,
+                seconds: self.field("for").map(|field| field.seconds(MAX_SECONDS)).transpose()?,
             },
             "delete-pod" => Fault::DeletePod { pod: self.pod()? },
             "evict" => Fault::Evict { pod: self.pod()? },
@@ -349,7 +349,7 @@ impl<'a> Reading<'a> {
     }
 
     /// What people do to workloads with a budget.
-    fn deed_of_budgets(&mut self) -> Result<Fault, Wrong> {
+    fn deed_of_budgets(&mut self) -> Result<Fault, FieldError> {
         Ok(match self.kind {
             "deploy" => Fault::Deploy {
                 workload: self.workload()?,
@@ -375,7 +375,7 @@ impl<'a> Reading<'a> {
         })
     }
 
-    fn fault_of_node(&mut self) -> Result<Fault, Wrong> {
+    fn fault_of_node(&mut self) -> Result<Fault, FieldError> {
         Ok(match self.kind {
             "cut-node" => Fault::CutNode { node: self.node()?, seconds: self.lasts()? },
             "trouble-node" => Fault::TroubleNode {
@@ -388,7 +388,7 @@ impl<'a> Reading<'a> {
                 Fault::JumpNode { node: self.node()?, seconds: self.needed("by")?.signed_seconds(FARTHEST)? }
             }
             "power-off" => {
-                let back = self.field("back-after").map(|field| field.seconds(LONGEST)).transpose()?;
+                let back = self.field("back-after").map(|field| field.seconds(MAX_SECONDS)).transpose()?;
                 Fault::PowerOff { node: self.node()?, back }
             }
             "reboot" => Fault::Reboot { node: self.node()? },

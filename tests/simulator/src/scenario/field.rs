@@ -12,7 +12,7 @@ pub(super) type Text = Option<Spanned<String>>;
 /// Why a file cannot be run: one line, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {what}")]
-pub struct Wrong {
+pub struct FieldError {
     /// Which file.
     pub file: String,
     /// Where, from one.
@@ -31,16 +31,16 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn of<T>(value: &Spanned<T>) -> Self {
+    pub(super) fn from_spanned<T>(value: &Spanned<T>) -> Self {
         Self { line: value.referenced.line().max(1), column: value.referenced.column().max(1) }
     }
 
     /// What the file says may be repeated in `what`: control characters are escaped, so it stays one line.
-    pub(super) fn wrong(self, what: &str) -> Wrong {
+    pub(super) fn error(self, what: &str) -> FieldError {
         let clean = |letter: char| {
             if letter.is_control() { letter.escape_default().to_string() } else { letter.to_string() }
         };
-        Wrong {
+        FieldError {
             file: String::new(),
             line: self.line,
             column: self.column,
@@ -59,56 +59,56 @@ pub(super) struct Field<'a> {
 impl<'a> Field<'a> {
     pub(super) fn new(name: &'static str, text: &'a Text) -> Option<Self> {
         let text = text.as_ref()?;
-        Some(Self { name, text: text.value.trim(), place: Place::of(text) })
+        Some(Self { name, text: text.value.trim(), place: Place::from_spanned(text) })
     }
 
-    pub(super) fn wrong(&self, allowed: &str) -> Wrong {
+    pub(super) fn error(&self, allowed: &str) -> FieldError {
         let Self { name, text, place } = self;
-        place.wrong(&format!("field `{name}`: value `{text}`, allowed {allowed}"))
+        place.error(&format!("field `{name}`: value `{text}`, allowed {allowed}"))
     }
 
     /// A whole number between two.
-    pub(super) fn number(&self, least: u64, most: u64) -> Result<u64, Wrong> {
+    pub(super) fn number(&self, least: u64, most: u64) -> Result<u64, FieldError> {
         let number = self.text.parse().ok().filter(|number| (least..=most).contains(number));
-        number.ok_or_else(|| self.wrong(&format!("is a whole number from {least} to {most}")))
+        number.ok_or_else(|| self.error(&format!("is a whole number from {least} to {most}")))
     }
 
     /// One of so many things, counted from zero.
-    pub(super) fn index(&self, count: usize, what: &str) -> Result<usize, Wrong> {
+    pub(super) fn index(&self, count: usize, what: &str) -> Result<usize, FieldError> {
         let index = self.text.parse().ok().filter(|index| *index < count);
         index.ok_or_else(|| {
-            self.wrong(&format!("is 0 to {}: there are {count} {what}", count.saturating_sub(1)))
+            self.error(&format!("is 0 to {}: there are {count} {what}", count.saturating_sub(1)))
         })
     }
 
     /// Whole seconds, such as `45s` or `2m`, up to `most`.
-    pub(super) fn seconds(&self, most: u64) -> Result<u64, Wrong> {
+    pub(super) fn seconds(&self, most: u64) -> Result<u64, FieldError> {
         let span = self.span().filter(|span| *span <= SignedDuration::from_secs(signed(most)));
         let seconds = span.and_then(|span| Duration::try_from(span).ok()).map(|span| span.as_secs());
-        seconds.ok_or_else(|| self.wrong(&format!("is 0s to {most}s in whole seconds, such as 45s or 1m30s")))
+        seconds.ok_or_else(|| self.error(&format!("is 0s to {most}s in whole seconds, such as 45s or 1m30s")))
     }
 
     /// Whole seconds, forward or back.
-    pub(super) fn signed_seconds(&self, most: u64) -> Result<i64, Wrong> {
+    pub(super) fn signed_seconds(&self, most: u64) -> Result<i64, FieldError> {
         let span = self.span().filter(|span| span.abs() <= SignedDuration::from_secs(signed(most)));
         let seconds = span.map(|span| span.as_secs());
-        seconds.ok_or_else(|| self.wrong(&format!("is -{most}s to {most}s in whole seconds, such as -90s")))
+        seconds.ok_or_else(|| self.error(&format!("is -{most}s to {most}s in whole seconds, such as -90s")))
     }
 
     /// Milliseconds, such as `300ms`.
-    pub(super) fn milliseconds(&self, most: u64) -> Result<u64, Wrong> {
+    pub(super) fn milliseconds(&self, most: u64) -> Result<u64, FieldError> {
         let span =
             self.text.parse::<SignedDuration>().ok().and_then(|span| u64::try_from(span.as_millis()).ok());
         let span = span.filter(|span| (1..=most).contains(span));
-        span.ok_or_else(|| self.wrong(&format!("is 1ms to {most}ms, such as 300ms or 2s")))
+        span.ok_or_else(|| self.error(&format!("is 1ms to {most}ms, such as 300ms or 2s")))
     }
 
     /// One of these words.
-    pub(super) fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, Wrong> {
+    pub(super) fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, FieldError> {
         let found = choices.iter().find(|(word, _)| *word == self.text).map(|(_, value)| *value);
         found.ok_or_else(|| {
             let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
-            self.wrong(&format!("is one of: {}", words.join(", ")))
+            self.error(&format!("is one of: {}", words.join(", ")))
         })
     }
 

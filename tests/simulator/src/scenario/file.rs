@@ -7,7 +7,7 @@ use serde_saphyr::{Error, Spanned};
 
 use super::contender::Contender;
 use super::fault::Step;
-use super::field::{Field, Place, Text, Wrong};
+use super::field::{Field, FieldError, Place, Text};
 use super::{Expect, Scenario};
 use crate::campaign::{Extras, Fault, Fencing, Keeper, Plan};
 use crate::checker::Invariant;
@@ -95,7 +95,7 @@ struct ExpectFile {
 ///
 /// # Errors
 /// The first thing that is wrong, with its place and what is allowed.
-pub fn parse(file: &str, text: &str) -> Result<Scenario, Wrong> {
+pub fn parse(file: &str, text: &str) -> Result<Scenario, FieldError> {
     let read = || {
         let read = serde_saphyr::from_str::<File>(text);
         read.map_err(|error| not_read(&error)).and_then(scenario)
@@ -104,12 +104,12 @@ pub fn parse(file: &str, text: &str) -> Result<Scenario, Wrong> {
     match read() {
         Ok(scenario) if scenario.name.is_empty() => Ok(Scenario { name: name.to_owned(), ..scenario }),
         Ok(scenario) => Ok(scenario),
-        Err(wrong) => Err(Wrong { file: file.to_owned(), ..wrong }),
+        Err(wrong) => Err(FieldError { file: file.to_owned(), ..wrong }),
     }
 }
 
 /// What the YAML reader says, in a line of ours.
-fn not_read(error: &Error) -> Wrong {
+fn not_read(error: &Error) -> FieldError {
     let place = error.location().map_or(Place { line: 1, column: 1 }, |location| Place {
         line: location.line().max(1),
         column: location.column().max(1),
@@ -125,14 +125,14 @@ fn not_read(error: &Error) -> Wrong {
             format!("not a scenario: {}", said.split(" at line ").next().unwrap_or_default())
         }
     };
-    place.wrong(&what)
+    place.error(&what)
 }
 
-fn missing(name: &str, allowed: &str) -> Wrong {
-    Place { line: 1, column: 1 }.wrong(&format!("field `{name}`: missing, allowed {allowed}"))
+fn missing(name: &str, allowed: &str) -> FieldError {
+    Place { line: 1, column: 1 }.error(&format!("field `{name}`: missing, allowed {allowed}"))
 }
 
-fn scenario(file: File) -> Result<Scenario, Wrong> {
+fn scenario(file: File) -> Result<Scenario, FieldError> {
     let number = |name, text: &Text, least, most, otherwise| match Field::new(name, text) {
         Some(field) => field.number(least, most),
         None => Ok(otherwise),
@@ -160,7 +160,7 @@ fn scenario(file: File) -> Result<Scenario, Wrong> {
         faults: Vec::new(),
     };
     for step in &file.faults {
-        let fault = step.value.read(Place::of(step), &plan)?;
+        let fault = step.value.decode(Place::from_spanned(step), &plan)?;
         plan.faults.push(fault);
     }
     plan.faults.sort_by_key(|(at, _)| *at);
@@ -185,7 +185,7 @@ fn scenario(file: File) -> Result<Scenario, Wrong> {
 }
 
 /// What the world has beside machines: taints that end pods where somebody keeps or adds some.
-fn extras(node_lifecycle: &Text, faults: &[(u64, Fault)]) -> Result<Extras, Wrong> {
+fn extras(node_lifecycle: &Text, faults: &[(u64, Fault)]) -> Result<Extras, FieldError> {
     let choices = [("none", Keeper::Theirs), ("guard", Keeper::Guarded), ("replace", Keeper::Ours)];
     let field = Field::new("node-lifecycle", node_lifecycle);
     let nodes = field.as_ref().map_or(Ok(Keeper::Theirs), |field| field.one_of(&choices))?;
@@ -199,19 +199,19 @@ fn extras(node_lifecycle: &Text, faults: &[(u64, Fault)]) -> Result<Extras, Wron
         Some(field)
             if nodes == Keeper::Guarded && (taints || has(|fault| matches!(fault, Fault::Deploy { .. }))) =>
         {
-            Err(field.wrong("is none or replace, because a fault deploys a workload or taints a node"))
+            Err(field.error("is none or replace, because a fault deploys a workload or taints a node"))
         }
         _ => Ok(Extras { taints, nodes, ..Extras::default() }),
     }
 }
 
 /// Nodes are fenced that somebody calls lost.
-fn fenced(with: Extras, file: &FencingFile, node_lifecycle: &Text) -> Result<Extras, Wrong> {
+fn fenced(with: Extras, file: &FencingFile, node_lifecycle: &Text) -> Result<Extras, FieldError> {
     if with.nodes != Keeper::Ours {
         let Some(field) = Field::new("node-lifecycle", node_lifecycle) else {
             return Err(missing("node-lifecycle", "is replace, because nodes are fenced"));
         };
-        return Err(field.wrong("is replace, because nodes are fenced"));
+        return Err(field.error("is replace, because nodes are fenced"));
     }
     let choice = |name, text: &Text, choices: [(&str, bool); 2], otherwise| {
         Field::new(name, text).map_or(Ok(otherwise), |field| field.one_of(&choices))
@@ -230,19 +230,19 @@ fn fenced(with: Extras, file: &FencingFile, node_lifecycle: &Text) -> Result<Ext
     Ok(Extras { fencing: Some(fencing), ..with })
 }
 
-fn subject(text: &Text) -> Result<Contender, Wrong> {
+fn subject(text: &Text) -> Result<Contender, FieldError> {
     let choices = Contender::ALL.map(|contender| (contender.name(), contender));
     Field::new("subject", text).map_or(Ok(Contender::PodSafety), |field| field.one_of(&choices))
 }
 
-fn expected(expect: &ExpectFile) -> Result<Expect, Wrong> {
+fn expected(expect: &ExpectFile) -> Result<Expect, FieldError> {
     let mut broken = BTreeSet::new();
     if let Some(field) = Field::new("expect.broken", &expect.broken).filter(|field| field.text != "none") {
         for word in field.text.split(',').map(str::trim) {
             let rule = RULES.iter().find(|(name, _)| *name == word);
             let Some((_, rule)) = rule else {
                 let names: Vec<_> = RULES.iter().map(|(name, _)| *name).collect();
-                return Err(field.wrong(&format!("is none, or some of: {}", names.join(", "))));
+                return Err(field.error(&format!("is none, or some of: {}", names.join(", "))));
             };
             broken.insert(*rule);
         }

@@ -54,7 +54,7 @@ fn a_file_of_any_form_is_read_as_it_stands_or_refused_in_a_line_with_its_place()
         vary(draw, &mut file, WORDS);
         let whole = file.to_string();
         let text = if draw.once_in(3) {
-            String::from_utf8_lossy(&draw.garble(whole.as_bytes())).into_owned()
+            String::from_utf8_lossy(&draw.corrupt(whole.as_bytes())).into_owned()
         } else {
             whole.clone()
         };

@@ -26,7 +26,7 @@ use crate::checker::Invariant;
 use crate::world::Outcome;
 
 pub use contender::Contender;
-pub use field::Wrong;
+pub use field::FieldError;
 pub use file::parse;
 pub use shipped::shipped;
 

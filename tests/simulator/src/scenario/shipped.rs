@@ -1,7 +1,7 @@
 //! The scenarios of `docs/scenarios`, in the order in which the demonstration offers them.
 
 use super::Scenario;
-use super::field::Wrong;
+use super::field::FieldError;
 use super::file::parse;
 
 /// Name and text, as the files have them.
@@ -27,6 +27,6 @@ const FILES: [(&str, &str); 15] = [
 ///
 /// # Errors
 /// A file that cannot be run: a mistake in this program, which its tests exclude.
-pub fn shipped() -> Result<Vec<Scenario>, Wrong> {
+pub fn shipped() -> Result<Vec<Scenario>, FieldError> {
     FILES.iter().map(|(file, text)| parse(file, text)).collect()
 }

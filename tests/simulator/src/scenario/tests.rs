@@ -9,21 +9,21 @@ const TOP: &str = "nodes: 3\npods: 2\nheal-at: 100s\n";
 /// What devices need, and people who confirm nodes.
 const FENCING: &str = "node-lifecycle: replace\nfencing: {}\n";
 
-fn wrong(text: &str) -> String {
+fn parse_error(text: &str) -> String {
     let said = parse("x.yaml", text).unwrap_err().to_string();
     assert!(!said.contains('\n'), "one line: {said}");
     said
 }
 
 fn wrong_fault(fault: &str) -> String {
-    wrong(&format!("{TOP}faults:\n  - {{ {fault} }}\n"))
+    parse_error(&format!("{TOP}faults:\n  - {{ {fault} }}\n"))
 }
 
 /// A value was repeated with its line breaks and escape sequences.
 #[test]
 fn bug_a_value_of_two_lines_made_two_lines_of_an_error() {
-    assert!(wrong("nodes: \"3\\n\\e[2J\"\npods: 2\nheal-at: 100s\n").contains(r"value `3\n\u{1b}[2J`"));
-    assert!(wrong("\"a\\nb\": 1\n").contains(r"field `a\nb`: unknown"));
+    assert!(parse_error("nodes: \"3\\n\\e[2J\"\npods: 2\nheal-at: 100s\n").contains(r"value `3\n\u{1b}[2J`"));
+    assert!(parse_error("\"a\\nb\": 1\n").contains(r"field `a\nb`: unknown"));
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn taints_and_who_looks_after_nodes_are_read() {
     assert_eq!((kept("none").nodes, kept("none").taints), (Keeper::Theirs, false));
     assert_eq!((kept("guard").nodes, kept("guard").taints), (Keeper::Guarded, false));
     assert_eq!((kept("replace").nodes, kept("replace").taints), (Keeper::Ours, true));
-    let said = wrong(&format!("{TOP}node-lifecycle: guard\n{faults}"));
+    let said = parse_error(&format!("{TOP}node-lifecycle: guard\n{faults}"));
     assert!(
         said.starts_with("x.yaml:4:17: field `node-lifecycle`: value `guard`, allowed is none"),
         "{said}"
@@ -94,9 +94,9 @@ fn how_nodes_are_fenced_and_how_devices_fail_is_read() {
     let all = Fencing { always: true, tells: true, required: true, backup: true, ..Fencing::default() };
     assert_eq!(other.fencing, Some(all));
     assert_eq!(with("{ identity: none }").fencing, Some(Fencing { tells: false, ..usual }));
-    let said = wrong(&format!("{TOP}node-lifecycle: guard\nfencing: {{}}\n"));
+    let said = parse_error(&format!("{TOP}node-lifecycle: guard\nfencing: {{}}\n"));
     assert!(said.contains("field `node-lifecycle`: value `guard`, allowed is replace"), "{said}");
-    let said = wrong(&format!("{TOP}fencing: {{}}\n"));
+    let said = parse_error(&format!("{TOP}fencing: {{}}\n"));
     assert!(said.contains("field `node-lifecycle`: missing, allowed is replace"), "{said}");
 
     let faults =
@@ -117,7 +117,7 @@ fn how_nodes_are_fenced_and_how_devices_fail_is_read() {
         (6, Fault::Confirm { node: 1, wrong: true, valid: 90 }),
     ];
     assert_eq!(plan.faults, read);
-    let wrong_device = |fault: &str| wrong(&format!("{TOP}{FENCING}faults:\n  - {{ {fault} }}\n"));
+    let wrong_device = |fault: &str| parse_error(&format!("{TOP}{FENCING}faults:\n  - {{ {fault} }}\n"));
     let said = wrong_device("at: 1s, fault: malfunction, node: 0, how: wrong-machine, for: 9s");
     assert!(said.contains("field `machine`: missing"), "{said}");
     let said = wrong_device("at: 1s, fault: malfunction, node: 0, how: tired, for: 9s");
@@ -137,7 +137,7 @@ fn json_is_yaml() {
 
 #[test]
 fn an_unknown_field_is_named_with_its_place() {
-    let said = wrong(&format!("{TOP}nodez: 3\n"));
+    let said = parse_error(&format!("{TOP}nodez: 3\n"));
     assert!(said.starts_with("x.yaml:4:1: field `nodez`: unknown here, allowed are name, title,"), "{said}");
     let said = wrong_fault("at: 5s, fault: forget, nod: 3");
     assert!(said.starts_with("x.yaml:5:"), "{said}");
@@ -145,10 +145,10 @@ fn an_unknown_field_is_named_with_its_place() {
 }
 
 #[test]
-fn what_is_not_yaml_has_a_place_too() {
-    let said = wrong("nodes: [1\npods: 2\n");
+fn invalid_yaml_is_reported_with_its_place() {
+    let said = parse_error("nodes: [1\npods: 2\n");
     assert!(said.starts_with("x.yaml:") && said.contains(": not a scenario: "), "{said}");
-    let said = wrong("nodes: 3\nnodes: 4\n");
+    let said = parse_error("nodes: 3\nnodes: 4\n");
     assert!(said.starts_with("x.yaml:2:1: not a scenario: "), "{said}");
 }
 
@@ -184,12 +184,12 @@ fn impossible_topologies_are_refused() {
             "x.yaml:1:1: field `heal-at`: missing, allowed is a time after the last fault, such as 150s",
         ),
     ] {
-        assert_eq!(wrong(text), expected);
+        assert_eq!(parse_error(text), expected);
     }
 }
 
 #[test]
-fn faults_on_what_is_not_there_are_refused() {
+fn faults_on_missing_objects_are_refused() {
     for (fault, expected) in [
         ("at: 5s, fault: reboot, node: 7", "field `node`: value `7`, allowed is 0 to 2: there are 3 nodes"),
         (
@@ -223,7 +223,7 @@ fn impossible_times_are_refused() {
         said.ends_with("field `at`: value `100s`, allowed is a time before `heal-at`, which is 100s"),
         "{said}"
     );
-    let said = wrong("nodes: 1\npods: 1\nheal-at: soon\n");
+    let said = parse_error("nodes: 1\npods: 1\nheal-at: soon\n");
     assert!(said.starts_with("x.yaml:3:10: field `heal-at`: value `soon`, allowed is 0s to 3600s"), "{said}");
 }
 
@@ -258,12 +258,12 @@ fn impossible_faults_are_refused() {
 
 #[test]
 fn an_unknown_subject_or_rule_is_refused() {
-    let said = wrong(&format!("{TOP}subject: kcm\n"));
+    let said = parse_error(&format!("{TOP}subject: kcm\n"));
     assert_eq!(
         said,
         "x.yaml:4:10: field `subject`: value `kcm`, allowed is one of: pod-safety, kube-controller-manager, script"
     );
-    let said = wrong(&format!("{TOP}expect: {{ broken: S3 }}\n"));
+    let said = parse_error(&format!("{TOP}expect: {{ broken: S3 }}\n"));
     assert!(
         said.starts_with("x.yaml:4:") && said.contains("field `expect.broken`: value `S3`, allowed is none,"),
         "{said}"
@@ -271,7 +271,7 @@ fn an_unknown_subject_or_rule_is_refused() {
 }
 
 #[test]
-fn every_kind_that_is_offered_can_be_read() {
+fn each_listed_kind_can_be_parsed() {
     let all = "node: 0 replica: 0 server: 0 for: 60s ailment: runtime pod: 0 workload: 0 replicas: 2 min-available: 50% clients: 2 by: 1s trouble: lose-answer taint: trouble-1 how: flaps";
     let fields: Vec<&str> = all.split_inclusive(' ').collect();
     let pairs: Vec<String> = fields.chunks(2).map(|pair| pair.concat().trim().to_owned()).collect();

@@ -17,10 +17,10 @@ use tokio::sync::mpsc;
 use tower::Service;
 
 use super::CALLER;
-use super::gate::{Part, Visit, Visitors, refusal};
+use super::gate::{Part, PendingRequest, Visitors, refusal};
 use super::installation;
 use super::table::{Include, Table};
-use crate::api::{ApiServer, Asked, Door, Failure, Route};
+use crate::api::{ApiRequest, ApiServer, Failure, Route, Transport};
 
 /// How many pieces a client may be behind before the simulation waits for it.
 const PIECES: usize = 256;
@@ -45,14 +45,14 @@ pub async fn attend(
 ) {
     while let Some(visit) = visitors.next().await {
         let (servers, own) = (servers(), env.clone());
-        let ours = installation::asks(&visit.request).then(|| installation::list(&ours()));
+        let ours = installation::is_for_own_pods(&visit.request).then(|| installation::list(&ours()));
         env.spawner.spawn("visit", Box::pin(async move { receive(visit, &servers, ours, &own).await }));
     }
 }
 
 /// One request, until its answer is told or its client is gone.
-async fn receive(visit: Visit, servers: &[Arc<ApiServer>], ours: Option<Bytes>, env: &Env) {
-    let Visit { request, answer: mut gone } = visit;
+async fn receive(visit: PendingRequest, servers: &[Arc<ApiServer>], ours: Option<Bytes>, env: &Env) {
+    let PendingRequest { request, answer: mut gone } = visit;
     let answer = tokio::select! {
         biased;
         () = gone.closed() => return,
@@ -99,7 +99,7 @@ async fn answer(
         return refuse(503, "ServiceUnavailable", "no API server runs".to_owned());
     };
     let (kinds, path) = (first.kinds(), request.uri().path());
-    let accept = word(request, &header::ACCEPT);
+    let accept = header_text(request, &header::ACCEPT);
     if request.method() == Method::GET
         && let Some(response) = crate::api::discovery::find(&kinds, path, accept)
     {
@@ -110,17 +110,17 @@ async fn answer(
         return whole(answer.body(review).unwrap_or_default());
     }
     let health = ["/livez", "/readyz", "/healthz"].contains(&path);
-    let Some(wish) = Wish::of(accept) else {
+    let Some(wish) = AcceptedForm::from_accept(accept) else {
         return refuse(406, "NotAcceptable", "only JSON and tables are served".to_owned());
     };
-    let route = Route::of(&kinds, path);
+    let route = Route::parse(&kinds, path);
     if route.is_none() && !health {
         return refuse(404, "NotFound", "the server could not find the requested resource".to_owned());
     }
     if let (Some(ours), Some(route)) = (ours, &route) {
         let ours = match wish {
-            Wish::Table => Table::of(&route.kind, include(request), env.clone()).whole(&ours),
-            Wish::Json => ours,
+            AcceptedForm::Table => Table::new_for(&route.kind, include(request), env.clone()).whole(&ours),
+            AcceptedForm::Json => ours,
         };
         let answer = Response::builder().header(header::CONTENT_TYPE, "application/json");
         return whole(answer.body(ours).unwrap_or_default());
@@ -128,9 +128,9 @@ async fn answer(
     for server in servers {
         let Some(response) = call(server, request, env).await else { continue };
         return match (&route, wish) {
-            (Some(route), Wish::Table) if request.method() == Method::GET => {
-                let watches = Asked::new(CALLER, Method::GET, &target(request)).watches();
-                tabled(response, Table::of(&route.kind, include(request), env.clone()), watches).await
+            (Some(route), AcceptedForm::Table) if request.method() == Method::GET => {
+                let watches = ApiRequest::new(CALLER, Method::GET, &target(request)).watches();
+                tabled(response, Table::new_for(&route.kind, include(request), env.clone()), watches).await
             }
             _ => response,
         };
@@ -143,12 +143,12 @@ async fn answer(
 async fn call(server: &Arc<ApiServer>, request: &Request<Bytes>, env: &Env) -> Option<Answer> {
     let mut own = Request::builder().method(request.method()).uri(target(request));
     own = own.header(header::ACCEPT, "application/json");
-    let content_type = word(request, &header::CONTENT_TYPE);
+    let content_type = header_text(request, &header::CONTENT_TYPE);
     if !content_type.is_empty() {
         own = own.header(header::CONTENT_TYPE, content_type);
     }
     let own = own.body(Body::from(request.body().to_vec())).ok()?;
-    let call = Door::for_stranger(server, CALLER).call(own);
+    let call = Transport::for_stranger(server, CALLER).call(own);
     match env.timeout_at(env.now() + SILENT, call).await {
         Some(Ok(response)) => {
             let (head, body) = response.into_parts();
@@ -176,7 +176,7 @@ fn target(request: &Request<Bytes>) -> String {
     if own.is_empty() { path.to_owned() } else { format!("{path}?{}", own.join("&")) }
 }
 
-fn word<'a>(request: &'a Request<Bytes>, name: &header::HeaderName) -> &'a str {
+fn header_text<'a>(request: &'a Request<Bytes>, name: &header::HeaderName) -> &'a str {
     request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
@@ -191,14 +191,14 @@ fn include(request: &Request<Bytes>) -> Include {
 
 /// In which form the client wants its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
+enum AcceptedForm {
     Table,
     Json,
 }
 
-impl Wish {
+impl AcceptedForm {
     /// The first that is served among those that the client takes.
-    fn of(accept: &str) -> Option<Self> {
+    fn from_accept(accept: &str) -> Option<Self> {
         accept.split(',').find_map(|media| {
             let mut words = media.split(';').map(str::trim);
             let kind = words.next().unwrap_or_default();
@@ -246,20 +246,20 @@ mod tests {
     fn the_first_form_that_is_served_is_the_answer() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
         for (accept, wish) in [
-            ("", Some(Wish::Json)),
-            ("*/*", Some(Wish::Json)),
-            (table, Some(Wish::Table)),
-            ("application/json;as=Table;g=meta.k8s.io;v=v1beta1, application/json", Some(Wish::Json)),
-            ("application/vnd.kubernetes.protobuf,application/json", Some(Wish::Json)),
-            (&format!("{table},application/json"), Some(Wish::Table)),
+            ("", Some(AcceptedForm::Json)),
+            ("*/*", Some(AcceptedForm::Json)),
+            (table, Some(AcceptedForm::Table)),
+            ("application/json;as=Table;g=meta.k8s.io;v=v1beta1, application/json", Some(AcceptedForm::Json)),
+            ("application/vnd.kubernetes.protobuf,application/json", Some(AcceptedForm::Json)),
+            (&format!("{table},application/json"), Some(AcceptedForm::Table)),
             ("application/yaml", None),
         ] {
-            assert_eq!(Wish::of(accept), wish, "{accept}");
+            assert_eq!(AcceptedForm::from_accept(accept), wish, "{accept}");
         }
     }
 
     #[test]
-    fn the_server_hears_of_nothing_that_is_ours() {
+    fn own_parameters_do_not_reach_the_server() {
         let asked = |uri: &str| target(&Request::get(uri).body(Bytes::new()).unwrap());
         assert_eq!(asked("/api/v1/pods?includeObject=Object&limit=500&timeout=5s"), "/api/v1/pods?limit=500");
         assert_eq!(asked("/api/v1/pods?includeObject=Object"), "/api/v1/pods");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::pods;
 use crate::api::Rules;
-use crate::world::{number, word};
+use crate::world::{number_at, str_at};
 
 /// One column: its name and what stands in it.
 pub(super) struct Column {
@@ -48,7 +48,7 @@ pub(super) fn of_kind(rules: Rules) -> &'static [Column] {
     }
 }
 
-pub(super) const NAME: Column = Column::text("Name", |object, _| word(object, "/metadata/name").into());
+pub(super) const NAME: Column = Column::text("Name", |object, _| str_at(object, "/metadata/name").into());
 const AGE: Column = Column::text("Age", |object, now| since(object, "/metadata/creationTimestamp", now));
 
 const ANY: &[Column] = &[NAME, AGE];
@@ -59,9 +59,9 @@ const PODS: &[Column] = &[
     Column::text("Status", |pod, _| pods::status(pod).into()),
     Column::text("Restarts", |pod, _| pods::restarts(pod).to_string().into()),
     AGE,
-    Column::wide("IP", |pod, _| or_none(word(pod, "/status/podIP"))),
-    Column::wide("Node", |pod, _| or_none(word(pod, "/spec/nodeName"))),
-    Column::wide("Nominated Node", |pod, _| or_none(word(pod, "/status/nominatedNodeName"))),
+    Column::wide("IP", |pod, _| or_none(str_at(pod, "/status/podIP"))),
+    Column::wide("Node", |pod, _| or_none(str_at(pod, "/spec/nodeName"))),
+    Column::wide("Nominated Node", |pod, _| or_none(str_at(pod, "/status/nominatedNodeName"))),
     Column::wide("Readiness Gates", |_, _| or_none("")),
 ];
 
@@ -70,53 +70,53 @@ const NODES: &[Column] = &[
     Column::text("Status", |node, _| node_status(node).into()),
     Column::text("Roles", |node, _| or_none(&node_roles(node))),
     AGE,
-    Column::text("Version", |node, _| word(node, "/status/nodeInfo/kubeletVersion").into()),
+    Column::text("Version", |node, _| str_at(node, "/status/nodeInfo/kubeletVersion").into()),
     Column::wide("Internal-IP", |node, _| or_none(node_address(node, "InternalIP"))),
     Column::wide("External-IP", |node, _| or_none(node_address(node, "ExternalIP"))),
-    Column::wide("OS-Image", |node, _| or_unknown(word(node, "/status/nodeInfo/osImage"))),
-    Column::wide("Kernel-Version", |node, _| or_unknown(word(node, "/status/nodeInfo/kernelVersion"))),
+    Column::wide("OS-Image", |node, _| or_unknown(str_at(node, "/status/nodeInfo/osImage"))),
+    Column::wide("Kernel-Version", |node, _| or_unknown(str_at(node, "/status/nodeInfo/kernelVersion"))),
     Column::wide("Container-Runtime", |node, _| {
-        or_unknown(word(node, "/status/nodeInfo/containerRuntimeVersion"))
+        or_unknown(str_at(node, "/status/nodeInfo/containerRuntimeVersion"))
     }),
 ];
 
 const LEASES: &[Column] =
-    &[NAME, Column::text("Holder", |lease, _| word(lease, "/spec/holderIdentity").into()), AGE];
+    &[NAME, Column::text("Holder", |lease, _| str_at(lease, "/spec/holderIdentity").into()), AGE];
 
 const EVENTS: &[Column] = &[
     Column::text("Last Seen", last_seen),
-    Column::text("Type", |event, _| word(event, "/type").into()),
-    Column::text("Reason", |event, _| word(event, "/reason").into()),
+    Column::text("Type", |event, _| str_at(event, "/type").into()),
+    Column::text("Reason", |event, _| str_at(event, "/reason").into()),
     Column::text("Object", |event, _| {
-        let kind = word(event, "/involvedObject/kind").to_lowercase();
-        format!("{kind}/{}", word(event, "/involvedObject/name")).into()
+        let kind = str_at(event, "/involvedObject/kind").to_lowercase();
+        format!("{kind}/{}", str_at(event, "/involvedObject/name")).into()
     }),
-    Column::wide("Subobject", |event, _| word(event, "/involvedObject/fieldPath").into()),
-    Column::wide("Source", |event, _| word(event, "/source/component").into()),
-    Column::text("Message", |event, _| word(event, "/message").trim().into()),
+    Column::wide("Subobject", |event, _| str_at(event, "/involvedObject/fieldPath").into()),
+    Column::wide("Source", |event, _| str_at(event, "/source/component").into()),
+    Column::text("Message", |event, _| str_at(event, "/message").trim().into()),
     Column::wide("First Seen", |event, now| since(event, "/firstTimestamp", now)),
-    Column::wide("Count", |event, _| number(event, "/count").unwrap_or(1).to_string().into()),
+    Column::wide("Count", |event, _| number_at(event, "/count").unwrap_or(1).to_string().into()),
     Column { wide: true, ..NAME },
 ];
 
 const NAMESPACES: &[Column] =
-    &[NAME, Column::text("Status", |space, _| word(space, "/status/phase").into()), AGE];
+    &[NAME, Column::text("Status", |space, _| str_at(space, "/status/phase").into()), AGE];
 
 const BUDGETS: &[Column] = &[
     NAME,
     Column::text("Min Available", |budget, _| number_or_percent(budget, "/spec/minAvailable")),
     Column::text("Max Unavailable", |budget, _| number_or_percent(budget, "/spec/maxUnavailable")),
     Column::text("Allowed Disruptions", |budget, _| {
-        number(budget, "/status/disruptionsAllowed").unwrap_or(0).to_string().into()
+        number_at(budget, "/status/disruptionsAllowed").unwrap_or(0).to_string().into()
     }),
     AGE,
 ];
 
 const ATTACHMENTS: &[Column] = &[
     NAME,
-    Column::text("Attacher", |one, _| word(one, "/spec/attacher").into()),
-    Column::text("PV", |one, _| word(one, "/spec/source/persistentVolumeName").into()),
-    Column::text("Node", |one, _| word(one, "/spec/nodeName").into()),
+    Column::text("Attacher", |one, _| str_at(one, "/spec/attacher").into()),
+    Column::text("PV", |one, _| str_at(one, "/spec/source/persistentVolumeName").into()),
+    Column::text("Node", |one, _| str_at(one, "/spec/nodeName").into()),
     Column::text("Attached", |one, _| {
         let attached = one.pointer("/status/attached").and_then(Value::as_bool);
         attached.unwrap_or(false).to_string().into()
@@ -125,7 +125,7 @@ const ATTACHMENTS: &[Column] = &[
 ];
 
 fn count(set: &Value, pointer: &str) -> Value {
-    number(set, pointer).unwrap_or(0).to_string().into()
+    number_at(set, pointer).unwrap_or(0).to_string().into()
 }
 
 const REPLICA_SETS: &[Column] = &[
@@ -139,8 +139,8 @@ const REPLICA_SETS: &[Column] = &[
 const DEPLOYMENTS: &[Column] = &[
     NAME,
     Column::text("Ready", |set, _| {
-        let ready = number(set, "/status/readyReplicas").unwrap_or(0);
-        format!("{ready}/{}", number(set, "/spec/replicas").unwrap_or(1)).into()
+        let ready = number_at(set, "/status/readyReplicas").unwrap_or(0);
+        format!("{ready}/{}", number_at(set, "/spec/replicas").unwrap_or(1)).into()
     }),
     Column::text("Up-to-date", |set, _| count(set, "/status/updatedReplicas")),
     Column::text("Available", |set, _| count(set, "/status/availableReplicas")),
@@ -150,8 +150,8 @@ const DEPLOYMENTS: &[Column] = &[
 const STATEFUL_SETS: &[Column] = &[
     NAME,
     Column::text("Ready", |set, _| {
-        let ready = number(set, "/status/readyReplicas").unwrap_or(0);
-        format!("{ready}/{}", number(set, "/spec/replicas").unwrap_or(1)).into()
+        let ready = number_at(set, "/status/readyReplicas").unwrap_or(0);
+        format!("{ready}/{}", number_at(set, "/spec/replicas").unwrap_or(1)).into()
     }),
     AGE,
 ];
@@ -174,8 +174,8 @@ fn number_or_percent(object: &Value, pointer: &str) -> Value {
 
 fn node_status(node: &Value) -> String {
     let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
-    let ready = conditions.into_iter().flatten().find(|condition| word(condition, "/type") == "Ready");
-    let mut status = match ready.map(|ready| word(ready, "/status")) {
+    let ready = conditions.into_iter().flatten().find(|condition| str_at(condition, "/type") == "Ready");
+    let mut status = match ready.map(|ready| str_at(ready, "/status")) {
         Some("True") => "Ready",
         Some(_) => "NotReady",
         None => "Unknown",
@@ -199,19 +199,19 @@ fn node_roles(node: &Value) -> String {
 
 fn node_address<'a>(node: &'a Value, kind: &str) -> &'a str {
     let addresses = node.pointer("/status/addresses").and_then(Value::as_array).into_iter().flatten();
-    let mut own = addresses.filter(|address| word(address, "/type") == kind);
-    own.next().map(|address| word(address, "/address")).unwrap_or_default()
+    let mut own = addresses.filter(|address| str_at(address, "/type") == kind);
+    own.next().map(|address| str_at(address, "/address")).unwrap_or_default()
 }
 
 fn last_seen(event: &Value, now: Timestamp) -> Value {
     let known = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/firstTimestamp"];
-    let pointer = known.into_iter().find(|pointer| !word(event, pointer).is_empty());
+    let pointer = known.into_iter().find(|pointer| !str_at(event, pointer).is_empty());
     since(event, pointer.unwrap_or("/lastTimestamp"), now)
 }
 
 /// How long ago the time at `pointer` was.
 pub(super) fn since(object: &Value, pointer: &str, now: Timestamp) -> Value {
-    match word(object, pointer).parse::<Timestamp>() {
+    match str_at(object, pointer).parse::<Timestamp>() {
         Ok(then) => span(now.as_second() - then.as_second()).into(),
         Err(_) => "<unknown>".into(),
     }
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_a_word_of_its_kubelet_is_unknown() {
+    fn a_node_without_a_kubelet_report_is_unknown() {
         let ready =
             |status: &str| json!({ "status": { "conditions": [{ "type": "Ready", "status": status }] } });
         assert_eq!(node_status(&ready("True")), "Ready");

@@ -19,7 +19,7 @@ pub(super) type Part = Result<Bytes, BoxError>;
 
 /// One request, and where its answer goes. The receiver is dropped when the client
 /// goes away.
-pub(super) struct Visit {
+pub(super) struct PendingRequest {
     pub(super) request: Request<Bytes>,
     pub(super) answer: oneshot::Sender<Response<mpsc::Receiver<Part>>>,
 }
@@ -27,13 +27,13 @@ pub(super) struct Visit {
 /// The outer side: takes requests from any thread.
 #[derive(Clone, Debug)]
 pub struct Gate {
-    visits: mpsc::Sender<Visit>,
+    visits: mpsc::Sender<PendingRequest>,
     places: Arc<Semaphore>,
 }
 
 /// The inner side, for [`super::attend`].
 #[derive(Debug)]
-pub struct Visitors(mpsc::Receiver<Visit>);
+pub struct Visitors(mpsc::Receiver<PendingRequest>);
 
 /// A gate and its inner side.
 #[must_use]
@@ -44,7 +44,7 @@ pub fn gate() -> (Gate, Visitors) {
 
 impl Visitors {
     /// The next request; `None`: every gate is gone.
-    pub(super) async fn next(&mut self) -> Option<Visit> {
+    pub(super) async fn next(&mut self) -> Option<PendingRequest> {
         self.0.recv().await
     }
 }
@@ -52,12 +52,12 @@ impl Visitors {
 impl Gate {
     /// Carries a request in and its answer out, however long the simulation stands
     /// still meanwhile.
-    pub(super) async fn carry(&self, request: Request<Bytes>) -> Response<Body> {
+    pub(super) async fn forward(&self, request: Request<Bytes>) -> Response<Body> {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             return refusal(&Failure::injected(429)).map(Body::from);
         };
         let (answer, answered) = oneshot::channel();
-        if self.visits.send(Visit { request, answer }).await.is_ok()
+        if self.visits.send(PendingRequest { request, answer }).await.is_ok()
             && let Ok(response) = answered.await
         {
             return response.map(|mut parts| {

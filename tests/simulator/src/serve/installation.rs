@@ -6,15 +6,15 @@ use http::{Method, Request};
 use serde_json::{Value, json};
 
 use super::CALLER;
-use crate::api::Asked;
+use crate::api::ApiRequest;
 
 /// By this label commands find the pods of pod-safety.
 const LABEL: &str = "app.kubernetes.io/name=pod-safety";
 
 /// Whether this asks for them.
-pub(super) fn asks(request: &Request<Bytes>) -> bool {
+pub(super) fn is_for_own_pods(request: &Request<Bytes>) -> bool {
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
-    let asked = Asked::new(CALLER, request.method().clone(), target);
+    let asked = ApiRequest::new(CALLER, request.method().clone(), target);
     let pods = ["/api/v1/pods", "/api/v1/namespaces/pod-safety/pods"].contains(&request.uri().path());
     pods && request.method() == Method::GET && !asked.watches() && asked.parameter("labelSelector") == LABEL
 }
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_by_the_label_alone_is_shown_the_pods_of_pod_safety() {
+    fn a_list_by_the_label_alone_shows_the_pods_of_pod_safety() {
         for (method, target, wanted) in [
             (Method::GET, "/api/v1/pods?labelSelector=app.kubernetes.io/name=pod-safety", true),
             (Method::GET, "/api/v1/pods?labelSelector=app.kubernetes.io%2Fname%3Dpod-safety&limit=500", true),
@@ -42,7 +42,7 @@ mod tests {
             (Method::DELETE, "/api/v1/pods?labelSelector=app.kubernetes.io/name=pod-safety", false),
         ] {
             let request = Request::builder().method(&method).uri(target).body(Bytes::new()).unwrap();
-            assert_eq!(asks(&request), wanted, "{method} {target}");
+            assert_eq!(is_for_own_pods(&request), wanted, "{method} {target}");
         }
     }
 }

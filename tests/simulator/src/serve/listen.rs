@@ -59,7 +59,7 @@ impl Listener {
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let work = async move {
-            let app = Router::new().fallback(carry).with_state(gate);
+            let app = Router::new().fallback(forward).with_state(gate);
             tokio::select! {
                 biased;
                 _ = stopped => {}
@@ -112,7 +112,7 @@ fn in_real_time(work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHan
     std::thread::Builder::new().name("serve".to_owned()).spawn(work)
 }
 
-pub(super) async fn carry(
+pub(super) async fn forward(
     State(gate): State<Gate>,
     request: Request<axum::body::Body>,
 ) -> Response<axum::body::Body> {
@@ -128,7 +128,7 @@ pub(super) async fn carry(
     }
     let bytes: Result<Bytes, _> = axum::body::to_bytes(body, LARGEST_BODY).await;
     match bytes {
-        Ok(bytes) => gate.carry(Request::from_parts(head, bytes)).await,
+        Ok(bytes) => gate.forward(Request::from_parts(head, bytes)).await,
         Err(error) => {
             let why = format!("the body of the request cannot be read: {error}");
             refusal(&Failure::plain(413, "RequestEntityTooLarge", why)).map(axum::body::Body::from)

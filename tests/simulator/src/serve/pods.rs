@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::world::{number, word};
+use crate::world::{number_at, str_at};
 
 fn containers(pod: &Value) -> &[Value] {
     pod.pointer("/status/containerStatuses").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
@@ -18,7 +18,7 @@ pub(super) fn ready(pod: &Value) -> String {
 
 /// How often its containers were restarted.
 pub(super) fn restarts(pod: &Value) -> i64 {
-    containers(pod).iter().filter_map(|one| number(one, "/restartCount")).sum()
+    containers(pod).iter().filter_map(|one| number_at(one, "/restartCount")).sum()
 }
 
 fn is_ready(container: &Value) -> bool {
@@ -28,8 +28,8 @@ fn is_ready(container: &Value) -> bool {
 
 /// Its phase, unless something says more.
 pub(super) fn status(pod: &Value) -> String {
-    let phase = word(pod, "/status/phase");
-    let own = word(pod, "/status/reason");
+    let phase = str_at(pod, "/status/phase");
+    let own = str_at(pod, "/status/reason");
     let mut status = if own.is_empty() { phase.to_owned() } else { own.to_owned() };
     for container in containers(pod).iter().rev() {
         status = container_says(container).unwrap_or(status);
@@ -37,7 +37,7 @@ pub(super) fn status(pod: &Value) -> String {
     if status == "Completed" && containers(pod).iter().any(is_ready) {
         "Running".clone_into(&mut status);
     }
-    let deleted = !word(pod, "/metadata/deletionTimestamp").is_empty();
+    let deleted = !str_at(pod, "/metadata/deletionTimestamp").is_empty();
     match (deleted, own, phase) {
         (false, ..) | (true, _, "Succeeded" | "Failed") => status,
         (true, "NodeLost", _) => "Unknown".to_owned(),
@@ -46,16 +46,16 @@ pub(super) fn status(pod: &Value) -> String {
 }
 
 fn container_says(container: &Value) -> Option<String> {
-    let waiting = word(container, "/state/waiting/reason");
+    let waiting = str_at(container, "/state/waiting/reason");
     if !waiting.is_empty() {
         return Some(waiting.to_owned());
     }
     container.pointer("/state/terminated")?;
-    let reason = word(container, "/state/terminated/reason");
+    let reason = str_at(container, "/state/terminated/reason");
     if !reason.is_empty() {
         return Some(reason.to_owned());
     }
-    let what = |pointer: &str| number(container, pointer).unwrap_or(0);
+    let what = |pointer: &str| number_at(container, pointer).unwrap_or(0);
     Some(match what("/state/terminated/signal") {
         0 => format!("ExitCode:{}", what("/state/terminated/exitCode")),
         signal => format!("Signal:{signal}"),
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_word_for_a_pod_is_kubectls() {
+    fn the_pod_status_text_equals_kubectl() {
         let running = json!({ "phase": "Running",
             "containerStatuses": [{ "ready": true, "state": { "running": {} }, "restartCount": 2 }] });
         let dead = json!({ "phase": "Running",

@@ -40,7 +40,7 @@ mod tests {
 
     /// `confirm-down` and `fence` ask who writes, `doctor` what the controllers may do: each said 501 here.
     #[test]
-    fn a_person_is_told_who_they_are_and_that_all_is_allowed() {
+    fn self_reviews_name_the_user_and_allow_everything() {
         let me = answered(Method::POST, "/apis/authentication.k8s.io/v1/selfsubjectreviews").unwrap();
         assert_eq!(
             (&me["kind"], &me["status"]["userInfo"]["username"]),

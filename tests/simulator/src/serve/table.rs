@@ -35,8 +35,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn of(kind: &Arc<Kind>, include: Include, env: Env) -> Self {
-        let defined = Defined::of(kind);
+    pub(super) fn new_for(kind: &Arc<Kind>, include: Include, env: Env) -> Self {
+        let defined = Defined::from_kind(kind);
         let columns = if defined.is_empty() { of_kind(kind.rules) } else { &[NAME] };
         Self { kind: Arc::clone(kind), columns, defined, include, env, headed: true }
     }

@@ -15,7 +15,7 @@ use crate::chance::Chance;
 use crate::differential::{Generator, Session, Side};
 use crate::paused;
 
-fn asked(target: &str) -> Request<Bytes> {
+fn get_request(target: &str) -> Request<Bytes> {
     Request::get(target).body(Bytes::new()).unwrap()
 }
 
@@ -26,12 +26,13 @@ async fn text(response: Response<Body>) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn too_many_requests_are_refused_and_those_that_leave_make_room() {
+async fn excess_requests_are_refused_until_others_leave() {
     let (gate, _visitors) = gate();
     let places = gate.free_places();
-    let mut waiting: Vec<_> = (0..places).map(|_| Box::pin(gate.carry(asked("/api/v1/pods")))).collect();
+    let mut waiting: Vec<_> =
+        (0..places).map(|_| Box::pin(gate.forward(get_request("/api/v1/pods")))).collect();
     assert!(waiting.iter_mut().all(|one| one.now_or_never().is_none()));
-    let (code, body) = text(gate.carry(asked("/api/v1/pods")).await).await;
+    let (code, body) = text(gate.forward(get_request("/api/v1/pods")).await).await;
     assert!(code == 429 && body.contains("TooManyRequests"), "{code} {body}");
     drop(waiting);
     assert_eq!(gate.free_places(), places);
@@ -40,11 +41,11 @@ async fn too_many_requests_are_refused_and_those_that_leave_make_room() {
 #[tokio::test]
 async fn after_the_end_of_the_simulation_there_is_an_answer() {
     let (gate, visitors) = gate();
-    let waits = gate.carry(asked("/api/v1/pods"));
+    let waits = gate.forward(get_request("/api/v1/pods"));
     futures::pin_mut!(waits);
     assert!(waits.as_mut().now_or_never().is_none());
     drop(visitors);
-    for response in [waits.await, gate.carry(asked("/api/v1/pods")).await] {
+    for response in [waits.await, gate.forward(get_request("/api/v1/pods")).await] {
         let (code, body) = text(response).await;
         assert!(code == 503 && body.contains("the simulation has ended"), "{code} {body}");
     }
@@ -54,7 +55,7 @@ async fn after_the_end_of_the_simulation_there_is_an_answer() {
 struct Lost(bool);
 
 impl Conduct for Lost {
-    fn course(&self, _server: &str, _asked: &crate::api::Asked) -> crate::api::Course {
+    fn course(&self, _server: &str, _asked: &crate::api::ApiRequest) -> crate::api::Course {
         crate::api::Course { fate: Fate::DropBefore, reset: self.0, ..crate::api::Course::PROMPT }
     }
 }
@@ -77,9 +78,9 @@ async fn a_read_goes_on_to_the_next_server_and_a_write_does_not() {
         let env = Env::real(1);
         env.spawner
             .spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), Vec::new, env.clone())));
-        assert_eq!(text(gate.carry(asked("/api/v1/pods")).await).await.0, 200);
+        assert_eq!(text(gate.forward(get_request("/api/v1/pods")).await).await.0, 200);
         let delete = Request::delete("/api/v1/namespaces/default/pods/a").body(Bytes::new()).unwrap();
-        let (code, body) = text(gate.carry(delete).await).await;
+        let (code, body) = text(gate.forward(delete).await).await;
         assert!(code == 504 && body.contains("may have been done"), "{code} {body}");
     }
 }
@@ -91,7 +92,7 @@ async fn bug_ages_were_measured_against_the_calendar_and_not_the_time_of_the_sim
     let env = Env::real(1).with_wall_offset(jiff::SignedDuration::from_hours(-24 * 62));
     env.spawner.spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), Vec::new, env.clone())));
     for target in ["/version", "/api/v1/pods", "/apis/nosuch"] {
-        let answer = gate.carry(asked(target)).await;
+        let answer = gate.forward(get_request(target)).await;
         let date = answer.headers().get(http::header::DATE).unwrap().to_str().unwrap();
         let date = jiff::fmt::rfc2822::parse(date).unwrap().timestamp();
         assert!(env.clock.wall().duration_since(date).abs().as_secs() < 60, "{target}: {date}");
@@ -105,7 +106,7 @@ async fn without_a_server_that_answers_there_is_a_status() {
         let env = Env::real(1);
         env.spawner
             .spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), Vec::new, env.clone())));
-        let (code, body) = text(gate.carry(asked("/api/v1/pods")).await).await;
+        let (code, body) = text(gate.forward(get_request("/api/v1/pods")).await).await;
         assert!(code == 503 && body.contains("Status"), "{code} {body}");
     }
 }
@@ -115,7 +116,7 @@ async fn run(attended: bool) -> (Vec<Bytes>, Duration) {
     let (_etcd, servers) = servers(vec![Arc::new(Prompt)]);
     let clock = Env::real(1);
     let began = clock.now();
-    let side = Side::new(crate::api::Door::new(&servers[0], "test").client(), false);
+    let side = Side::new(crate::api::Transport::new(&servers[0], "test").client(), false);
     let (gate, visitors) = gate();
     if attended {
         let env = Env::real(1);
@@ -133,7 +134,7 @@ async fn run(attended: bool) -> (Vec<Bytes>, Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_through_which_nobody_comes_changes_nothing() {
+async fn an_unused_gate_changes_nothing() {
     let with = run(true).await;
     assert!(with.0.len() > 10);
     let stamped = String::from_utf8_lossy(&with.0[0]).contains("2027-01-01T00:00:00Z");
@@ -143,13 +144,13 @@ async fn a_gate_through_which_nobody_comes_changes_nothing() {
 
 /// A page of a stranger whose name leads to this machine would have done in the simulated cluster what a person does with kubectl.
 #[tokio::test]
-async fn attack_a_page_of_a_stranger_reaches_no_simulated_cluster() {
+async fn attack_a_page_of_another_origin_reaches_no_simulated_cluster() {
     for (host, wanted) in [("127.0.0.1:8001", 503), ("localhost", 503), ("evil.example:8001", 421), ("", 421)]
     {
         let (gate, visitors) = gate();
         drop(visitors);
         let request = Request::get("/api/v1/pods").header("host", host).body(Body::empty()).unwrap();
-        let (code, body) = text(super::listen::carry(axum::extract::State(gate), request).await).await;
+        let (code, body) = text(super::listen::forward(axum::extract::State(gate), request).await).await;
         assert_eq!(code, wanted, "{host}: {body}");
     }
 }
@@ -171,7 +172,7 @@ async fn attack_a_form_of_a_page_elsewhere_changes_no_simulated_cluster() {
             request = request.header("sec-fetch-site", site);
         }
         let request = request.body(Body::empty()).unwrap();
-        let (code, body) = text(super::listen::carry(axum::extract::State(gate), request).await).await;
+        let (code, body) = text(super::listen::forward(axum::extract::State(gate), request).await).await;
         assert_eq!(code, wanted, "{site:?}: {body}");
     }
 }

@@ -18,11 +18,11 @@ use pod_safety_watchdog::record::{
 };
 use serde_json::Value;
 
-use super::ask::ask;
 use super::fencing::NAMESPACE;
 use super::host::{Host, TRUE_RATE};
+use super::request::send_request;
 use super::run::World;
-use super::{boot_id, word};
+use super::{boot_id, str_at};
 use crate::campaign::Plant;
 use crate::chance::Chance;
 use crate::checker::Tone;
@@ -41,9 +41,9 @@ const TICK: u64 = 1_000;
 /// How much slower than true time it runs, in millionths at the most.
 const DRIFT: u64 = 10_000;
 /// How often it looks at its pods.
-const LOOKS_EACH: Duration = Duration::from_secs(15);
+const CHECK_INTERVAL: Duration = Duration::from_secs(15);
 /// How often it is looked whether it fires.
-const LOOK_EACH: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// A bug that stops a kubelet, where it should end it, does not keep others from continuing it in this time.
 const CONTINUED_WITHIN: u64 = 90;
 
@@ -60,14 +60,14 @@ pub(super) struct Guard {
     /// A promise may have been made in this boot.
     promised: bool,
     /// Its last look at the pods, of which epoch, and when.
-    looked: Option<(Epoch, Duration, PodReport)>,
+    checked: Option<(Epoch, Duration, PodReport)>,
     /// No kubelet may start.
     pub(super) closed: bool,
 }
 
 impl Guard {
     /// Its machine lost power.
-    pub(super) fn ends(self) {
+    pub(super) fn power_lost(self) {
         self.host.iter().for_each(|host| host.crash());
     }
 }
@@ -143,7 +143,7 @@ impl World {
         let tick = Duration::from_millis(chance.below(TICK + 1, "watchdog", "tick", 0));
         let fires = (TIMEOUT + tick).mul_f64(f64::from(u32::try_from(ppm).unwrap_or(0)) / 1e6);
         loop {
-            tokio::time::sleep(LOOK_EACH).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             let now = self.checker.now();
             let petted = self.machines.lock().get(node).and_then(|machine| machine.guard.petted);
             // A feeder that does not ask pets as long as its machine runs.
@@ -153,7 +153,7 @@ impl World {
                 });
             } else if petted.is_some_and(|at| at + fires <= now) {
                 self.checker.probe("a watchdog reset a machine");
-                self.checker.say(Tone::Fault, format!("the watchdog resets {}", self.node(node)));
+                self.checker.announce(Tone::Fault, format!("the watchdog resets {}", self.node(node)));
                 self.power_off(node);
                 self.power_on(node).await;
             }
@@ -166,9 +166,9 @@ impl Process {
         let uid = loop {
             let node = self.world.etcd.object("Node", &self.name);
             if let Some(node) =
-                node.filter(|node| word(node, "/status/nodeInfo/bootID") == boot_id(&self.name, boot))
+                node.filter(|node| str_at(node, "/status/nodeInfo/bootID") == boot_id(&self.name, boot))
             {
-                break word(&node, "/metadata/uid").to_owned();
+                break str_at(&node, "/metadata/uid").to_owned();
             }
             self.env.sleep(TIMES.interval).await;
         };
@@ -196,7 +196,9 @@ impl Process {
     async fn carry_out(&self, order: &Order) -> Answer {
         match order {
             Order::Read => match self.send("GET", &self.path(), None).await {
-                Some((200, body)) => read(&body).map_or(Answer::Failed, |seen| Answer::Lease(Some(seen))),
+                Some((200, body)) => {
+                    decode_lease(&body).map_or(Answer::Failed, |seen| Answer::Lease(Some(seen)))
+                }
                 Some((404, _)) => Answer::Lease(None),
                 _ => Answer::Failed,
             },
@@ -246,7 +248,7 @@ impl Process {
         let (caller, path) = (format!("{}.agent", self.name), path.to_owned());
         let (sender, answer) = oneshot::channel();
         let request = async move {
-            let _gone = sender.send(ask(&server, &caller, method, &path, body).await);
+            let _gone = sender.send(send_request(&server, &caller, method, &path, body).await);
         };
         self.env.spawner.spawn("request", Box::pin(request));
         match select(answer, Box::pin(self.env.sleep(ANSWERS_WITHIN))).await {
@@ -267,7 +269,7 @@ impl Process {
         };
         match answer {
             Some((200 | 201, body)) => {
-                read(&body).map_or(Answer::Failed, |seen| Answer::Written(seen.version))
+                decode_lease(&body).map_or(Answer::Failed, |seen| Answer::Written(seen.version))
             }
             Some((404 | 409, _)) => Answer::Conflict,
             _ => Answer::Failed,
@@ -277,8 +279,8 @@ impl Process {
     /// The pods that have a cgroup and no process, found before this round is sent or a look before.
     fn pods(&self, record: &Record) -> PodReport {
         let (now, epoch) = (self.now(), record.epoch);
-        let before = self.guard(|guard| guard.looked.clone());
-        if let Some((_, _, pods)) = before.filter(|(of, at, _)| *of == epoch && now < *at + LOOKS_EACH) {
+        let before = self.guard(|guard| guard.checked.clone());
+        if let Some((_, _, pods)) = before.filter(|(of, at, _)| *of == epoch && now < *at + CHECK_INTERVAL) {
             return pods;
         }
         let running = self.world.checker.processes_on(&self.name);
@@ -293,7 +295,7 @@ impl Process {
             terminated: ended.into_iter().collect(),
             leftover: Vec::new(),
         };
-        self.guard(|guard| guard.looked = Some((epoch, now, pods.clone())));
+        self.guard(|guard| guard.checked = Some((epoch, now, pods.clone())));
         pods
     }
 
@@ -336,7 +338,7 @@ fn collection() -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")
 }
 
-fn read(body: &Value) -> Option<pod_safety_watchdog::record::ObservedLease> {
+fn decode_lease(body: &Value) -> Option<pod_safety_watchdog::record::ObservedLease> {
     lease::parse(body.to_string().as_bytes()).ok()
 }
 

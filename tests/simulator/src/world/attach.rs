@@ -20,18 +20,18 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::ask::{Answer, ask};
 use super::guarded::{meant, unique, volumes_of};
 use super::host::Host;
 use super::kcm_nodes::ready;
+use super::request::{Answer, send_request};
 use super::run::World;
-use super::word;
+use super::str_at;
 use crate::checker::Tone;
 
 /// `reconcilerLoopPeriod` is shorter; nothing here needs more.
-const LOOK_EACH: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// `reconcilerSyncDuration`: so often it looks whether what it has attached is.
-const VERIFY_EACH: u64 = 60;
+const VERIFY_INTERVAL: u64 = 60;
 /// `reconcilerMaxWaitForUnmountDuration`.
 const MAX_WAIT_FOR_UNMOUNT: Duration = Duration::from_secs(360);
 /// `initialDurationBeforeRetry` and `maxDurationBeforeRetry`.
@@ -64,7 +64,7 @@ pub(crate) struct AttachDetach {
     /// What each kubelet last said to use. A Node that is gone says nothing new.
     in_use: BTreeMap<String, BTreeSet<String>>,
     /// Up to which version.
-    heard: u64,
+    observed_revision: u64,
     /// How often it started.
     starts: u64,
 }
@@ -79,7 +79,7 @@ impl AttachDetach {
             uncalled: BTreeSet::new(),
             refused: BTreeMap::new(),
             in_use: BTreeMap::new(),
-            heard: 0,
+            observed_revision: 0,
             starts: 0,
         };
         let env = host.env();
@@ -87,40 +87,40 @@ impl AttachDetach {
             "attach-detach",
             Box::pin(async move {
                 loop {
-                    controller.look().await;
-                    env.sleep(LOOK_EACH).await;
+                    controller.reconcile().await;
+                    env.sleep(POLL_INTERVAL).await;
                 }
             }),
         );
     }
 
-    async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Option<Answer> {
-        ask(&self.world.servers.get(0)?, "attach-detach", method, path, body).await
+    async fn request(&self, method: &str, path: &str, body: Option<Value>) -> Option<Answer> {
+        send_request(&self.world.servers.get(0)?, "attach-detach", method, path, body).await
     }
 
-    async fn look(&mut self) {
+    async fn reconcile(&mut self) {
         let Some(server) = self.world.servers.get(0) else { return };
         let (now, nodes) = (self.world.checker.now(), server.cached("Node"));
         let starts = self.world.attacher_starts.load(Ordering::Relaxed);
         if starts != self.starts {
-            (self.starts, self.heard) = (starts, server.applied());
-            self.recall(&nodes, &server.cached("VolumeAttachment"));
+            (self.starts, self.observed_revision) = (starts, server.applied());
+            self.rebuild_state(&nodes, &server.cached("VolumeAttachment"));
         }
-        self.hear(server.applied(), &nodes);
+        self.observe_in_use(server.applied(), &nodes);
         for place in std::mem::take(&mut self.uncalled) {
             self.call_attached(place).await;
         }
-        if now.as_secs().is_multiple_of(VERIFY_EACH) && self.world.with.guarded_volumes.is_some() {
+        if now.as_secs().is_multiple_of(VERIFY_INTERVAL) && self.world.with.guarded_volumes.is_some() {
             let there = server.cached("VolumeAttachment");
             let name = |place: &Place| format!("{}.{}", place.0, place.1);
             // What people deleted is not attached.
             self.attached
-                .retain(|place, _| there.iter().any(|one| word(one, "/metadata/name") == name(place)));
+                .retain(|place, _| there.iter().any(|one| str_at(one, "/metadata/name") == name(place)));
         }
         // Only what wants a volume is copied.
-        let wants = |pod: &Value| !wanted(pod).is_empty();
+        let wants = |pod: &Value| !desired_attachments(pod).is_empty();
         let wanted: BTreeSet<Place> =
-            server.cached_that("Pod", wants).iter().flat_map(|pod| wanted(pod)).collect();
+            server.cached_that("Pod", wants).iter().flat_map(|pod| desired_attachments(pod)).collect();
         for (place, unwanted) in &mut self.attached {
             *unwanted = if wanted.contains(place) { None } else { unwanted.or(Some(now)) };
         }
@@ -128,7 +128,7 @@ impl AttachDetach {
         let unwanted: Vec<(Place, Duration)> =
             self.attached.iter().filter_map(|(place, since)| Some((place.clone(), (*since)?))).collect();
         for (place, since) in unwanted {
-            let node = nodes.iter().find(|node| word(node, "/metadata/name") == place.1).map(Arc::as_ref);
+            let node = nodes.iter().find(|node| str_at(node, "/metadata/name") == place.1).map(Arc::as_ref);
             self.detach(place, now.saturating_sub(since), node).await;
         }
         for place in wanted {
@@ -150,27 +150,27 @@ impl AttachDetach {
             }
         }
         for node in nodes.iter().filter(|_| self.world.with.guarded_volumes.is_some()) {
-            let name = word(node, "/metadata/name");
+            let name = str_at(node, "/metadata/name");
             if said_of(node) != self.attached_to(name, None) {
-                self.say(name, None).await;
+                self.update_attached(name, None).await;
             }
         }
     }
 
     /// What a start finds (`populateActualStateOfWorld`, `processVolumeAttachments`).
-    fn recall(&mut self, nodes: &[Arc<Value>], attachments: &[Arc<Value>]) {
+    fn rebuild_state(&mut self, nodes: &[Arc<Value>], attachments: &[Arc<Value>]) {
         self.attached.clear();
         self.waiting.clear();
         self.uncertain.clear();
         self.refused.clear();
         self.in_use.clear();
         for node in nodes {
-            let name = word(node, "/metadata/name");
+            let name = str_at(node, "/metadata/name");
             self.attached.extend(said_of(node).into_iter().map(|volume| ((volume, name.to_owned()), None)));
         }
         for one in attachments {
             let (volume, node) =
-                (word(one, "/spec/source/persistentVolumeName"), word(one, "/spec/nodeName"));
+                (str_at(one, "/spec/source/persistentVolumeName"), str_at(one, "/spec/nodeName"));
             let place = (volume.to_owned(), node.to_owned());
             if self.attached.insert(place.clone(), None).is_none() {
                 self.world.checker.probe("after its restart an attacher knew nothing of an attachment");
@@ -189,24 +189,25 @@ impl AttachDetach {
     }
 
     /// Says in the Node what is attached to it: before a volume leaves, too.
-    async fn say(&self, node: &str, leaves: Option<&Place>) {
+    async fn update_attached(&self, node: &str, leaves: Option<&Place>) {
         let entry = |volume: String| json!({ "name": unique(&volume), "devicePath": "" });
         let attached: Vec<Value> = self.attached_to(node, leaves).into_iter().map(entry).collect();
         let patch = json!({ "status": { "volumesAttached": attached } });
-        self.ask("PATCH", &format!("/api/v1/nodes/{node}/status"), Some(patch)).await;
+        self.request("PATCH", &format!("/api/v1/nodes/{node}/status"), Some(patch)).await;
     }
 
     /// What kubelets said to use, event by event: the last word of a Node that came
     /// and went between two looks counts too. What history has forgotten is listed.
-    fn hear(&mut self, applied: u64, nodes: &[Arc<Value>]) {
-        for change in self.world.etcd.changes_after(self.heard) {
+    fn observe_in_use(&mut self, applied: u64, nodes: &[Arc<Value>]) {
+        for change in self.world.etcd.changes_after(self.observed_revision) {
             let last = change.after.as_ref().or(change.before.as_ref());
             if let Some(node) = last.filter(|_| change.kind == "Node" && change.revision <= applied) {
                 self.in_use.insert(change.name.clone(), in_use(node));
             }
         }
-        self.heard = applied;
-        self.in_use.extend(nodes.iter().map(|node| (word(node, "/metadata/name").to_owned(), in_use(node))));
+        self.observed_revision = applied;
+        self.in_use
+            .extend(nodes.iter().map(|node| (str_at(node, "/metadata/name").to_owned(), in_use(node))));
     }
 
     async fn attach(&mut self, place: Place) {
@@ -219,7 +220,7 @@ impl AttachDetach {
         if self.pauses(&place) {
             return;
         }
-        match self.ask("POST", ATTACHMENTS, Some(object)).await {
+        match self.request("POST", ATTACHMENTS, Some(object)).await {
             Some((201 | 409, _)) => {}
             answer => return self.failed(place, answer, "an attachment was refused by admission"),
         }
@@ -239,7 +240,7 @@ impl AttachDetach {
     async fn call_attached(&mut self, place: Place) {
         let path = format!("{}/status", attachment(&place.0, &place.1));
         let attached = json!({ "status": { "attached": true } });
-        if !matches!(self.ask("PATCH", &path, Some(attached)).await, Some((200 | 404, _))) {
+        if !matches!(self.request("PATCH", &path, Some(attached)).await, Some((200 | 404, _))) {
             self.uncalled.insert(place);
         }
     }
@@ -256,7 +257,7 @@ impl AttachDetach {
         }
         if !timed_out && !out_of_service {
             // What the cache says is asked for once more; a Node that is gone uses nothing.
-            match self.ask("GET", &format!("/api/v1/nodes/{name}"), None).await {
+            match self.request("GET", &format!("/api/v1/nodes/{name}"), None).await {
                 Some((404, _)) => {}
                 Some((200, node)) if !in_use(&node).contains(volume) => {}
                 _ => return,
@@ -266,9 +267,9 @@ impl AttachDetach {
             return;
         }
         if self.world.with.guarded_volumes.is_some() {
-            self.say(name, Some(&place)).await;
+            self.update_attached(name, Some(&place)).await;
         }
-        match self.ask("DELETE", &attachment(volume, name), None).await {
+        match self.request("DELETE", &attachment(volume, name), None).await {
             Some((200 | 404, _)) => {}
             answer => {
                 if matches!(answer, Some((403, _))) {
@@ -278,11 +279,11 @@ impl AttachDetach {
             }
         }
         if used {
-            self.world.checker.say(Tone::Fault, format!("{volume} is detached by force from {name}"));
+            self.world.checker.announce(Tone::Fault, format!("{volume} is detached by force from {name}"));
             let gated = self.world.with.guarded_volumes.is_some_and(|guarding| guarding.gate);
             let guarded = gated || self.world.replicas.iter().any(|place| place.leads());
             if out_of_service && !timed_out && !guarded {
-                self.world.checker.nobody_guards(&format!("default/{volume}"), name);
+                self.world.checker.record_unguarded_detach(&format!("default/{volume}"), name);
             }
         }
         self.world.checker.probe(if used {
@@ -314,9 +315,9 @@ impl AttachDetach {
 
 /// Where a pod's volumes are wanted: a pod that ended, or that is deleted and reports
 /// no running container, wants nothing.
-fn wanted(pod: &Value) -> Vec<Place> {
-    let node = word(pod, "/spec/nodeName");
-    let ended = matches!(word(pod, "/status/phase"), "Failed" | "Succeeded");
+fn desired_attachments(pod: &Value) -> Vec<Place> {
+    let node = str_at(pod, "/spec/nodeName");
+    let ended = matches!(str_at(pod, "/status/phase"), "Failed" | "Succeeded");
     let runs = pod.pointer("/status/containerStatuses/0/state/running").is_some();
     let leaves = pod.pointer("/metadata/deletionTimestamp").is_some() && !runs;
     if node.is_empty() || ended || leaves {
@@ -328,7 +329,7 @@ fn wanted(pod: &Value) -> Vec<Place> {
 /// The volumes that a Node says are attached to it.
 pub(super) fn said_of(node: &Value) -> BTreeSet<String> {
     let said = node.pointer("/status/volumesAttached").and_then(Value::as_array).into_iter().flatten();
-    said.map(|one| meant(word(one, "/name")).to_owned()).collect()
+    said.map(|one| meant(str_at(one, "/name")).to_owned()).collect()
 }
 
 fn in_use(node: &Value) -> BTreeSet<String> {
@@ -338,5 +339,5 @@ fn in_use(node: &Value) -> BTreeSet<String> {
 
 fn is_out_of_service(node: &Value) -> bool {
     let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
-    taints.into_iter().any(|taint| word(taint, "/key") == OUT_OF_SERVICE)
+    taints.into_iter().any(|taint| str_at(taint, "/key") == OUT_OF_SERVICE)
 }

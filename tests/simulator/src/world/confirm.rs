@@ -13,7 +13,7 @@ const CALLER: &str = "confirm-down.";
 /// Which `--reason` is given.
 const REASON: &str = "its power button was pressed, and its fans stand still";
 /// The default of `--listen`.
-const LISTEN: Duration = Duration::from_secs(15);
+const OBSERVE_FOR: Duration = Duration::from_secs(15);
 /// A node that is Ready or whose kubelet renews is refused: then it is tried again so often, after a pause.
 const TRIES: usize = 12;
 const PAUSE: u64 = 10;
@@ -30,7 +30,7 @@ impl World {
         }
         for _ in 0..TRIES {
             if let Ok(examined) = operator_requests::examine(&connection, &env, &name).await
-                && operator_requests::confirm_not_reporting(&connection, &env, &examined, LISTEN)
+                && operator_requests::confirm_not_reporting(&connection, &env, &examined, OBSERVE_FOR)
                     .await
                     .is_ok()
             {
@@ -38,7 +38,7 @@ impl World {
                 if runs && !wrong {
                     return self.checker.probe("a person saw that the machine was switched on again");
                 }
-                self.checker.person_says(&name, runs);
+                self.checker.record_confirmation(&name, runs);
                 let valid_for = Duration::from_secs(valid);
                 // Nobody works on these machines: one that stayed off would say nothing of what follows.
                 let word = operator_requests::Confirmation {

@@ -38,7 +38,7 @@ const TRAVELS: u64 = 400;
 const THINKS: u64 = 1_500;
 
 /// So many looks prove a machine off.
-const LOOKS: u32 = 2;
+const STATUS_CHECKS: u32 = 2;
 
 fn unreachable() -> DeviceError {
     DeviceError::Unreachable { said: "no route to host".to_owned() }
@@ -124,13 +124,13 @@ impl Device {
     /// The provider, while it keeps to its documentation.
     fn documented(&self, now: Duration) -> Option<&Provider> {
         let keeps = matches!(
-            self.wrong(now),
+            self.malfunction(now),
             None | Some(Malfunction::Throttles | Malfunction::RegionLost | Malfunction::StopsSlowly(_))
         );
         self.provider.as_ref().filter(|_| keeps)
     }
 
-    fn wrong(&self, now: Duration) -> Option<Malfunction> {
+    fn malfunction(&self, now: Duration) -> Option<Malfunction> {
         self.state.lock().wrong.filter(|(_, until)| now < *until).map(|(how, _)| how)
     }
 
@@ -155,7 +155,7 @@ impl Device {
         tokio::time::sleep(self.draw("travels", TRAVELS)).await;
         let touched = Touched { caller, device: self.name.clone(), node: order.machine.node.to_string() };
         if order.act != Act::Look {
-            world.checker.device_told(&touched, order.act);
+            world.checker.record_order(&touched, order.act);
         }
         let (sender, answer) = oneshot::channel();
         let (device, within) = (Arc::clone(&self), order.within);
@@ -168,8 +168,8 @@ impl Device {
                 if acting.checker.now() >= ends {
                     return;
                 }
-                let said = device.does(&acting, &order, number).await;
-                drop(sender.send(device.judged(&acting, &touched, &order, said).await));
+                let said = device.execute(&acting, &order, number).await;
+                drop(sender.send(device.record_answer(&acting, &touched, &order, said).await));
             }),
         );
         let left = ends.saturating_sub(world.checker.now());
@@ -181,21 +181,21 @@ impl Device {
 
     /// Which machine it reaches.
     fn reaches(&self, now: Duration) -> usize {
-        match self.wrong(now) {
+        match self.malfunction(now) {
             Some(Malfunction::WrongMachine(machine)) => machine,
             _ => self.node,
         }
     }
 
     /// Does what it does; gives back what it says of the power, or why it says nothing.
-    async fn does(
+    async fn execute(
         self: &Arc<Self>,
         world: &Arc<World>,
         order: &Order,
         number: u64,
     ) -> Result<Power, Option<DeviceError>> {
         let now = world.checker.now();
-        let (wrong, machine) = (self.wrong(now), self.reaches(now));
+        let (wrong, machine) = (self.malfunction(now), self.reaches(now));
         if let Some(provider) = self.documented(now) {
             return self.provider_does(provider, world, order.act, (wrong, number)).await;
         }
@@ -218,7 +218,7 @@ impl Device {
                 ),
                 _,
             ) => Err(Some(unreachable())),
-            (Some(Malfunction::DiesWithIt), _) if self.state.lock().said_off >= LOOKS => {
+            (Some(Malfunction::DiesWithIt), _) if self.state.lock().said_off >= STATUS_CHECKS => {
                 Err(Some(unreachable()))
             }
             (Some(Malfunction::DiesWithIt), Act::Look) => {
@@ -241,18 +241,18 @@ impl Device {
                 Err(Some(DeviceError::Failed { said: "it cannot be done now".to_owned() }))
             }
             (Some(Malfunction::DoneButSilent), act) => {
-                self.act(world, machine, act);
+                self.switch_machine(world, machine, act);
                 Err(None)
             }
             (None | Some(Malfunction::WrongMachine(_) | Malfunction::DiesWithIt), act) => {
-                self.act(world, machine, act);
+                self.switch_machine(world, machine, act);
                 Ok(reads(machine))
             }
         }
     }
 
     /// Its answer, of which the checker knows whether it is true.
-    async fn judged(
+    async fn record_answer(
         &self,
         world: &Arc<World>,
         touched: &Touched,
@@ -279,21 +279,21 @@ impl Device {
                 reached: reached == self.node,
                 documented: self.documented(world.checker.now()).is_some(),
             };
-            world.checker.device_said(touched, &answered);
+            world.checker.record_answer(touched, &answered);
         }
         Ok(Answer::new(power, identity, String::new()))
     }
 
-    pub(super) fn act(&self, world: &Arc<World>, machine: usize, act: Act) {
+    pub(super) fn switch_machine(&self, world: &Arc<World>, machine: usize, act: Act) {
         let (name, node) = (&self.name, world.node(machine));
         match act {
             Act::Off | Act::On if self.outlet.is_some() => self.switch_outlet(world, machine, act),
             Act::Off => {
-                world.checker.say(Tone::Other, format!("{name} switches {node} off"));
+                world.checker.announce(Tone::Other, format!("{name} switches {node} off"));
                 world.power_off(machine);
             }
             Act::On => {
-                world.checker.say(Tone::Other, format!("{name} switches {node} on"));
+                world.checker.announce(Tone::Other, format!("{name} switches {node} on"));
                 let world = Arc::clone(world);
                 self.host.spawn("boot", Box::pin(async move { world.power_on(machine).await }));
             }
@@ -311,12 +311,14 @@ impl Device {
                 world.checker.probe("one of two supplies was switched off, and the machine ran on")
             }
             Act::Off => {
-                world.checker.say(Tone::Other, format!("{name} switches {node} off: it was its last supply"));
+                world
+                    .checker
+                    .announce(Tone::Other, format!("{name} switches {node} off: it was its last supply"));
                 world.checker.probe("a machine lost both of its supplies");
                 world.power_off(machine);
             }
             Act::On => {
-                world.checker.say(Tone::Other, format!("{name} switches {node} on"));
+                world.checker.announce(Tone::Other, format!("{name} switches {node} on"));
                 let world = Arc::clone(world);
                 self.host.spawn("boot", Box::pin(async move { world.power_on(machine).await }));
             }
@@ -340,7 +342,7 @@ impl Device {
                     return;
                 }
                 world.checker.probe(told);
-                device.act(&world, machine, act);
+                device.switch_machine(&world, machine, act);
             }),
         );
     }
@@ -396,7 +398,7 @@ impl FenceTransport for Wire {
         };
         let device = self.world.devices.lock().iter().find(is_it).cloned();
         match device {
-            Some(device) => self.asks(device, order),
+            Some(device) => self.execute_order(device, order),
             None => {
                 let said = format!("there is no device {name}");
                 futures::future::ready(Err(DeviceError::Unreachable { said })).boxed()

@@ -16,48 +16,52 @@ use pod_safety_shared::metrics::Metrics;
 use pod_safety_shared::model::{PodKey, Uid};
 use serde_json::{Value, json};
 
-use super::ask::ask;
 use super::host::Host;
 use super::kubelet::is_mirror;
+use super::request::send_request;
 use super::run::World;
-use super::{DRAIN, shops, word};
-use crate::api::Door;
+use super::{DRAIN, shops, str_at};
+use crate::api::Transport;
 use crate::campaign::Fault;
 use crate::checker::Invariant;
 
 /// Between two tries of kubectl's, and between two looks.
-const RETRY_EACH: Duration = Duration::from_secs(5);
-const LOOK_EACH: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// For how long the shipped code may try one eviction.
 const TRY_FOR: Duration = Duration::from_secs(20);
 /// A UID that nobody has.
-const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
+const NO_CALLER: &str = "00000000-0000-4000-8000-000000000000";
 
 fn path(pod: &Value) -> String {
-    format!("/api/v1/namespaces/{}/pods/{}", word(pod, "/metadata/namespace"), word(pod, "/metadata/name"))
+    format!(
+        "/api/v1/namespaces/{}/pods/{}",
+        str_at(pod, "/metadata/namespace"),
+        str_at(pod, "/metadata/name")
+    )
 }
 
 /// Who evicts.
 #[derive(Clone)]
-enum Hand {
+enum Evictor {
     /// A client that names no UID, as kubectl.
     Kubectl,
     /// A client that names this one.
-    Named(String),
+    WithUid(String),
     /// `pod-safety drain`.
     Shipped(Box<(Connection, Env)>),
 }
 
 /// A pod that is to go, and who says so.
-struct Doomed {
+struct EvictionTarget {
     world: Arc<World>,
     caller: String,
     pod: Arc<Value>,
-    hand: Hand,
+    evictor: Evictor,
 }
 
 /// What came of one try.
-enum Tried {
+enum Attempt {
     /// It ends, or it is gone, or somebody else's: wait until it is not there.
     Done,
     /// Nothing, and nothing will.
@@ -66,48 +70,48 @@ enum Tried {
     Again(Duration),
 }
 
-impl Doomed {
-    async fn evict(&self) -> Tried {
-        match &self.hand {
-            Hand::Kubectl => self.post(None).await,
-            Hand::Named(uid) => self.post(Some(uid)).await,
-            Hand::Shipped(by) => self.as_shipped(&by.0, &by.1).await,
+impl EvictionTarget {
+    async fn evict(&self) -> Attempt {
+        match &self.evictor {
+            Evictor::Kubectl => self.post(None).await,
+            Evictor::WithUid(uid) => self.post(Some(uid)).await,
+            Evictor::Shipped(by) => self.evict_by_drain(&by.0, &by.1).await,
         }
     }
 
-    async fn post(&self, uid: Option<&str>) -> Tried {
-        let Some(server) = self.world.servers.get(0) else { return Tried::Again(RETRY_EACH) };
+    async fn post(&self, uid: Option<&str>) -> Attempt {
+        let Some(server) = self.world.servers.get(0) else { return Attempt::Again(RETRY_INTERVAL) };
         let mut body = json!({ "apiVersion": "policy/v1", "kind": "Eviction",
-            "metadata": { "name": word(&self.pod, "/metadata/name"), "namespace": word(&self.pod, "/metadata/namespace") } });
+            "metadata": { "name": str_at(&self.pod, "/metadata/name"), "namespace": str_at(&self.pod, "/metadata/namespace") } });
         if let Some(uid) = uid {
             body["deleteOptions"] = json!({ "preconditions": { "uid": uid } });
         }
         let path = format!("{}/eviction", path(&self.pod));
-        match ask(&server, &self.caller, "POST", &path, Some(body)).await {
-            Some((201, _)) => Tried::Done,
-            Some((404 | 409, _)) => Tried::GivenUp,
-            _ => Tried::Again(RETRY_EACH),
+        match send_request(&server, &self.caller, "POST", &path, Some(body)).await {
+            Some((201, _)) => Attempt::Done,
+            Some((404 | 409, _)) => Attempt::GivenUp,
+            _ => Attempt::Again(RETRY_INTERVAL),
         }
     }
 
-    async fn as_shipped(&self, connection: &Connection, env: &Env) -> Tried {
-        let Some(uid) = Uid::new(word(&self.pod, "/metadata/uid")) else { return Tried::GivenUp };
-        let part = |pointer| word(&self.pod, pointer).into();
+    async fn evict_by_drain(&self, connection: &Connection, env: &Env) -> Attempt {
+        let Some(uid) = Uid::new(str_at(&self.pod, "/metadata/uid")) else { return Attempt::GivenUp };
+        let part = |pointer| str_at(&self.pod, pointer).into();
         let pod = PodKey { namespace: part("/metadata/namespace"), name: part("/metadata/name"), uid };
         let tried = evict(connection, env, &Eviction { pod, dry_run: false }, env.now() + TRY_FOR).await;
         match tried.as_ref().map_err(NotEvicted::retry_delay) {
-            Ok(_) => Tried::Done,
-            Err(Some(again)) => Tried::Again(again),
-            Err(None) => Tried::GivenUp,
+            Ok(_) => Attempt::Done,
+            Err(Some(again)) => Attempt::Again(again),
+            Err(None) => Attempt::GivenUp,
         }
     }
 
     /// Whether the pod that was meant is there still; without an answer: yes.
-    async fn is_there(&self) -> bool {
+    async fn pod_exists(&self) -> bool {
         let Some(server) = self.world.servers.get(0) else { return true };
-        match ask(&server, &self.caller, "GET", &path(&self.pod), None).await {
+        match send_request(&server, &self.caller, "GET", &path(&self.pod), None).await {
             Some((404, _)) => false,
-            Some((200, pod)) => word(&pod, "/metadata/uid") == word(&self.pod, "/metadata/uid"),
+            Some((200, pod)) => str_at(&pod, "/metadata/uid") == str_at(&self.pod, "/metadata/uid"),
             _ => true,
         }
     }
@@ -116,16 +120,16 @@ impl Doomed {
     async fn go(self) {
         loop {
             match self.evict().await {
-                Tried::Done => break,
-                Tried::GivenUp => return,
-                Tried::Again(after) => tokio::time::sleep(after).await,
+                Attempt::Done => break,
+                Attempt::GivenUp => return,
+                Attempt::Again(after) => tokio::time::sleep(after).await,
             }
-            if !self.is_there().await {
+            if !self.pod_exists().await {
                 return;
             }
         }
-        while self.is_there().await {
-            tokio::time::sleep(LOOK_EACH).await;
+        while self.pod_exists().await {
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -157,14 +161,15 @@ impl World {
         };
         let (replicas, leader) = (scaled(self), self.checker.leader());
         // Mirror pods stay, as kubectl has it: their kubelets would make them anew.
-        let goes = |pod: &Value| word(pod, "/spec/nodeName") == node && !is_mirror(pod);
+        let goes = |pod: &Value| str_at(pod, "/spec/nodeName") == node && !is_mirror(pod);
         let pods = self.etcd.objects_that("Pod", goes);
         let caller = format!("{}{node}", if careful { DRAIN } else { "drain." });
-        let Some(hand) = (if careful { self.shipped_hand(&caller) } else { Some(Hand::Kubectl) }) else {
+        let Some(hand) = (if careful { self.drain_evictor(&caller) } else { Some(Evictor::Kubectl) }) else {
             return;
         };
         let all = futures::future::join_all(pods.into_iter().map(|pod| {
-            Doomed { world: Arc::clone(self), caller: caller.clone(), pod, hand: hand.clone() }.go()
+            EvictionTarget { world: Arc::clone(self), caller: caller.clone(), pod, evictor: hand.clone() }
+                .go()
         }));
         let done = tokio::time::timeout(at_most, all).await.is_ok();
         self.checker.probe(if done { "a drain came to its end" } else { "a drain was given up" });
@@ -178,8 +183,8 @@ impl World {
     }
 
     /// The shipped way to evict.
-    fn shipped_hand(&self, caller: &str) -> Option<Hand> {
-        self.shipped_connection(caller).map(|by| Hand::Shipped(Box::new(by)))
+    fn drain_evictor(&self, caller: &str) -> Option<Evictor> {
+        self.shipped_connection(caller).map(|by| Evictor::Shipped(Box::new(by)))
     }
 
     /// The connection of a shipped command, from a machine that nothing happens to.
@@ -189,21 +194,26 @@ impl World {
             return None;
         };
         let env = Host::start(caller, self.chance.part(caller, 0), &self.checker).env();
-        let door = Door::new(&server, caller);
+        let door = Transport::new(&server, caller);
         Some((Connection::from_service(door, env.clone(), metrics.client, Arc::new(NoAudit)), env))
     }
 
     /// Each client takes the next pod; with more clients than pods some take the same.
     async fn evict_at_once(self: &Arc<Self>, workload: usize, clients: usize, stale: bool) {
         let name = shops::name(workload);
-        let pods = self.etcd.objects_that("Pod", |pod| word(pod, "/metadata/labels/app") == name);
+        let pods = self.etcd.objects_that("Pod", |pod| str_at(pod, "/metadata/labels/app") == name);
         if pods.is_empty() {
             return;
         }
         let all = pods.iter().cycle().take(clients).enumerate().map(|(index, pod)| {
-            let uid = if stale { NOBODY } else { word(pod, "/metadata/uid") }.to_owned();
+            let uid = if stale { NO_CALLER } else { str_at(pod, "/metadata/uid") }.to_owned();
             let caller = format!("client-{index}");
-            let doomed = Doomed { world: Arc::clone(self), caller, pod: pod.clone(), hand: Hand::Named(uid) };
+            let doomed = EvictionTarget {
+                world: Arc::clone(self),
+                caller,
+                pod: pod.clone(),
+                evictor: Evictor::WithUid(uid),
+            };
             async move {
                 let _once = doomed.evict().await;
             }

@@ -10,7 +10,7 @@ use crate::checker::Promise;
 const MOST: u64 = TRUE_RATE / 1_000;
 
 /// What is promised by clocks that run so.
-pub(super) fn promise(with: Extras) -> Promise {
+pub(super) fn promised_times(with: Extras) -> Promise {
     let Settings { mut quarantine, terminated_threshold, mut renew_deadline, .. } = Settings::SHIPPED;
     if with.drift {
         quarantine -= quarantine / 1_000;

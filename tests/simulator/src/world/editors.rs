@@ -12,7 +12,7 @@ const POLICIES: &str = "/apis/pod-safety.dev/v1alpha1/fencepolicies";
 /// What a tenant keeps its pod by.
 const FINALIZER: &str = "tenant.example/keep";
 /// The pause before a request is sent again that no API server answered.
-const RETRIES_EACH: u64 = 5;
+const RETRY_INTERVAL: u64 = 5;
 /// What is held up goes on in so many seconds after the last gate is open: retries pause as long.
 const GOES_ON_WITHIN: u64 = 60;
 
@@ -66,7 +66,7 @@ impl World {
     /// Sends a request until an API server answers.
     async fn retry(&self, method: &str, path: &str, body: Option<Value>) {
         while self.prepare(method, path, body.clone()).await == 0 {
-            self.wait(RETRIES_EACH).await;
+            self.wait(RETRY_INTERVAL).await;
         }
     }
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::ask::ask;
 use super::host::Host;
+use super::request::send_request;
 use super::run::World;
-use super::switch::{Order, Said, Switch};
+use super::switch::{Order, ReportedPower, Switch};
 use crate::api::{ApiServer, Disturbance, Following, Reach};
 use crate::campaign::{Ailment, Fault};
 use crate::checker::Assumption;
@@ -22,9 +22,9 @@ const fn broken_by(fault: &Fault) -> Option<(Assumption, Option<usize>, u64)> {
     match fault {
         Fault::TroubleNode { node, seconds, .. } => Some((Assumption::Reports, Some(*node), *seconds)),
         Fault::CutServer { seconds, .. } | Fault::LagServer { seconds, .. } => {
-            Some((Assumption::Hears, None, *seconds))
+            Some((Assumption::WatchDelivers, None, *seconds))
         }
-        Fault::DeafKubelet { node, seconds } => Some((Assumption::Hears, Some(*node), *seconds)),
+        Fault::DeafKubelet { node, seconds } => Some((Assumption::WatchDelivers, Some(*node), *seconds)),
         Fault::StuckProcesses { node, seconds }
         | Fault::SickenNode { node, ailment: Ailment::Runtime, seconds } => {
             Some((Assumption::Ends, Some(*node), *seconds))
@@ -35,7 +35,7 @@ const fn broken_by(fault: &Fault) -> Option<(Assumption, Option<usize>, u64)> {
 
 impl World {
     /// Does it, and undoes it when its time is over.
-    pub(crate) async fn befall(self: &Arc<Self>, fault: &Fault) {
+    pub(crate) async fn inject(self: &Arc<Self>, fault: &Fault) {
         let until = |seconds: u64| self.checker.now() + Duration::from_secs(seconds);
         if let Some(seconds) = fault.troubles_control() {
             self.checker.control_is_troubled(until(seconds));
@@ -74,7 +74,7 @@ impl World {
             Fault::Forget => {
                 let now = self.etcd.revision();
                 self.etcd.compact(now);
-                self.servers.all().iter().for_each(|server| server.forget(now));
+                self.servers.all().iter().for_each(|server| server.compact_watch_cache(now));
             }
             Fault::SwitchServer { replica } => {
                 let Some(place) = self.replicas.get(*replica) else { return };
@@ -92,7 +92,7 @@ impl World {
                 host.resume();
             }
             Fault::JumpReplica { replica, seconds } => self.jump_replica(*replica, *seconds),
-            fault => self.befall_node(fault).await,
+            fault => self.inject_on_node(fault).await,
         }
     }
 
@@ -100,7 +100,7 @@ impl World {
         if let Some((assumption, node, seconds)) = broken_by(fault) {
             let node = node.map(|node| self.node(node));
             let until = self.checker.now() + Duration::from_secs(seconds);
-            self.checker.breaks(assumption, node.as_deref(), until);
+            self.checker.break_assumption(assumption, node.as_deref(), until);
         }
     }
 
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    async fn befall_node(self: &Arc<Self>, fault: &Fault) {
+    async fn inject_on_node(self: &Arc<Self>, fault: &Fault) {
         match fault {
             Fault::JumpNode { node, seconds } => {
                 if let Some(host) = self.machine_host(*node) {
@@ -171,20 +171,20 @@ impl World {
                 self.with_machine(*node, |machine| machine.sick = Some((*ailment, until)));
             }
             Fault::HealNode { node } => self.with_machine(*node, |machine| machine.sick = None),
-            fault => self.people(fault).await,
+            fault => self.operator_action(fault).await,
         }
     }
 
     /// What people, scripts and kubelets do to objects.
-    async fn people(self: &Arc<Self>, fault: &Fault) {
+    async fn operator_action(self: &Arc<Self>, fault: &Fault) {
         match fault {
             Fault::DeleteNode { node } => {
                 self.person("DELETE", &format!("/api/v1/nodes/{}", self.node(*node)), None).await
             }
             Fault::FenceByHand { node, manner } => {
                 let switch = Switch::new(self, *node, *manner);
-                switch.tell(self, Order::Off).await;
-                if switch.tell(self, Order::Status).await != Some(Said::Off) {
+                switch.execute(self, Order::Off).await;
+                if switch.execute(self, Order::Status).await != Some(ReportedPower::Off) {
                     return self.checker.probe("a person learned nothing of a switch, and left the Node");
                 }
                 let runs = self.machine_host(*node).is_some();
@@ -195,7 +195,7 @@ impl World {
                 });
                 self.person("DELETE", &format!("/api/v1/nodes/{}", self.node(*node)), None).await;
                 self.wait(REPAIR).await;
-                switch.tell(self, Order::On).await;
+                switch.execute(self, Order::On).await;
             }
             Fault::Confirm { node, wrong, valid } => self.confirm_down(*node, *wrong, *valid).await,
             Fault::Taint { node } => {
@@ -219,12 +219,12 @@ impl World {
             }
             Fault::Evict { pod } => {
                 let pod = self.etcd.object("Pod", &format!("default/data-{pod}"));
-                let uid = pod.map(|pod| super::word(&pod, "/metadata/uid").to_owned());
+                let uid = pod.map(|pod| super::str_at(&pod, "/metadata/uid").to_owned());
                 self.evicted.lock().extend(uid);
             }
             Fault::RestartContainer { pod, why, seconds } => {
                 let pod = self.etcd.object("Pod", &format!("default/data-{pod}"));
-                let uid = pod.map(|pod| super::word(&pod, "/metadata/uid").to_owned());
+                let uid = pod.map(|pod| super::str_at(&pod, "/metadata/uid").to_owned());
                 self.restarts.lock().extend(uid.map(|uid| (uid, (*why, *seconds))));
             }
             Fault::AddTaint { node, key, stamped } => self.add_taint(*node, *key, *stamped).await,
@@ -248,7 +248,7 @@ impl World {
     /// A person sends a request, before anything happens that is worth a line; 0: no answer came.
     pub(super) async fn prepare(&self, method: &str, path: &str, body: Option<serde_json::Value>) -> u16 {
         let Some(server) = self.servers.get(0) else { return 0 };
-        ask(&server, "person", method, path, body).await.map_or(0, |(code, _)| code)
+        send_request(&server, "person", method, path, body).await.map_or(0, |(code, _)| code)
     }
 
     pub(super) async fn person(&self, method: &str, path: &str, body: Option<serde_json::Value>) {

@@ -23,8 +23,8 @@ pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 pub(super) fn kinds(plan: &Plan) -> Vec<Kind> {
     let Extras { fencing, guarded_volumes, furnished, .. } = plan.with;
     match (furnished, fencing.is_some() || guarded_volumes.is_some()) {
-        (true, _) => [Kind::ours(), super::furnished::kinds()].concat(),
-        (false, true) => Kind::ours(),
+        (true, _) => [Kind::custom_resources(), super::initial_objects::kinds()].concat(),
+        (false, true) => Kind::custom_resources(),
         (false, false) => Vec::new(),
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::attach::attachment;
 use super::run::World;
-use super::{part, word};
+use super::{str_at, value_at};
 use crate::api::Policies;
 
 /// The driver of all disks.
@@ -40,14 +40,14 @@ pub(super) fn meant(unique: &str) -> &str {
 
 /// The claim that is made for the ephemeral volume of a pod, if it has one.
 pub(super) fn own_claim(pod: &Value) -> Option<String> {
-    part(pod, "/spec/volumes/0/ephemeral")?;
-    Some(format!("{}-{VOLUME}", word(pod, "/metadata/name")))
+    value_at(pod, "/spec/volumes/0/ephemeral")?;
+    Some(format!("{}-{VOLUME}", str_at(pod, "/metadata/name")))
 }
 
 /// The claims that a pod names.
 pub(super) fn named_claims(pod: &Value) -> impl Iterator<Item = &str> {
-    let volumes = part(pod, "/spec/volumes").and_then(Value::as_array).into_iter().flatten();
-    volumes.map(|volume| word(volume, "/persistentVolumeClaim/claimName")).filter(|claim| !claim.is_empty())
+    let volumes = value_at(pod, "/spec/volumes").and_then(Value::as_array).into_iter().flatten();
+    volumes.map(|volume| str_at(volume, "/persistentVolumeClaim/claimName")).filter(|claim| !claim.is_empty())
 }
 
 /// All claims of a pod.
@@ -58,7 +58,7 @@ pub(crate) fn claims_of(pod: &Value) -> Vec<String> {
 /// The volumes of a pod. Each is called after its claim; where volumes have no objects, after the pod.
 pub(super) fn volumes_of(pod: &Value) -> Vec<String> {
     let mut volumes = claims_of(pod);
-    let name = word(pod, "/metadata/name");
+    let name = str_at(pod, "/metadata/name");
     if volumes.is_empty() && name.starts_with("data-") {
         volumes.push(name.to_owned());
     }
@@ -176,7 +176,7 @@ impl World {
     pub(super) async fn force_delete(&self, member: usize) {
         let path = format!("/api/v1/namespaces/default/pods/data-{member}");
         let pod = self.etcd.object("Pod", &format!("default/data-{member}"));
-        self.checker.is_forced(pod.as_ref().map_or("", |pod| word(pod, "/metadata/uid")));
+        self.checker.is_forced(pod.as_ref().map_or("", |pod| str_at(pod, "/metadata/uid")));
         let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0 });
         self.person("DELETE", &path, Some(options)).await;
     }
@@ -184,9 +184,9 @@ impl World {
     /// A person takes a volume from wherever it is attached.
     pub(super) async fn tear_off(&self, member: usize) {
         let volume = format!("data-{member}");
-        let of_it = |one: &Value| word(one, "/spec/source/persistentVolumeName") == volume;
+        let of_it = |one: &Value| str_at(one, "/spec/source/persistentVolumeName") == volume;
         for one in self.etcd.objects_that("VolumeAttachment", of_it) {
-            let path = attachment(&volume, word(&one, "/spec/nodeName"));
+            let path = attachment(&volume, str_at(&one, "/spec/nodeName"));
             self.person("DELETE", &path, None).await;
         }
     }
@@ -199,7 +199,7 @@ impl World {
             (VOLUMES, "PersistentVolume", name.clone()),
         ];
         for (path, kind, key) in &at {
-            let uid = self.etcd.object(kind, key).map(|old| word(&old, "/metadata/uid").to_owned());
+            let uid = self.etcd.object(kind, key).map(|old| str_at(&old, "/metadata/uid").to_owned());
             let path = format!("{path}/{name}");
             self.person("DELETE", &path, None).await;
             if force {
@@ -213,7 +213,7 @@ impl World {
             let is_there = || {
                 self.etcd
                     .object(kind, key)
-                    .is_some_and(|now| Some(word(&now, "/metadata/uid")) == uid.as_deref())
+                    .is_some_and(|now| Some(str_at(&now, "/metadata/uid")) == uid.as_deref())
             };
             while is_there() {
                 self.wait(1).await;

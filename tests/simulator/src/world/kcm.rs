@@ -8,25 +8,25 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::ask::ask;
 use super::host::Host;
+use super::request::send_request;
 use super::run::World;
-use super::word;
+use super::str_at;
 
 /// The name under which it calls.
 pub(super) const CALLER: &str = "kcm";
 /// `gcCheckPeriod`.
-const CHECK_EACH: Duration = Duration::from_secs(20);
+const CHECK_INTERVAL: Duration = Duration::from_secs(20);
 /// `quarantineTime`.
 const QUARANTINE: Duration = Duration::from_secs(40);
 
 /// Asks for kube-controller-manager; 0: no answer came.
-pub(super) async fn ask_as_kcm(world: &World, method: &str, path: &str, body: Option<Value>) -> u16 {
-    ask_as(world, CALLER, method, path, body).await
+pub(super) async fn request_as_kcm(world: &World, method: &str, path: &str, body: Option<Value>) -> u16 {
+    request_as(world, CALLER, method, path, body).await
 }
 
 /// Asks for a part of it that runs beside others.
-pub(super) async fn ask_as(
+pub(super) async fn request_as(
     world: &World,
     caller: &str,
     method: &str,
@@ -34,7 +34,7 @@ pub(super) async fn ask_as(
     body: Option<Value>,
 ) -> u16 {
     let Some(server) = world.servers.get(0) else { return 0 };
-    ask(&server, caller, method, path, body).await.map_or(0, |(code, _)| code)
+    send_request(&server, caller, method, path, body).await.map_or(0, |(code, _)| code)
 }
 
 /// The collector with its informer, which is the watch cache of its API server.
@@ -54,30 +54,30 @@ impl PodGc {
             Box::pin(async move {
                 loop {
                     collector.gc().await;
-                    env.sleep(CHECK_EACH).await;
+                    env.sleep(CHECK_INTERVAL).await;
                 }
             }),
         );
     }
 
-    async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> u16 {
-        ask_as_kcm(&self.world, method, path, body).await
+    async fn request(&self, method: &str, path: &str, body: Option<Value>) -> u16 {
+        request_as_kcm(&self.world, method, path, body).await
     }
 
     async fn gc(&mut self) {
         let Some(server) = self.world.servers.get(0) else { return };
         let (pods, nodes) = (server.cached("Pod"), server.cached("Node"));
-        let ended = |pod: &&Value| matches!(word(pod, "/status/phase"), "Failed" | "Succeeded");
+        let ended = |pod: &&Value| matches!(str_at(pod, "/status/phase"), "Failed" | "Succeeded");
         let mut terminated: Vec<&Value> = pods.iter().map(Arc::as_ref).filter(ended).collect();
-        terminated.sort_by_key(|pod| word(pod, "/metadata/creationTimestamp").to_owned());
+        terminated.sort_by_key(|pod| str_at(pod, "/metadata/creationTimestamp").to_owned());
         let many = terminated.len().saturating_sub(self.threshold);
         for pod in terminated.into_iter().take(many) {
             self.delete(pod).await;
         }
-        let known = |name: &str| nodes.iter().any(|node| word(node, "/metadata/name") == name);
+        let known = |name: &str| nodes.iter().any(|node| str_at(node, "/metadata/name") == name);
         let now = self.world.checker.now();
         for pod in &pods {
-            let node = word(pod, "/spec/nodeName");
+            let node = str_at(pod, "/spec/nodeName");
             if !node.is_empty() && !known(node) {
                 self.quarantined.entry(node.to_owned()).or_insert(now);
             }
@@ -87,15 +87,16 @@ impl PodGc {
         let due: Vec<String> = due.map(|(name, _)| name.clone()).collect();
         for name in due {
             self.quarantined.remove(&name);
-            if self.ask("GET", &format!("/api/v1/nodes/{name}"), None).await != 404 {
+            if self.request("GET", &format!("/api/v1/nodes/{name}"), None).await != 404 {
                 continue;
             }
-            for pod in pods.iter().filter(|pod| word(pod, "/spec/nodeName") == name) {
+            for pod in pods.iter().filter(|pod| str_at(pod, "/spec/nodeName") == name) {
                 self.delete(pod).await;
             }
         }
         for pod in &pods {
-            if word(pod, "/spec/nodeName").is_empty() && pod.pointer("/metadata/deletionTimestamp").is_some()
+            if str_at(pod, "/spec/nodeName").is_empty()
+                && pod.pointer("/metadata/deletionTimestamp").is_some()
             {
                 self.delete(pod).await;
             }
@@ -105,22 +106,22 @@ impl PodGc {
     /// `markFailedAndDeletePodWithCondition`: the patch names the UID, the deletion
     /// only the name.
     async fn delete(&self, pod: &Value) {
-        let uid = word(pod, "/metadata/uid");
+        let uid = str_at(pod, "/metadata/uid");
         let path = format!(
             "/api/v1/namespaces/{}/pods/{}",
-            word(pod, "/metadata/namespace"),
-            word(pod, "/metadata/name")
+            str_at(pod, "/metadata/namespace"),
+            str_at(pod, "/metadata/name")
         );
         for target in [format!("{path}/status"), path.clone()] {
             self.world.checker.intends(CALLER, &target, uid);
         }
-        if !matches!(word(pod, "/status/phase"), "Failed" | "Succeeded") {
+        if !matches!(str_at(pod, "/status/phase"), "Failed" | "Succeeded") {
             let patch = json!({ "metadata": { "uid": uid }, "status": { "phase": "Failed" } });
-            if self.ask("PATCH", &format!("{path}/status"), Some(patch)).await != 200 {
+            if self.request("PATCH", &format!("{path}/status"), Some(patch)).await != 200 {
                 return;
             }
         }
         let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0 });
-        self.ask("DELETE", &path, Some(options)).await;
+        self.request("DELETE", &path, Some(options)).await;
     }
 }

@@ -14,10 +14,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::ask::ask;
 use super::host::{EPOCH, Host};
+use super::request::send_request;
 use super::run::World;
-use super::{is_called_ready, number, word};
+use super::{is_called_ready, number_at, str_at};
 
 const CALLER: &str = "kcm-disruption";
 /// `--kube-api-qps=20`: from one request to the next.
@@ -29,7 +29,7 @@ const DELETION_TIMEOUT: i64 = 120;
 pub(crate) struct Budgets {
     world: Arc<World>,
     /// Up to which revision it has heard.
-    heard: u64,
+    observed_revision: u64,
     /// Versions and `app` labels of pods, by UID.
     pods: BTreeMap<String, (String, String)>,
     /// Versions of budgets, by name.
@@ -40,7 +40,7 @@ pub(crate) struct Budgets {
 }
 
 fn selects(budget: &Value, app: &str) -> bool {
-    word(budget, "/spec/selector/matchLabels/app") == app && !app.is_empty()
+    str_at(budget, "/spec/selector/matchLabels/app") == app && !app.is_empty()
 }
 
 /// `GetScaledValueFromIntOrPercent`, rounded up.
@@ -56,7 +56,7 @@ impl Budgets {
     pub(crate) fn start(world: &Arc<World>, host: &Arc<Host>) {
         let mut budgets = Self {
             world: Arc::clone(world),
-            heard: 0,
+            observed_revision: 0,
             pods: BTreeMap::new(),
             budgets: BTreeMap::new(),
             queue: VecDeque::new(),
@@ -67,7 +67,7 @@ impl Budgets {
             "kcm-disruption",
             Box::pin(async move {
                 loop {
-                    budgets.listen();
+                    budgets.observe_changes();
                     if let Some(name) = budgets.queue.pop_front() {
                         budgets.sync(&name).await;
                     }
@@ -89,7 +89,7 @@ impl Budgets {
     }
 
     /// What became different in the caches.
-    fn listen(&mut self) {
+    fn observe_changes(&mut self) {
         let now = self.now();
         let due: Vec<_> =
             self.recheck.iter().filter(|(_, at)| **at <= now).map(|(name, _)| name.clone()).collect();
@@ -98,20 +98,21 @@ impl Budgets {
             self.enqueue(&name);
         }
         let Some(server) = self.world.servers.get(0) else { return };
-        if server.applied() == self.heard {
+        if server.applied() == self.observed_revision {
             return;
         }
-        self.heard = server.applied();
-        let version = |object: &Value| word(object, "/metadata/resourceVersion").to_owned();
+        self.observed_revision = server.applied();
+        let version = |object: &Value| str_at(object, "/metadata/resourceVersion").to_owned();
         let cached = server.cached("PodDisruptionBudget");
-        let known = cached.iter().map(|budget| (word(budget, "/metadata/name").to_owned(), version(budget)));
+        let known =
+            cached.iter().map(|budget| (str_at(budget, "/metadata/name").to_owned(), version(budget)));
         let known: BTreeMap<_, _> = known.collect();
         let changed = known.iter().filter(|(name, version)| self.budgets.get(*name) != Some(version));
         let mut dirty: Vec<String> = changed.map(|(name, _)| name.clone()).collect();
         self.budgets = known;
         let pods = server.cached("Pod").into_iter().map(|pod| {
-            let app = word(&pod, "/metadata/labels/app").to_owned();
-            (word(&pod, "/metadata/uid").to_owned(), (version(&pod), app))
+            let app = str_at(&pod, "/metadata/labels/app").to_owned();
+            (str_at(&pod, "/metadata/uid").to_owned(), (version(&pod), app))
         });
         let pods: BTreeMap<_, _> = pods.collect();
         let apps = pods.iter().filter(|(uid, pod)| self.pods.get(*uid) != Some(pod));
@@ -119,7 +120,7 @@ impl Budgets {
         for (_, (_, app)) in apps.chain(gone) {
             // `getPdbForPod`: the first of those that select it.
             let first = cached.iter().find(|budget| selects(budget, app));
-            dirty.extend(first.map(|budget| word(budget, "/metadata/name").to_owned()));
+            dirty.extend(first.map(|budget| str_at(budget, "/metadata/name").to_owned()));
         }
         self.pods = pods;
         dirty.iter().for_each(|name| self.enqueue(name));
@@ -129,11 +130,11 @@ impl Budgets {
     async fn sync(&mut self, name: &str) {
         let Some(server) = self.world.servers.get(0) else { return };
         let cached = server.cached("PodDisruptionBudget");
-        let Some(budget) = cached.iter().find(|budget| word(budget, "/metadata/name") == name) else {
+        let Some(budget) = cached.iter().find(|budget| str_at(budget, "/metadata/name") == name) else {
             return;
         };
         let mut pods = server.cached("Pod");
-        pods.retain(|pod| selects(budget, word(pod, "/metadata/labels/app")));
+        pods.retain(|pod| selects(budget, str_at(pod, "/metadata/labels/app")));
         let sets: Vec<Arc<Value>> =
             ["ReplicaSet", "StatefulSet"].into_iter().flat_map(|kind| server.cached(kind)).collect();
         let (status, recheck) = self.status(budget, &pods, &sets);
@@ -146,7 +147,7 @@ impl Budgets {
         let mut new = Value::clone(budget);
         new["status"] = status;
         let path = format!("/apis/policy/v1/namespaces/default/poddisruptionbudgets/{name}/status");
-        let code = ask(&server, CALLER, "PUT", &path, Some(new)).await.map_or(0, |(code, _)| code);
+        let code = send_request(&server, CALLER, "PUT", &path, Some(new)).await.map_or(0, |(code, _)| code);
         if code == 409 {
             self.world.checker.probe("kcm: a budget's status met a conflict");
         }
@@ -158,9 +159,9 @@ impl Budgets {
     /// `getExpectedPodCount`.
     fn expect(budget: &Value, pods: &[Arc<Value>], sets: &[Arc<Value>]) -> (i64, i64) {
         let uids: std::collections::BTreeSet<_> =
-            pods.iter().map(|pod| word(pod, "/metadata/ownerReferences/0/uid")).collect();
-        let owners = sets.iter().filter(|set| uids.contains(word(set, "/metadata/uid")));
-        let scales: i64 = owners.filter_map(|set| number(set, "/spec/replicas")).sum();
+            pods.iter().map(|pod| str_at(pod, "/metadata/ownerReferences/0/uid")).collect();
+        let owners = sets.iter().filter(|set| uids.contains(str_at(set, "/metadata/uid")));
+        let scales: i64 = owners.filter_map(|set| number_at(set, "/spec/replicas")).sum();
         match (budget.pointer("/spec/maxUnavailable"), budget.pointer("/spec/minAvailable")) {
             (Some(most), _) => (scales, (scales - scaled(most, scales)).max(0)),
             (None, Some(Value::Number(least))) => {
@@ -179,7 +180,7 @@ impl Budgets {
         let known = budget.pointer("/status/disruptedPods").and_then(Value::as_object);
         let terminates = |pod: &Value| pod.pointer("/metadata/deletionTimestamp").is_some();
         for pod in pods.iter().filter(|pod| !terminates(pod)) {
-            let name = word(pod, "/metadata/name");
+            let name = str_at(pod, "/metadata/name");
             let Some(entry) = known.and_then(|known| known.get(name)) else { continue };
             let at: Option<Timestamp> = entry.as_str().and_then(|text| text.parse().ok());
             let expires = at.map_or(0, |at| at.as_second()) + DELETION_TIMEOUT;
@@ -191,18 +192,18 @@ impl Budgets {
             recheck = Some(recheck.map_or(expires + 1, |earlier: i64| earlier.min(expires + 1)));
         }
         let healthy = pods.iter().filter(|pod| {
-            !terminates(pod) && !entries.contains_key(word(pod, "/metadata/name")) && is_called_ready(pod)
+            !terminates(pod) && !entries.contains_key(str_at(pod, "/metadata/name")) && is_called_ready(pod)
         });
         let current = i64::try_from(healthy.count()).unwrap_or(0);
         let allowed = if expected <= 0 { 0 } else { (current - desired).max(0) };
-        let generation = number(budget, "/metadata/generation").unwrap_or(0);
+        let generation = number_at(budget, "/metadata/generation").unwrap_or(0);
         let (value, reason) =
             if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
         let known = budget.pointer("/status/conditions/0");
-        let since = known.filter(|known| word(known, "/status") == value);
+        let since = known.filter(|known| str_at(known, "/status") == value);
         let since = since.map_or_else(
             || super::host::stamp(self.world.checker.now()),
-            |known| word(known, "/lastTransitionTime").to_owned(),
+            |known| str_at(known, "/lastTransitionTime").to_owned(),
         );
         let mut status = json!({
             "currentHealthy": current, "desiredHealthy": desired, "expectedPods": expected,

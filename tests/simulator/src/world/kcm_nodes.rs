@@ -12,18 +12,18 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::host::Host;
-use super::kcm::{self, ask_as};
+use super::kcm::{self, request_as};
 use super::kcm_taints::Taints;
 use super::run::World;
-use super::{part, stamp, word};
+use super::{stamp, str_at, value_at};
 use crate::checker::Tone;
 
 /// `--node-monitor-period`.
-const MONITOR_EACH: Duration = Duration::from_secs(5);
+const MONITOR_INTERVAL: Duration = Duration::from_secs(5);
 /// `--node-monitor-grace-period`.
 const GRACE: Duration = Duration::from_secs(50);
 /// `--node-eviction-rate`: one node in so long.
-const TAINT_EACH: Duration = Duration::from_secs(10);
+const TAINT_INTERVAL: Duration = Duration::from_secs(10);
 /// The name under which it calls beside processes under test: it is not judged.
 const BESIDE_OURS: &str = "node-lifecycle";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
@@ -60,7 +60,7 @@ impl Nodes {
                     if let Some(taints) = &mut taints {
                         taints.evict().await;
                     }
-                    env.sleep(MONITOR_EACH).await;
+                    env.sleep(MONITOR_INTERVAL).await;
                 }
             }),
         );
@@ -72,7 +72,7 @@ impl Nodes {
         let nodes = server.cached("Node");
         note_heartbeats(&mut self.probes, &server.cached("Lease"), &nodes, now);
         for node in nodes {
-            let name = word(&node, "/metadata/name");
+            let name = str_at(&node, "/metadata/name");
             let (_, seen) = self.probes.entry(name.to_owned()).or_insert_with(|| (String::new(), now));
             let silent = now.saturating_sub(*seen) > GRACE;
             let path = format!("/api/v1/nodes/{name}");
@@ -87,20 +87,20 @@ impl Nodes {
                 let reason = if silent { "NodeStatusUnknown" } else { "KubeletReady" };
                 let condition = json!({ "type": "Ready", "status": wanted, "reason": reason });
                 let status = json!({ "status": { "conditions": [condition] } });
-                ask_as(&self.world, self.caller, "PATCH", &format!("{path}/status"), Some(status)).await;
+                request_as(&self.world, self.caller, "PATCH", &format!("{path}/status"), Some(status)).await;
             }
             let key = match wanted {
                 "Unknown" => Some(UNREACHABLE),
                 "False" => Some(NOT_READY),
                 _ => None,
             };
-            let rested = self.tainted_at.is_none_or(|at| now.saturating_sub(at) >= TAINT_EACH);
+            let rested = self.tainted_at.is_none_or(|at| now.saturating_sub(at) >= TAINT_INTERVAL);
             match (key, tainted_with(&node)) {
                 (Some(key), None) if rested => {
                     self.tainted_at = Some(now);
                     self.set_taints(&node, &path, Some(key)).await;
                     let caller = self.caller;
-                    self.world.checker.tell(
+                    self.world.checker.announce_with_detail(
                         Tone::Loss,
                         format!("{caller} taints {name}"),
                         format!(
@@ -125,10 +125,10 @@ impl Nodes {
             taints.push(json!({ "key": key, "effect": "NoExecute", "timeAdded": added }));
         }
         let body = json!([
-            { "op": "test", "path": "/metadata/resourceVersion", "value": word(node, "/metadata/resourceVersion") },
+            { "op": "test", "path": "/metadata/resourceVersion", "value": str_at(node, "/metadata/resourceVersion") },
             { "op": "add", "path": "/spec/taints", "value": taints },
         ]);
-        ask_as(&self.world, self.caller, "PATCH", path, Some(body)).await;
+        request_as(&self.world, self.caller, "PATCH", path, Some(body)).await;
     }
 }
 
@@ -139,13 +139,14 @@ pub(super) fn note_heartbeats(
     nodes: &[Arc<Value>],
     now: Duration,
 ) {
-    let renewals = leases.iter().map(|lease| (word(lease, "/metadata/name"), word(lease, "/spec/renewTime")));
+    let renewals =
+        leases.iter().map(|lease| (str_at(lease, "/metadata/name"), str_at(lease, "/spec/renewTime")));
     let mut beats: BTreeMap<&str, String> = renewals.map(|(name, at)| (name, at.to_owned())).collect();
     for node in nodes {
-        let reported = part(node, "/status/conditions").and_then(Value::as_array).into_iter().flatten();
-        let reported = reported.into_iter().find(|one| word(one, "/type") == "Ready");
-        let reported = reported.map_or("", |one| word(one, "/lastHeartbeatTime"));
-        beats.entry(word(node, "/metadata/name")).or_default().push_str(reported);
+        let reported = value_at(node, "/status/conditions").and_then(Value::as_array).into_iter().flatten();
+        let reported = reported.into_iter().find(|one| str_at(one, "/type") == "Ready");
+        let reported = reported.map_or("", |one| str_at(one, "/lastHeartbeatTime"));
+        beats.entry(str_at(node, "/metadata/name")).or_default().push_str(reported);
     }
     for (name, beat) in beats {
         // A Lease that is collected leaves the report alone, which is none anew.
@@ -158,18 +159,21 @@ pub(super) fn note_heartbeats(
 /// What a Node says of itself.
 pub(crate) fn ready(node: &Value) -> &str {
     let conditions = node.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-    conditions.into_iter().find(|one| word(one, "/type") == "Ready").map_or("", |one| word(one, "/status"))
+    conditions
+        .into_iter()
+        .find(|one| str_at(one, "/type") == "Ready")
+        .map_or("", |one| str_at(one, "/status"))
 }
 
 /// Whether that taint ends the pods of a node that is lost.
 fn is_of_loss(taint: &Value) -> bool {
-    matches!(word(taint, "/key"), UNREACHABLE | NOT_READY) && word(taint, "/effect") == "NoExecute"
+    matches!(str_at(taint, "/key"), UNREACHABLE | NOT_READY) && str_at(taint, "/effect") == "NoExecute"
 }
 
 /// Which of the two taints a node bears.
 fn tainted_with(node: &Value) -> Option<&'static str> {
     let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
-    let of_loss = taints.filter(|taint| is_of_loss(taint)).map(|taint| word(taint, "/key"));
+    let of_loss = taints.filter(|taint| is_of_loss(taint)).map(|taint| str_at(taint, "/key"));
     of_loss.map(|key| if key == NOT_READY { NOT_READY } else { UNREACHABLE }).next()
 }
 

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::kcm::{CALLER, ask_as_kcm};
+use super::kcm::{CALLER, request_as_kcm};
 use super::kcm_nodes::is_tainted;
 use super::run::World;
-use super::{number, word};
+use super::{number_at, str_at};
 
 /// What `DefaultTolerationSeconds` gives every pod.
 const TOLERATED: Duration = Duration::from_secs(300);
@@ -28,22 +28,22 @@ pub(super) struct Taints {
 }
 
 /// How long a pod bears a taint; `None`: for ever.
-fn borne(pod: &Value, taint: &Value) -> Option<Duration> {
+fn toleration_period(pod: &Value, taint: &Value) -> Option<Duration> {
     let matches = |one: &&Value| {
-        let (key, effect) = (word(one, "/key"), word(one, "/effect"));
-        (key.is_empty() || key == word(taint, "/key")) && (effect.is_empty() || effect == "NoExecute")
+        let (key, effect) = (str_at(one, "/key"), str_at(one, "/effect"));
+        (key.is_empty() || key == str_at(taint, "/key")) && (effect.is_empty() || effect == "NoExecute")
     };
     let all = pod.pointer("/spec/tolerations").and_then(Value::as_array);
     match all.into_iter().flatten().find(matches) {
         None => Some(Duration::ZERO),
-        Some(one) => number(one, "/tolerationSeconds")
+        Some(one) => number_at(one, "/tolerationSeconds")
             .map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0))),
     }
 }
 
 fn no_execute(node: &Value) -> impl Iterator<Item = &Value> {
     let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
-    taints.filter(|taint| word(taint, "/effect") == "NoExecute")
+    taints.filter(|taint| str_at(taint, "/effect") == "NoExecute")
 }
 
 impl Taints {
@@ -56,7 +56,7 @@ impl Taints {
         if !self.world.with.taints {
             return is_tainted(node).then_some(TOLERATED);
         }
-        no_execute(node).filter_map(|taint| borne(pod, taint)).min()
+        no_execute(node).filter_map(|taint| toleration_period(pod, taint)).min()
     }
 
     /// A timer that runs is left alone; one whose node is well again is not.
@@ -66,12 +66,14 @@ impl Taints {
         let tainted = server.cached_that("Node", |node| no_execute(node).next().is_some());
         let mut timers = BTreeMap::new();
         for pod in server.cached("Pod") {
-            let on = tainted.iter().find(|node| word(node, "/metadata/name") == word(&pod, "/spec/nodeName"));
+            let on =
+                tainted.iter().find(|node| str_at(node, "/metadata/name") == str_at(&pod, "/spec/nodeName"));
             let Some(span) = on.and_then(|node| self.span(&pod, node)) else { continue };
-            let key = (word(&pod, "/metadata/namespace").to_owned(), word(&pod, "/metadata/name").to_owned());
+            let key =
+                (str_at(&pod, "/metadata/namespace").to_owned(), str_at(&pod, "/metadata/name").to_owned());
             // A taint that is not borne at all cancels the timer and fires at once.
             let timer = self.timers.get(&key).filter(|_| !span.is_zero()).cloned();
-            let new = || (now + span, word(&pod, "/metadata/uid").to_owned());
+            let new = || (now + span, str_at(&pod, "/metadata/uid").to_owned());
             timers.insert(key, timer.unwrap_or_else(new));
         }
         self.timers = timers;
@@ -84,7 +86,7 @@ impl Taints {
             .collect();
         for (path, uid) in due {
             self.world.checker.intends(CALLER, &path, &uid);
-            ask_as_kcm(&self.world, "DELETE", &path, None).await;
+            request_as_kcm(&self.world, "DELETE", &path, None).await;
             self.world.checker.probe("kcm evicted a pod by its taint");
         }
     }

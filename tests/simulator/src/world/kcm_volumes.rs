@@ -16,14 +16,14 @@ use serde_json::{Value, json};
 
 use super::guarded::{CLAIMS, KEEPS_CLAIM, KEEPS_VOLUME, VOLUMES, named_claims, own_claim, volume};
 use super::host::Host;
-use super::kcm::ask_as;
+use super::kcm::request_as;
 use super::run::World;
-use super::{part, word};
+use super::{str_at, value_at};
 
-const LOOK_EACH: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// All that one look sees, from the watch cache of its API server.
-struct Look {
+struct VolumeControllers {
     world: Arc<World>,
     pods: Vec<Arc<Value>>,
     claims: Vec<Arc<Value>>,
@@ -38,8 +38,8 @@ pub(super) fn start(world: &Arc<World>, host: &Arc<Host>) {
         Box::pin(async move {
             loop {
                 if let Some(server) = world.servers.get(0) {
-                    let has_volume = |pod: &Value| part(pod, "/spec/volumes/0").is_some();
-                    let look = Look {
+                    let has_volume = |pod: &Value| value_at(pod, "/spec/volumes/0").is_some();
+                    let look = VolumeControllers {
                         world: Arc::clone(&world),
                         pods: server.cached_that("Pod", has_volume),
                         claims: server.cached("PersistentVolumeClaim"),
@@ -49,47 +49,47 @@ pub(super) fn start(world: &Arc<World>, host: &Arc<Host>) {
                     look.at_claims().await;
                     look.at_volumes().await;
                 }
-                env.sleep(LOOK_EACH).await;
+                env.sleep(POLL_INTERVAL).await;
             }
         }),
     );
 }
 
 fn name(object: &Value) -> &str {
-    word(object, "/metadata/name")
+    str_at(object, "/metadata/name")
 }
 
 fn is_deleted(object: &Value) -> bool {
-    part(object, "/metadata/deletionTimestamp").is_some()
+    value_at(object, "/metadata/deletionTimestamp").is_some()
 }
 
 fn is_over(pod: &Value) -> bool {
-    matches!(word(pod, "/status/phase"), "Failed" | "Succeeded")
+    matches!(str_at(pod, "/status/phase"), "Failed" | "Succeeded")
 }
 
-fn has(object: &Value, finalizer: &str) -> bool {
-    let all = part(object, "/metadata/finalizers").and_then(Value::as_array).into_iter().flatten();
+fn has_finalizer(object: &Value, finalizer: &str) -> bool {
+    let all = value_at(object, "/metadata/finalizers").and_then(Value::as_array).into_iter().flatten();
     all.into_iter().any(|one| one == finalizer)
 }
 
-impl Look {
-    async fn ask(&self, method: &str, path: &str, body: Value) -> u16 {
-        ask_as(&self.world, "claims", method, path, Some(body).filter(|body| !body.is_null())).await
+impl VolumeControllers {
+    async fn request(&self, method: &str, path: &str, body: Value) -> u16 {
+        request_as(&self.world, "claims", method, path, Some(body).filter(|body| !body.is_null())).await
     }
 
     /// Takes away what keeps a deleted object.
     async fn lets_go(&self, path: String, object: &Value) {
         let patch = json!([
-            { "op": "test", "path": "/metadata/resourceVersion", "value": word(object, "/metadata/resourceVersion") },
+            { "op": "test", "path": "/metadata/resourceVersion", "value": str_at(object, "/metadata/resourceVersion") },
             { "op": "remove", "path": "/metadata/finalizers" },
         ]);
-        self.ask("PATCH", &path, patch).await;
+        self.request("PATCH", &path, patch).await;
     }
 
     async fn delete(&self, path: String, object: &Value) {
         let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions",
-            "preconditions": { "uid": word(object, "/metadata/uid") } });
-        self.ask("DELETE", &path, options).await;
+            "preconditions": { "uid": str_at(object, "/metadata/uid") } });
+        self.request("DELETE", &path, options).await;
     }
 
     async fn at_pods(&self) {
@@ -98,16 +98,16 @@ impl Look {
             let path = format!("/api/v1/namespaces/default/pods/{}", name(pod));
             if is_over(pod) && !is_deleted(pod) {
                 // Whoever made it wants nothing more of it.
-                self.ask("DELETE", &path, Value::Null).await;
+                self.request("DELETE", &path, Value::Null).await;
             } else if !is_deleted(pod) && !self.claims.iter().any(|claim| name(claim) == own) {
                 let owner = json!([{ "apiVersion": "v1", "kind": "Pod", "name": name(pod),
-                    "uid": word(pod, "/metadata/uid"), "controller": true }]);
+                    "uid": str_at(pod, "/metadata/uid"), "controller": true }]);
                 let claim = json!({
                     "apiVersion": "v1", "kind": "PersistentVolumeClaim",
                     "metadata": { "name": own, "namespace": "default", "finalizers": [KEEPS_CLAIM], "ownerReferences": owner },
                     "spec": pod.pointer("/spec/volumes/0/ephemeral/volumeClaimTemplate/spec"),
                 });
-                self.ask("POST", CLAIMS, claim).await;
+                self.request("POST", CLAIMS, claim).await;
             }
         }
     }
@@ -116,7 +116,7 @@ impl Look {
     fn uses(pod: &Value, claim: &str) -> bool {
         let names = named_claims(pod).any(|named| named == claim);
         let owns = own_claim(pod).is_some_and(|own| own == claim) && !is_over(pod);
-        !word(pod, "/spec/nodeName").is_empty() && (names || owns)
+        !str_at(pod, "/spec/nodeName").is_empty() && (names || owns)
     }
 
     async fn at_claims(&self) {
@@ -125,35 +125,36 @@ impl Look {
             if is_deleted(claim) {
                 // The cache is not enough: pods are asked for once more.
                 let used = self.world.etcd.objects("Pod").iter().any(|pod| Self::uses(pod, name(claim)));
-                if has(claim, KEEPS_CLAIM) && !used {
+                if has_finalizer(claim, KEEPS_CLAIM) && !used {
                     self.lets_go(path, claim).await;
                 }
                 continue;
             }
-            let owner = word(claim, "/metadata/ownerReferences/0/uid");
-            let pods = || self.world.etcd.objects_that("Pod", |pod| word(pod, "/metadata/uid") == owner);
+            let owner = str_at(claim, "/metadata/ownerReferences/0/uid");
+            let pods = || self.world.etcd.objects_that("Pod", |pod| str_at(pod, "/metadata/uid") == owner);
             if !owner.is_empty() && pods().is_empty() {
                 self.delete(path, claim).await;
                 continue;
             }
             let bound = self.volumes.iter().find(|volume| name(volume) == name(claim));
-            if word(claim, "/spec/volumeName").is_empty() {
+            if str_at(claim, "/spec/volumeName").is_empty() {
                 self.provision(claim, bound.map(Arc::as_ref)).await;
-            } else if word(claim, "/status/phase") != "Bound"
+            } else if str_at(claim, "/status/phase") != "Bound"
                 && bound.is_some_and(|bound| is_for(bound, claim))
             {
-                self.ask("PATCH", &format!("{path}/status"), json!({ "status": { "phase": "Bound" } })).await;
+                self.request("PATCH", &format!("{path}/status"), json!({ "status": { "phase": "Bound" } }))
+                    .await;
             }
         }
     }
 
     async fn provision(&self, claim: &Value, made: Option<&Value>) {
-        let uid = word(claim, "/metadata/uid");
+        let uid = str_at(claim, "/metadata/uid");
         match made {
-            None => drop(self.ask("POST", VOLUMES, volume(name(claim), false, Some(uid))).await),
+            None => drop(self.request("POST", VOLUMES, volume(name(claim), false, Some(uid))).await),
             Some(made) if is_for(made, claim) => {
                 let bound = json!({ "spec": { "volumeName": name(claim) } });
-                self.ask("PATCH", &format!("{CLAIMS}/{}", name(claim)), bound).await;
+                self.request("PATCH", &format!("{CLAIMS}/{}", name(claim)), bound).await;
             }
             Some(_) => {}
         }
@@ -161,26 +162,27 @@ impl Look {
 
     async fn at_volumes(&self) {
         for volume in &self.volumes {
-            let (path, phase) = (format!("{VOLUMES}/{}", name(volume)), word(volume, "/status/phase"));
+            let (path, phase) = (format!("{VOLUMES}/{}", name(volume)), str_at(volume, "/status/phase"));
             let claim = self.claims.iter().find(|claim| name(claim) == name(volume) && is_for(volume, claim));
             let wanted = match claim {
-                Some(claim) if !word(claim, "/spec/volumeName").is_empty() => "Bound",
-                None if !word(volume, "/spec/claimRef/uid").is_empty() => "Released",
+                Some(claim) if !str_at(claim, "/spec/volumeName").is_empty() => "Bound",
+                None if !str_at(volume, "/spec/claimRef/uid").is_empty() => "Released",
                 _ => phase,
             };
-            if wanted == "Bound" && word(volume, "/spec/claimRef/uid").is_empty() {
-                let uid = claim.map_or("", |claim| word(claim, "/metadata/uid"));
-                self.ask("PATCH", &path, json!({ "spec": { "claimRef": { "uid": uid } } })).await;
+            if wanted == "Bound" && str_at(volume, "/spec/claimRef/uid").is_empty() {
+                let uid = claim.map_or("", |claim| str_at(claim, "/metadata/uid"));
+                self.request("PATCH", &path, json!({ "spec": { "claimRef": { "uid": uid } } })).await;
             }
             if wanted != phase {
-                self.ask("PATCH", &format!("{path}/status"), json!({ "status": { "phase": wanted } })).await;
-            } else if is_deleted(volume) && phase != "Bound" && has(volume, KEEPS_VOLUME) {
+                self.request("PATCH", &format!("{path}/status"), json!({ "status": { "phase": wanted } }))
+                    .await;
+            } else if is_deleted(volume) && phase != "Bound" && has_finalizer(volume, KEEPS_VOLUME) {
                 self.lets_go(path, volume).await;
             } else if !is_deleted(volume)
                 && phase == "Released"
-                && word(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
+                && str_at(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
             {
-                let of_it = |one: &Value| word(one, "/spec/source/persistentVolumeName") == name(volume);
+                let of_it = |one: &Value| str_at(one, "/spec/source/persistentVolumeName") == name(volume);
                 if self.world.etcd.objects_that("VolumeAttachment", of_it).is_empty() {
                     self.delete(path, volume).await;
                 }
@@ -191,8 +193,8 @@ impl Look {
 
 /// Whether this volume is bound to this very claim, or may be.
 pub(super) fn is_for(volume: &Value, claim: &Value) -> bool {
-    let uid = word(volume, "/spec/claimRef/uid");
-    uid.is_empty() || uid == word(claim, "/metadata/uid")
+    let uid = str_at(volume, "/spec/claimRef/uid");
+    uid.is_empty() || uid == str_at(claim, "/metadata/uid")
 }
 
 impl World {
@@ -204,7 +206,7 @@ impl World {
         let claim = self.etcd.object("PersistentVolumeClaim", &format!("default/{volume}"));
         let bound = self.etcd.object("PersistentVolume", volume);
         claim.zip(bound).is_some_and(|(claim, bound)| {
-            !is_deleted(&claim) && word(&claim, "/status/phase") == "Bound" && is_for(&bound, &claim)
+            !is_deleted(&claim) && str_at(&claim, "/status/phase") == "Bound" && is_for(&bound, &claim)
         })
     }
 }

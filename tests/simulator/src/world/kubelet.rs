@@ -20,14 +20,14 @@ use parking_lot::Mutex;
 use pod_safety_shared::clock::Env;
 use serde_json::{Value, json};
 
-use super::ask::{Answer, ask};
 use super::devices::address_of;
 use super::host::Host;
 use super::machines::number_of;
 use super::provider::provider_id;
+use super::request::{Answer, send_request};
 use super::run::World;
 use super::shops::{is_called_ready, readiness, start_up};
-use super::{number, word};
+use super::{number_at, str_at};
 use crate::campaign::Ailment;
 use crate::chance::Chance;
 use crate::checker::Tone;
@@ -38,9 +38,9 @@ use worker::ContainerState;
 pub(super) use worker::with_second;
 
 /// How often a kubelet renews its Lease: a quarter of the 40 s that it promises.
-const RENEW_EACH: Duration = Duration::from_secs(10);
+const RENEW_INTERVAL: Duration = Duration::from_secs(10);
 /// How often it looks at its pods.
-const LOOK_EACH: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// A process that ends while its runtime hangs does so after this.
 const UNSEEN_AFTER: Duration = Duration::from_secs(10);
 
@@ -77,20 +77,20 @@ impl Kubelet {
             owner: Mutex::default(),
         });
         let env = host.env();
-        env.spawner.spawn("heartbeat", Box::pin(Arc::clone(&kubelet).beat()));
+        env.spawner.spawn("heartbeat", Box::pin(Arc::clone(&kubelet).run_heartbeat()));
         if world.with.static_pods {
             env.spawner.spawn("mirror", Box::pin(Arc::clone(&kubelet).keep_mirror()));
         }
         env.spawner.spawn("pods", Box::pin(kubelet.look_after_pods()));
     }
 
-    async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Option<Answer> {
+    async fn request(&self, method: &str, path: &str, body: Option<Value>) -> Option<Answer> {
         let server = self.world.servers.get(self.server)?;
-        ask(&server, &self.node, method, path, body).await
+        send_request(&server, &self.node, method, path, body).await
     }
 
     /// Registers, then renews the Lease for ever.
-    async fn beat(self: Arc<Self>) {
+    async fn run_heartbeat(self: Arc<Self>) {
         while !self.register().await {
             self.env.sleep(Duration::from_secs(2)).await;
         }
@@ -103,7 +103,7 @@ impl Kubelet {
             if self.world.with.attached_volumes {
                 self.report_volumes().await;
             }
-            self.env.sleep(RENEW_EACH).await;
+            self.env.sleep(RENEW_INTERVAL).await;
         }
     }
 
@@ -144,8 +144,8 @@ impl Kubelet {
         if let Some(lacks) = self.lacks() {
             self.world.checker.probe(&format!("a kubelet lacks {lacks:?}"));
         }
-        match self.ask("POST", "/api/v1/nodes", Some(node)).await {
-            Some((201, _)) => self.world.checker.say(Tone::Other, format!("{} registers", self.node)),
+        match self.request("POST", "/api/v1/nodes", Some(node)).await {
+            Some((201, _)) => self.world.checker.announce(Tone::Other, format!("{} registers", self.node)),
             Some((409, _)) => {}
             _ => return false,
         }
@@ -158,10 +158,11 @@ impl Kubelet {
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{}", self.node);
         for _ in 0..3 {
             let renewed = json!({ "spec": { "renewTime": format!("{:.6}", self.env.clock.wall()), "holderIdentity": &*self.node } });
-            match self.ask("PATCH", &path, Some(renewed.clone())).await {
+            match self.request("PATCH", &path, Some(renewed.clone())).await {
                 Some((200, _)) => return,
                 Some((404, _)) => {
-                    let node = match self.ask("GET", &format!("/api/v1/nodes/{}", self.node), None).await {
+                    let node = match self.request("GET", &format!("/api/v1/nodes/{}", self.node), None).await
+                    {
                         Some((200, node)) => node,
                         Some((404, _)) => {
                             return self
@@ -174,12 +175,12 @@ impl Kubelet {
                     let mut lease = json!({
                         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
                         "metadata": { "name": &*self.node, "namespace": "kube-node-lease", "ownerReferences": [{
-                            "apiVersion": "v1", "kind": "Node", "name": &*self.node, "uid": word(&node, "/metadata/uid") }] },
+                            "apiVersion": "v1", "kind": "Node", "name": &*self.node, "uid": str_at(&node, "/metadata/uid") }] },
                     });
                     lease["spec"] = renewed["spec"].clone();
                     lease["spec"]["leaseDurationSeconds"] = 40.into();
                     let collection = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-                    if let Some((201, _)) = self.ask("POST", collection, Some(lease)).await {
+                    if let Some((201, _)) = self.request("POST", collection, Some(lease)).await {
                         return;
                     }
                 }
@@ -203,8 +204,8 @@ impl Kubelet {
         if first && server.applied() < self.world.etcd.revision() {
             self.world.checker.probe("a kubelet began with the past");
         }
-        let mine = server.cached_that("Pod", |pod| word(pod, "/spec/nodeName") == &*self.node).into_iter();
-        *self.pods.lock() = Some(mine.map(|pod| (word(&pod, "/metadata/uid").to_owned(), pod)).collect());
+        let mine = server.cached_that("Pod", |pod| str_at(pod, "/spec/nodeName") == &*self.node).into_iter();
+        *self.pods.lock() = Some(mine.map(|pod| (str_at(&pod, "/metadata/uid").to_owned(), pod)).collect());
     }
 
     async fn look_after_pods(self: Arc<Self>) {
@@ -220,11 +221,11 @@ impl Kubelet {
                 for uid in uids {
                     if !self.workers.lock().contains_key(&uid) {
                         self.workers.lock().insert(uid.clone(), ());
-                        self.env.spawner.spawn("pod", Box::pin(Arc::clone(&self).work(uid)));
+                        self.env.spawner.spawn("pod", Box::pin(Arc::clone(&self).run_pod_worker(uid)));
                     }
                 }
             }
-            self.env.sleep(LOOK_EACH).await;
+            self.env.sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -241,12 +242,12 @@ impl Kubelet {
         self.world.ended.lock().get(uid).copied()
     }
 
-    fn draw(&self, uid: &str, purpose: &str, bound: u64) -> u64 {
+    fn draw_number(&self, uid: &str, purpose: &str, bound: u64) -> u64 {
         self.chance.below(bound, uid, purpose, 0)
     }
 
     /// Looks after one pod until it is gone.
-    async fn work(self: Arc<Self>, uid: String) {
+    async fn run_pod_worker(self: Arc<Self>, uid: String) {
         let began = self.env.now();
         let mut reported = false;
         let mut image: Option<String> = None;
@@ -285,8 +286,9 @@ impl Kubelet {
                         reported = false;
                         continue;
                     }
-                    let done = word(&pod, "/spec/restartPolicy") == "Never"
-                        && self.env.now().since(began) > Duration::from_secs(10 + self.draw(&uid, "job", 30));
+                    let done = str_at(&pod, "/spec/restartPolicy") == "Never"
+                        && self.env.now().since(began)
+                            > Duration::from_secs(10 + self.draw_number(&uid, "job", 30));
                     if done || self.world.evicted.lock().remove(&uid) {
                         self.world.checker.process_ends(process, if done { "it is done" } else { "evicted" });
                         self.world
@@ -301,7 +303,7 @@ impl Kubelet {
                 }
                 (_, None) | (None, Some(_)) => {}
             }
-            self.env.sleep(LOOK_EACH).await;
+            self.env.sleep(POLL_INTERVAL).await;
         }
         self.workers.lock().remove(&uid);
         self.with_cgroups(|cgroups| cgroups.remove(&uid));
@@ -318,14 +320,15 @@ impl Kubelet {
     /// Starts its process, if it is wanted still when image and volumes are there.
     async fn begin(&self, uid: &str, pod: &Value) {
         self.with_cgroups(|cgroups| cgroups.insert(uid.to_owned()));
-        self.env.sleep(Duration::from_millis(200 + self.draw(uid, "start", 2_000))).await;
+        self.env.sleep(Duration::from_millis(200 + self.draw_number(uid, "start", 2_000))).await;
         let mounted = self.is_mounted(pod).await;
         let wanted = self
             .pod(uid)
             .is_some_and(|pod| pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(&pod));
         let well = self.world.ailment_of(&self.node).is_none();
         if mounted && wanted && well && self.process(uid).is_none() {
-            let identity = format!("{}/{}", word(pod, "/metadata/namespace"), word(pod, "/metadata/name"));
+            let identity =
+                format!("{}/{}", str_at(pod, "/metadata/namespace"), str_at(pod, "/metadata/name"));
             self.report_starting(pod).await;
             self.world.checker.process_starts(&identity, uid, &self.node, self.boot);
             self.start_second(pod).await;
@@ -338,14 +341,14 @@ impl Kubelet {
             self.acknowledge(pod).await;
         }
         let grace = pod.and_then(|pod| {
-            number(pod, "/metadata/deletionGracePeriodSeconds")
-                .or_else(|| number(pod, "/spec/terminationGracePeriodSeconds"))
+            number_at(pod, "/metadata/deletionGracePeriodSeconds")
+                .or_else(|| number_at(pod, "/spec/terminationGracePeriodSeconds"))
         });
         let grace = u64::try_from(grace.unwrap_or(30)).unwrap_or(0);
         let told = format!("{} sends SIGTERM to {uid:.8}", self.node);
-        match pod.map(|pod| word(pod, "/metadata/name")) {
+        match pod.map(|pod| str_at(pod, "/metadata/name")) {
             Some(name) => {
-                self.world.checker.tell(
+                self.world.checker.announce_with_detail(
                     Tone::Other,
                     told,
                     format!("the kubelet of {} stops {name}", self.node),
@@ -353,7 +356,7 @@ impl Kubelet {
             }
             None => self.world.checker.note(told),
         }
-        self.env.sleep(Duration::from_secs(self.draw(uid, "end", grace + 1))).await;
+        self.env.sleep(Duration::from_secs(self.draw_number(uid, "end", grace + 1))).await;
         if let Some(pod) = pod {
             self.outlive(uid, pod, grace).await;
         }
@@ -375,9 +378,9 @@ impl Kubelet {
     /// The process does not end, or its runtime does not say that it has.
     async fn outlasts(&self, uid: &str, process: u64) {
         let (hangs, unseen) =
-            (self.env.now(), self.world.has_agents() && self.draw(uid, "ends unseen", 2) > 0);
+            (self.env.now(), self.world.has_agents() && self.draw_number(uid, "ends unseen", 2) > 0);
         while self.hangs() {
-            self.env.sleep(LOOK_EACH).await;
+            self.env.sleep(POLL_INTERVAL).await;
             if unseen && self.env.now().since(hangs) > UNSEEN_AFTER && self.process(uid) == Some(process) {
                 self.world.checker.probe("a process ended, and its kubelet could not say so");
                 self.world.checker.process_ends(process, "it ended, and its runtime does not say so");
@@ -390,10 +393,11 @@ impl Kubelet {
     /// does not.
     async fn acknowledge(&self, pod: &Value) {
         let Some(observed) = self.observed(pod).filter(|_| !is_ended(pod)) else { return };
-        if number(pod, "/status/observedGeneration").is_none_or(|known| known < observed) {
-            let patch = json!({ "metadata": { "uid": word(pod, "/metadata/uid") },
+        if number_at(pod, "/status/observedGeneration").is_none_or(|known| known < observed) {
+            let patch = json!({ "metadata": { "uid": str_at(pod, "/metadata/uid") },
                 "status": { "observedGeneration": observed } });
-            if let Some((200, _)) = self.ask("PATCH", &format!("{}/status", path(pod)), Some(patch)).await {
+            if let Some((200, _)) = self.request("PATCH", &format!("{}/status", path(pod)), Some(patch)).await
+            {
                 self.world.checker.probe("a kubelet said that it has seen a deletion");
             }
         }
@@ -401,8 +405,8 @@ impl Kubelet {
 
     /// The generation that it has seen, if it is young enough to say so: three of four are.
     fn observed(&self, pod: &Value) -> Option<i64> {
-        let says = self.draw(&self.node, "says what it has seen", 4) > 0;
-        number(pod, "/metadata/generation").filter(|_| says)
+        let says = self.draw_number(&self.node, "says what it has seen", 4) > 0;
+        number_at(pod, "/metadata/generation").filter(|_| says)
     }
 
     /// Its process has ended: says so, and completes the deletion.
@@ -412,7 +416,7 @@ impl Kubelet {
         }
         if pod.pointer("/metadata/deletionTimestamp").is_some() {
             let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": { "uid": uid } });
-            let done = self.ask("DELETE", &path(pod), Some(options)).await;
+            let done = self.request("DELETE", &path(pod), Some(options)).await;
             if done.is_some_and(|(code, _)| code == 200) {
                 self.world.checker.probe("kubelet completed a deletion");
             }
@@ -422,8 +426,8 @@ impl Kubelet {
     /// A phase that somebody else called ended stays; the containers' own end is told
     /// even then.
     async fn report_end(&self, pod: &Value) -> bool {
-        let ended = self.ended_as(word(pod, "/metadata/uid")).unwrap_or("Succeeded");
-        let phase = if is_ended(pod) { word(pod, "/status/phase") } else { ended };
+        let ended = self.ended_as(str_at(pod, "/metadata/uid")).unwrap_or("Succeeded");
+        let phase = if is_ended(pod) { str_at(pod, "/status/phase") } else { ended };
         self.report(pod, phase, false).await
     }
 
@@ -435,7 +439,7 @@ impl Kubelet {
             json!({ "terminated": { "exitCode": 0, "finishedAt": now }, "running": null })
         };
         let mut patch = json!({
-            "metadata": { "uid": word(pod, "/metadata/uid") },
+            "metadata": { "uid": str_at(pod, "/metadata/uid") },
             "status": { "phase": phase, "observedGeneration": self.observed(pod), "startTime": now, "containerStatuses": [{
                 "name": "main", "image": "hollow", "imageID": "hollow", "ready": running, "restartCount": 0, "state": state }] },
         });
@@ -450,7 +454,7 @@ impl Kubelet {
             patch["status"]["conditions"] = json!([readiness(false, &now)]);
         }
         matches!(
-            self.ask("PATCH", &format!("{}/status", path(pod)), Some(patch)).await,
+            self.request("PATCH", &format!("{}/status", path(pod)), Some(patch)).await,
             Some((200 | 404 | 409 | 422, _))
         )
     }
@@ -461,22 +465,22 @@ impl Kubelet {
             return;
         }
         // What somebody else says of its pods it finds now and then.
-        let looks = self.env.now().since_start().as_secs().is_multiple_of(RENEW_EACH.as_secs());
+        let looks = self.env.now().since_start().as_secs().is_multiple_of(RENEW_INTERVAL.as_secs());
         if start_up(pod).is_none() && !looks {
             return;
         }
-        let ready = start_up(pod).is_none() || self.world.checker.is_ready(word(pod, "/metadata/uid"));
+        let ready = start_up(pod).is_none() || self.world.checker.is_ready(str_at(pod, "/metadata/uid"));
         if ready != is_called_ready(pod) {
             let now = format!("{:.0}", self.env.clock.wall());
-            let patch = json!({ "metadata": { "uid": word(pod, "/metadata/uid") },
+            let patch = json!({ "metadata": { "uid": str_at(pod, "/metadata/uid") },
                 "status": { "conditions": [readiness(ready, &now)] } });
-            self.ask("PATCH", &format!("{}/status", path(pod)), Some(patch)).await;
+            self.request("PATCH", &format!("{}/status", path(pod)), Some(patch)).await;
         }
     }
 }
 
 fn is_ended(pod: &Value) -> bool {
-    matches!(word(pod, "/status/phase"), "Failed" | "Succeeded")
+    matches!(str_at(pod, "/status/phase"), "Failed" | "Succeeded")
 }
 
 /// Whether the API knows that it ended, and its container too.
@@ -486,5 +490,9 @@ fn is_reported(pod: &Value) -> bool {
 }
 
 fn path(pod: &Value) -> String {
-    format!("/api/v1/namespaces/{}/pods/{}", word(pod, "/metadata/namespace"), word(pod, "/metadata/name"))
+    format!(
+        "/api/v1/namespaces/{}/pods/{}",
+        str_at(pod, "/metadata/namespace"),
+        str_at(pod, "/metadata/name")
+    )
 }

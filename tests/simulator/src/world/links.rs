@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::api::{Asked, Conduct, Course, Etcd, Fate};
+use crate::api::{ApiRequest, Conduct, Course, Etcd, Fate};
 use crate::campaign::Trouble;
 use crate::chance::Chance;
 use crate::checker::Checker;
@@ -84,7 +84,7 @@ impl Links {
     }
 
     /// A caller is cut off no longer.
-    pub(crate) fn mend(&self, caller: &str) {
+    pub(crate) fn reconnect(&self, caller: &str) {
         let mut state = self.state.lock();
         state.cut.remove(caller);
         state.cut_from.retain(|(cut, _), _| cut != caller);
@@ -100,7 +100,7 @@ impl Links {
 }
 
 impl Conduct for Links {
-    fn course(&self, server: &str, asked: &Asked) -> Course {
+    fn course(&self, server: &str, asked: &ApiRequest) -> Course {
         let now = self.checker.now();
         let mut state = self.state.lock();
         let number = match state.sent.get_mut(&*asked.caller) {
@@ -148,7 +148,7 @@ impl Conduct for Links {
         course
     }
 
-    fn between(&self, _server: &str, asked: &Asked) -> Duration {
+    fn between(&self, _server: &str, asked: &ApiRequest) -> Duration {
         let revision = self.etcd.get().map_or(0, |etcd| etcd.revision());
         let draw = |purpose: &str, bound: u64| self.chance.below(bound, &asked.caller, purpose, revision);
         // Now and then it takes long: a webhook, a slow etcd.
@@ -156,7 +156,7 @@ impl Conduct for Links {
         Duration::from_millis(1 + draw("between", most))
     }
 
-    fn executed(&self, _server: &str, asked: &Asked, code: u16, revision_before: u64) {
+    fn executed(&self, _server: &str, asked: &ApiRequest, code: u16, revision_before: u64) {
         let Some(etcd) = self.etcd.get() else { return };
         let changes =
             if etcd.revision() == revision_before { Vec::new() } else { etcd.changes_after(revision_before) };

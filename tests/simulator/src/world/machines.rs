@@ -102,7 +102,7 @@ impl World {
             if let Some(host) = machine.host.take() {
                 host.crash();
             }
-            std::mem::take(&mut machine.guard).ends();
+            std::mem::take(&mut machine.guard).power_lost();
         }
     }
 
@@ -171,7 +171,7 @@ impl World {
             machine.sick = None;
             machine.boot += 1;
         }
-        self.checker.say(Tone::Other, format!("{} boots", self.node(node)));
+        self.checker.announce(Tone::Other, format!("{} boots", self.node(node)));
         self.start_kubelet_of(node, None);
     }
 

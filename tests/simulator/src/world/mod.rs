@@ -48,7 +48,6 @@
 //! Ground truth (which processes run) is told to the checker and to nobody else.
 
 mod agent;
-mod ask;
 mod attach;
 mod baseline;
 mod confirm;
@@ -58,9 +57,9 @@ mod drift;
 mod editors;
 mod faults;
 mod fencing;
-mod furnished;
 mod guarded;
 mod host;
+mod initial_objects;
 mod kcm;
 mod kcm_budgets;
 mod kcm_nodes;
@@ -68,6 +67,7 @@ mod kcm_taints;
 mod kcm_volumes;
 mod kubelet;
 mod links;
+mod live_run;
 mod machines;
 mod planted;
 mod planted_budgets;
@@ -77,13 +77,13 @@ mod planted_taints;
 mod planted_volumes;
 mod provider;
 mod replica;
+mod request;
 mod run;
 mod script;
 mod seam;
 mod settle;
 mod shops;
 mod snapshot;
-mod stage;
 mod strike;
 mod switch;
 mod taints;
@@ -99,13 +99,13 @@ pub(crate) use fencing::HOSTNAME;
 pub(crate) use guarded::claims_of;
 pub(crate) use host::{moment, stamp};
 pub(crate) use kcm_nodes::ready;
+pub use live_run::{Intervention, LiveRun, Pace, TaskSender, WorldTask};
 pub use replica::{Launch, Launched, Settings, Shown};
-pub use run::{Outcome, Subject, World, recorded, run, stricken};
+pub use run::{Outcome, Subject, World, recorded, run, run_with_strike};
 pub(crate) use shops::{is_called_ready, start_up};
 pub use snapshot::{
     BudgetView, HoldView, Machine, NodeView, PodView, ProcessView, ReplicaView, Snapshot, Stuck,
 };
-pub use stage::{Deed, Pace, Stage, Visit, Visitors};
 pub use strike::{Blow, Moment, Occasion, Strike};
 pub use taints::TROUBLES;
 
@@ -149,7 +149,7 @@ pub(crate) fn boot_id(node: &str, boot: u32) -> String {
 
 /// A part of an object. As `Value::pointer`, which makes two strings of every step to undo escapes that there are not
 /// in these: a tenth of a campaign's time.
-pub(crate) fn part<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+pub(crate) fn value_at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
     pointer.split('/').skip(1).try_fold(object, |within, step| match within {
         Value::Object(fields) => fields.get(step),
         Value::Array(items) => items.get(step.parse::<usize>().ok()?),
@@ -158,11 +158,11 @@ pub(crate) fn part<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
 }
 
 /// A string of an object; empty if it is not there.
-pub(crate) fn word<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    part(object, pointer).and_then(Value::as_str).unwrap_or_default()
+pub(crate) fn str_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    value_at(object, pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// A number of an object.
-pub(crate) fn number(object: &Value, pointer: &str) -> Option<i64> {
-    part(object, pointer).and_then(Value::as_i64)
+pub(crate) fn number_at(object: &Value, pointer: &str) -> Option<i64> {
+    value_at(object, pointer).and_then(Value::as_i64)
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tower::BoxError;
 
 use super::seam::{Answer, Parts, Seam, refused, whole};
-use super::word;
+use super::str_at;
 use crate::campaign::Plant;
 use crate::checker::{gives_back, is_guarded};
 
@@ -28,7 +28,7 @@ pub(super) fn edit(parts: &mut Parts, change: impl FnOnce(&mut Value)) {
 }
 
 /// Takes a field out of everything that says which object is meant.
-pub(super) fn forget(parts: &mut Parts, field: &str) {
+pub(super) fn remove_field(parts: &mut Parts, field: &str) {
     edit(parts, |body| {
         for object in ["metadata", "preconditions"] {
             if let Some(object) = body.get_mut(object).and_then(Value::as_object_mut) {
@@ -68,8 +68,8 @@ impl Seam {
         let writes = parts.is_write_to_pod();
         self.mistakes_owner(plant, &mut parts);
         match plant {
-            Plant::NoUid if writes => forget(&mut parts, "uid"),
-            Plant::NoVersion if writes => forget(&mut parts, "resourceVersion"),
+            Plant::NoUid if writes => remove_field(&mut parts, "uid"),
+            Plant::NoVersion if writes => remove_field(&mut parts, "resourceVersion"),
             Plant::DefaultGrace if writes && parts.method == Method::DELETE => {
                 edit(&mut parts, |body| body["gracePeriodSeconds"] = Value::Null);
             }
@@ -93,8 +93,8 @@ impl Seam {
         let Some(pod) = self.world.etcd.object("Pod", &format!("default/{name}")) else { return };
         let object = if parts.method == Method::DELETE { "preconditions" } else { "metadata" };
         edit(parts, |body| {
-            body[object]["uid"] = json!(word(&pod, "/metadata/uid"));
-            body[object]["resourceVersion"] = json!(word(&pod, "/metadata/resourceVersion"));
+            body[object]["uid"] = json!(str_at(&pod, "/metadata/uid"));
+            body[object]["resourceVersion"] = json!(str_at(&pod, "/metadata/resourceVersion"));
         });
     }
 
@@ -166,7 +166,7 @@ impl Seam {
             }
             Plant::WritesAfterRelease if gives_back(&parts.method, parts.path(), &parts.body) => {
                 if let Some(node) = self.world.etcd.objects("Node").first() {
-                    let meta = |field: &str| word(node, &format!("/metadata/{field}")).to_owned();
+                    let meta = |field: &str| str_at(node, &format!("/metadata/{field}")).to_owned();
                     let body = json!({ "metadata": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") } });
                     self.write_as_meant(format!("/api/v1/nodes/{}", meta("name")), &body).await;
                 }
@@ -181,8 +181,8 @@ impl Seam {
                 answer
             }
             Plant::ForceOnConflict if parts.is_write_to_pod() && conflict => {
-                forget(&mut parts, "uid");
-                forget(&mut parts, "resourceVersion");
+                remove_field(&mut parts, "uid");
+                remove_field(&mut parts, "resourceVersion");
                 self.send(parts).await
             }
             Plant::EventStorm if parts.method == Method::POST && parts.path().ends_with("/events") => {
@@ -222,7 +222,7 @@ impl Seam {
             (pod.method, pod.body) = (Method::GET, Bytes::new());
             return self.send(pod).await;
         }
-        let preconditions = json!({ "uid": word(&asked, "/metadata/uid"), "resourceVersion": word(&asked, "/metadata/resourceVersion") });
+        let preconditions = json!({ "uid": str_at(&asked, "/metadata/uid"), "resourceVersion": str_at(&asked, "/metadata/resourceVersion") });
         let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": preconditions });
         (pod.method, pod.body) = (Method::DELETE, options.to_string().into());
         drop(self.send(pod).await);
@@ -254,21 +254,21 @@ impl Seam {
     async fn fail_all_of(&self, parts: &Parts) {
         let node = parts.path().rsplit('/').next().unwrap_or_default();
         for pod in self.world.etcd.objects("Pod") {
-            if word(&pod, "/spec/nodeName") != node {
+            if str_at(&pod, "/spec/nodeName") != node {
                 continue;
             }
-            let (uid, version) = (word(&pod, "/metadata/uid"), word(&pod, "/metadata/resourceVersion"));
+            let (uid, version) = (str_at(&pod, "/metadata/uid"), str_at(&pod, "/metadata/resourceVersion"));
             let body = json!({ "metadata": { "uid": uid, "resourceVersion": version }, "status": { "phase": "Failed" } });
             self.write_to(&pod, Method::PATCH, "/status", &body).await;
         }
     }
 
     pub(super) async fn write_to(&self, pod: &Value, method: Method, subresource: &str, body: &Value) {
-        let name = word(pod, "/metadata/name");
+        let name = str_at(pod, "/metadata/name");
         let target = format!("/api/v1/namespaces/default/pods/{name}{subresource}");
         let parts = request(method, target, body);
         // It means what it does: the bug is in the rule, not in the aim.
-        self.world.checker.intends(&self.caller, parts.path(), word(pod, "/metadata/uid"));
+        self.world.checker.intends(&self.caller, parts.path(), str_at(pod, "/metadata/uid"));
         drop(self.send(parts).await);
     }
 
@@ -335,9 +335,9 @@ impl Seam {
         if self.plant == Some(Plant::StandbyWrites) {
             self.writes_aside(parts, &event);
         }
-        self.told_of_nodes(&event);
-        self.told_of_fences(&event);
-        self.told_of_volumes(parts, &event);
+        self.on_node_event(&event);
+        self.on_fence_event(&event);
+        self.on_volume_event(parts, &event);
         let ends = self.plant == Some(Plant::RemovesTerminating) && of_pods && says("\"deletionTimestamp\"");
         let gone = self.plant == Some(Plant::GoneMeansEnded) && of_nodes && says("\"type\":\"DELETED\"");
         if ends || gone {
@@ -351,14 +351,14 @@ impl Seam {
     /// Force deletes what the event is about: the pod, or all pods of the node.
     async fn remove_at_once(&self, event: &Bytes) {
         let event: Value = serde_json::from_slice(event).unwrap_or_default();
-        let name = word(&event, "/object/metadata/name");
+        let name = str_at(&event, "/object/metadata/name");
         for pod in self.world.etcd.objects("Pod") {
-            let meant = match word(&event, "/object/kind") {
-                "Node" => word(&pod, "/spec/nodeName") == name,
-                _ => word(&pod, "/metadata/name") == name,
+            let meant = match str_at(&event, "/object/kind") {
+                "Node" => str_at(&pod, "/spec/nodeName") == name,
+                _ => str_at(&pod, "/metadata/name") == name,
             };
             if meant {
-                let preconditions = json!({ "uid": word(&pod, "/metadata/uid"), "resourceVersion": word(&pod, "/metadata/resourceVersion") });
+                let preconditions = json!({ "uid": str_at(&pod, "/metadata/uid"), "resourceVersion": str_at(&pod, "/metadata/resourceVersion") });
                 let body = json!({ "gracePeriodSeconds": 0, "preconditions": preconditions });
                 self.write_to(&pod, Method::DELETE, "", &body).await;
             }

@@ -8,7 +8,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::seam::{Parts, Seam};
-use super::{is_called_ready, number, word};
+use super::{is_called_ready, number_at, str_at};
 use crate::api::selects_labels;
 use crate::campaign::Plant;
 use crate::checker::healthy_of;
@@ -77,7 +77,7 @@ impl Seam {
     fn miscounted(&self, plant: Plant, stored: &Value, body: &mut Value, patches: bool) {
         let field = |name: &str| {
             let pointer = format!("/status/{name}");
-            number(body, &pointer).or_else(|| number(stored, &pointer)).unwrap_or(0)
+            number_at(body, &pointer).or_else(|| number_at(stored, &pointer)).unwrap_or(0)
         };
         let mut numbers = Numbers {
             current: field("currentHealthy"),
@@ -94,7 +94,7 @@ impl Seam {
             Plant::ForgetsEvictions => {
                 let entries = stored.pointer("/status/disruptedPods").cloned().unwrap_or_default();
                 numbers.current += count(&pods, |pod| {
-                    entries.get(word(pod, "/metadata/name")).is_some()
+                    entries.get(str_at(pod, "/metadata/name")).is_some()
                         && !terminates(pod)
                         && is_called_ready(pod)
                 });
@@ -131,12 +131,12 @@ impl Seam {
             return;
         }
         let event: Value = serde_json::from_slice(event).unwrap_or_default();
-        let Some(budget) = event.get("object").filter(|_| word(&event, "/type") != "BOOKMARK") else {
+        let Some(budget) = event.get("object").filter(|_| str_at(&event, "/type") != "BOOKMARK") else {
             return;
         };
-        let meta = |key: &str| word(budget, &format!("/metadata/{key}")).to_owned();
+        let meta = |key: &str| str_at(budget, &format!("/metadata/{key}")).to_owned();
         let body = json!({ "metadata": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") },
-            "status": { "observedGeneration": number(budget, "/metadata/generation") } });
+            "status": { "observedGeneration": number_at(budget, "/metadata/generation") } });
         let target = format!(
             "/apis/policy/v1/namespaces/{}/poddisruptionbudgets/{}/status",
             meta("namespace"),

@@ -15,7 +15,7 @@ use super::kcm_nodes::ready;
 use super::planted::request;
 use super::provider::is_not_found;
 use super::seam::Seam;
-use super::word;
+use super::str_at;
 use crate::campaign::Plant;
 
 /// So long after a machine was told to go off a bug takes it for off.
@@ -25,7 +25,7 @@ const REMEMBERED: Duration = Duration::from_secs(8);
 /// What a bug that does not write first tells a device to do it within.
 const WITHIN: Duration = Duration::from_secs(20);
 
-type Asked = BoxFuture<'static, Result<Answer, DeviceError>>;
+type DeviceCall = BoxFuture<'static, Result<Answer, DeviceError>>;
 
 /// What is wanted to be true.
 fn is_off() -> Answer {
@@ -40,7 +40,7 @@ impl Wire {
     }
 
     /// What a planted bug makes of an order.
-    pub(super) fn asks(&self, device: Arc<Device>, order: Order) -> Asked {
+    pub(super) fn execute_order(&self, device: Arc<Device>, order: Order) -> DeviceCall {
         let Some(plant) = self.plant else { return self.asks_as_meant(device, order) };
         let (now, node) = (self.world.checker.now(), order.machine.node.to_string());
         let known = self.memory.lock().get(&node).cloned();
@@ -103,14 +103,14 @@ impl Wire {
 
 impl Seam {
     /// What a planted bug does when it hears of an incident.
-    pub(super) fn told_of_fences(&self, event: &Bytes) {
+    pub(super) fn on_fence_event(&self, event: &Bytes) {
         let Some(plant @ (Plant::ActsFirst | Plant::ReleasesByName)) = self.plant else { return };
         let told: Value = serde_json::from_slice(event).unwrap_or_default();
-        if word(&told, "/object/kind") != "NodeFence" || !self.leads() {
+        if str_at(&told, "/object/kind") != "NodeFence" || !self.leads() {
             return;
         }
-        let node = word(&told, "/object/spec/node/name").to_owned();
-        match (plant, word(&told, "/object/status/phase")) {
+        let node = str_at(&told, "/object/spec/node/name").to_owned();
+        match (plant, str_at(&told, "/object/status/phase")) {
             (Plant::ActsFirst, "" | "Pending") => {
                 let seam = self.clone();
                 self.aside(Box::pin(async move { seam.tells_off(&node).await }));
@@ -140,8 +140,8 @@ impl Seam {
 
     /// Whoever bears the names now.
     async fn removes_all_of(&self, node: &str) {
-        for pod in self.world.etcd.objects_that("Pod", |pod| word(pod, "/spec/nodeName") == node) {
-            let name = word(&pod, "/metadata/name");
+        for pod in self.world.etcd.objects_that("Pod", |pod| str_at(pod, "/spec/nodeName") == node) {
+            let name = str_at(&pod, "/metadata/name");
             let target = format!("/api/v1/namespaces/default/pods/{name}");
             self.send_as_meant(request(Method::DELETE, target, &json!({ "gracePeriodSeconds": 0 }))).await;
         }

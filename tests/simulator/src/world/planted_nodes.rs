@@ -14,20 +14,20 @@ use serde_json::{Value, json};
 use super::kcm_nodes::ready;
 use super::planted::request;
 use super::seam::{Parts, Seam};
-use super::word;
+use super::str_at;
 use crate::campaign::Plant;
 
 /// `--node-monitor-grace-period`.
 const GRACE: Duration = Duration::from_secs(50);
 /// How often a bug that has a clock of its own looks.
-const LOOKS_EACH: Duration = Duration::from_secs(1);
+const LOOP_INTERVAL: Duration = Duration::from_secs(1);
 /// Under this name a bug remembers that it looks already.
-const LOOKS: &str = "looks";
+const LOOP_KEY: &str = "looks";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
 fn is_given_up(taint: &Value) -> bool {
-    let key = word(taint, "/key");
-    word(taint, "/effect") == "NoExecute" && key == "node.kubernetes.io/unreachable"
+    let key = str_at(taint, "/key");
+    str_at(taint, "/effect") == "NoExecute" && key == "node.kubernetes.io/unreachable"
 }
 
 fn taints(node: &Value) -> &[Value] {
@@ -35,7 +35,7 @@ fn taints(node: &Value) -> &[Value] {
 }
 
 fn which(object: &Value) -> Value {
-    let meta = |field: &str| word(object, &format!("/metadata/{field}")).to_owned();
+    let meta = |field: &str| str_at(object, &format!("/metadata/{field}")).to_owned();
     json!({ "uid": meta("uid"), "resourceVersion": meta("resourceVersion") })
 }
 
@@ -49,12 +49,12 @@ impl Parts {
 }
 
 fn renewed(lease: &Value) -> &str {
-    word(lease, "/spec/renewTime")
+    str_at(lease, "/spec/renewTime")
 }
 
 impl Seam {
     /// What a planted bug does when it hears of a node or of its Lease.
-    pub(super) fn told_of_nodes(&self, event: &Bytes) {
+    pub(super) fn on_node_event(&self, event: &Bytes) {
         let Some(plant) = self.plant else { return };
         let ours =
             [Plant::TrustsNodeClocks, Plant::RetaintsWhenLeading, Plant::NeverMaybeUs, Plant::LiftsUnread];
@@ -62,64 +62,64 @@ impl Seam {
             return;
         }
         let told: Value = serde_json::from_slice(event).unwrap_or_default();
-        let (object, kind) = (&told["object"], word(&told, "/object/kind"));
+        let (object, kind) = (&told["object"], str_at(&told, "/object/kind"));
         match (plant, kind) {
-            (Plant::TrustsNodeClocks, "Lease") => self.believes(object),
+            (Plant::TrustsNodeClocks, "Lease") => self.trust_renewal(object),
             (Plant::NeverMaybeUs, "Lease") => {
                 let now = self.world.checker.now().as_millis().to_string();
                 let seen = Bytes::from(format!("{} {now}", renewed(object)));
-                self.memory.lock().insert(word(object, "/metadata/name").to_owned(), (0, seen));
-                self.looks(Self::the_silent);
+                self.memory.lock().insert(str_at(object, "/metadata/name").to_owned(), (0, seen));
+                self.start_loop(Self::unreachable_nodes);
             }
-            (Plant::RetaintsWhenLeading, "Node") => self.looks(Self::the_given_up),
+            (Plant::RetaintsWhenLeading, "Node") => self.start_loop(Self::tainted_nodes),
             (Plant::LiftsUnread, "Node") => self.lift_unread(object),
             _ => {}
         }
     }
 
     /// Begins to look every second, unless it does.
-    fn looks(&self, look: fn(&Self) -> Vec<Value>) {
-        if self.memory.lock().insert(LOOKS.to_owned(), (1, Bytes::new())).is_some() {
+    fn start_loop(&self, look: fn(&Self) -> Vec<Value>) {
+        if self.memory.lock().insert(LOOP_KEY.to_owned(), (1, Bytes::new())).is_some() {
             return;
         }
         let seam = self.clone();
         self.aside(Box::pin(async move {
             let mut led = false;
             loop {
-                tokio::time::sleep(LOOKS_EACH).await;
+                tokio::time::sleep(LOOP_INTERVAL).await;
                 let leads = seam.leads();
                 let began = leads && !led;
                 led = leads;
                 let looks = if seam.plant == Some(Plant::RetaintsWhenLeading) { began } else { leads };
                 let todos = if looks { look(&seam) } else { Vec::new() };
                 for todo in todos {
-                    seam.does(&todo).await;
+                    seam.carry_out_on_node(&todo).await;
                 }
             }
         }));
     }
 
-    async fn does(&self, todo: &Value) {
+    async fn carry_out_on_node(&self, todo: &Value) {
         if self.plant == Some(Plant::RetaintsWhenLeading) {
-            self.free(todo).await;
+            self.remove_taints(todo).await;
         } else {
-            self.convict(word(todo, "/metadata/name"), Some(renewed(todo))).await;
+            self.mark_lost(str_at(todo, "/metadata/name"), Some(renewed(todo))).await;
         }
     }
 
     /// Somebody else's clock tells how old a renewal is.
-    fn believes(&self, lease: &Value) {
+    fn trust_renewal(&self, lease: &Value) {
         let host = self.world.replicas.get(self.index).and_then(super::replica::Replica::host);
         let (Some(host), Ok(renewed)) = (host, renewed(lease).parse::<Timestamp>()) else { return };
         let grace = SignedDuration::try_from(GRACE).unwrap_or(SignedDuration::ZERO);
         if host.wall().duration_since(renewed) > grace && self.leads() {
-            let (seam, name) = (self.clone(), word(lease, "/metadata/name").to_owned());
-            self.aside(Box::pin(async move { seam.convict(&name, None).await }));
+            let (seam, name) = (self.clone(), str_at(lease, "/metadata/name").to_owned());
+            self.aside(Box::pin(async move { seam.mark_lost(&name, None).await }));
         }
     }
 
     /// The Leases of the nodes that were not heard for the grace, whoever else was not.
-    fn the_silent(&self) -> Vec<Value> {
+    fn unreachable_nodes(&self) -> Vec<Value> {
         let now = self.world.checker.now();
         let silent = |(name, (_, seen)): (&String, &(u16, Bytes))| {
             let (renewed, at) = std::str::from_utf8(seen).ok()?.split_once(' ')?;
@@ -131,22 +131,22 @@ impl Seam {
     }
 
     /// The nodes that were given up before this process led.
-    fn the_given_up(&self) -> Vec<Value> {
+    fn tainted_nodes(&self) -> Vec<Value> {
         let lost = |node: &Value| ready(node) != "True" && taints(node).iter().any(is_given_up);
         self.world.etcd.objects_that("Node", lost).into_iter().map(Arc::unwrap_or_clone).collect()
     }
 
     /// Takes taints of loss from a node, as it was heard of.
-    async fn free(&self, node: &Value) {
+    async fn remove_taints(&self, node: &Value) {
         let kept: Vec<&Value> = taints(node).iter().filter(|taint| !is_given_up(taint)).collect();
         let body = json!({ "metadata": which(node), "spec": { "taints": kept } });
-        self.write_as_meant(format!("/api/v1/nodes/{}", word(node, "/metadata/name")), &body).await;
+        self.write_as_meant(format!("/api/v1/nodes/{}", str_at(node, "/metadata/name")), &body).await;
     }
 
     /// Reads a node and its Lease, and calls it lost if the Lease is as it was.
-    async fn convict(&self, name: &str, known: Option<&str>) {
+    async fn mark_lost(&self, name: &str, known: Option<&str>) {
         let path = format!("/api/v1/nodes/{name}");
-        let (node, lease) = (self.read(&path).await, self.read(&format!("{LEASES}/{name}")).await);
+        let (node, lease) = (self.get(&path).await, self.get(&format!("{LEASES}/{name}")).await);
         let (Some(node), Some(lease)) = (node, lease) else { return };
         if ready(&node) == "Unknown" || known.is_some_and(|known| known != renewed(&lease)) {
             return;
@@ -156,7 +156,7 @@ impl Seam {
         self.write_as_meant(format!("{path}/status"), &body).await;
     }
 
-    async fn read(&self, path: &str) -> Option<Value> {
+    async fn get(&self, path: &str) -> Option<Value> {
         let answer = self.send(request(Method::GET, path.to_owned(), &Value::Null)).await.ok()?;
         if !answer.status().is_success() {
             return None;
@@ -176,7 +176,7 @@ impl Seam {
         let name = target.rsplit('/').next().unwrap_or_default().to_owned();
         let known = || self.world.etcd.object("Pod", &format!("default/{name}"));
         let Some(pod) = known() else { return };
-        let node = word(&pod, "/spec/nodeName");
+        let node = str_at(&pod, "/spec/nodeName");
         if !self.is_missing(format!("/api/v1/nodes/{node}")).await
             || !self.is_missing(format!("{LEASES}/{node}")).await
         {
@@ -191,7 +191,7 @@ impl Seam {
 
     /// Unknown is nothing that this cache knows: it has the last word of a kubelet.
     fn lift_unread(&self, node: &Value) {
-        let name = word(node, "/metadata/name").to_owned();
+        let name = str_at(node, "/metadata/name").to_owned();
         if ready(node) != "Unknown" {
             let said = Bytes::from(ready(node).to_owned());
             self.memory.lock().insert(name, (0, said));
@@ -200,7 +200,7 @@ impl Seam {
         let said = self.memory.lock().get(&name).is_some_and(|(_, said)| said == "True");
         if said && taints(node).iter().any(is_given_up) && self.leads() {
             let (seam, node) = (self.clone(), node.clone());
-            self.aside(Box::pin(async move { seam.free(&node).await }));
+            self.aside(Box::pin(async move { seam.remove_taints(&node).await }));
         }
     }
 }

@@ -11,29 +11,30 @@ use tower::BoxError;
 
 use super::planted::request;
 use super::seam::{Answer, Parts, Seam, refused, whole};
-use super::{number, word};
+use super::{number_at, str_at};
 use crate::campaign::Plant;
 
 fn no_execute(node: &Value) -> Vec<&Value> {
     let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
-    taints.filter(|taint| word(taint, "/effect") == "NoExecute").collect()
+    taints.filter(|taint| str_at(taint, "/effect") == "NoExecute").collect()
 }
 
 fn is_alive(pod: &Value) -> bool {
     pod.pointer("/metadata/deletionTimestamp").is_none()
-        && !matches!(word(pod, "/status/phase"), "Failed" | "Succeeded")
+        && !matches!(str_at(pod, "/status/phase"), "Failed" | "Succeeded")
 }
 
 /// For how long upstream's timer for this pod runs; `None`: there is none.
 fn timer(pod: &Value, taints: &[&Value]) -> Option<Duration> {
     let tolerations = pod.pointer("/spec/tolerations").and_then(Value::as_array);
     let of = |taint: &&Value| {
-        let matches = |one: &&Value| word(one, "/key").is_empty() || word(one, "/key") == word(taint, "/key");
+        let matches =
+            |one: &&Value| str_at(one, "/key").is_empty() || str_at(one, "/key") == str_at(taint, "/key");
         tolerations
             .into_iter()
             .flatten()
             .find(matches)
-            .map_or(Some(0), |one| number(one, "/tolerationSeconds"))
+            .map_or(Some(0), |one| number_at(one, "/tolerationSeconds"))
     };
     let seconds = taints.iter().filter_map(of).min()?;
     Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
@@ -67,7 +68,7 @@ impl Parts {
                 self.path().ends_with("/status")
                     && body.to_string().contains("\"reason\":\"DeletionByTaintManager\"")
             }
-            Method::DELETE => number(&body, "/gracePeriodSeconds").is_some_and(|grace| grace > 0),
+            Method::DELETE => number_at(&body, "/gracePeriodSeconds").is_some_and(|grace| grace > 0),
             _ => false,
         }
     }
@@ -81,7 +82,7 @@ impl Seam {
                 let name = parts.path().rsplit('/').next().unwrap_or_default();
                 let replica = self.world.replicas.get(self.index)?;
                 let server = self.world.servers.get(replica.server())?;
-                let cached = server.cached_that("Node", |node| word(node, "/metadata/name") == name);
+                let cached = server.cached_that("Node", |node| str_at(node, "/metadata/name") == name);
                 // What is not there is left to the evidence of others.
                 cached.first().map(|node| whole(200, node.to_string().into()))
             }
@@ -140,7 +141,7 @@ impl Seam {
                 Bytes::from(told.to_string() + "\n")
             }
             Some(plant @ (Plant::TimersByName | Plant::SeveralTaintsEndAll)) => {
-                if word(&told, "/object/kind") == "Node" && self.leads() {
+                if str_at(&told, "/object/kind") == "Node" && self.leads() {
                     self.act_on_node(plant, &told["object"]);
                 }
                 event
@@ -163,7 +164,7 @@ impl Seam {
         if !bound {
             return;
         }
-        let uid = word(told, "/object/metadata/uid").to_owned();
+        let uid = str_at(told, "/object/metadata/uid").to_owned();
         let known = self.memory.lock().entry(uid).or_insert((0, tolerations)).1.clone();
         if let Some(place) = told.pointer_mut("/object/spec/tolerations") {
             *place = serde_json::from_slice(&known).unwrap_or_default();
@@ -171,12 +172,12 @@ impl Seam {
     }
 
     fn act_on_node(&self, plant: Plant, node: &Value) {
-        let (taints, name) = (no_execute(node), word(node, "/metadata/name").to_owned());
+        let (taints, name) = (no_execute(node), str_at(node, "/metadata/name").to_owned());
         if taints.is_empty() || (plant == Plant::SeveralTaintsEndAll && taints.len() < 2) {
             return;
         }
         let on =
-            self.world.etcd.objects_that("Pod", |pod| word(pod, "/spec/nodeName") == name && is_alive(pod));
+            self.world.etcd.objects_that("Pod", |pod| str_at(pod, "/spec/nodeName") == name && is_alive(pod));
         for pod in on {
             let span = if plant == Plant::TimersByName { timer(&pod, &taints) } else { Some(Duration::ZERO) };
             let Some(span) = span.filter(|span| plant != Plant::TimersByName || !span.is_zero()) else {
@@ -190,21 +191,21 @@ impl Seam {
     /// The time of a pod is over: whoever bears its name is deleted, unless the taint went.
     async fn fires(&self, pod: &Arc<Value>, node: &str, after: Duration) {
         tokio::time::sleep(after).await;
-        let name = word(pod, "/metadata/name");
+        let name = str_at(pod, "/metadata/name");
         let tainted = self.world.etcd.object("Node", node).is_some_and(|node| !no_execute(&node).is_empty());
         let there = self.world.etcd.object("Pod", &format!("default/{name}"));
         let Some(there) = there.filter(|there| tainted && is_alive(there) && self.leads()) else { return };
         let looks = request(Method::GET, format!("/api/v1/nodes/{node}"), &Value::Null);
         drop(self.send(looks).await);
-        let meta = |field: &str| word(&there, &format!("/metadata/{field}")).to_owned();
+        let meta = |field: &str| str_at(&there, &format!("/metadata/{field}")).to_owned();
         let condition =
             json!({ "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager" });
         let mark = json!({ "metadata": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") },
             "status": { "conditions": [condition] } });
         self.write_to(pod, Method::PATCH, "/status", &mark).await;
         let Some(there) = self.world.etcd.object("Pod", &format!("default/{name}")) else { return };
-        let meta = |field: &str| word(&there, &format!("/metadata/{field}")).to_owned();
-        let grace = number(&there, "/spec/terminationGracePeriodSeconds").unwrap_or(30);
+        let meta = |field: &str| str_at(&there, &format!("/metadata/{field}")).to_owned();
+        let grace = number_at(&there, "/spec/terminationGracePeriodSeconds").unwrap_or(30);
         let end = json!({ "gracePeriodSeconds": grace,
             "preconditions": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") } });
         self.write_to(pod, Method::DELETE, "", &end).await;

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use tower::BoxError;
 
 use super::guarded::volumes_of;
-use super::planted::{edit, forget, request};
+use super::planted::{edit, remove_field, request};
 use super::seam::{Answer, Parts, Seam, whole};
-use super::{part, word};
+use super::{str_at, value_at};
 use crate::campaign::Plant;
 
 fn leases() -> String {
@@ -17,7 +17,7 @@ fn leases() -> String {
 }
 
 /// A write of whose a volume is.
-fn says_whose(parts: &Parts) -> bool {
+fn writes_volume_lease(parts: &Parts) -> bool {
     parts.method != Method::GET && parts.path().starts_with(&leases())
 }
 
@@ -29,7 +29,7 @@ fn without_label(body: &mut Value) {
 
 /// NODE and the pod, and nothing that says which life of the node it is.
 fn by_name(body: &mut Value) {
-    let identity = word(body, "/spec/holderIdentity").to_owned();
+    let identity = str_at(body, "/spec/holderIdentity").to_owned();
     if let [node, _, _, pod] = identity.split('/').collect::<Vec<_>>().as_slice() {
         body["spec"]["holderIdentity"] = format!("{node}/{node}//{pod}").into();
     }
@@ -45,7 +45,7 @@ fn same_generation(body: &mut Value) {
 impl Seam {
     /// What a planted bug makes of a write of whose a volume is.
     pub(super) fn mistakes_owner(&self, plant: Plant, parts: &mut Parts) {
-        if !says_whose(parts) {
+        if !writes_volume_lease(parts) {
             return;
         }
         match plant {
@@ -53,15 +53,15 @@ impl Seam {
             Plant::SameGeneration => edit(parts, same_generation),
             Plant::OwnersByName => edit(parts, by_name),
             Plant::OwnersByForce => {
-                forget(parts, "uid");
-                forget(parts, "resourceVersion");
+                remove_field(parts, "uid");
+                remove_field(parts, "resourceVersion");
             }
             _ => {}
         }
     }
 
     /// What a planted bug does when it hears of a pod or of a volume.
-    pub(super) fn told_of_volumes(&self, parts: &Parts, event: &Bytes) {
+    pub(super) fn on_volume_event(&self, parts: &Parts, event: &Bytes) {
         let bugs = [Plant::GoneMeansFree, Plant::ForgetsHeld, Plant::OpensTheGate];
         let Some(plant) = self.plant.filter(|plant| bugs.contains(plant)) else { return };
         let (of_pods, of_volumes) =
@@ -71,19 +71,21 @@ impl Seam {
         }
         let told: Value = serde_json::from_slice(event).unwrap_or_default();
         let object = &told["object"];
-        match (plant, word(&told, "/type"), word(object, "/kind")) {
+        match (plant, str_at(&told, "/type"), str_at(object, "/kind")) {
             (Plant::GoneMeansFree, "DELETED", "Pod") => {
                 volumes_of(object).into_iter().for_each(|volume| self.frees(volume, Method::PATCH));
             }
             (Plant::ForgetsHeld, "DELETED", "PersistentVolume") => {
-                self.frees(word(object, "/metadata/name").to_owned(), Method::DELETE);
+                self.frees(str_at(object, "/metadata/name").to_owned(), Method::DELETE);
             }
-            (Plant::OpensTheGate, "ADDED", "Pod") if part(object, "/spec/schedulingGates/0").is_some() => {
+            (Plant::OpensTheGate, "ADDED", "Pod")
+                if value_at(object, "/spec/schedulingGates/0").is_some() =>
+            {
                 let (uid, version) =
-                    (word(object, "/metadata/uid"), word(object, "/metadata/resourceVersion"));
+                    (str_at(object, "/metadata/uid"), str_at(object, "/metadata/resourceVersion"));
                 let body = json!({ "metadata": { "uid": uid, "resourceVersion": version },
                     "spec": { "schedulingGates": [{ "$patch": "delete", "name": VOLUME_GATE }] } });
-                let path = format!("/api/v1/namespaces/default/pods/{}", word(object, "/metadata/name"));
+                let path = format!("/api/v1/namespaces/default/pods/{}", str_at(object, "/metadata/name"));
                 let seam = self.clone();
                 self.aside(Box::pin(async move { seam.write_as_meant(path, &body).await }));
             }
@@ -99,7 +101,8 @@ impl Seam {
             else {
                 return;
             };
-            let (uid, version) = (word(&lease, "/metadata/uid"), word(&lease, "/metadata/resourceVersion"));
+            let (uid, version) =
+                (str_at(&lease, "/metadata/uid"), str_at(&lease, "/metadata/resourceVersion"));
             let which = json!({ "uid": uid, "resourceVersion": version });
             let path = format!("{}/{volume}", leases());
             if method == Method::DELETE {
@@ -143,7 +146,7 @@ impl Seam {
         let told: Value = serde_json::from_slice(told).unwrap_or_default();
         let about = told.pointer("/object/spec/node").or_else(|| told.pointer("/spec/node"));
         let by_device =
-            |other: &Value| word(other, "/spec/kind") == "PowerOff" && other.pointer("/spec/node") == about;
+            |other: &Value| str_at(other, "/spec/kind") == "PowerOff" && other.pointer("/spec/node") == about;
         !self.world.etcd.objects_that("FenceEvidence", by_device).is_empty()
     }
 
@@ -167,6 +170,6 @@ impl Seam {
 impl Parts {
     /// The deletion of whose a volume was.
     pub(super) fn forgets_a_volume(&self) -> bool {
-        self.method == Method::DELETE && says_whose(self)
+        self.method == Method::DELETE && writes_volume_lease(self)
     }
 }

@@ -121,7 +121,7 @@ impl Device {
                 "the instance is not in a state from which it can be started (IncorrectInstanceState)",
             )),
             (_, Act::On) => {
-                self.act(world, self.node(), act);
+                self.switch_machine(world, self.node(), act);
                 Ok(Power::Unknown)
             }
             (_, Act::Off) if !world.has_power(self.node()) => self.described(provider, world, now),

@@ -74,7 +74,7 @@ impl Settings {
     };
 
     /// `life`: which process of its place it is, from one.
-    pub(super) fn with(plant: Option<Plant>, world: &World, life: u32) -> Self {
+    pub(super) fn for_process(plant: Option<Plant>, world: &World, life: u32) -> Self {
         let older = world.with.upgrade && life == 1;
         let mut settings = Self {
             budgets: world.has_budgets,
@@ -235,11 +235,15 @@ impl Replica {
             } else {
                 caller.clone()
             },
-            settings: Settings::with(plant, world, number),
+            settings: Settings::for_process(plant, world, number),
             shown: Arc::clone(&shown),
         });
         let place = self.name();
-        world.checker.tell(Tone::Other, format!("{caller} starts"), format!("pod-safety starts: {place}"));
+        world.checker.announce_with_detail(
+            Tone::Other,
+            format!("{caller} starts"),
+            format!("pod-safety starts: {place}"),
+        );
         if world.with.upgrade && number == 2 {
             world.checker.probe("a newer process took the place of an older one");
         }

@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::ask::Servers;
 use super::attach::AttachDetach;
 use super::baseline::Baseline;
 use super::devices::Device;
 use super::host::{EPOCH, Host};
 use super::kcm_nodes::Nodes;
 use super::links::Links;
+use super::live_run::Audience;
 use super::machines::Machine;
 use super::replica::{Launch, Replica};
+use super::request::Servers;
 use super::snapshot::Stuck;
-use super::stage::Audience;
 use super::strike::{Moment, Strike, Tape};
 use super::workloads::Workloads;
 use crate::api::{Disturbance, Etcd, Following, Reach};
@@ -97,7 +97,7 @@ pub struct World {
 impl Outcome {
     /// Whether it broke this rule.
     #[must_use]
-    pub fn breaks(&self, invariant: Invariant) -> bool {
+    pub fn broke(&self, invariant: Invariant) -> bool {
         self.violations.iter().any(|violation| violation.invariant == invariant)
     }
 }
@@ -124,7 +124,7 @@ pub fn recorded(plan: &Plan, subject: Subject) -> (Outcome, Vec<Moment>) {
 /// Runs a plan with a strike; gives back the hash of all that was before it, if
 /// it came.
 #[must_use]
-pub fn stricken(plan: &Plan, subject: Subject, strike: &Strike) -> (Outcome, Option<u64>) {
+pub fn run_with_strike(plan: &Plan, subject: Subject, strike: &Strike) -> (Outcome, Option<u64>) {
     let (outcome, (_, before)) = start(plan, subject, Tape::new(Some(strike.clone())), None);
     (outcome, before)
 }
@@ -135,9 +135,9 @@ pub(super) fn run_before(plan: &Plan, subject: Subject, audience: Audience) -> O
 }
 
 /// What a tape holds at the end.
-type Taped = (Vec<Moment>, Option<u64>);
+type TapeRecord = (Vec<Moment>, Option<u64>);
 
-fn start(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) -> (Outcome, Taped) {
+fn start(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) -> (Outcome, TapeRecord) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     match runtime {
         Ok(runtime) => runtime.block_on(simulate(plan, subject, tape, audience)),
@@ -160,10 +160,15 @@ fn start(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) 
     }
 }
 
-async fn simulate(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) -> (Outcome, Taped) {
+async fn simulate(
+    plan: &Plan,
+    subject: Subject,
+    tape: Tape,
+    audience: Option<Audience>,
+) -> (Outcome, TapeRecord) {
     let peers;
     let world = {
-        let checker = Checker::new(super::drift::promise(plan.with));
+        let checker = Checker::new(super::drift::promised_times(plan.with));
         if tape.runs() {
             checker.keeps_tape();
         }
@@ -175,13 +180,13 @@ async fn simulate(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Au
         world
     };
     match audience {
-        None => world.follow(plan, subject, &peers).await,
+        None => world.run_plan(plan, subject, &peers).await,
         Some(audience) => {
             let leaves = audience.leaves();
             let shown = audience.watch(Arc::clone(&world), Arc::clone(&peers));
             peers.env().spawner.spawn("audience", shown);
             let play = async {
-                world.follow(plan, subject, &peers).await;
+                world.run_plan(plan, subject, &peers).await;
                 world.over.store(true, Ordering::Relaxed);
                 futures::future::pending::<()>().await;
             };
@@ -196,7 +201,7 @@ async fn simulate(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Au
     // Whatever runs holds the world: the circle ends here.
     peers.crash();
     world.end();
-    (outcome, world.tape.take())
+    (outcome, world.tape.finish())
 }
 
 impl World {
@@ -236,12 +241,12 @@ impl World {
     /// A world in which nothing has begun.
     #[cfg(test)]
     pub(crate) fn for_tests(plan: &Plan, subject: Subject) -> Arc<Self> {
-        let checker = Checker::new(super::drift::promise(plan.with));
+        let checker = Checker::new(super::drift::promised_times(plan.with));
         Arc::new(Self::new(plan, subject, checker, Tape::default()))
     }
 
     /// Does what the plan says, heals, waits, and judges the end.
-    async fn follow(self: &Arc<Self>, plan: &Plan, subject: Subject, peers: &Arc<Host>) {
+    async fn run_plan(self: &Arc<Self>, plan: &Plan, subject: Subject, peers: &Arc<Host>) {
         // People go on when all is well; whatever else happens does so before.
         let goes_on = |(at, fault): &(u64, Fault)| *at >= plan.heal_at && fault.is_of_budgets();
         let (after, before): (Vec<_>, Vec<_>) = plan.faults.iter().cloned().partition(goes_on);
@@ -251,7 +256,7 @@ impl World {
         let healed = self.checker.now();
         let ends = after.iter().map(|(at, fault)| Duration::from_secs(at + fault.lasts())).max();
         self.strike_all(after, peers).await;
-        self.settle(healed, ends, subject).await;
+        self.wait_settled(healed, ends, subject).await;
     }
 
     async fn strike_all(self: &Arc<Self>, faults: Vec<(u64, Fault)>, peers: &Arc<Host>) {
@@ -263,10 +268,10 @@ impl World {
 
     /// A fault happens; it may take its time.
     pub(crate) fn strike(self: &Arc<Self>, fault: Fault, peers: &Arc<Host>) {
-        self.checker.tell(Tone::Fault, format!("fault: {fault}"), fault.to_string());
+        self.checker.announce_with_detail(Tone::Fault, format!("fault: {fault}"), fault.to_string());
         self.checker.probe(&format!("fault {}", fault.kind()));
         let struck = Arc::clone(self);
-        peers.env().spawner.spawn("fault", Box::pin(async move { struck.befall(&fault).await }));
+        peers.env().spawner.spawn("fault", Box::pin(async move { struck.inject(&fault).await }));
     }
 
     fn outcome(&self) -> Outcome {
@@ -300,7 +305,7 @@ impl World {
         self.start_watchdogs(peers);
         self.install_devices(plan).await;
         self.install_volumes().await;
-        self.furnish().await;
+        self.create_objects().await;
         Workloads::start(self, peers, plan.pods, Duration::from_secs(plan.lease_collected_after));
         super::volumes::start(self, peers);
         if plan.with.attached_volumes {
@@ -329,7 +334,7 @@ impl World {
 
     /// All is well from now on, but for what has no power.
     fn heal(self: &Arc<Self>) {
-        self.checker.say(Tone::Other, "all faults are healed");
+        self.checker.announce(Tone::Other, "all faults are healed");
         self.checker.healed();
         self.links.heal();
         self.heal_devices();

@@ -21,7 +21,7 @@ use tower::{BoxError, Service};
 
 use super::run::World;
 use super::strike::{Blow, Moment, Occasion};
-use crate::api::Door;
+use crate::api::Transport;
 use crate::campaign::{Fault, Plant};
 use crate::checker::Outstanding;
 
@@ -55,7 +55,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    fn of(request: Request<Body>) -> Self {
+    fn from_request(request: Request<Body>) -> Self {
         let (head, body) = request.into_parts();
         let body = body.collect_bytes().now_or_never().and_then(Result::ok).unwrap_or_default();
         let target = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
@@ -98,7 +98,7 @@ impl Service<Request<Body>> for Seam {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let parts = Parts::of(request);
+        let parts = Parts::from_request(request);
         if parts.is_write_to_pod() && self.plant == Some(Plant::QueuedWrites) {
             return self.queued(parts);
         }
@@ -161,7 +161,7 @@ impl Seam {
                 let code = answer.status().as_u16();
                 seam.world.checker.renewed(&seam.caller, method, parts.path(), body, sent, code);
             }
-            answer.map(|answer| seam.heard(&parts, answer))
+            answer.map(|answer| seam.filter_watch(&parts, answer))
         };
         if self.plant == Some(Plant::NoDeadline) { self.for_ever(Box::pin(work)) } else { Box::pin(work) }
     }
@@ -175,13 +175,13 @@ impl Seam {
             *headers = parts.headers;
         }
         match (server, request.body(Body::from(parts.body.to_vec()))) {
-            (Some(server), Ok(request)) => Door::new(&server, &self.caller).call(request),
+            (Some(server), Ok(request)) => Transport::new(&server, &self.caller).call(request),
             _ => Box::pin(async { Err("there is no API server".into()) }),
         }
     }
 
     /// A watch as its process hears it, event by event.
-    fn heard(&self, parts: &Parts, answer: Answer) -> Answer {
+    fn filter_watch(&self, parts: &Parts, answer: Answer) -> Answer {
         if !parts.is_watch() || !(self.world.tape.runs() || self.changes_watches()) {
             return answer;
         }
@@ -190,7 +190,7 @@ impl Seam {
         let events = body.into_data_stream().filter_map(move |event| {
             let seam = seam.clone();
             if let Some(Blow::Meanwhile(faults)) = seam.occurs(Occasion::Event, &parts) {
-                seam.befall(faults);
+                seam.inject(faults);
             }
             let event = match event {
                 Ok(bytes) if seam.changes_watches() => seam.changed(&parts, bytes).map(Ok),
@@ -228,8 +228,8 @@ impl Seam {
         }
     }
 
-    fn befall(&self, faults: Vec<Fault>) {
-        self.world.tape.befall(&self.world, faults);
+    fn inject(&self, faults: Vec<Fault>) {
+        self.world.tape.inject(&self.world, faults);
     }
 
     fn struck(&self, blow: Blow, parts: Parts, outstanding: Outstanding, sent: Duration) -> Answering {
@@ -240,20 +240,20 @@ impl Seam {
         let crash = move |seconds: u64| vec![Fault::CrashReplica { replica, seconds }];
         match blow {
             Blow::CrashBefore { back } => {
-                self.befall(crash(back));
+                self.inject(crash(back));
                 Box::pin(pending())
             }
             Blow::CrashSent { back } => {
                 // On the wire it outlives whoever sent it.
                 let _nobody_listens = self.send(parts);
-                self.befall(crash(back));
+                self.inject(crash(back));
                 Box::pin(pending())
             }
             Blow::CrashAnswered { back } => {
                 let (seam, answer) = (self.clone(), self.send(parts));
                 Box::pin(async move {
                     let _unread = answer.await;
-                    seam.befall(crash(back));
+                    seam.inject(crash(back));
                     pending().await
                 })
             }
@@ -272,7 +272,7 @@ impl Seam {
             Blow::Pause { seconds } => {
                 let host = self.world.replicas.get(replica).and_then(super::replica::Replica::host);
                 host.iter().for_each(|host| host.pause());
-                self.befall(vec![Fault::PauseReplica { replica, seconds }]);
+                self.inject(vec![Fault::PauseReplica { replica, seconds }]);
                 let seam = self.clone();
                 Box::pin(async move {
                     // The process is not asked again before it goes on.
@@ -286,7 +286,7 @@ impl Seam {
                 self.pass(parts, outstanding, sent)
             }
             Blow::Meanwhile(faults) => {
-                self.befall(faults);
+                self.inject(faults);
                 self.pass(parts, outstanding, sent)
             }
         }

@@ -8,14 +8,14 @@ use serde_json::Value;
 use super::attach::said_of;
 use super::host::moment;
 use super::run::{Subject, World};
-use super::word;
+use super::str_at;
 use crate::checker::{FAILOVER, Invariant, Owned, Shown, Tone};
 
 /// From the healing of the world to the first look: all that is not held by a
 /// living kubelet is owed by then.
 const SETTLED_AFTER: Duration = Duration::from_secs(115);
 /// From the end of what people do after the healing to the first look.
-const PEOPLE_DONE_BEFORE: Duration = Duration::from_secs(50);
+const OPERATORS_DONE_BEFORE: Duration = Duration::from_secs(50);
 /// Nobody waits longer for what a living kubelet holds.
 const WAIT_AT_MOST: Duration = Duration::from_secs(250);
 /// For so long a run is watched at rest: a pod that is taken away without a reason is replaced within this.
@@ -41,13 +41,13 @@ impl World {
     }
 
     /// Waits for what is owed, and judges.
-    pub(crate) async fn settle(
+    pub(crate) async fn wait_settled(
         self: &Arc<Self>,
         healed: Duration,
         people_end: Option<Duration>,
         subject: Subject,
     ) {
-        let look = people_end.map_or(Duration::ZERO, |end| end + PEOPLE_DONE_BEFORE);
+        let look = people_end.map_or(Duration::ZERO, |end| end + OPERATORS_DONE_BEFORE);
         let look = look.max(healed + SETTLED_AFTER);
         tokio::time::sleep(look.saturating_sub(self.checker.now())).await;
         self.checker.check_budgets();
@@ -104,17 +104,17 @@ impl World {
         let takes = |node: &Value| {
             let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
             let avoided =
-                taints.map(|taint| word(taint, "/key")).any(|key| key != "node.kubernetes.io/not-ready");
+                taints.map(|taint| str_at(taint, "/key")).any(|key| key != "node.kubernetes.io/not-ready");
             let cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
-            self.works(word(node, "/metadata/name")) && !avoided && !cordoned
+            self.works(str_at(node, "/metadata/name")) && !avoided && !cordoned
         };
         let now = self.checker.now();
         let somewhere = self.etcd.objects("Node").iter().any(|node| takes(node));
         let can_run = |name: &String| {
             // Its StatefulSet is about to make it.
             let Some(pod) = self.etcd.object("Pod", name) else { return false };
-            let node = word(&pod, "/spec/nodeName");
-            let made = moment(word(&pod, "/metadata/creationTimestamp"));
+            let node = str_at(&pod, "/spec/nodeName");
+            let made = moment(str_at(&pod, "/metadata/creationTimestamp"));
             if made.is_some_and(|made| made + STARTS_WITHIN > now) {
                 // It is about to.
                 false
@@ -133,8 +133,8 @@ impl World {
     fn came_lately(&self, node: &str, now: Duration) -> bool {
         let node = self.etcd.object("Node", node);
         let conditions = node.as_ref().and_then(|node| node.pointer("/status/conditions")?.as_array());
-        let ready = conditions.into_iter().flatten().find(|one| word(one, "/type") == "Ready");
-        let since = ready.and_then(|one| moment(word(one, "/lastTransitionTime")));
+        let ready = conditions.into_iter().flatten().find(|one| str_at(one, "/type") == "Ready");
+        let since = ready.and_then(|one| moment(str_at(one, "/lastTransitionTime")));
         since.is_some_and(|since| since + STARTS_WITHIN > now)
     }
 
@@ -142,7 +142,7 @@ impl World {
     fn ends_pods(&self, node: &str) -> bool {
         let node = self.etcd.object("Node", node).filter(|_| self.with.taints);
         let taints = node.as_ref().and_then(|node| node.pointer("/spec/taints")).and_then(Value::as_array);
-        taints.into_iter().flatten().any(|taint| word(taint, "/effect") == "NoExecute")
+        taints.into_iter().flatten().any(|taint| str_at(taint, "/effect") == "NoExecute")
     }
 
     /// Whether the volumes of this pod were attached here long enough ago for its
@@ -187,7 +187,7 @@ impl World {
         if self.replicas.len() < 2 {
             return;
         }
-        self.checker.tell(
+        self.checker.announce_with_detail(
             Tone::Fault,
             format!("the run is over; as a last test its leader, {leader}, is killed"),
             "the leader of pod-safety is killed",

@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::ask::ask;
-use super::furnished::SET;
 use super::host::Host;
+use super::initial_objects::SET;
+use super::request::send_request;
 use super::run::World;
-use super::{number, word};
+use super::{number_at, str_at};
 use crate::campaign::{Fault, Limit};
 
 /// Where a pod says how many seconds it takes to be ready. Pods without it have no
@@ -28,7 +28,7 @@ use crate::campaign::{Fault, Limit};
 pub(crate) const START_UP: &str = "hollow/start-up";
 /// `--node-monitor-grace-period`, less its tick: a silent node's pods are called
 /// unready.
-const SILENT_AFTER: Duration = Duration::from_secs(50);
+const UNREACHABLE_AFTER: Duration = Duration::from_secs(50);
 const APPS: &str = "/apis/apps/v1/namespaces/default";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
@@ -39,7 +39,7 @@ pub(super) struct Shops {
     beats: BTreeMap<String, (String, Duration)>,
     /// Silent nodes whose pods were called unready: once, as upstream does. A kubelet
     /// that has a word with the API all the same says otherwise.
-    told: BTreeSet<String>,
+    reported: BTreeSet<String>,
 }
 
 /// The name of a workload, of its budget and of its pods' label.
@@ -55,7 +55,7 @@ pub(crate) fn start_up(pod: &Value) -> Option<u64> {
 /// What the API says about a pod's readiness.
 pub(crate) fn is_called_ready(pod: &Value) -> bool {
     let conditions = pod.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-    conditions.into_iter().any(|one| word(one, "/type") == "Ready" && word(one, "/status") == "True")
+    conditions.into_iter().any(|one| str_at(one, "/type") == "Ready" && str_at(one, "/status") == "True")
 }
 
 /// The condition that says whether a pod is ready.
@@ -64,7 +64,7 @@ pub(super) fn readiness(ready: bool, now: &str) -> Value {
 }
 
 fn is_ended(pod: &Value) -> bool {
-    matches!(word(pod, "/status/phase"), "Failed" | "Succeeded")
+    matches!(str_at(pod, "/status/phase"), "Failed" | "Succeeded")
 }
 
 fn terminates(pod: &Value) -> bool {
@@ -77,29 +77,30 @@ impl Shops {
         if !world.has_budgets {
             return;
         }
-        let mut shops = Self { world: Arc::clone(world), beats: BTreeMap::new(), told: BTreeSet::new() };
+        let mut shops = Self { world: Arc::clone(world), beats: BTreeMap::new(), reported: BTreeSet::new() };
         let env = host.env();
         host.env().spawner.spawn(
             "shops",
             Box::pin(async move {
                 loop {
-                    shops.look().await;
+                    shops.reconcile().await;
                     env.sleep(Duration::from_secs(1)).await;
                 }
             }),
         );
     }
 
-    async fn ask(&self, caller: &str, method: &str, path: &str, body: Option<Value>) -> u16 {
+    async fn request(&self, caller: &str, method: &str, path: &str, body: Option<Value>) -> u16 {
         let Some(server) = self.world.servers.get(0) else { return 0 };
-        ask(&server, caller, method, path, body).await.map_or(0, |(code, _)| code)
+        send_request(&server, caller, method, path, body).await.map_or(0, |(code, _)| code)
     }
 
-    async fn look(&mut self) {
+    async fn reconcile(&mut self) {
         let now = self.world.checker.now();
         if now >= *self.world.stalled_until.lock() {
             // That one has a keeper of its own.
-            for set in self.world.etcd.objects_that("StatefulSet", |set| word(set, "/metadata/name") != SET) {
+            for set in self.world.etcd.objects_that("StatefulSet", |set| str_at(set, "/metadata/name") != SET)
+            {
                 self.keep_named(&set).await;
             }
             for set in self.world.etcd.objects("ReplicaSet") {
@@ -110,12 +111,12 @@ impl Shops {
     }
 
     fn pods_of(&self, set: &Value) -> Vec<Arc<Value>> {
-        let uid = word(set, "/metadata/uid");
-        self.world.etcd.objects_that("Pod", |pod| word(pod, "/metadata/ownerReferences/0/uid") == uid)
+        let uid = str_at(set, "/metadata/uid");
+        self.world.etcd.objects_that("Pod", |pod| str_at(pod, "/metadata/ownerReferences/0/uid") == uid)
     }
 
     async fn create(&self, set: &Value, name: Option<&str>) {
-        let owner = word(set, "/metadata/name");
+        let owner = str_at(set, "/metadata/name");
         let mut pod = set.pointer("/spec/template").cloned().unwrap_or_default();
         let count = self.world.etcd.revision();
         let grace = 2 + self.world.chance.below(20, owner, "grace", count);
@@ -126,33 +127,38 @@ impl Shops {
             Some(name) => pod["metadata"]["name"] = name.into(),
             None => pod["metadata"]["generateName"] = format!("{owner}-").into(),
         }
-        pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": word(set, "/kind"),
-            "name": owner, "uid": word(set, "/metadata/uid"), "controller": true, "blockOwnerDeletion": true }]);
+        pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": str_at(set, "/kind"),
+            "name": owner, "uid": str_at(set, "/metadata/uid"), "controller": true, "blockOwnerDeletion": true }]);
         pod["spec"]["terminationGracePeriodSeconds"] = grace.into();
-        self.ask("workloads", "POST", PODS, Some(pod)).await;
+        self.request("workloads", "POST", PODS, Some(pod)).await;
     }
 
     async fn delete(&self, pod: &Value) {
         let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions",
-            "preconditions": { "uid": word(pod, "/metadata/uid") } });
-        self.ask("workloads", "DELETE", &format!("{PODS}/{}", word(pod, "/metadata/name")), Some(options))
-            .await;
+            "preconditions": { "uid": str_at(pod, "/metadata/uid") } });
+        self.request(
+            "workloads",
+            "DELETE",
+            &format!("{PODS}/{}", str_at(pod, "/metadata/name")),
+            Some(options),
+        )
+        .await;
     }
 
     /// A pod of each ordinal, and none beyond.
     async fn keep_named(&self, set: &Value) {
-        let wanted = number(set, "/spec/replicas").unwrap_or(0);
-        let name = word(set, "/metadata/name");
+        let wanted = number_at(set, "/spec/replicas").unwrap_or(0);
+        let name = str_at(set, "/metadata/name");
         let pods = self.pods_of(set);
         for ordinal in 0..wanted {
             let name = format!("{name}-{ordinal}");
-            match pods.iter().find(|pod| word(pod, "/metadata/name") == name) {
+            match pods.iter().find(|pod| str_at(pod, "/metadata/name") == name) {
                 None => self.create(set, Some(&name)).await,
                 Some(pod) if is_ended(pod) && !terminates(pod) => self.delete(pod).await,
                 Some(_) => {}
             }
         }
-        let ordinal = |pod: &Value| word(pod, "/metadata/name").rsplit('-').next()?.parse::<i64>().ok();
+        let ordinal = |pod: &Value| str_at(pod, "/metadata/name").rsplit('-').next()?.parse::<i64>().ok();
         for pod in pods.iter().filter(|pod| ordinal(pod) >= Some(wanted) && !terminates(pod)) {
             self.delete(pod).await;
         }
@@ -160,7 +166,7 @@ impl Shops {
 
     /// As many as are wanted; unready ones go first.
     async fn keep_count(&self, set: &Value) {
-        let wanted = usize::try_from(number(set, "/spec/replicas").unwrap_or(0)).unwrap_or(0);
+        let wanted = usize::try_from(number_at(set, "/spec/replicas").unwrap_or(0)).unwrap_or(0);
         let mut pods = self.pods_of(set);
         pods.retain(|pod| !is_ended(pod) && !terminates(pod));
         for _ in pods.len()..wanted {
@@ -176,27 +182,28 @@ impl Shops {
     /// Calls the pods of nodes that fell silent unready.
     async fn monitor(&mut self, now: Duration) {
         for lease in self.world.etcd.objects("Lease") {
-            let (name, renewed) = (word(&lease, "/metadata/name"), word(&lease, "/spec/renewTime"));
+            let (name, renewed) = (str_at(&lease, "/metadata/name"), str_at(&lease, "/spec/renewTime"));
             if self.beats.get(name).is_none_or(|(known, _)| known != renewed) {
                 self.beats.insert(name.to_owned(), (renewed.to_owned(), now));
             }
         }
         let nodes = self.world.etcd.objects("Node");
-        let silent =
-            |node: &str| self.beats.get(node).is_some_and(|(_, at)| now.saturating_sub(*at) > SILENT_AFTER);
-        let names = nodes.iter().map(|node| word(node, "/metadata/name")).filter(|node| silent(node));
+        let silent = |node: &str| {
+            self.beats.get(node).is_some_and(|(_, at)| now.saturating_sub(*at) > UNREACHABLE_AFTER)
+        };
+        let names = nodes.iter().map(|node| str_at(node, "/metadata/name")).filter(|node| silent(node));
         let names: BTreeSet<String> = names.map(str::to_owned).collect();
-        let fell: BTreeSet<String> = names.difference(&self.told).cloned().collect();
-        self.told = names;
+        let fell: BTreeSet<String> = names.difference(&self.reported).cloned().collect();
+        self.reported = names;
         let wrong = |pod: &Value| {
-            fell.contains(word(pod, "/spec/nodeName")) && start_up(pod).is_some() && is_called_ready(pod)
+            fell.contains(str_at(pod, "/spec/nodeName")) && start_up(pod).is_some() && is_called_ready(pod)
         };
         for pod in self.world.etcd.objects_that("Pod", wrong) {
             let stamp = super::host::stamp(now);
-            let patch = json!({ "metadata": { "uid": word(&pod, "/metadata/uid") },
+            let patch = json!({ "metadata": { "uid": str_at(&pod, "/metadata/uid") },
                 "status": { "conditions": [readiness(false, &stamp)] } });
-            let path = format!("{PODS}/{}/status", word(&pod, "/metadata/name"));
-            self.ask("node-controller", "PATCH", &path, Some(patch)).await;
+            let path = format!("{PODS}/{}/status", str_at(&pod, "/metadata/name"));
+            self.request("node-controller", "PATCH", &path, Some(patch)).await;
         }
     }
 }
@@ -245,9 +252,9 @@ impl World {
                 let until = self.checker.now() + Duration::from_secs(*seconds);
                 let name = name(*workload);
                 let pods = self.etcd.objects("Pod");
-                let mut own = pods.iter().filter(|pod| word(pod, "/metadata/labels/app") == name);
+                let mut own = pods.iter().filter(|pod| str_at(pod, "/metadata/labels/app") == name);
                 if let Some(pod) = own.nth(*pod) {
-                    self.checker.sickens(word(pod, "/metadata/uid"), until);
+                    self.checker.sickens(str_at(pod, "/metadata/uid"), until);
                 }
             }
             fault => self.people_evict(fault).await,

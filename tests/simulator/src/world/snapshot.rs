@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::host::EPOCH;
 use super::kcm_nodes::ready;
 use super::run::World;
-use super::{number, word, zone};
+use super::{number_at, str_at, zone};
 use crate::checker::{News, Violation};
 
 /// The pods that must always run; others end by themselves.
@@ -43,7 +43,7 @@ pub struct NodeView {
     /// How old its Lease is, by the Lease's own word; `None`: it has none.
     pub lease_age: Option<Duration>,
     /// What the API says of it beside, in words; empty: it is Ready, and tolerates everybody.
-    pub said: String,
+    pub condition_summary: String,
 }
 
 /// A pod, as the API has it.
@@ -194,11 +194,12 @@ impl World {
                 (true, false, false) => Machine::On,
             };
             let node = self.etcd.object("Node", &name);
-            let (registered, said) = (node.is_some(), node.as_deref().map(said).unwrap_or_default());
+            let (registered, said) =
+                (node.is_some(), node.as_deref().map(condition_summary_of).unwrap_or_default());
             let lease = self.etcd.object("Lease", &format!("kube-node-lease/{name}"));
-            let lease_age = lease.and_then(|lease| self.age(word(&lease, "/spec/renewTime")));
+            let lease_age = lease.and_then(|lease| self.age(str_at(&lease, "/spec/renewTime")));
             let zone = zone(index);
-            NodeView { name, zone, machine, registered, lease_age, said }
+            NodeView { name, zone, machine, registered, lease_age, condition_summary: said }
         });
         views.collect()
     }
@@ -211,9 +212,9 @@ impl World {
 
     fn budget_views(&self) -> Vec<BudgetView> {
         let view = |budget: &Value| {
-            let status = |field: &str| number(budget, &format!("/status/{field}")).unwrap_or(0);
+            let status = |field: &str| number_at(budget, &format!("/status/{field}")).unwrap_or(0);
             BudgetView {
-                name: word(budget, "/metadata/name").to_owned(),
+                name: str_at(budget, "/metadata/name").to_owned(),
                 allowed: status("disruptionsAllowed"),
                 current: status("currentHealthy"),
                 desired: status("desiredHealthy"),
@@ -268,17 +269,17 @@ impl World {
 }
 
 /// Whether a node is not Ready, and what its taints come to.
-fn said(node: &Value) -> String {
+fn condition_summary_of(node: &Value) -> String {
     let taints = || node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
-    let ends = |taint: &&Value| word(taint, "/effect") == "NoExecute";
-    let lost = |taint: &Value| word(taint, "/key") == "node.kubernetes.io/unreachable";
+    let ends = |taint: &&Value| str_at(taint, "/effect") == "NoExecute";
+    let lost = |taint: &Value| str_at(taint, "/key") == "node.kubernetes.io/unreachable";
     let words = [
         match ready(node) {
             "True" => "",
             "False" => "NotReady",
             other => other,
         },
-        if taints().any(|taint| word(taint, "/key") == SUSPECT_TAINT) { "suspect" } else { "" },
+        if taints().any(|taint| str_at(taint, "/key") == SUSPECT_TAINT) { "suspect" } else { "" },
         if taints().filter(ends).any(lost) { "NoExecute" } else { "" },
         if taints().filter(ends).any(|taint| !lost(taint)) { "evicts pods" } else { "" },
     ];
@@ -287,10 +288,10 @@ fn said(node: &Value) -> String {
 
 fn pod_view(pod: &Value) -> PodView {
     PodView {
-        identity: format!("{}/{}", word(pod, "/metadata/namespace"), word(pod, "/metadata/name")),
-        uid: word(pod, "/metadata/uid").to_owned(),
-        phase: word(pod, "/status/phase").to_owned(),
-        node: word(pod, "/spec/nodeName").to_owned(),
+        identity: format!("{}/{}", str_at(pod, "/metadata/namespace"), str_at(pod, "/metadata/name")),
+        uid: str_at(pod, "/metadata/uid").to_owned(),
+        phase: str_at(pod, "/status/phase").to_owned(),
+        node: str_at(pod, "/spec/nodeName").to_owned(),
         terminating: pod.pointer("/metadata/deletionTimestamp").is_some(),
     }
 }

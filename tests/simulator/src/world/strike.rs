@@ -140,17 +140,17 @@ impl Tape {
     }
 
     /// Starts faults now, beside whatever runs.
-    pub(super) fn befall(&self, world: &Arc<World>, faults: Vec<Fault>) {
+    pub(super) fn inject(&self, world: &Arc<World>, faults: Vec<Fault>) {
         let Some(env) = self.env.get() else { return };
         for fault in faults {
             world.checker.note(format!("strike: {fault}"));
             let world = Arc::clone(world);
-            env.spawner.spawn("strike", Box::pin(async move { world.befall(&fault).await }));
+            env.spawner.spawn("strike", Box::pin(async move { world.inject(&fault).await }));
         }
     }
 
     /// The moments of the run, and the hash before the strike if there was one.
-    pub(super) fn take(&self) -> (Vec<Moment>, Option<u64>) {
+    pub(super) fn finish(&self) -> (Vec<Moment>, Option<u64>) {
         let mut state = self.state.lock();
         (std::mem::take(&mut state.moments), state.struck)
     }

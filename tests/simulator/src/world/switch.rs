@@ -24,7 +24,7 @@ pub(crate) enum Order {
 
 /// What a switch says of the power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum ReportedPower {
     On,
     Off,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Switch {
 
 struct State {
     manner: Manner,
-    claims: Said,
+    claims: ReportedPower,
     ledger: Vec<(Duration, Entry)>,
 }
 
@@ -54,7 +54,7 @@ impl Switch {
     pub(crate) fn new(world: &World, node: usize, manner: Manner) -> Arc<Self> {
         let name = format!("switch-{node}");
         let host = Host::start(&name, world.chance.part(&name, 0), &world.checker);
-        let state = State { manner, claims: Said::On, ledger: Vec::new() };
+        let state = State { manner, claims: ReportedPower::On, ledger: Vec::new() };
         Arc::new(Self { node, host, state: Mutex::new(state) })
     }
 
@@ -68,26 +68,26 @@ impl Switch {
     }
 
     /// Tells the switch something; `None`: no answer comes.
-    pub(crate) async fn tell(self: &Arc<Self>, world: &Arc<World>, order: Order) -> Option<Said> {
+    pub(crate) async fn execute(self: &Arc<Self>, world: &Arc<World>, order: Order) -> Option<ReportedPower> {
         let manner = self.state.lock().manner;
         if manner == Manner::Dead {
             return None;
         }
         self.write(world, Entry::Asked(order));
         let wanted = match order {
-            Order::Status => return Some(self.says(world)),
-            Order::Off => Said::Off,
-            Order::On => Said::On,
+            Order::Status => return Some(self.reported_power(world)),
+            Order::Off => ReportedPower::Off,
+            Order::On => ReportedPower::On,
         };
         match manner {
-            Manner::SaysOffWhileOn if wanted == Said::Off => {}
-            Manner::Late(seconds) => self.act_after(world, wanted, seconds),
+            Manner::SaysOffWhileOn if wanted == ReportedPower::Off => {}
+            Manner::Late(seconds) => self.switch_after(world, wanted, seconds),
             Manner::Twice(seconds) => {
-                self.act(world, wanted).await;
-                self.act_after(world, wanted, seconds);
+                self.switch(world, wanted).await;
+                self.switch_after(world, wanted, seconds);
             }
             Manner::Honest | Manner::SaysOffWhileOn | Manner::DoneButSilent | Manner::Dead => {
-                self.act(world, wanted).await;
+                self.switch(world, wanted).await;
             }
         }
         self.state.lock().claims = wanted;
@@ -95,33 +95,33 @@ impl Switch {
     }
 
     /// An honest switch measures; the others repeat what they were last told.
-    fn says(&self, world: &World) -> Said {
+    fn reported_power(&self, world: &World) -> ReportedPower {
         let state = self.state.lock();
         match state.manner {
             Manner::SaysOffWhileOn | Manner::Late(_) => state.claims,
-            _ if world.machine_host(self.node).is_some() => Said::On,
-            _ => Said::Off,
+            _ if world.machine_host(self.node).is_some() => ReportedPower::On,
+            _ => ReportedPower::Off,
         }
     }
 
-    fn act_after(self: &Arc<Self>, world: &Arc<World>, wanted: Said, seconds: u64) {
+    fn switch_after(self: &Arc<Self>, world: &Arc<World>, wanted: ReportedPower, seconds: u64) {
         let (switch, world) = (Arc::clone(self), Arc::clone(world));
         self.host.spawn(
             "switch",
             Box::pin(async move {
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
-                switch.act(&world, wanted).await;
+                switch.switch(&world, wanted).await;
             }),
         );
     }
 
-    async fn act(&self, world: &Arc<World>, wanted: Said) {
+    async fn switch(&self, world: &Arc<World>, wanted: ReportedPower) {
         match wanted {
-            Said::Off => {
+            ReportedPower::Off => {
                 world.power_off(self.node);
                 self.write(world, Entry::TurnedOff);
             }
-            Said::On => {
+            ReportedPower::On => {
                 world.power_on(self.node).await;
                 self.write(world, Entry::TurnedOn);
             }
@@ -138,7 +138,7 @@ mod tests {
     /// A world of one machine that was on for 20 s; gives back what came of telling
     /// its switch something: the answer, the power at once and a minute later, and
     /// how often the power was turned.
-    fn told(manner: Manner, order: Order) -> (Option<Said>, bool, bool, usize) {
+    fn run_order(manner: Manner, order: Order) -> (Option<ReportedPower>, bool, bool, usize) {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
@@ -158,7 +158,7 @@ mod tests {
             world.power_on(0).await;
             let switch = Switch::new(&world, 0, manner);
             let on = || world.machine_host(0).is_some();
-            let said = switch.tell(&world, order).await;
+            let said = switch.execute(&world, order).await;
             let at_once = on();
             tokio::time::sleep(Duration::from_secs(60)).await;
             let turned = |entry: &&(Duration, Entry)| !matches!(entry.1, Entry::Asked(_));
@@ -168,12 +168,12 @@ mod tests {
 
     #[test]
     fn switches_lie_and_their_ledgers_do_not() {
-        assert_eq!(told(Manner::Honest, Order::Off), (Some(Said::Off), false, false, 1));
-        assert_eq!(told(Manner::Honest, Order::Status), (Some(Said::On), true, true, 0));
-        assert_eq!(told(Manner::SaysOffWhileOn, Order::Off), (Some(Said::Off), true, true, 0));
-        assert_eq!(told(Manner::Late(30), Order::Off), (Some(Said::Off), true, false, 1));
-        assert_eq!(told(Manner::Twice(30), Order::Off), (Some(Said::Off), false, false, 2));
-        assert_eq!(told(Manner::DoneButSilent, Order::Off), (None, false, false, 1));
-        assert_eq!(told(Manner::Dead, Order::Off), (None, true, true, 0));
+        assert_eq!(run_order(Manner::Honest, Order::Off), (Some(ReportedPower::Off), false, false, 1));
+        assert_eq!(run_order(Manner::Honest, Order::Status), (Some(ReportedPower::On), true, true, 0));
+        assert_eq!(run_order(Manner::SaysOffWhileOn, Order::Off), (Some(ReportedPower::Off), true, true, 0));
+        assert_eq!(run_order(Manner::Late(30), Order::Off), (Some(ReportedPower::Off), true, false, 1));
+        assert_eq!(run_order(Manner::Twice(30), Order::Off), (Some(ReportedPower::Off), false, false, 2));
+        assert_eq!(run_order(Manner::DoneButSilent, Order::Off), (None, false, false, 1));
+        assert_eq!(run_order(Manner::Dead, Order::Off), (None, true, true, 0));
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::ask::ask;
 use super::host::Host;
+use super::request::send_request;
 use super::run::World;
-use super::{stamp, word};
+use super::{stamp, str_at};
 
 /// The taints of which plans speak, by their number. The last one is the node lifecycle
 /// controller's own.
@@ -20,9 +20,9 @@ const TRIES: usize = 5;
 
 /// How a pod bears one taint.
 #[derive(Clone, Copy)]
-enum Bears {
+enum Toleration {
     /// It says nothing: not at all, or for 300 s what `DefaultTolerationSeconds` adds.
-    Unsaid,
+    Unspecified,
     /// For so many seconds.
     For(u64),
     /// For ever.
@@ -30,20 +30,20 @@ enum Bears {
 }
 
 /// What `data-0`, `data-1` and so on say of [`TROUBLES`]; then it begins anew.
-const MEMBERS: [[Bears; 3]; 5] = [
-    [Bears::For(20), Bears::Ever, Bears::For(20)],
-    [Bears::For(0), Bears::Ever, Bears::For(0)],
-    [Bears::Ever, Bears::For(30), Bears::Ever],
-    [Bears::For(150), Bears::For(150), Bears::Unsaid],
-    [Bears::Unsaid, Bears::Unsaid, Bears::For(300)],
+const MEMBERS: [[Toleration; 3]; 5] = [
+    [Toleration::For(20), Toleration::Ever, Toleration::For(20)],
+    [Toleration::For(0), Toleration::Ever, Toleration::For(0)],
+    [Toleration::Ever, Toleration::For(30), Toleration::Ever],
+    [Toleration::For(150), Toleration::For(150), Toleration::Unspecified],
+    [Toleration::Unspecified, Toleration::Unspecified, Toleration::For(300)],
 ];
 
-fn toleration(key: &str, bears: Bears) -> Option<Value> {
+fn toleration(key: &str, bears: Toleration) -> Option<Value> {
     let all = json!({ "key": key, "operator": "Exists", "effect": "NoExecute" });
     match bears {
-        Bears::Unsaid => None,
-        Bears::Ever => Some(all),
-        Bears::For(seconds) => {
+        Toleration::Unspecified => None,
+        Toleration::Ever => Some(all),
+        Toleration::For(seconds) => {
             let mut one = all;
             one["tolerationSeconds"] = seconds.into();
             Some(one)
@@ -52,7 +52,7 @@ fn toleration(key: &str, bears: Bears) -> Option<Value> {
 }
 
 /// So many seconds lie between two looks at what waits without a proof.
-const STUCK_EACH: u64 = 5;
+const STUCK_INTERVAL: u64 = 5;
 
 /// Has the referee look every second whether everybody was asked to end who was to be, and
 /// every node called lost that is.
@@ -63,7 +63,7 @@ pub(super) fn watch(world: &Arc<World>, host: &Arc<Host>) {
         Box::pin(async move {
             for second in 1_u64.. {
                 env.sleep(Duration::from_secs(1)).await;
-                if second.is_multiple_of(STUCK_EACH) {
+                if second.is_multiple_of(STUCK_INTERVAL) {
                     world.check_stuck();
                 }
                 if world.with.taints {
@@ -91,7 +91,7 @@ impl World {
         let Some(key) = TROUBLES.get(key) else { return };
         let added = stamp(self.checker.now());
         self.change_taints(node, |taints| {
-            if taints.iter().all(|taint| word(taint, "/key") != *key) {
+            if taints.iter().all(|taint| str_at(taint, "/key") != *key) {
                 let mut taint = json!({ "key": key, "effect": "NoExecute" });
                 if stamped {
                     taint["timeAdded"] = added.clone().into();
@@ -104,7 +104,7 @@ impl World {
 
     pub(super) async fn lift_taint(&self, node: usize, key: usize) {
         let Some(key) = TROUBLES.get(key) else { return };
-        self.change_taints(node, |taints| taints.retain(|taint| word(taint, "/key") != *key)).await;
+        self.change_taints(node, |taints| taints.retain(|taint| str_at(taint, "/key") != *key)).await;
     }
 
     /// By the version that was read, as everybody must who changes a list.
@@ -115,7 +115,7 @@ impl World {
             let mut taints =
                 node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
             change(&mut taints);
-            let version = word(&node, "/metadata/resourceVersion");
+            let version = str_at(&node, "/metadata/resourceVersion");
             let body = json!([
                 { "op": "test", "path": "/metadata/resourceVersion", "value": version },
                 { "op": "add", "path": "/spec/taints", "value": taints },
@@ -134,9 +134,9 @@ impl World {
             let Some(pod) = self.etcd.object("Pod", &format!("default/data-{pod}")) else { return };
             let mut all =
                 pod.pointer("/spec/tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
-            all.retain(|one| word(one, "/key") != *key);
-            all.extend(toleration(key, seconds.map_or(Bears::Ever, Bears::For)));
-            let meta = |field: &str| word(&pod, &format!("/metadata/{field}")).to_owned();
+            all.retain(|one| str_at(one, "/key") != *key);
+            all.extend(toleration(key, seconds.map_or(Toleration::Ever, Toleration::For)));
+            let meta = |field: &str| str_at(&pod, &format!("/metadata/{field}")).to_owned();
             let body = json!({ "metadata": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") },
                 "spec": { "tolerations": all } });
             if self.changed_by_person(&path, body).await {
@@ -148,7 +148,8 @@ impl World {
     /// Whether there is nothing left to try: it was changed, or cannot be.
     async fn changed_by_person(&self, path: &str, body: Value) -> bool {
         let Some(server) = self.servers.get(0) else { return true };
-        let code = ask(&server, "person", "PATCH", path, Some(body)).await.map_or(0, |(code, _)| code);
+        let code =
+            send_request(&server, "person", "PATCH", path, Some(body)).await.map_or(0, |(code, _)| code);
         self.checker.note(format!("a person changes {path}: {code}"));
         // A test of a JSON patch that fails is a 422.
         if code == 200 {

@@ -7,7 +7,7 @@ use super::host::Host;
 use super::run::World;
 
 /// How often a process writes.
-const WRITE_EACH: Duration = Duration::from_secs(1);
+const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Lets every process with a volume write to it, for ever.
 pub(crate) fn start(world: &Arc<World>, host: &Arc<Host>) {
@@ -16,7 +16,7 @@ pub(crate) fn start(world: &Arc<World>, host: &Arc<Host>) {
         "volumes",
         Box::pin(async move {
             loop {
-                env.sleep(WRITE_EACH).await;
+                env.sleep(WRITE_INTERVAL).await;
                 world.checker.volumes_are_written(|node| world.is_frozen(node));
                 world.checker.copies_are_counted(|node| world.is_frozen(node), |node| world.is_cut(node));
             }

@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::ask::ask;
 use super::fencing::HOSTNAME;
 use super::guarded::{CLAIMS, claim, claims, volumes_of};
 use super::host::Host;
+use super::request::send_request;
 use super::run::World;
-use super::word;
+use super::str_at;
 
 /// How old a heartbeat may be for its node to get pods.
 const READY: Duration = Duration::from_secs(40);
 /// How often a pod is made that ends by itself.
-const JOB_EACH: u64 = 40;
+const JOB_INTERVAL: u64 = 40;
 
 /// The workload controllers of a world.
 pub(crate) struct Workloads {
@@ -29,7 +29,7 @@ pub(crate) struct Workloads {
     /// How long a Lease outlives its Node.
     collected_after: Duration,
     /// The last renewal of each Lease, and when it was seen.
-    beats: BTreeMap<String, (String, Duration)>,
+    heartbeats: BTreeMap<String, (String, Duration)>,
     /// What is owned by a Node that is gone, and since when.
     ownerless: BTreeMap<String, Duration>,
     scheduled: u64,
@@ -39,27 +39,34 @@ pub(crate) struct Workloads {
 impl Workloads {
     pub(crate) fn start(world: &Arc<World>, host: &Arc<Host>, pods: usize, collected_after: Duration) {
         let (beats, ownerless) = (BTreeMap::new(), BTreeMap::new());
-        let workloads =
-            Self { world: Arc::clone(world), pods, collected_after, beats, ownerless, scheduled: 0, jobs: 0 };
+        let workloads = Self {
+            world: Arc::clone(world),
+            pods,
+            collected_after,
+            heartbeats: beats,
+            ownerless,
+            scheduled: 0,
+            jobs: 0,
+        };
         let env = host.env();
         host.env().spawner.spawn(
             "workloads",
             Box::pin(async move {
                 let mut workloads = workloads;
                 loop {
-                    workloads.look().await;
+                    workloads.reconcile().await;
                     env.sleep(Duration::from_secs(1)).await;
                 }
             }),
         );
     }
 
-    async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> u16 {
+    async fn request(&self, method: &str, path: &str, body: Option<Value>) -> u16 {
         let Some(server) = self.world.servers.get(0) else { return 0 };
-        ask(&server, "workloads", method, path, body).await.map_or(0, |(code, _)| code)
+        send_request(&server, "workloads", method, path, body).await.map_or(0, |(code, _)| code)
     }
 
-    async fn look(&mut self) {
+    async fn reconcile(&mut self) {
         let now = self.world.checker.now();
         self.recreate().await;
         if !self.world.with.no_other_pods {
@@ -74,14 +81,14 @@ impl Workloads {
 
     /// A pod that ends by itself now and then, and one that no scheduler takes.
     async fn create_others(&mut self, now: Duration) {
-        if now.as_secs() / JOB_EACH > self.jobs && now.as_secs() < 200 {
+        if now.as_secs() / JOB_INTERVAL > self.jobs && now.as_secs() < 200 {
             self.jobs += 1;
             let name = format!("job-{}", self.jobs);
             self.create(&name, "Never", &[]).await;
         }
         if self.jobs == 0 && self.world.etcd.object("Pod", "default/stray").is_none() && now.as_secs() == 10 {
             self.create("stray", "Never", &["example.com/hook"]).await;
-            self.ask("DELETE", "/api/v1/namespaces/default/pods/stray", None).await;
+            self.request("DELETE", "/api/v1/namespaces/default/pods/stray", None).await;
         }
     }
 
@@ -103,7 +110,7 @@ impl Workloads {
         }
         // Nodes are fenced for the sake of these.
         if self.world.with.fencing.is_some() && name.starts_with("data-") {
-            super::furnished::own(&mut pod, "data");
+            super::initial_objects::own(&mut pod, "data");
         }
         if self.world.with.guarded_volumes.is_some() && name.starts_with("data-") {
             let volumes = self.world.member_volumes(name);
@@ -111,7 +118,7 @@ impl Workloads {
             // Of its templates; and no pod is made while a claim of it is deleted.
             for name in &volumes {
                 match self.world.etcd.object("PersistentVolumeClaim", &format!("default/{name}")) {
-                    None => drop(self.ask("POST", CLAIMS, Some(claim(name, self.world.one_pod()))).await),
+                    None => drop(self.request("POST", CLAIMS, Some(claim(name, self.world.one_pod()))).await),
                     Some(claim) if claim.pointer("/metadata/deletionTimestamp").is_some() => return,
                     Some(_) => {}
                 }
@@ -120,7 +127,7 @@ impl Workloads {
         if self.world.with.furnished && name.starts_with("data-") {
             self.world.make_member(&mut pod);
         }
-        self.ask("POST", "/api/v1/namespaces/default/pods", Some(pod)).await;
+        self.request("POST", "/api/v1/namespaces/default/pods", Some(pod)).await;
     }
 
     /// The pod of a name is made when there is none; one that ended is deleted, by
@@ -130,8 +137,8 @@ impl Workloads {
             let name = format!("data-{ordinal}");
             match self.world.etcd.object("Pod", &format!("default/{name}")) {
                 None => self.create(&name, "Always", &[]).await,
-                Some(pod) if matches!(word(&pod, "/status/phase"), "Failed" | "Succeeded") => {
-                    self.ask("DELETE", &format!("/api/v1/namespaces/default/pods/{name}"), None).await;
+                Some(pod) if matches!(str_at(&pod, "/status/phase"), "Failed" | "Succeeded") => {
+                    self.request("DELETE", &format!("/api/v1/namespaces/default/pods/{name}"), None).await;
                 }
                 Some(_) => {}
             }
@@ -141,23 +148,28 @@ impl Workloads {
     /// Binds what waits to a node whose heartbeat is fresh.
     async fn schedule(&mut self, now: Duration) {
         let nodes = self.world.etcd.objects("Node");
-        super::kcm_nodes::note_heartbeats(&mut self.beats, &self.world.etcd.objects("Lease"), &nodes, now);
+        super::kcm_nodes::note_heartbeats(
+            &mut self.heartbeats,
+            &self.world.etcd.objects("Lease"),
+            &nodes,
+            now,
+        );
         let ready = |node: &&Arc<Value>| {
-            let beat = self.beats.get(word(node, "/metadata/name"));
+            let beat = self.heartbeats.get(str_at(node, "/metadata/name"));
             // Node lifecycle would lift the taint of registration; here the heartbeat speaks for itself.
             let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
             let avoided =
-                taints.map(|taint| word(taint, "/key")).any(|key| key != "node.kubernetes.io/not-ready");
+                taints.map(|taint| str_at(taint, "/key")).any(|key| key != "node.kubernetes.io/not-ready");
             let cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
             // For it stands the taint `not-ready:NoSchedule`.
             let sick = super::kcm_nodes::ready(node) == "False";
             beat.is_some_and(|(_, at)| now.saturating_sub(*at) < READY) && !avoided && !cordoned && !sick
         };
         let names: Vec<String> =
-            nodes.iter().filter(ready).map(|node| word(node, "/metadata/name").to_owned()).collect();
+            nodes.iter().filter(ready).map(|node| str_at(node, "/metadata/name").to_owned()).collect();
         let waits = |pod: &Value| {
-            word(pod, "/spec/nodeName").is_empty()
-                && word(pod, "/spec/schedulerName") == "default-scheduler"
+            str_at(pod, "/spec/nodeName").is_empty()
+                && str_at(pod, "/spec/schedulerName") == "default-scheduler"
                 && pod.pointer("/spec/schedulingGates/0").is_none()
         };
         for pod in self.world.etcd.objects_that("Pod", waits) {
@@ -173,12 +185,13 @@ impl Workloads {
             self.scheduled += 1;
             let at = self.world.chance.below(names.len() as u64, "scheduler", "node", self.scheduled);
             let Some(node) = usize::try_from(at).ok().and_then(|at| names.get(at)) else { continue };
-            let name = word(&pod, "/metadata/name");
+            let name = str_at(&pod, "/metadata/name");
             let binding = json!({
-                "apiVersion": "v1", "kind": "Binding", "metadata": { "name": name, "uid": word(&pod, "/metadata/uid") },
+                "apiVersion": "v1", "kind": "Binding", "metadata": { "name": name, "uid": str_at(&pod, "/metadata/uid") },
                 "target": { "apiVersion": "v1", "kind": "Node", "name": node },
             });
-            self.ask("POST", &format!("/api/v1/namespaces/default/pods/{name}/binding"), Some(binding)).await;
+            self.request("POST", &format!("/api/v1/namespaces/default/pods/{name}/binding"), Some(binding))
+                .await;
         }
     }
 
@@ -186,8 +199,8 @@ impl Workloads {
     fn may_be_bound(&self, volume: &str) -> bool {
         let has_it = |pod: &Value| {
             volumes_of(pod).iter().any(|one| one == volume)
-                && !word(pod, "/spec/nodeName").is_empty()
-                && !matches!(word(pod, "/status/phase"), "Failed" | "Succeeded")
+                && !str_at(pod, "/spec/nodeName").is_empty()
+                && !matches!(str_at(pod, "/status/phase"), "Failed" | "Succeeded")
         };
         let taken = self.world.one_pod() && !self.world.etcd.objects_that("Pod", has_it).is_empty();
         !taken && self.world.may_start_with(volume)
@@ -197,27 +210,29 @@ impl Workloads {
     /// Leases, and mirror pods.
     async fn collect(&mut self, now: Duration) {
         let nodes = self.world.etcd.objects("Node");
-        let of_a_node = |object: &Value| word(object, "/metadata/ownerReferences/0/kind") == "Node";
+        let of_a_node = |object: &Value| str_at(object, "/metadata/ownerReferences/0/kind") == "Node";
         let leases = self.world.etcd.objects_that("Lease", of_a_node);
         let pods = self.world.etcd.objects_that("Pod", of_a_node);
         for owned in leases.iter().chain(&pods) {
-            let (name, owner) =
-                (word(owned, "/metadata/name").to_owned(), word(owned, "/metadata/ownerReferences/0/uid"));
-            if owner.is_empty() || nodes.iter().any(|node| word(node, "/metadata/uid") == owner) {
+            let (name, owner) = (
+                str_at(owned, "/metadata/name").to_owned(),
+                str_at(owned, "/metadata/ownerReferences/0/uid"),
+            );
+            if owner.is_empty() || nodes.iter().any(|node| str_at(node, "/metadata/uid") == owner) {
                 self.ownerless.remove(&name);
                 continue;
             }
             let since = *self.ownerless.entry(name.clone()).or_insert(now);
             if now.saturating_sub(since) >= self.collected_after {
                 self.ownerless.remove(&name);
-                let path = if word(owned, "/kind") == "Pod" {
+                let path = if str_at(owned, "/kind") == "Pod" {
                     format!("/api/v1/namespaces/default/pods/{name}")
                 } else {
                     self.world.checker.note(format!("the Lease of {name} is collected"));
                     format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}")
                 };
-                let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": word(owned, "/metadata/uid") } });
-                self.ask("DELETE", &path, Some(options)).await;
+                let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": str_at(owned, "/metadata/uid") } });
+                self.request("DELETE", &path, Some(options)).await;
             }
         }
     }

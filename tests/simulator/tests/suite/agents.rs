@@ -25,7 +25,7 @@ const fn cut(seconds: u64) -> (u64, Fault) {
 }
 
 #[test]
-fn a_node_without_a_switch_is_released_by_the_promise_of_its_agent() {
+fn a_node_without_a_power_switch_is_released_by_its_watchdog_lease() {
     let outcome = well(&with(ALONE, vec![cut(LONG)]));
     let [revoked, proved] = [REVOKED, PROVED].map(|words| told(&outcome, &[words]));
     assert!(
@@ -120,7 +120,7 @@ fn bug_an_agent_that_reports_what_runs_is_caught() {
 fn guilty(plant: Plant, plans: impl Iterator<Item = Plan>) -> usize {
     let subject = Subject::Shipped(shipped::launch, Some(plant));
     let rules = [Invariant::Fence, Invariant::AtMostOne, Invariant::Evidence];
-    plans.filter(|plan| rules.iter().any(|rule| run(plan, subject).breaks(*rule))).count()
+    plans.filter(|plan| rules.iter().any(|rule| run(plan, subject).broke(*rule))).count()
 }
 
 /// On real nodes: a kubelet that was only stopped was continued, and started from memory the pods that the agent had ended.

@@ -8,7 +8,7 @@ use pod_safety_simulator::campaign::{Fault, Plan, draw};
 use pod_safety_simulator::checker::{News, Tone};
 use pod_safety_simulator::comparison::compare;
 use pod_safety_simulator::scenario::{self, Contender};
-use pod_safety_simulator::world::{Deed, Machine, Pace, Snapshot, Stage, run};
+use pod_safety_simulator::world::{Intervention, LiveRun, Machine, Pace, Snapshot, run};
 
 use crate::runs;
 use crate::shipped::{self, SHIPPED};
@@ -24,9 +24,9 @@ fn quiet() -> Plan {
 }
 
 /// The first picture of which this is true.
-fn until(stage: &Stage, wanted: impl Fn(&Snapshot) -> bool) -> Snapshot {
+fn until(stage: &LiveRun, wanted: impl Fn(&Snapshot) -> bool) -> Snapshot {
     for _ in 0..100_000 {
-        let snapshot = stage.picture(PATIENCE).unwrap();
+        let snapshot = stage.next_snapshot(PATIENCE).unwrap();
         if wanted(&snapshot) {
             return snapshot;
         }
@@ -40,7 +40,7 @@ fn to_be_looked_at_breaks_nothing_and_every_line_is_told_once() {
     for (seed, each) in [(0, 70), (0, 1_000), (1, 1_000), (2, 1_000), (3, 1_000)] {
         let plan = draw(seed);
         assert!(run(&plan, SHIPPED).violations.is_empty());
-        let stage = Stage::open(&plan, SHIPPED, pace(each, true)).unwrap();
+        let stage = LiveRun::open(&plan, SHIPPED, pace(each, true)).unwrap();
         let mut told = Vec::new();
         while let Some(snapshot) = stage.wait() {
             told.extend(snapshot.news);
@@ -58,7 +58,7 @@ fn to_be_looked_at_breaks_nothing_and_every_line_is_told_once() {
 fn a_run_that_is_looked_at_is_the_same_each_time() {
     let plan = draw(2);
     let seen = || {
-        let stage = Stage::open(&plan, SHIPPED, pace(1_000, true)).unwrap();
+        let stage = LiveRun::open(&plan, SHIPPED, pace(1_000, true)).unwrap();
         while stage.wait().is_some() {}
         stage.end().unwrap().hash
     };
@@ -67,23 +67,23 @@ fn a_run_that_is_looked_at_is_the_same_each_time() {
 
 #[test]
 fn an_audience_can_do_what_a_plan_can() {
-    let stage = Stage::open(&quiet(), SHIPPED, pace(500, false)).unwrap();
+    let stage = LiveRun::open(&quiet(), SHIPPED, pace(500, false)).unwrap();
     let calm =
         until(&stage, |now| now.processes.len() >= 4 && now.replicas.iter().any(|replica| replica.leads));
     assert!(calm.nodes.iter().all(|node| node.machine == Machine::On && node.registered));
-    stage.act(Deed::Fault(Fault::CutNode { node: 0, seconds: 10_000 }));
+    stage.intervene(Intervention::Fault(Fault::CutNode { node: 0, seconds: 10_000 }));
     until(&stage, |now| {
         now.nodes[0].machine == Machine::Cut && now.nodes[0].lease_age > Some(Duration::from_secs(12))
     });
-    stage.act(Deed::Mend(0));
-    stage.act(Deed::Fault(Fault::Freeze { node: 1, seconds: 10_000 }));
+    stage.intervene(Intervention::Reconnect(0));
+    stage.intervene(Intervention::Fault(Fault::Freeze { node: 1, seconds: 10_000 }));
     until(&stage, |now| now.nodes[0].machine == Machine::On && now.nodes[1].machine == Machine::Frozen);
-    stage.act(Deed::Thaw(1));
-    stage.act(Deed::Fault(Fault::PowerOff { node: 2, back: None }));
+    stage.intervene(Intervention::Thaw(1));
+    stage.intervene(Intervention::Fault(Fault::PowerOff { node: 2, back: None }));
     let off =
         until(&stage, |now| now.nodes[1].machine == Machine::On && now.nodes[2].machine == Machine::Off);
     assert!(off.processes.iter().all(|process| process.node != "node-2"), "power takes the processes along");
-    stage.act(Deed::PowerOn(2));
+    stage.intervene(Intervention::PowerOn(2));
     until(&stage, |now| now.nodes[2].machine == Machine::On);
     let outcome = stage.close().unwrap();
     assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
@@ -91,12 +91,12 @@ fn an_audience_can_do_what_a_plan_can() {
 
 #[test]
 fn a_hold_is_shown_with_its_reason() {
-    let stage = Stage::open(&quiet(), SHIPPED, pace(500, false)).unwrap();
+    let stage = LiveRun::open(&quiet(), SHIPPED, pace(500, false)).unwrap();
     until(&stage, |now| now.processes.len() >= 4 && now.nodes.iter().all(|node| node.registered));
     let busy = until(&stage, |now| now.processes.iter().any(|process| process.identity.contains("data")));
     let node = busy.processes.iter().find(|process| process.identity.contains("data")).unwrap().node.clone();
     let index = busy.nodes.iter().position(|known| known.name == node).unwrap();
-    stage.act(Deed::Fault(Fault::DeleteNode { node: index }));
+    stage.intervene(Intervention::Fault(Fault::DeleteNode { node: index }));
     let held = until(&stage, |now| now.holds.iter().any(|hold| hold.reason == "KubeletAlive"));
     let hold = held.holds.iter().find(|hold| hold.reason == "KubeletAlive").unwrap();
     assert!(hold.message.contains(&node) && hold.message.contains("Stop that kubelet"), "{hold:?}");
@@ -105,20 +105,20 @@ fn a_hold_is_shown_with_its_reason() {
 
 #[test]
 fn time_stands_still_in_a_pause_and_visits_come_in() {
-    let stage = Stage::open(&quiet(), SHIPPED, pace(100, false)).unwrap();
+    let stage = LiveRun::open(&quiet(), SHIPPED, pace(100, false)).unwrap();
     until(&stage, |now| now.at > Duration::from_secs(30));
     stage.pause(true);
     let (sender, receiver) = std::sync::mpsc::channel();
-    stage.visit(Box::new(move |world, _| sender.send(format!("{world:?}")).unwrap()));
+    stage.run_inside(Box::new(move |world, _| sender.send(format!("{world:?}")).unwrap()));
     // Orders are followed one after another; whoever looks away makes the world wait.
     while !receiver.try_recv().is_ok_and(|world: String| world.contains("now")) {
-        let _older = stage.picture(Duration::from_millis(50));
+        let _older = stage.next_snapshot(Duration::from_millis(50));
     }
     // What was on its way when the pause began, and the picture after the visit.
-    while stage.picture(Duration::from_millis(300)).is_some() {}
+    while stage.next_snapshot(Duration::from_millis(300)).is_some() {}
     let still = || {
-        stage.visit(Box::new(|_, _| ()));
-        stage.picture(PATIENCE).unwrap()
+        stage.run_inside(Box::new(|_, _| ()));
+        stage.next_snapshot(PATIENCE).unwrap()
     };
     let (first, second) = (still(), still());
     assert_eq!(first.at, second.at);
@@ -132,10 +132,10 @@ fn time_stands_still_in_a_pause_and_visits_come_in() {
 fn the_world_keeps_the_pace_that_is_asked_for() {
     const SPEED: f64 = 20.0;
     let began = std::time::Instant::now();
-    let stage = Stage::open(&quiet(), SHIPPED, Pace { speed: Some(SPEED), ..pace(100, false) }).unwrap();
+    let stage = LiveRun::open(&quiet(), SHIPPED, Pace { speed: Some(SPEED), ..pace(100, false) }).unwrap();
     // A machine that is busy is slower than asked for, and never faster.
     for _ in 0..100 {
-        let at = stage.picture(PATIENCE).unwrap().at;
+        let at = stage.next_snapshot(PATIENCE).unwrap().at;
         let passed = began.elapsed().mul_f64(SPEED);
         assert!(at <= passed + Duration::from_secs(1), "{at:?} when {passed:?} were due");
     }
@@ -144,11 +144,11 @@ fn the_world_keeps_the_pace_that_is_asked_for() {
 
 #[test]
 fn a_stage_that_is_left_ends_its_run() {
-    let stage = Stage::open(&quiet(), SHIPPED, pace(100, false)).unwrap();
-    let visitors = stage.visitors();
+    let stage = LiveRun::open(&quiet(), SHIPPED, pace(100, false)).unwrap();
+    let visitors = stage.task_sender();
     stage.pause(true);
     drop(stage.close());
-    assert!(!visitors.visit(Box::new(|_, _| ())), "nobody is there to be visited");
+    assert!(!visitors.run_inside(Box::new(|_, _| ())), "nobody is there to be visited");
 }
 
 /// The figures of the table are those of the runs.
@@ -166,7 +166,7 @@ fn the_table_is_measured() {
         let broken = |name: &str| count(name).map_or(0, |(_, count)| *count).to_string();
         assert_eq!(cell("removed without proof"), &broken("S2"));
         assert_eq!(cell("wrong pod removed"), &broken("S4"));
-        assert_eq!(cell("still away at the end"), &outcome.presence.lost().to_string());
+        assert_eq!(cell("still away at the end"), &outcome.presence.missing().to_string());
         assert_eq!(cell("two copies wrote") == "never", outcome.presence.twice(Duration::MAX).is_none());
     }
 }

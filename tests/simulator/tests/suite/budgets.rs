@@ -1,7 +1,7 @@
 //! Disruption budgets in the simulated cluster: drains, races, and what is found in
 //! kube-controller-manager's rules. Many seeds of them are in `campaign`.
 
-use pod_safety_simulator::campaign::{Fault, Limit, Plan, tell};
+use pod_safety_simulator::campaign::{Fault, Limit, Plan, report};
 use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::{Outcome, run};
 
@@ -78,6 +78,6 @@ fn kcm_is_not_woken_by_scaling_and_ours_is() {
     let plan = plan(3, Limit::MaxUnavailable(1), late);
     let kcm = run(&plan, KCM);
     let guilty = kcm.violations.iter().any(|violation| violation.invariant == Invariant::Budget);
-    assert!(guilty, "{}", tell(&plan, &kcm));
+    assert!(guilty, "{}", report(&plan, &kcm));
     well(&plan);
 }

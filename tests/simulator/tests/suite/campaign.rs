@@ -8,7 +8,7 @@ use std::ops::Range;
 use memory::{memory, memory_line};
 use pod_safety_shared::clock::Env;
 use pod_safety_simulator::campaign::{
-    Extras, Fault, Lack, OddKubelet, Plan, campaign, draw, same_twice, tell, threads,
+    Extras, Fault, Lack, OddKubelet, Plan, campaign, draw, report, same_twice, threads,
 };
 use pod_safety_simulator::checker::unreached;
 use pod_safety_simulator::world::run;
@@ -45,7 +45,7 @@ fn an_orphan_of_a_dead_node_is_removed_and_its_successor_runs() {
         ],
     };
     let outcome = run(&plan, SHIPPED);
-    println!("{}", tell(&plan, &outcome));
+    println!("{}", report(&plan, &outcome));
     assert!(outcome.violations.is_empty());
     assert!(outcome.probes.contains_key("removed on NodeGone"), "{:?}", outcome.probes);
 }
@@ -55,7 +55,7 @@ fn no_seed_breaks_a_rule() {
     if let Some(seed) = number("POD_SAFETY_SEED") {
         let plan = draw(seed);
         let outcome = run(&plan, SHIPPED);
-        println!("{}", tell(&plan, &outcome));
+        println!("{}", report(&plan, &outcome));
         assert!(outcome.violations.is_empty());
         return;
     }
@@ -79,7 +79,7 @@ fn none_breaks_a_rule(seeds: Range<u64>) {
     // Past the capture of the test harness: these figures are for everybody.
     let _written = write!(std::io::stderr(), "{tally}{pace}\n{}\n", memory_line(before, threads()));
     for (seed, outcome) in &tally.broken {
-        println!("{}", tell(&draw(*seed), outcome));
+        println!("{}", report(&draw(*seed), outcome));
     }
     let broken: Vec<_> = tally.broken.keys().collect();
     assert!(broken.is_empty(), "seeds that broke a rule: {broken:?}");
@@ -112,7 +112,7 @@ fn bug_a_connected_kubelet_whose_lease_was_collected_was_not_asked_to_end_its_po
     for (collected, held) in [(1, false), (15, false), (3_600, true)] {
         let plan = plan(collected);
         let outcome = run(&plan, SHIPPED);
-        assert!(outcome.violations.is_empty(), "{}", tell(&plan, &outcome));
+        assert!(outcome.violations.is_empty(), "{}", report(&plan, &outcome));
         let seen = |probe: &str| outcome.probes.contains_key(probe);
         assert!(seen("a kubelet said that it has seen a deletion"), "{:?}", outcome.probes);
         assert_eq!(seen("an orphan is held: KubeletAlive"), held, "{:?}", outcome.probes);

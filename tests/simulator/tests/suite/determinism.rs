@@ -5,7 +5,7 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use pod_safety_simulator::api::{ApiServer, Door, Etcd, Kind, Prompt};
+use pod_safety_simulator::api::{ApiServer, Etcd, Kind, Prompt, Transport};
 use pod_safety_simulator::campaign::draw;
 use pod_safety_simulator::chance::Chance;
 use pod_safety_simulator::differential::{Generator, Session, Side, watch_targets};
@@ -34,7 +34,7 @@ fn run(number: u64) -> u64 {
         let custom = [Kind::custom("nodefences", "NodeFence", false)];
         let etcd = Etcd::new(Chance::new(number), &custom, env.clock.wall());
         let server = ApiServer::start("api", &etcd, env, Arc::new(Prompt));
-        let side = Side::new(Door::new(&server, "test").client(), false);
+        let side = Side::new(Transport::new(&server, "test").client(), false);
         let mut generator = Generator::new(Chance::new(1), number);
         let operations = generator.operations();
         let mut session = Session::new(&side, generator.sequence());

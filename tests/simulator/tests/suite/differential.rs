@@ -18,7 +18,9 @@ use jiff::Timestamp;
 use kube::client::Body;
 use pod_safety_control_plane::{ControlPlane, Options};
 use pod_safety_shared::clock::Env;
-use pod_safety_simulator::api::{ApiServer, Asked, Conduct, Course, Door, Etcd, Fate, Kind, Prompt};
+use pod_safety_simulator::api::{
+    ApiRequest, ApiServer, Conduct, Course, Etcd, Fate, Kind, Prompt, Transport,
+};
 use pod_safety_simulator::chance::Chance;
 use pod_safety_simulator::differential::{
     DIVERGENCES, Difference, Generator, Session, Side, compare, disorder, met_each_other, together,
@@ -53,7 +55,7 @@ async fn serve_ours(plane: &ControlPlane) {
             .unwrap();
         assert!(plane.admin().send(request).await.unwrap().status().is_success());
     }
-    for kind in Kind::ours() {
+    for kind in Kind::custom_resources() {
         let path = format!("/apis/{}/{}", kind.api_version(), kind.plural);
         let mut served = false;
         for _ in 0..200 {
@@ -69,9 +71,9 @@ async fn serve_ours(plane: &ControlPlane) {
 }
 
 fn simulated(number: u64) -> (Side, Arc<Etcd>) {
-    let etcd = Etcd::new(Chance::new(number), &Kind::ours(), Timestamp::now());
+    let etcd = Etcd::new(Chance::new(number), &Kind::custom_resources(), Timestamp::now());
     let server = ApiServer::start("api", &etcd, Env::real(number), Arc::new(Prompt));
-    (Side::new(Door::new(&server, "test").client(), false), etcd)
+    (Side::new(Transport::new(&server, "test").client(), false), etcd)
 }
 
 #[derive(Default)]
@@ -145,11 +147,11 @@ fn brief(difference: &(u64, Difference)) -> String {
 /// and a list of a version that was compacted.
 async fn of_the_past(side: &Side, name: &str, restart: impl AsyncFnOnce() -> Side) -> Vec<Value> {
     let namespace = json!({ "metadata": { "name": name } });
-    let first = side.ask("POST", "/api/v1/namespaces", &namespace).await;
+    let first = side.request("POST", "/api/v1/namespaces", &namespace).await;
     let version: u64 = first.body["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
     for label in ["a", "b"] {
         let patch = json!({ "metadata": { "labels": { "l": label } } });
-        side.ask("PATCH", &format!("/api/v1/namespaces/{name}"), &patch).await;
+        side.request("PATCH", &format!("/api/v1/namespaces/{name}"), &patch).await;
     }
     let side = restart().await;
     let watches = side.watch(&[("/api/v1/namespaces?".to_owned(), version.to_string())], 1).await;
@@ -157,10 +159,10 @@ async fn of_the_past(side: &Side, name: &str, restart: impl AsyncFnOnce() -> Sid
     let mut said: Vec<Value> =
         told.map(|(kind, object)| json!([kind, object["code"], object["reason"]])).collect();
     let path = format!("/api/v1/namespaces?resourceVersion={version}&resourceVersionMatch=Exact");
-    let list = side.ask("GET", &path, &Value::Null).await;
+    let list = side.request("GET", &path, &Value::Null).await;
     said.push(json!([list.code, list.body["reason"]]));
     let future = "/api/v1/namespaces?resourceVersion=99999999&resourceVersionMatch=Exact";
-    let list = side.ask("GET", future, &Value::Null).await;
+    let list = side.request("GET", future, &Value::Null).await;
     said.push(json!([list.code, list.body["reason"], list.body["details"]]));
     said
 }
@@ -179,7 +181,7 @@ async fn both_servers_say_alike_that_history_is_gone() {
     let simulated = of_the_past(&simulated, "past", async || {
         etcd.compact(etcd.revision());
         let server = ApiServer::start("api-2", &etcd, Env::real(2), Arc::new(Prompt));
-        Side::new(Door::new(&server, "test").client(), false)
+        Side::new(Transport::new(&server, "test").client(), false)
     })
     .await;
     println!("{real:?}");
@@ -240,12 +242,12 @@ async fn the_simulated_api_server_answers_as_the_real_one() {
 struct Slow(Chance, std::sync::atomic::AtomicU64);
 
 impl Conduct for Slow {
-    fn course(&self, _server: &str, _asked: &Asked) -> Course {
+    fn course(&self, _server: &str, _asked: &ApiRequest) -> Course {
         let number = self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let span = |way: &str| Duration::from_millis(self.0.below(4, "road", way, number));
         Course { before: span("there"), after: span("back"), fate: Fate::Deliver, reset: false, sent: None }
     }
-    fn executed(&self, _server: &str, _asked: &Asked, _code: u16, _revision_before: u64) {}
+    fn executed(&self, _server: &str, _asked: &ApiRequest, _code: u16, _revision_before: u64) {}
 }
 
 #[tokio::test]
@@ -257,10 +259,11 @@ async fn what_four_clients_at_once_are_answered_fits_one_order_on_both_sides() {
         let etcd = Etcd::new(Chance::new(round), &[], Timestamp::now());
         let slow = Slow(Chance::new(round), std::sync::atomic::AtomicU64::new(0));
         let server = ApiServer::start("api", &etcd, Env::real(round), Arc::new(slow));
-        let simulated = Side::new(Door::new(&server, "test").client(), false);
+        let simulated = Side::new(Transport::new(&server, "test").client(), false);
         for (side, what) in [(&real, "real"), (&simulated, "simulated")] {
             let name = format!("together-{round}");
-            let made = side.ask("POST", "/api/v1/namespaces", &json!({ "metadata": { "name": name } })).await;
+            let made =
+                side.request("POST", "/api/v1/namespaces", &json!({ "metadata": { "name": name } })).await;
             assert_eq!(made.code, 201, "{what}: {}", made.body);
             let history = together(side, &name, Chance::new(round)).await.unwrap();
             assert_eq!(disorder(&history), Vec::<String>::new(), "{what}, round {round}");

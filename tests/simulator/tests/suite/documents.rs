@@ -8,11 +8,11 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use pod_safety_control_plane::{binary, tool};
-use pod_safety_locks::documents::{Way, commands, with_stand_ins};
+use pod_safety_locks::documents::{TestedBy, commands, with_stand_ins};
 use pod_safety_simulator::campaign::Plan;
 use pod_safety_simulator::scenario::{parse, shipped as scenarios};
 use pod_safety_simulator::serve::{Listener, gate};
-use pod_safety_simulator::world::{Pace, Stage};
+use pod_safety_simulator::world::{LiveRun, Pace};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -69,7 +69,7 @@ impl Served {
         let pace = Pace { each: Duration::from_millis(40), speed: Some(2.0), from, ends: false };
         let mut plan = plan.clone();
         plan.with.furnished = true;
-        let stage = Stage::open(&plan, SHIPPED, pace).unwrap();
+        let stage = LiveRun::open(&plan, SHIPPED, pace).unwrap();
         let (gate, visitors) = gate();
         let listener = Listener::start("127.0.0.1:0".parse().unwrap(), gate).unwrap();
         stage.serve(visitors);
@@ -177,7 +177,7 @@ fn every_pod_safety_command_of_the_documentation_is_answered() {
     let waits = pod_that_waits(&served);
     println!("{waits} waits; {}", served.listener.url());
     let (mut typed, mut refused) = (BTreeSet::new(), Vec::new());
-    for command in commands().unwrap().iter().filter(|command| command.way == Way::Demo) {
+    for command in commands().unwrap().iter().filter(|command| command.tested_by == TestedBy::Demo) {
         let line =
             with_stand_ins(&with_stand_ins(&command.text, &NAMES), &[(WAITS, &waits), ("data-0", &waits)]);
         if typed.insert(line.clone()) {

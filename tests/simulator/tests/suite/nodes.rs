@@ -1,7 +1,7 @@
 //! Nodes that are lost, and nodes that only seem so, in the simulated cluster: pod-safety's node
 //! lifecycle in place of the world's, and beside it. Many seeds of them are in `campaign`.
 
-use pod_safety_simulator::campaign::{Extras, Fault, Keeper, Plan, Plant, Trouble, tell};
+use pod_safety_simulator::campaign::{Extras, Fault, Keeper, Plan, Plant, Trouble, report};
 use pod_safety_simulator::world::{Outcome, Subject, run};
 
 use crate::runs::{self, told, well};
@@ -45,7 +45,7 @@ fn once(outcome: &Outcome, words: &[&str], when: std::ops::RangeInclusive<u64>) 
 fn nobody_is_called_lost(plan: &Plan) {
     let outcome = well(plan);
     let called = told(&outcome, &[CALLED]);
-    assert!(called.is_empty(), "{called:?}: {}", tell(plan, &outcome));
+    assert!(called.is_empty(), "{called:?}: {}", report(plan, &outcome));
 }
 
 #[test]
@@ -180,6 +180,6 @@ fn each_planted_bug_is_caught_by_its_rule_in_a_plan_that_is_well_without_it() {
         let outcome = run(&plan, Subject::Shipped(shipped::launch, Some(plant)));
         let rule = Plant::ALL.into_iter().find(|(known, _)| *known == plant).map(|(_, rule)| rule);
         let caught = outcome.violations.iter().any(|violation| Some(violation.invariant) == rule);
-        assert!(caught, "{plant:?}: {}", tell(&plan, &outcome));
+        assert!(caught, "{plant:?}: {}", report(&plan, &outcome));
     }
 }

@@ -1,7 +1,7 @@
 //! One strike at calls and events of every scenario. All of them: `make perturb`.
 
 use pod_safety_simulator::campaign::{fenced, guarded, perturb, perturb_writes, scenarios};
-use pod_safety_simulator::world::{Blow, Occasion, Strike, stricken};
+use pod_safety_simulator::world::{Blow, Occasion, Strike, run_with_strike};
 
 use crate::shipped::SHIPPED;
 
@@ -71,7 +71,7 @@ fn no_strike_while_volumes_change_their_owners_breaks_a_rule() {
 /// How many rules this strike breaks in this scenario.
 fn broken_by(scenario: &str, strike: &Strike) -> Option<usize> {
     let scenario = scenarios().into_iter().find(|one| one.name == scenario)?;
-    Some(stricken(&scenario.plan, SHIPPED, strike).0.violations.len())
+    Some(run_with_strike(&scenario.plan, SHIPPED, strike).0.violations.len())
 }
 
 /// The rule of failover must allow for two looks of the standby: it may have seen the dead leader's last renewal as late as it

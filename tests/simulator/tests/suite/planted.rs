@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use pod_safety_simulator::campaign::{
-    Entry, Extras, Fault, Plan, Plant, campaign, draw, first_seed_that_breaks, tell,
+    Entry, Extras, Fault, Plan, Plant, campaign, draw, first_seed_that_breaks, report,
 };
 use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::{Baseline, Subject, run};
@@ -51,7 +51,7 @@ fn every_planted_bug_is_caught_by_the_invariant_that_names_it() -> Result<()> {
         let committed: u64 = committed.parse().with_context(|| format!("{plant:?}: {committed}"))?;
         let subject = Subject::Shipped(shipped::launch, Some(plant));
         // Where the seed that is known still catches it, the ones before it need not be run.
-        if run(&draw(committed.saturating_sub(1)), subject).breaks(invariant) {
+        if run(&draw(committed.saturating_sub(1)), subject).broke(invariant) {
             continue;
         }
         // Another version of the world may need a few more; never many more.
@@ -76,7 +76,7 @@ fn missed_by_plan(plant: Plant, invariant: Invariant, drawn: &str) -> Result<Vec
     let mut missed = entry.surprises(shipped::launch);
     if let Some(seeds) = drawn.strip_prefix(' ') {
         let seed = seeds.parse::<u64>()?.saturating_sub(1);
-        if !run(&draw(seed), Subject::Shipped(shipped::launch, Some(plant))).breaks(invariant) {
+        if !run(&draw(seed), Subject::Shipped(shipped::launch, Some(plant))).broke(invariant) {
             missed.push(format!("{plant:?} in the plan drawn from seed {seed}"));
         }
     }
@@ -113,10 +113,10 @@ fn the_rules_of_kube_controller_manager_are_found_guilty_by_chance() {
 fn the_script_of_people_lets_two_processes_run_when_a_node_is_cut_off() {
     let cut = plan(vec![(60, Fault::CutNode { node: 0, seconds: 120 })]);
     let outcome = run(&cut, Subject::Baseline(Baseline::Script));
-    println!("{}", tell(&cut, &outcome));
+    println!("{}", report(&cut, &outcome));
     assert!(outcome.violations.iter().any(|violation| violation.invariant == Invariant::AtMostOne));
     let well = run(&plan(Vec::new()), Subject::Baseline(Baseline::Script));
-    assert!(well.violations.is_empty(), "nothing is to be seen without a fault: {}", tell(&cut, &well));
+    assert!(well.violations.is_empty(), "nothing is to be seen without a fault: {}", report(&cut, &well));
 }
 
 fn plan(faults: Vec<(u64, Fault)>) -> Plan {
@@ -128,7 +128,7 @@ fn plan(faults: Vec<(u64, Fault)>) -> Plan {
 fn kcm_removes_the_pods_of_a_living_kubelet_and_ours_holds_them() {
     let plan = plan(vec![(60, Fault::DeleteNode { node: 0 })]);
     let kcm = run(&plan, KCM);
-    println!("{}", tell(&plan, &kcm));
+    println!("{}", report(&plan, &kcm));
     assert!(kcm.violations.iter().any(|violation| violation.invariant == Invariant::AtMostOne));
     well(&plan);
 }
@@ -167,18 +167,18 @@ fn kcm_detaches_by_force_after_six_minutes_and_two_nodes_write_to_one_volume() {
     let at = |said: &str| theirs.timeline.iter().find(|(_, what)| what.contains(said)).map(|(at, _)| *at);
     let (removed, detached) = (at("was removed by kcm"), at("is detached by force from node-0"));
     let waited = detached.zip(removed).map(|(detached, removed)| detached.saturating_sub(removed).as_secs());
-    assert!(waited.is_some_and(|seconds| (360..375).contains(&seconds)), "{}", tell(&cut, &theirs));
+    assert!(waited.is_some_and(|seconds| (360..375).contains(&seconds)), "{}", report(&cut, &theirs));
     let storage = theirs.violations.iter().find(|violation| violation.invariant == Invariant::Storage);
     assert!(
         storage.is_some_and(|violation| violation.at >= detached.unwrap_or_default()),
         "{}",
-        tell(&cut, &theirs)
+        report(&cut, &theirs)
     );
     well(&cut);
 
     // The same wait for a machine that is off costs six minutes and breaks no volume.
     let off = lost(Fault::PowerOff { node: 0, back: None });
     let theirs = run(&off, KCM);
-    assert!(theirs.probes.contains_key("a volume was detached by force"), "{}", tell(&off, &theirs));
+    assert!(theirs.probes.contains_key("a volume was detached by force"), "{}", report(&off, &theirs));
     assert!(theirs.violations.iter().all(|violation| violation.invariant != Invariant::Storage));
 }

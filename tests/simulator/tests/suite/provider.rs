@@ -80,7 +80,7 @@ fn bug_what_a_copy_showed_of_the_boot_before_was_taken_for_this_one() {
     let believes = Subject::Shipped(shipped::launch, Some(Plant::BelievesCopies));
     let mut guilty = 0;
     for plan in (38..46).map(stopped_before) {
-        guilty += u32::from(run(&plan, believes).breaks(Invariant::Evidence));
+        guilty += u32::from(run(&plan, believes).broke(Invariant::Evidence));
         well(&plan);
     }
     assert!(guilty > 0, "no copy was behind");

@@ -1,6 +1,6 @@
 //! What tests of several subjects begin with, and what they ask of a run.
 
-use pod_safety_simulator::campaign::{Extras, Fault, Plan, tell};
+use pod_safety_simulator::campaign::{Extras, Fault, Plan, report};
 use pod_safety_simulator::world::{Baseline, Outcome, Subject, run};
 
 use crate::shipped::SHIPPED;
@@ -26,7 +26,7 @@ pub(crate) fn plan(faults: Vec<(u64, Fault)>) -> Plan {
 #[track_caller]
 pub(crate) fn well(plan: &Plan) -> Outcome {
     let outcome = run(plan, SHIPPED);
-    assert!(outcome.violations.is_empty(), "{}", tell(plan, &outcome));
+    assert!(outcome.violations.is_empty(), "{}", report(plan, &outcome));
     outcome
 }
 

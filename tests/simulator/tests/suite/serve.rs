@@ -183,7 +183,7 @@ async fn a_watch_tells_of_a_deletion_row_by_row() {
 #[tokio::test]
 async fn a_watch_from_before_the_window_says_so_in_a_table_too() {
     let stage = Stage::start();
-    stage.server.forget(stage.etcd.revision());
+    stage.server.compact_watch_cache(stage.etcd.revision());
     let mut rows = watch(&stage, &format!("{PODS}?watch=true&resourceVersion=1"), TABLE).await;
     let error = next(&mut rows).await;
     assert_eq!((&error["type"], &error["object"]["code"]), (&json!("ERROR"), &json!(410)));

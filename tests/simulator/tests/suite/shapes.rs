@@ -29,7 +29,7 @@ use pod_safety_shared::lease::{Elector, Leadership, LeaseConfig};
 use pod_safety_shared::metrics::Metrics;
 use pod_safety_shared::model::{Controller, Kind, NodeKey, UNREACHABLE_TAINT, Uid};
 use pod_safety_shared::record::Journal;
-use pod_safety_simulator::api::{self as served, ApiServer, Door, Etcd, Prompt};
+use pod_safety_simulator::api::{self as served, ApiServer, Etcd, Prompt, Transport};
 use pod_safety_simulator::chance::Chance;
 use pod_safety_simulator::differential::{Generator, Operation, Recorder, shape, watch_targets};
 use serde_json::{Value, json};
@@ -318,17 +318,17 @@ async fn leases_are_listed(cache: &Cache) {
 /// Runs the parts of shared that send requests, against a simulated cluster.
 async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
     let env = Env::real(1);
-    let etcd = Etcd::new(Chance::new(1), &served::Kind::ours(), env.clock.wall());
+    let etcd = Etcd::new(Chance::new(1), &served::Kind::custom_resources(), env.clock.wall());
     let server = ApiServer::start("api", &etcd, env.clone(), Arc::new(Prompt));
     let (recorder, metrics) = (Recorder::default(), Metrics::new().unwrap());
     let connection = Connection::from_service(
-        Door::new(&server, "us"),
+        Transport::new(&server, "us"),
         env.clone(),
         metrics.client.clone(),
         Arc::new(recorder.clone()),
     );
 
-    let others = Door::new(&server, "others").client();
+    let others = Transport::new(&server, "others").client();
     let (held, set) = fill(&others).await;
     let lost = fill_ours(&others).await;
 

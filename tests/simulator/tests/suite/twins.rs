@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use pod_safety_simulator::campaign::twins;
+use pod_safety_simulator::campaign::twin_plans;
 use pod_safety_simulator::checker::{Moment, first_difference};
 use pod_safety_simulator::world::{Baseline, Subject, recorded};
 
@@ -15,7 +15,7 @@ const SEEDS: u64 = 60;
 fn a_dead_node_and_a_silent_one_are_treated_the_same() {
     let (mut acts, mut removals) = (0, 0);
     for seed in 0..SEEDS {
-        let (dead, alive) = twins(seed);
+        let (dead, alive) = twin_plans(seed);
         let [dead, alive] = [dead, alive].map(|plan| recorded(&plan, SHIPPED).0);
         let difference = first_difference(&dead.tape, &alive.tape);
         assert!(difference.is_none(), "seed {seed}: {difference:#?}");
@@ -30,7 +30,7 @@ fn a_dead_node_and_a_silent_one_are_treated_the_same() {
 fn the_baselines_cannot_see_through_the_cut_either() {
     for baseline in Baseline::ALL {
         for seed in 0..10 {
-            let (dead, alive) = twins(seed);
+            let (dead, alive) = twin_plans(seed);
             let [dead, alive] = [dead, alive].map(|plan| recorded(&plan, Subject::Baseline(baseline)).0);
             let difference = first_difference(&dead.tape, &alive.tape);
             assert!(difference.is_none(), "{baseline:?}, seed {seed}: {difference:#?}");
@@ -42,7 +42,7 @@ fn the_baselines_cannot_see_through_the_cut_either() {
 fn a_node_that_shows_itself_makes_a_difference_and_it_is_seen_first() {
     let mut seen = 0;
     for seed in 0..10 {
-        let (dead, mut alive) = twins(seed);
+        let (dead, mut alive) = twin_plans(seed);
         for (_, fault) in &mut alive.faults {
             if let pod_safety_simulator::campaign::Fault::CutNode { seconds, .. } = fault {
                 *seconds = (*seconds).min(50);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use pod_safety_simulator::campaign::{Entry, Plan, tell};
+use pod_safety_simulator::campaign::{Entry, Plan, report};
 use pod_safety_simulator::world::{Outcome, run};
 
 use crate::shipped::SHIPPED;
@@ -47,14 +47,14 @@ fn known(name: &str) -> (Plan, Outcome) {
 #[test]
 fn bug_two_processes_ran_when_the_node_of_a_living_kubelet_was_deleted() {
     let (plan, outcome) = known("bug-node-of-a-living-kubelet");
-    assert!(both_ran(&outcome).is_empty(), "{}", tell(&plan, &outcome));
+    assert!(both_ran(&outcome).is_empty(), "{}", report(&plan, &outcome));
     assert!(outcome.probes.contains_key("kubelet completed a deletion"), "{:?}", outcome.probes);
 }
 
 #[test]
 fn bug_two_processes_ran_when_a_device_of_a_sick_node_that_renews_reached_another_machine() {
     let (plan, outcome) = known("bug-wrong-device-of-a-sick-node");
-    assert!(both_ran(&outcome).is_empty(), "{}", tell(&plan, &outcome));
+    assert!(both_ran(&outcome).is_empty(), "{}", report(&plan, &outcome));
 }
 
 /// Neither the start of a container nor a deletion interrupts the other: the kubelet answers when its worker is free.
@@ -62,7 +62,7 @@ fn bug_two_processes_ran_when_a_device_of_a_sick_node_that_renews_reached_anothe
 fn bug_two_processes_ran_when_the_worker_of_a_pod_was_busy_as_its_node_was_deleted() {
     for name in ["bug-busy-pod-worker", "bug-busy-pod-worker-restart"] {
         let (plan, outcome) = known(name);
-        assert!(both_ran(&outcome).is_empty(), "{name}: {}", tell(&plan, &outcome));
-        assert!(outcome.violations.is_empty(), "{name}: {}", tell(&plan, &outcome));
+        assert!(both_ran(&outcome).is_empty(), "{name}: {}", report(&plan, &outcome));
+        assert!(outcome.violations.is_empty(), "{name}: {}", report(&plan, &outcome));
     }
 }

@@ -5,8 +5,8 @@ mod objects;
 
 use std::time::Duration;
 
-use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Guarding, Plan, draw, tell};
-use pod_safety_simulator::world::{Blow, Moment, Occasion, Outcome, Strike, recorded, run, stricken};
+use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Guarding, Plan, draw, report};
+use pod_safety_simulator::world::{Blow, Moment, Occasion, Outcome, Strike, recorded, run, run_with_strike};
 
 use crate::asked;
 use crate::runs::{self, seen, told, well};
@@ -208,7 +208,7 @@ fn death_at(moments: &[Moment], at: Duration, back: u64) -> Option<Strike> {
 fn with_a_death_after_each(guarding: Guarding, told_by: &[&[&str]]) -> Option<usize> {
     let found = (0..40).map(|seed| moving(seed, guarding)).find_map(|plan| {
         let (outcome, moments) = recorded(&plan, SHIPPED);
-        assert!(outcome.violations.is_empty(), "{}", tell(&plan, &outcome));
+        assert!(outcome.violations.is_empty(), "{}", report(&plan, &outcome));
         steps(&outcome, told_by).map(|steps| (plan, moments, steps))
     });
     let (plan, moments, steps) = found?;
@@ -216,10 +216,10 @@ fn with_a_death_after_each(guarding: Guarding, told_by: &[&[&str]]) -> Option<us
     for (number, at) in steps.iter().enumerate() {
         for back in [0, 20] {
             let strike = death_at(&moments, *at, back)?;
-            let (outcome, before) = stricken(&plan, SHIPPED, &strike);
+            let (outcome, before) = run_with_strike(&plan, SHIPPED, &strike);
             let what = format!("step {}: {strike:?}", number + 1);
             assert!(before.is_some(), "{what}");
-            assert!(outcome.violations.is_empty(), "{what}: {}", tell(&plan, &outcome));
+            assert!(outcome.violations.is_empty(), "{what}: {}", report(&plan, &outcome));
             let runs = told(&outcome, &["process of default/next-0", "starts"]);
             assert!(!runs.is_empty(), "{what}: {:#?}", outcome.timeline);
             deaths += 1;
@@ -283,7 +283,7 @@ fn drawn_worlds_with_guarded_volumes_break_no_rule() {
         let outcome = run(&plan, SHIPPED);
         outcome.probes.iter().for_each(|(name, count)| *probes.entry(name.clone()).or_default() += count);
         if !outcome.violations.is_empty() {
-            println!("{}", tell(&plan, &outcome));
+            println!("{}", report(&plan, &outcome));
             broken.push(plan.seed);
         }
     }

@@ -1,7 +1,7 @@
 //! That what the world has does what the real thing does, each by a plan of its own.
 
 use pod_safety_simulator::campaign::{
-    Ailment, Extras, Fault, Fencing, Keeper, Malfunction, Plan, draw, tell,
+    Ailment, Extras, Fault, Fencing, Keeper, Malfunction, Plan, draw, report,
 };
 use pod_safety_simulator::world::{Outcome, run};
 
@@ -144,7 +144,7 @@ fn of_two_devices_one_that_is_wired_wrong_switches_no_machine_off() {
     let fails = (BEGIN - 10, Fault::Malfunction { node: 0, how: Malfunction::WrongMachine(1), seconds: 350 });
     let wrong = paired(vec![fails, (BEGIN, Fault::CutNode { node: 0, seconds: 340 })]);
     let outcome = run(&wrong, SHIPPED);
-    assert_eq!(seen(&outcome, "a machine lost both of its supplies"), 0, "{}", tell(&wrong, &outcome));
+    assert_eq!(seen(&outcome, "a machine lost both of its supplies"), 0, "{}", report(&wrong, &outcome));
     assert!(seen(&outcome, "one of two supplies was switched off, and the machine ran on") > 1);
 }
 
@@ -165,10 +165,10 @@ fn a_sidecar_that_outlives_the_main_container_keeps_its_pod() {
         let end = outcome.timeline.iter().find(|(_, line)| {
             line.starts_with(&format!("process of default/data-{of_pod}")) && line.contains(" ends")
         });
-        assert!(end.is_some_and(|(end, _)| end <= at), "{pod}: {}", tell(&with_sidecars, &outcome));
+        assert!(end.is_some_and(|(end, _)| end <= at), "{pod}: {}", report(&with_sidecars, &outcome));
         removed += 1;
     }
-    assert!(removed > 0, "{}", tell(&with_sidecars, &outcome));
+    assert!(removed > 0, "{}", report(&with_sidecars, &outcome));
 }
 
 #[test]

@@ -13,7 +13,7 @@ pub(crate) mod trace;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pod_safety_control_plane::{Who, until};
+use pod_safety_control_plane::{Implementation, until};
 
 use differences::Difference;
 use recorded::Recorded;
@@ -24,7 +24,7 @@ use crate::versions;
 const QUIET: Duration = Duration::from_secs(3);
 
 /// All that a controller can have changed, line by line.
-pub(crate) type Picture = BTreeMap<String, String>;
+pub(crate) type ObservedState = BTreeMap<String, String>;
 
 /// A part of a history, after which all is looked at.
 pub(crate) struct Step<A> {
@@ -32,7 +32,7 @@ pub(crate) struct Step<A> {
     pub(crate) name: String,
     pub(crate) acts: Vec<A>,
     /// What it comes to on both sides, where that is said by hand: a line of the picture, and what it says.
-    pub(crate) wanted: &'static [(&'static str, &'static str)],
+    pub(crate) expected: &'static [(&'static str, &'static str)],
 }
 
 /// What happens, and what comes of it.
@@ -49,18 +49,18 @@ pub(crate) struct History<A> {
 pub(crate) trait World: Sized {
     type Act;
 
-    async fn of(who: Who) -> Self;
+    async fn start(who: Implementation) -> Self;
 
     /// Lets a step happen; gives back the lines of the picture that only it can know.
-    async fn live(&mut self, step: &Step<Self::Act>) -> Picture;
+    async fn run_step(&mut self, step: &Step<Self::Act>) -> ObservedState;
 
     /// Waits until the controller has seen all that happened.
-    async fn settle(&mut self) {}
+    async fn wait_settled(&mut self) {}
 
-    async fn picture(&self) -> Picture;
+    async fn observe(&self) -> ObservedState;
 
     /// The values that lines had since the last call, in their order.
-    async fn passed(&mut self) -> Vec<(String, String)>;
+    async fn intermediate_values(&mut self) -> Vec<(String, String)>;
 
     /// Whether a line may have this value between these two.
     fn lies_between(value: &str, before: &str, after: &str) -> bool;
@@ -68,14 +68,20 @@ pub(crate) trait World: Sized {
 
 impl<A> History<A> {
     /// All lines that are wrong, in words. `model` is what was recorded, if it was.
-    fn wrong(&self, at: usize, who: Who, picture: &Picture, model: Option<&Picture>) -> Vec<String> {
+    fn mismatches(
+        &self,
+        at: usize,
+        who: Implementation,
+        picture: &ObservedState,
+        model: Option<&ObservedState>,
+    ) -> Vec<String> {
         let step = &self.steps[at];
-        let said = |of: &Picture, line: &str| of.get(line).cloned().unwrap_or_default();
+        let said = |of: &ObservedState, line: &str| of.get(line).cloned().unwrap_or_default();
         let listed: Vec<_> = self.differences.iter().filter(|one| self.holds_at(one, at)).collect();
-        let mut wrong: Vec<_> = listed.iter().filter_map(|one| one.wrong(who, picture)).collect();
-        for (line, wanted) in step.wanted {
+        let mut wrong: Vec<_> = listed.iter().filter_map(|one| one.mismatch(who, picture)).collect();
+        for (line, wanted) in step.expected {
             if !listed.iter().any(|one| one.is_about(line))
-                && (who == Who::Ours || !(self.is_drawn_by_chance)(&step.name, line))
+                && (who == Implementation::PodSafety || !(self.is_drawn_by_chance)(&step.name, line))
                 && said(picture, line) != versions::as_selected(wanted)
             {
                 wrong.push(format!("{line}: {:?}, wanted {wanted:?}", said(picture, line)));
@@ -105,7 +111,7 @@ impl<A> History<A> {
     }
 
     /// What of the tables is about nothing, or is no difference.
-    fn astray(&self) -> Vec<String> {
+    fn invalid_rows(&self) -> Vec<String> {
         let place = |name: &str| self.steps.iter().position(|step| step.name == name);
         let mut astray = Vec::new();
         for (at, step) in self.steps.iter().enumerate() {
@@ -116,14 +122,15 @@ impl<A> History<A> {
         for one in &self.differences {
             match (place(&one.first), place(&one.last)) {
                 (Some(first), Some(last)) if first <= last => {
-                    let said = self.steps[first..=last].iter().flat_map(|step| step.wanted);
+                    let said = self.steps[first..=last].iter().flat_map(|step| step.expected);
                     let said = said.filter(|(line, _)| one.is_about(line));
-                    let others = said.filter(|(_, said)| !one.ours.contains(&versions::as_selected(said)));
+                    let others =
+                        said.filter(|(_, said)| !one.pod_safety.contains(&versions::as_selected(said)));
                     astray.extend(others.map(|(line, _)| format!("{line}: the step says something else")));
                 }
                 _ => astray.push(format!("{:?}: no steps from {:?} to {:?}", one.about, one.first, one.last)),
             }
-            if one.kcm == one.ours {
+            if one.kcm == one.pod_safety {
                 astray.push(format!("{:?}: a difference that is none", one.about));
             }
         }
@@ -131,20 +138,20 @@ impl<A> History<A> {
     }
 
     /// Lets a world live through a step until its picture is as it must be; gives that back.
-    async fn lived<W: World<Act = A>>(
+    async fn run_until_expected<W: World<Act = A>>(
         &self,
         world: &mut W,
         at: usize,
-        who: Who,
-        model: Option<&Picture>,
-    ) -> Picture {
+        who: Implementation,
+        model: Option<&ObservedState>,
+    ) -> ObservedState {
         println!("{}", self.steps[at].name);
-        let known = world.live(&self.steps[at]).await;
+        let known = world.run_step(&self.steps[at]).await;
         until(&format!("{who:?} after {:?}", self.steps[at].name), async || {
-            world.settle().await;
-            let mut picture = world.picture().await;
+            world.wait_settled().await;
+            let mut picture = world.observe().await;
             picture.extend(known.iter().map(|(line, said)| (line.clone(), versions::as_selected(said))));
-            let wrong = self.wrong(at, who, &picture, model);
+            let wrong = self.mismatches(at, who, &picture, model);
             if wrong.is_empty() { Ok(picture) } else { Err(format!("{}\n{picture:#?}", wrong.join("\n"))) }
         })
         .await
@@ -153,15 +160,17 @@ impl<A> History<A> {
 }
 
 /// Ours comes to what was recorded of kube-controller-manager, and passes nothing that does not lie on the way.
-pub(crate) async fn ours_lives_as_recorded<W: World>(history: History<W::Act>) {
-    assert_eq!(history.astray(), Vec::<String>::new());
+pub(crate) async fn pod_safety_matches_the_recording<W: World>(history: History<W::Act>) {
+    assert_eq!(history.invalid_rows(), Vec::<String>::new());
     let recorded = Recorded::read(&history).unwrap();
-    let (mut world, mut before) = (W::of(Who::Ours).await, Picture::new());
+    let (mut world, mut before) = (W::start(Implementation::PodSafety).await, ObservedState::new());
     let mut astray = Vec::new();
     for at in 0..history.steps.len() {
-        let after = history.lived(&mut world, at, Who::Ours, Some(recorded.after(at))).await;
-        let said = |of: &Picture, line: &str| of.get(line).cloned().unwrap_or_default();
-        let passed = world.passed().await.into_iter();
+        let after = history
+            .run_until_expected(&mut world, at, Implementation::PodSafety, Some(recorded.after(at)))
+            .await;
+        let said = |of: &ObservedState, line: &str| of.get(line).cloned().unwrap_or_default();
+        let passed = world.intermediate_values().await.into_iter();
         let strayed =
             passed.filter(|(line, value)| !W::lies_between(value, &said(&before, line), &said(&after, line)));
         astray.extend(strayed.map(|(line, value)| {
@@ -174,25 +183,25 @@ pub(crate) async fn ours_lives_as_recorded<W: World>(history: History<W::Act>) {
 }
 
 /// kube-controller-manager still comes to what was recorded.
-pub(crate) async fn kcm_lives_as_recorded<W: World>(history: History<W::Act>) {
-    assert_eq!(history.astray(), Vec::<String>::new());
+pub(crate) async fn kcm_matches_the_recording<W: World>(history: History<W::Act>) {
+    assert_eq!(history.invalid_rows(), Vec::<String>::new());
     let writes = recorded::is_to_be_written();
     let recorded = if writes { None } else { Some(Recorded::read(&history).unwrap()) };
-    let (mut world, mut pictures) = (W::of(Who::Kcm).await, Vec::new());
+    let (mut world, mut pictures) = (W::start(Implementation::Kcm).await, Vec::new());
     for at in 0..history.steps.len() {
         let model = recorded.as_ref().map(|recorded| recorded.after(at));
-        let mut picture = history.lived(&mut world, at, Who::Kcm, model).await;
-        let mut known = Picture::new();
+        let mut picture = history.run_until_expected(&mut world, at, Implementation::Kcm, model).await;
+        let mut known = ObservedState::new();
         while writes && picture != known {
             tokio::time::sleep(QUIET).await;
             known = picture.clone();
-            picture.extend(world.picture().await);
+            picture.extend(world.observe().await);
         }
         picture.retain(|line, _| !history.is_free(at, line));
         pictures.push(picture);
     }
     if writes {
-        Recorded::of(&history, pictures).write().unwrap();
+        Recorded::from_history(&history, pictures).write().unwrap();
     }
 }
 
@@ -202,7 +211,7 @@ mod tests {
     use super::*;
 
     fn history() -> History<()> {
-        let step = |name: &str| Step { name: name.to_owned(), acts: Vec::new(), wanted: &[("a", "new")] };
+        let step = |name: &str| Step { name: name.to_owned(), acts: Vec::new(), expected: &[("a", "new")] };
         History {
             name: "none",
             steps: vec![step("one"), step("two")],
@@ -211,52 +220,66 @@ mod tests {
         }
     }
 
-    fn picture(lines: &[(&str, &str)]) -> Picture {
+    fn observed(lines: &[(&str, &str)]) -> ObservedState {
         lines.iter().map(|(line, said)| ((*line).to_owned(), (*said).to_owned())).collect()
     }
 
-    fn wrong(at: usize, who: Who, lines: &[(&str, &str)]) -> usize {
-        let model = picture(&[("a", "new"), ("b", "new"), ("c", "old"), ("d", "same")]);
-        history().wrong(at, who, &picture(lines), Some(&model)).len()
+    fn count_mismatches(at: usize, who: Implementation, lines: &[(&str, &str)]) -> usize {
+        let model = observed(&[("a", "new"), ("b", "new"), ("c", "old"), ("d", "same")]);
+        history().mismatches(at, who, &observed(lines), Some(&model)).len()
     }
 
     #[test]
-    fn what_is_listed_must_be_so_and_the_rest_as_recorded() {
+    fn listed_lines_match_the_table_and_the_rest_the_recording() {
         let good = [("a", "new"), ("b", "new"), ("c", "new"), ("d", "same")];
-        assert_eq!(wrong(1, Who::Ours, &good), 0);
-        assert_eq!(wrong(0, Who::Ours, &good), 1, "the difference is listed for the other step");
+        assert_eq!(count_mismatches(1, Implementation::PodSafety, &good), 0);
+        assert_eq!(
+            count_mismatches(0, Implementation::PodSafety, &good),
+            1,
+            "the difference is listed for the other step"
+        );
         let with = |line: &'static str, said: &'static str| {
             good.map(|(of, was)| (of, if of == line { said } else { was }))
         };
-        assert_eq!(wrong(1, Who::Ours, &with("c", "old")), 1, "ours has the weak spot, too");
-        assert_eq!(wrong(1, Who::Ours, &with("d", "other")), 1, "not listed");
-        assert_eq!(wrong(1, Who::Ours, &with("a", "old")), 2, "neither as the step says nor as recorded");
-        assert_eq!(wrong(1, Who::Ours, &good[..3]), 1, "a line is missing");
+        assert_eq!(
+            count_mismatches(1, Implementation::PodSafety, &with("c", "old")),
+            1,
+            "ours has the weak spot, too"
+        );
+        assert_eq!(count_mismatches(1, Implementation::PodSafety, &with("d", "other")), 1, "not listed");
+        assert_eq!(
+            count_mismatches(1, Implementation::PodSafety, &with("a", "old")),
+            2,
+            "neither as the step says nor as recorded"
+        );
+        assert_eq!(count_mismatches(1, Implementation::PodSafety, &good[..3]), 1, "a line is missing");
         let more = [good.as_slice(), &[("e", "there")]].concat();
-        assert_eq!(wrong(1, Who::Ours, &more), 1, "a line too many");
+        assert_eq!(count_mismatches(1, Implementation::PodSafety, &more), 1, "a line too many");
         let by_chance = [good.as_slice(), &[("chance", "there")]].concat();
-        assert_eq!(wrong(1, Who::Ours, &by_chance), 0);
+        assert_eq!(count_mismatches(1, Implementation::PodSafety, &by_chance), 0);
     }
 
     #[test]
-    fn which_of_several_lines_has_the_weak_spot_does_not_matter_and_one_must() {
-        let kcm = |b, c| wrong(1, Who::Kcm, &[("a", "new"), ("b", b), ("c", c), ("d", "same")]);
+    fn one_of_several_lines_must_show_the_difference() {
+        let kcm = |b, c| {
+            count_mismatches(1, Implementation::Kcm, &[("a", "new"), ("b", b), ("c", c), ("d", "same")])
+        };
         assert_eq!((kcm("new", "old"), kcm("old", "new")), (0, 0));
         assert_eq!(kcm("new", "new"), 1, "it vanished");
     }
 
     #[test]
-    fn a_table_that_is_about_nothing_is_noticed() {
-        assert_eq!(history().astray(), Vec::<String>::new());
+    fn a_row_about_no_line_is_an_error() {
+        assert_eq!(history().invalid_rows(), Vec::<String>::new());
         let mut renamed = history();
         renamed.steps[1].name = "renamed".to_owned();
-        assert_eq!(renamed.astray().len(), 1);
+        assert_eq!(renamed.invalid_rows().len(), 1);
         let mut equal = history();
-        equal.differences[0].kcm = equal.differences[0].ours.clone();
-        assert_eq!(equal.astray().len(), 1);
+        equal.differences[0].kcm = equal.differences[0].pod_safety.clone();
+        assert_eq!(equal.invalid_rows().len(), 1);
         let mut contrary = history();
         contrary.differences[0].about = vec!["a".to_owned()];
-        contrary.differences[0].ours = vec!["other".to_owned()];
-        assert_eq!(contrary.astray().len(), 1);
+        contrary.differences[0].pod_safety = vec!["other".to_owned()];
+        assert_eq!(contrary.invalid_rows().len(), 1);
     }
 }

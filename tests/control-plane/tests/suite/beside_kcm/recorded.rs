@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use pod_safety_control_plane::{looked_at, pinned_kubernetes, selected_kubernetes};
+use pod_safety_control_plane::{compare_golden, pinned_kubernetes, selected_kubernetes};
 use serde_json::{Map, Value, json};
 
-use super::{History, Picture};
+use super::{History, ObservedState};
 use crate::versions;
 
 const WRITES: &str = "POD_SAFETY_WRITE_KCM";
@@ -18,13 +18,13 @@ pub(crate) fn is_to_be_written() -> bool {
 pub(crate) struct Recorded {
     path: PathBuf,
     steps: Vec<String>,
-    pictures: Vec<Picture>,
+    states: Vec<ObservedState>,
 }
 
 impl Recorded {
-    pub(crate) fn of<A>(history: &History<A>, pictures: Vec<Picture>) -> Self {
+    pub(crate) fn from_history<A>(history: &History<A>, states: Vec<ObservedState>) -> Self {
         let steps = history.steps.iter().map(|step| step.name.clone()).collect();
-        Self { path: path(history.name), steps, pictures }
+        Self { path: path(history.name), steps, states }
     }
 
     /// Other versions of Kubernetes are compared with the same recording.
@@ -43,7 +43,7 @@ impl Recorded {
             let is = &file["kubernetes"];
             return Err(format!("{} is of Kubernetes {is}, go.mod pins {pinned}; {anew}", path.display()));
         }
-        let mut picture = Picture::new();
+        let mut picture = ObservedState::new();
         let (mut steps, mut pictures) = (Vec::new(), Vec::new());
         for step in file["steps"].as_array().into_iter().flatten() {
             steps.push(step["step"].as_str().unwrap_or_default().to_owned());
@@ -58,12 +58,12 @@ impl Recorded {
         if !history.steps.iter().map(|step| &step.name).eq(&steps) {
             return Err(format!("{} is of other steps; {anew}", path.display()));
         }
-        Ok(Self { path, steps, pictures })
+        Ok(Self { path, steps, states: pictures })
     }
 
     /// The picture after the step of this number.
-    pub(crate) fn after(&self, at: usize) -> &Picture {
-        &self.pictures[at]
+    pub(crate) fn after(&self, at: usize) -> &ObservedState {
+        &self.states[at]
     }
 
     /// Fails where it changes something, for it has to be looked at.
@@ -71,10 +71,10 @@ impl Recorded {
         if let Some(version) = selected_kubernetes() {
             return Err(format!("recordings are of the pinned version: unset KUBERNETES={version}"));
         }
-        let none = Picture::new();
+        let none = ObservedState::new();
         let mut before = &none;
         let mut steps = Vec::new();
-        for (step, picture) in self.steps.iter().zip(&self.pictures) {
+        for (step, picture) in self.steps.iter().zip(&self.states) {
             let mut changes: Map<String, Value> = Map::new();
             for (line, said) in picture.iter().filter(|(line, said)| before.get(*line) != Some(*said)) {
                 changes.insert(line.clone(), json!(said));
@@ -88,7 +88,7 @@ impl Recorded {
         let pinned = pinned_kubernetes().map_err(|error| error.to_string())?;
         let file = json!({ "kubernetes": pinned, "steps": steps });
         let text = serde_json::to_string_pretty(&file).map_err(|error| error.to_string())? + "\n";
-        looked_at(&self.path, &text, WRITES).map_err(|error| error.to_string())
+        compare_golden(&self.path, &text, WRITES).map_err(|error| error.to_string())
     }
 }
 

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use k8s_openapi::serde::de::DeserializeOwned;
 use kube::api::ListParams;
 use kube::{Api, Resource, ResourceExt as _};
-use pod_safety_control_plane::{observe, seen, until};
+use pod_safety_control_plane::{check_that, observe, until};
 use tokio::task::JoinSet;
 
 /// What a watch has brought.
-struct Brought<K> {
+struct WatchedVersions<K> {
     versions: Vec<K>,
     /// Of each object, by namespace and name, the last version.
     last: BTreeMap<(String, String), u64>,
@@ -20,7 +20,7 @@ struct Brought<K> {
 /// Dropping it ends the watch.
 pub(crate) struct Trace<K> {
     api: Api<K>,
-    brought: Arc<Mutex<Brought<K>>>,
+    watched: Arc<Mutex<WatchedVersions<K>>>,
     _watch: JoinSet<()>,
 }
 
@@ -38,32 +38,32 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     /// From now on.
-    pub(crate) async fn of(api: Api<K>) -> Self {
+    pub(crate) async fn start(api: Api<K>) -> Self {
         let from = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
-        let brought = Brought { versions: Vec::new(), last: BTreeMap::new() };
+        let brought = WatchedVersions { versions: Vec::new(), last: BTreeMap::new() };
         let brought = Arc::new(Mutex::new(brought));
         let (hears, mut watch) = (Arc::clone(&brought), JoinSet::new());
-        watch.spawn(observe::every_version(api.clone(), from, move |object: &K, _gone| {
+        watch.spawn(observe::watch_all_versions(api.clone(), from, move |object: &K, _gone| {
             let mut brought = hears.lock().unwrap();
             brought.last.insert(key(object), version(object));
             brought.versions.push(object.clone());
         }));
-        Self { api, brought, _watch: watch }
+        Self { api, watched: brought, _watch: watch }
     }
 
     /// Every version since the last call, up to those that there are now.
-    pub(crate) async fn take(&self) -> Vec<K> {
+    pub(crate) async fn drain_versions(&self) -> Vec<K> {
         let now = self.api.list(&ListParams::default()).await.unwrap().items;
         until("the watch has brought what is listed", async || {
-            let brought = self.brought.lock().unwrap();
+            let brought = self.watched.lock().unwrap();
             let lacks = now.iter().find(|object| {
                 // What was there before the watch has no version yet.
                 brought.last.get(&key(*object)).is_some_and(|last| *last < version(*object))
             });
-            seen(lacks.is_none(), format!("not {:?}", lacks.map(key)))
+            check_that(lacks.is_none(), format!("not {:?}", lacks.map(key)))
         })
         .await
         .unwrap();
-        std::mem::take(&mut self.brought.lock().unwrap().versions)
+        std::mem::take(&mut self.watched.lock().unwrap().versions)
     }
 }

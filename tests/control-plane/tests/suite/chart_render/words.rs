@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pod_safety_control_plane::{chart, helm, looked_at};
+use pod_safety_control_plane::{chart, compare_golden, helm};
 use serde_json::Value;
 
-use super::{WRITES, documents, read, render};
+use super::{WRITES, documents, read_file, render};
 
 const BEGIN: &str = "<!-- values: made by a test from values.yaml -->\n";
 const END: &str = "<!-- values end -->\n";
@@ -23,8 +23,8 @@ fn foreign(schema: &Value, path: &str, names: &mut BTreeSet<String>) {
 }
 
 #[tokio::test]
-async fn a_name_of_another_chart_is_answered_with_the_name_of_this_one() {
-    let schema = serde_json::from_str(&read(&chart().join("values.schema.json"))).unwrap();
+async fn a_value_name_of_another_chart_fails_with_the_name_here() {
+    let schema = serde_json::from_str(&read_file(&chart().join("values.schema.json"))).unwrap();
     let mut names = BTreeSet::new();
     foreign(&schema, "", &mut names);
     assert!(names.len() > 30, "{names:?}");
@@ -40,7 +40,7 @@ async fn a_name_of_another_chart_is_answered_with_the_name_of_this_one() {
     });
     let answers: BTreeMap<String, String> = answers.collect();
     assert_eq!(answers.keys().cloned().collect::<BTreeSet<_>>(), names, "{}", output.stderr);
-    let known: Value = serde_saphyr::from_str(&read(&chart().join("values.yaml"))).unwrap();
+    let known: Value = serde_saphyr::from_str(&read_file(&chart().join("values.yaml"))).unwrap();
     for (name, ours) in answers.iter().filter(|(name, _)| *name != "namespaceOverride") {
         let there = known.pointer(&format!("/{}", ours.replace('.', "/")));
         assert!(there.is_some(), "{name} is answered with {ours}, which is not in values.yaml");
@@ -48,7 +48,7 @@ async fn a_name_of_another_chart_is_answered_with_the_name_of_this_one() {
 }
 
 #[tokio::test]
-async fn name_override_changes_names_and_no_label_by_which_pods_are_found() {
+async fn name_override_changes_names_but_no_selector_labels() {
     for (set, name) in [
         ("nameOverride=guard", "pod-safety-guard"),
         ("nameOverride=safety", "pod-safety"),
@@ -103,8 +103,8 @@ async fn commands_of_the_notes_name_release_namespace_and_chart_and_pages_are_ad
 
 /// By the conventions of Artifact Hub: <https://artifacthub.io/docs/topics/annotations/helm/>.
 #[test]
-fn what_a_catalogue_shows_of_the_chart_is_there() {
-    let about: Value = serde_saphyr::from_str(&read(&chart().join("Chart.yaml"))).unwrap();
+fn chart_yaml_has_catalogue_metadata() {
+    let about: Value = serde_saphyr::from_str(&read_file(&chart().join("Chart.yaml"))).unwrap();
     let root = chart().ancestors().nth(2).unwrap().to_owned();
     let (home, links) =
         (about["home"].as_str().unwrap(), about["annotations"]["artifacthub.io/links"].as_str());
@@ -117,7 +117,7 @@ fn what_a_catalogue_shows_of_the_chart_is_there() {
     }
     let listed: Vec<Value> =
         serde_saphyr::from_str(about["annotations"]["artifacthub.io/crds"].as_str().unwrap()).unwrap();
-    let crds = documents(&read(&chart().join("files/crds.yaml")));
+    let crds = documents(&read_file(&chart().join("files/crds.yaml")));
     let defined = crds.iter().map(|crd| {
         let spec = &crd["spec"];
         (crd["metadata"]["name"].clone(), spec["names"]["kind"].clone(), spec["versions"][0]["name"].clone())
@@ -135,7 +135,7 @@ fn values() -> Vec<(String, String, String)> {
     let (mut rows, mut parents, mut sentence) = (Vec::new(), Vec::<(usize, String)>::new(), None::<String>);
     // How deep the last value with a sentence stands: what is below it is explained by it.
     let mut explained = usize::MAX;
-    for line in read(&chart().join("values.yaml")).lines() {
+    for line in read_file(&chart().join("values.yaml")).lines() {
         let text = line.trim_start();
         let depth = line.len() - text.len();
         if let Some(says) = text.strip_prefix("# -- ") {
@@ -189,27 +189,27 @@ fn linked(says: &str, home: &str) -> String {
 /// In the form of helm-docs: <https://github.com/norwoodj/helm-docs>.
 #[test]
 fn the_readme_of_the_chart_is_made_from_its_values() {
-    const MOST: usize = 80;
-    let about: Value = serde_saphyr::from_str(&read(&chart().join("Chart.yaml"))).unwrap();
-    let all: Value = serde_saphyr::from_str(&read(&chart().join("values.yaml"))).unwrap();
+    const MAX_DESCRIPTION: usize = 80;
+    let about: Value = serde_saphyr::from_str(&read_file(&chart().join("Chart.yaml"))).unwrap();
+    let all: Value = serde_saphyr::from_str(&read_file(&chart().join("values.yaml"))).unwrap();
     let of_chart = |field: &str| about[field].as_str().unwrap();
     let mut table =
         String::from("| Key | Type | Default | Description |\n|-----|------|---------|-------------|\n");
     for (path, _, says) in values() {
         let value = all.pointer(&format!("/{}", path.replace('.', "/"))).unwrap();
         let default = match value.to_string() {
-            long if long.len() > MOST => "see values.yaml".to_owned(),
+            long if long.len() > MAX_DESCRIPTION => "see values.yaml".to_owned(),
             short => format!("`{short}`"),
         };
         let says = linked(&says, of_chart("home"));
         table.push_str(&format!("| {path} | {} | {default} | {says} |\n", kind(value)));
     }
     let file = chart().join("README.md");
-    let page = read(&file);
+    let page = read_file(&file);
     for field in ["description", "home", "kubeVersion"] {
         assert!(page.contains(of_chart(field)), "README.md does not have the {field} of Chart.yaml");
     }
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (_, after) = rest.split_once(END).unwrap();
-    looked_at(&file, &format!("{before}{BEGIN}{table}{END}{after}"), WRITES).unwrap();
+    compare_golden(&file, &format!("{before}{BEGIN}{table}{END}{after}"), WRITES).unwrap();
 }

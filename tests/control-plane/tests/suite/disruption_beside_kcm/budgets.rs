@@ -8,14 +8,16 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
-use pod_safety_control_plane::budgets::{self, Look};
+use pod_safety_control_plane::budgets::{self, BudgetStatus};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, Kind};
-use pod_safety_control_plane::{ControlPlane, Options, SoleController, Who, observe, seen, until};
+use pod_safety_control_plane::{
+    ControlPlane, Implementation, Options, SoleController, check_that, observe, until,
+};
 use serde_json::{Value, json};
 
 use crate::beside_kcm::trace::Trace;
-use crate::beside_kcm::{Picture, Step, World};
+use crate::beside_kcm::{ObservedState, Step, World};
 
 /// Statuses that do not change for so long are what they will be.
 const QUIET: Duration = Duration::from_millis(400);
@@ -66,7 +68,7 @@ pub(crate) struct Pods {
 /// Where the history happens.
 pub(crate) struct Budgets {
     plane: ControlPlane,
-    who: Who,
+    implementation: Implementation,
     controller: Option<SoleController>,
     workloads: BTreeMap<(String, &'static str), OwnerReference>,
     rounds: i32,
@@ -76,7 +78,7 @@ pub(crate) struct Budgets {
 impl World for Budgets {
     type Act = Act;
 
-    async fn of(who: Who) -> Self {
+    async fn start(who: Implementation) -> Self {
         let plane = ControlPlane::start(Options::default()).await.unwrap();
         // Before the controller learns which kinds there are.
         workloads::define_custom_kinds(&plane.admin()).await.unwrap();
@@ -85,17 +87,17 @@ impl World for Budgets {
         let bird =
             objects::pod(CANARY, "bird").with_label("app", "bird").on_node("worker").with_phase("Running");
         objects::create_pod(&plane.admin(), &bird).await.unwrap();
-        let trace = Trace::of(Api::all(plane.admin())).await;
-        Self { plane, who, controller, workloads: BTreeMap::new(), rounds: 0, trace }
+        let trace = Trace::start(Api::all(plane.admin())).await;
+        Self { plane, implementation: who, controller, workloads: BTreeMap::new(), rounds: 0, trace }
     }
 
     /// Gives back what was answered to evictions.
-    async fn live(&mut self, step: &Step<Act>) -> Picture {
+    async fn run_step(&mut self, step: &Step<Act>) -> ObservedState {
         let (namespace, _) = step.name.split_once(": ").unwrap();
         self.plane.namespace(namespace).await.unwrap();
-        let mut answers = Picture::new();
+        let mut answers = ObservedState::new();
         for act in &step.acts {
-            if let Some((pod, answer)) = self.act(namespace, act).await {
+            if let Some((pod, answer)) = self.apply_act(namespace, act).await {
                 answers.insert(format!("{namespace}: eviction of {pod}"), answer);
             }
         }
@@ -103,7 +105,7 @@ impl World for Budgets {
     }
 
     /// Waits until the controller has seen all that happened, and nothing changes any more.
-    async fn settle(&mut self) {
+    async fn wait_settled(&mut self) {
         self.rounds += 1;
         let api = &self.api();
         // What it knows of pods comes by one way, what it knows of budgets by another, and of workloads by more
@@ -112,20 +114,24 @@ impl World for Budgets {
         let spec = json!({ "minAvailable": self.rounds, "selector": { "matchLabels": { "app": "bird" } } });
         budgets::put(api, CANARY, "bird", &spec).await.unwrap();
         let wanted = (1 - self.rounds % 2, self.rounds);
-        until(&format!("{:?} follows the canary", self.who), async || {
-            let look = budgets::look(api, CANARY, "bird").await.map_err(|error| format!("{error:?}"))?;
-            seen((look.healthy, look.desired) == wanted && look.observed == look.generation, look.to_string())
+        until(&format!("{:?} follows the canary", self.implementation), async || {
+            let look =
+                budgets::budget_status(api, CANARY, "bird").await.map_err(|error| format!("{error:?}"))?;
+            check_that(
+                (look.healthy, look.desired) == wanted && look.observed == look.generation,
+                look.to_string(),
+            )
         })
         .await
         .unwrap();
         // What a step of ours does later is judged with the next one.
-        if self.who == Who::Ours {
+        if self.implementation == Implementation::PodSafety {
             return;
         }
-        let mut before = budgets::looks(api).await.unwrap();
+        let mut before = budgets::budget_statuses(api).await.unwrap();
         loop {
             tokio::time::sleep(QUIET).await;
-            let now = budgets::looks(api).await.unwrap();
+            let now = budgets::budget_statuses(api).await.unwrap();
             if now == before {
                 return;
             }
@@ -133,13 +139,13 @@ impl World for Budgets {
         }
     }
     /// All budgets, but for the canary's.
-    async fn picture(&self) -> Picture {
-        let all = budgets::looks(&self.api()).await.unwrap().into_iter();
+    async fn observe(&self) -> ObservedState {
+        let all = budgets::budget_statuses(&self.api()).await.unwrap().into_iter();
         let of_the_history = all.filter(|(name, _)| !name.starts_with(CANARY));
-        of_the_history.map(|(name, look): (String, Look)| (name, look.to_string())).collect()
+        of_the_history.map(|(name, look): (String, BudgetStatus)| (name, look.to_string())).collect()
     }
-    async fn passed(&mut self) -> Vec<(String, String)> {
-        let versions = self.trace.take().await.into_iter();
+    async fn intermediate_values(&mut self) -> Vec<(String, String)> {
+        let versions = self.trace.drain_versions().await.into_iter();
         versions.filter(|one| one.namespace().as_deref() != Some(CANARY)).map(|one| line(&one)).collect()
     }
 
@@ -160,12 +166,12 @@ impl Budgets {
         self.plane.admin()
     }
 
-    async fn act(&mut self, namespace: &str, act: &Act) -> Option<(&'static str, String)> {
+    async fn apply_act(&mut self, namespace: &str, act: &Act) -> Option<(&'static str, String)> {
         let api = &self.api();
         match act {
             Act::Budget(name, spec) => budgets::put(api, namespace, name, spec).await.unwrap(),
             Act::NoBudget(name) => budgets::delete(api, namespace, name).await.unwrap(),
-            Act::Touch(name) => budgets::touch(api, namespace, name).await.unwrap(),
+            Act::Touch(name) => budgets::touch_budget(api, namespace, name).await.unwrap(),
             Act::Workload(kind, name, replicas) => self.put(namespace, *kind, name, *replicas, None).await,
             Act::Managed(kind, name, replicas, owner) => {
                 let owner = self.workloads[&(namespace.to_owned(), *owner)].clone();
@@ -195,7 +201,9 @@ impl Budgets {
             }
             Act::Down => self.controller.take().unwrap().end().await.unwrap(),
             Act::Wait(time) => tokio::time::sleep(*time).await,
-            Act::Up => self.controller = Some(self.plane.disruption_controller(self.who).await.unwrap()),
+            Act::Up => {
+                self.controller = Some(self.plane.disruption_controller(self.implementation).await.unwrap())
+            }
         }
         None
     }
@@ -235,7 +243,7 @@ fn numbers(look: &str) -> Option<[i32; 3]> {
 /// A line of the picture.
 fn line(budget: &PodDisruptionBudget) -> (String, String) {
     let name = format!("{}/{}", budget.namespace().unwrap_or_default(), budget.name_any());
-    (name, Look::from(budget).to_string())
+    (name, BudgetStatus::from(budget).to_string())
 }
 
 async fn evict(api: &Client, namespace: &str, pod: &str, options: &Value) -> String {

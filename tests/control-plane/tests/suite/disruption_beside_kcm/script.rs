@@ -13,26 +13,34 @@ use crate::beside_kcm::Step;
 
 /// All of it.
 pub(crate) fn steps() -> Vec<Step<Act>> {
-    let chapters =
-        [shapes(), rollout(), stateful(), successor(), others(), odd(), overlapping(), unguarded()];
+    let chapters = [
+        shapes(),
+        rollout(),
+        stateful(),
+        successor(),
+        other_controllers(),
+        unscaled(),
+        overlapping(),
+        unguarded(),
+    ];
     chapters.into_iter().flatten().collect()
 }
 
 /// Its namespace stands before its name.
 fn step(namespace: &str, name: &str, acts: Vec<Act>) -> Step<Act> {
-    Step { name: format!("{namespace}: {name}"), acts, wanted: &[] }
+    Step { name: format!("{namespace}: {name}"), acts, expected: &[] }
 }
 
-fn of(app: &str) -> Value {
+fn matching_app(app: &str) -> Value {
     json!({ "matchLabels": { "app": app } })
 }
 
 fn at_least(app: &str, amount: impl Into<Value>) -> Value {
-    json!({ "minAvailable": amount.into(), "selector": of(app) })
+    json!({ "minAvailable": amount.into(), "selector": matching_app(app) })
 }
 
 fn at_most(app: &str, amount: impl Into<Value>) -> Value {
-    json!({ "maxUnavailable": amount.into(), "selector": of(app) })
+    json!({ "maxUnavailable": amount.into(), "selector": matching_app(app) })
 }
 
 /// Running pods of a workload, whose name is their label, too.
@@ -64,7 +72,7 @@ fn shapes() -> Vec<Step<Act>> {
         Act::Budget("max-percent", at_most("web", "30%")),
         Act::Budget("max-percent-none", at_most("web", "0%")),
         Act::Budget("max-percent-all", at_most("web", "100%")),
-        Act::Budget("neither", json!({ "selector": of("web") })),
+        Act::Budget("neither", json!({ "selector": matching_app("web") })),
         Act::Budget("empty-selector", json!({ "minAvailable": 1, "selector": {} })),
         Act::Budget("no-selector", json!({ "minAvailable": 1 })),
         Act::Budget("in", chosen("In", "app", json!(["web", "other"]))),
@@ -79,7 +87,7 @@ fn shapes() -> Vec<Step<Act>> {
         Act::Budget("min-percent", at_most("web", "50%")),
         Act::Budget("max", at_least("web", "20%")),
         Act::Budget("neither", at_most("web", 2)),
-        Act::Budget("max-none", json!({ "selector": of("web") })),
+        Act::Budget("max-none", json!({ "selector": matching_app("web") })),
         Act::Budget("no-pods", at_most("web", 1)),
         Act::Budget("empty-selector", json!({ "minAvailable": 1 })),
         Act::Budget("in", at_least("nobody", 1)),
@@ -195,7 +203,7 @@ fn successor() -> Vec<Step<Act>> {
 }
 
 /// Other controllers of pods, and pods without one.
-fn others() -> Vec<Step<Act>> {
+fn other_controllers() -> Vec<Step<Act>> {
     let naked = |names| phase(names, "naked", "Running");
     vec![
         step(
@@ -254,7 +262,7 @@ fn others() -> Vec<Step<Act>> {
 }
 
 /// Pods whose controller has no number of pods, or does not exist.
-fn odd() -> Vec<Step<Act>> {
+fn unscaled() -> Vec<Step<Act>> {
     let beside = |kind: Kind, namespace: &'static str| {
         let odd = Pods { names: &["odd"], app: "set", owner: Some("odd"), phase: "Running" };
         vec![

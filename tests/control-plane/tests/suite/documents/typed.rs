@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::{ControlPlane, Options, PodSafety, binary, chart, tool};
-use pod_safety_locks::documents::{Way, commands, with_stand_ins};
+use pod_safety_locks::documents::{TestedBy, commands, with_stand_ins};
 use pod_safety_locks::repository;
 use serde_json::json;
 use tempfile::TempDir;
@@ -18,7 +18,7 @@ use tokio::process::Command;
 const NAMES: [(&str, &str); 3] = [("NODE", "node-0"), ("NODEFENCE", "incident"), ("db-0", "data-0")];
 
 /// Commands that go on until they are stopped.
-const GO_ON: [&str; 2] = [" -w", " --watch"];
+const LONG_RUNNING: [&str; 2] = [" -w", " --watch"];
 
 /// As kubectl, but nothing is changed; that two things differ is an answer.
 const KUBECTL: &str = r#"#!/bin/bash
@@ -57,10 +57,10 @@ struct Desk {
 async fn every_command_of_the_documentation_for_a_cluster_is_accepted() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let desk = Desk { plane, home: TempDir::new().unwrap() };
-    desk.furnish().await;
+    desk.create_objects().await;
     let ours = desk.run_pod_safety().await;
     let (mut typed, mut refused) = (BTreeSet::new(), Vec::new());
-    for command in commands().unwrap().iter().filter(|command| command.way == Way::ControlPlane) {
+    for command in commands().unwrap().iter().filter(|command| command.tested_by == TestedBy::ControlPlane) {
         let line = with_stand_ins(&command.text, &NAMES).replace("localhost:8080", &ours.address());
         if typed.insert(line.clone())
             && let Err(why) = desk.accepts(&line).await
@@ -90,7 +90,7 @@ impl Desk {
     }
 
     /// What commands find: a release with a past, a node that was lost, its pod, its fencing.
-    async fn furnish(&self) {
+    async fn create_objects(&self) {
         // With the policies none but pod-safety may say how a FencePolicy is.
         self.helm(&["install", "--create-namespace", "--set=admissionPolicies.fence=Audit"]).await;
         // Those of the providers whose objects the pages name.
@@ -144,7 +144,7 @@ impl Desk {
         let kubeconfig = self.plane.admin_kubeconfig();
         let mut ours = self.plane.pod_safety("ours", &kubeconfig, ["--controllers=pod-gc"]).await.unwrap();
         ours.ready().await.unwrap();
-        ours.leads().await.unwrap();
+        ours.is_leader().await.unwrap();
         ours
     }
 
@@ -161,7 +161,7 @@ impl Desk {
     }
 
     async fn accepts(&self, line: &str) -> Result<(), String> {
-        let goes_on = GO_ON.iter().any(|flag| line.contains(flag));
+        let goes_on = LONG_RUNNING.iter().any(|flag| line.contains(flag));
         let output = self.type_in(line, if goes_on { "5" } else { "120" }).await;
         let wanted = if goes_on { 124 } else { 0 };
         let text =

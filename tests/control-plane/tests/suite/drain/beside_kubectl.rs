@@ -5,7 +5,7 @@
 
 use std::sync::Mutex;
 
-use super::clusters::{Act, Cluster, DIFFERENCES, Draws, Owner, PLAIN, Pdb, told};
+use super::clusters::{Act, Cluster, DIFFERENCES, Draws, Owner, PLAIN, Pdb, fixed_clusters};
 use super::webhook::{Hook, NAME, Webhook};
 use super::*;
 
@@ -17,16 +17,16 @@ const DRAWN: usize = 6;
 
 /// Who drains a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
+enum DrainCommand {
     Drain,
     Maintain,
     Kubectl,
 }
 
 /// A copy of a cluster: its namespace, which is also the name of its pool of nodes.
-struct Twin<'a> {
+struct ClusterCopy<'a> {
     plane: &'a ControlPlane,
-    kubelets: &'a Hollow,
+    kubelets: &'a HollowKubelets,
     webhook: &'a Webhook,
     cluster: Cluster,
     name: String,
@@ -34,13 +34,13 @@ struct Twin<'a> {
 
 /// The kubelets of all copies.
 #[derive(Default)]
-struct Hollow {
+struct HollowKubelets {
     stop: AtomicBool,
     /// How many pods of each namespace were asked to end.
-    ended: Mutex<BTreeMap<String, usize>>,
+    terminated: Mutex<BTreeMap<String, usize>>,
 }
 
-impl Hollow {
+impl HollowKubelets {
     async fn run(&self, plane: &ControlPlane) {
         while !self.stop.load(Ordering::SeqCst) {
             self.round(plane).await;
@@ -66,7 +66,7 @@ impl Hollow {
                     ..DeleteParams::default()
                 };
                 if pods.delete(&name, &over).await.is_ok() {
-                    *self.ended.lock().unwrap().entry(namespace).or_default() += 1;
+                    *self.terminated.lock().unwrap().entry(namespace).or_default() += 1;
                 }
             } else if bound && phase(&pod) == "Pending" {
                 let is_ready =
@@ -81,20 +81,20 @@ impl Hollow {
         }
     }
 
-    fn ended(&self, namespace: &str) -> usize {
-        self.ended.lock().unwrap().get(namespace).copied().unwrap_or_default()
+    fn terminated_pods(&self, namespace: &str) -> usize {
+        self.terminated.lock().unwrap().get(namespace).copied().unwrap_or_default()
     }
 }
 
 /// How a drain ended: whether well, and how many pods went.
 #[derive(Debug)]
 struct Ended {
-    well: bool,
+    succeeded: bool,
     gone: usize,
-    said: String,
+    output: String,
 }
 
-impl Twin<'_> {
+impl ClusterCopy<'_> {
     fn node(&self) -> String {
         format!("{}-a", self.name)
     }
@@ -117,7 +117,7 @@ impl Twin<'_> {
     }
 
     fn template(&self) -> Value {
-        let Cluster { comes_back, ready, .. } = self.cluster;
+        let Cluster { reschedules_here: comes_back, ready, .. } = self.cluster;
         let mut labels = json!({ "app": "db" });
         if !ready {
             labels["unready"] = json!("true");
@@ -147,7 +147,7 @@ impl Twin<'_> {
                 }
                 return apply(self.plane, &object).await;
             }
-            Owner::Nobody => None,
+            Owner::None => None,
             Owner::DaemonSet => {
                 apply(self.plane, &set("DaemonSet")).await;
                 let there = self.plane.find("daemonset", &self.name, "db").await.unwrap().unwrap();
@@ -190,7 +190,7 @@ impl Twin<'_> {
                     object.map_err(|error| error.to_string())?.map(|object| object["status"].clone());
                 // kube-controller-manager cannot calculate it for pods whose controller has no scale.
                 let is_written = |status: &Value| status["conditions"].is_array();
-                seen(status.as_ref().is_some_and(is_written), format!("{status:?}"))
+                check_that(status.as_ref().is_some_and(is_written), format!("{status:?}"))
             })
             .await
             .unwrap();
@@ -203,14 +203,14 @@ impl Twin<'_> {
         if self.cluster.two {
             self.make_node("c").await;
         }
-        self.webhook.guard(self.plane, &self.name, self.cluster.hook).await;
+        self.webhook.guard(self.plane, &self.name, self.cluster.webhook).await;
         self.make_pods().await;
         until("its pods run", async || {
             let pods =
                 Api::<Pod>::namespaced(self.plane.admin(), &self.name).list(&ListParams::default()).await;
             let pods = pods.map_err(|error| error.to_string())?.items;
             let running = pods.iter().filter(|pod| phase(pod) == "Running").count();
-            seen(running == self.cluster.replicas, format!("{running} run"))
+            check_that(running == self.cluster.replicas, format!("{running} run"))
         })
         .await
         .unwrap();
@@ -229,11 +229,11 @@ impl Twin<'_> {
     }
 
     /// What others do about the cordon.
-    async fn act(&self) {
+    async fn apply_act(&self) {
         until("the node is cordoned", async || {
             let node =
                 Api::<Node>::all(self.plane.admin()).get(&self.node()).await.map_err(|e| e.to_string())?;
-            seen(node.spec.is_some_and(|spec| spec.unschedulable == Some(true)), "not yet".to_owned())
+            check_that(node.spec.is_some_and(|spec| spec.unschedulable == Some(true)), "not yet".to_owned())
         })
         .await
         .unwrap();
@@ -256,16 +256,18 @@ impl Twin<'_> {
         }
     }
 
-    async fn drained(&self, who: Who) -> Ended {
+    async fn drained(&self, who: DrainCommand) -> Ended {
         self.prepare().await;
         let (nodes, timeout) = (self.nodes(), format!("--timeout={WITHIN}"));
         let nodes = nodes.iter().map(String::as_str);
         let mut args: Vec<&str> = match who {
-            Who::Drain => ["drain", &timeout, "--apply"].into_iter().chain(nodes).collect(),
-            Who::Maintain => ["maintain", &timeout, "--reason=r"].into_iter().chain(nodes).collect(),
-            Who::Kubectl => ["drain", &timeout, "--ignore-daemonsets"].into_iter().chain(nodes).collect(),
+            DrainCommand::Drain => ["drain", &timeout, "--apply"].into_iter().chain(nodes).collect(),
+            DrainCommand::Maintain => ["maintain", &timeout, "--reason=r"].into_iter().chain(nodes).collect(),
+            DrainCommand::Kubectl => {
+                ["drain", &timeout, "--ignore-daemonsets"].into_iter().chain(nodes).collect()
+            }
         };
-        let ours = who != Who::Kubectl;
+        let ours = who != DrainCommand::Kubectl;
         args.extend(self.cluster.force.then_some(if ours { "--evict-unmanaged" } else { "--force" }));
         let drain = async {
             match ours {
@@ -277,26 +279,31 @@ impl Twin<'_> {
                 biased;
             output = drain => output,
             // Who never cordons sees no act.
-            ((), never) = futures::future::join(self.act(), std::future::pending::<Output>()) => never,
+            ((), never) = futures::future::join(self.apply_act(), std::future::pending::<Output>()) => never,
         };
         let said = format!("{}{}", output.stdout, output.stderr);
-        Ended { well: output.status.success(), gone: self.kubelets.ended(&self.name), said }
+        Ended {
+            succeeded: output.status.success(),
+            gone: self.kubelets.terminated_pods(&self.name),
+            output: said,
+        }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_ends_as_kubectls_and_evicts_nothing_more() {
+async fn drain_ends_like_kubectl_and_evicts_no_more_pods() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kcm = "deployment-controller,replicaset-controller,statefulset-controller,disruption-controller";
     let _kcm = plane.kube_controller_manager(kcm, &[]).await.unwrap();
     let _scheduler = plane.kube_scheduler(&[]).await.unwrap();
-    let kubelets = Hollow::default();
+    let kubelets = HollowKubelets::default();
     let drawn = std::env::var("POD_SAFETY_DRAINS").map_or(DRAWN, |count| count.parse().unwrap());
     let mut draws = Draws(53);
-    let clusters: Vec<Cluster> = told().into_iter().chain((0..drawn).map(|_| draws.cluster())).collect();
+    let clusters: Vec<Cluster> =
+        fixed_clusters().into_iter().chain((0..drawn).map(|_| draws.draw_cluster())).collect();
     let webhook = Webhook::start().await;
     plane.install_pod_safety().await.unwrap();
-    let copy = |(index, cluster): (usize, &Cluster), who: Who| Twin {
+    let copy = |(index, cluster): (usize, &Cluster), who: DrainCommand| ClusterCopy {
         plane: &plane,
         kubelets: &kubelets,
         webhook: &webhook,
@@ -309,7 +316,8 @@ async fn a_drain_ends_as_kubectls_and_evicts_nothing_more() {
         for some in clusters.iter().enumerate().collect::<Vec<_>>().chunks(7) {
             let all = some.iter().map(|one| async {
                 let [drain, maintain, kubectl] =
-                    [Who::Drain, Who::Maintain, Who::Kubectl].map(|who| (copy(*one, who), who));
+                    [DrainCommand::Drain, DrainCommand::Maintain, DrainCommand::Kubectl]
+                        .map(|who| (copy(*one, who), who));
                 // It takes one node.
                 let maintain =
                     async { if one.1.two { None } else { Some(maintain.0.drained(maintain.1).await) } };
@@ -318,18 +326,20 @@ async fn a_drain_ends_as_kubectls_and_evicts_nothing_more() {
             });
             let ends = futures::future::join_all(all).await;
             for ((_, cluster), (theirs, drained, maintained)) in some.iter().zip(ends) {
-                wrong.extend(compared(cluster, Who::Drain, &drained, &theirs));
-                wrong.extend(maintained.and_then(|ours| compared(cluster, Who::Maintain, &ours, &theirs)));
+                wrong.extend(compared(cluster, DrainCommand::Drain, &drained, &theirs));
+                wrong.extend(
+                    maintained.and_then(|ours| compared(cluster, DrainCommand::Maintain, &ours, &theirs)),
+                );
             }
         }
-        let fails = Cluster { owner: Owner::Custom, hook: Hook::Fails, ..PLAIN };
+        let fails = Cluster { owner: Owner::Custom, webhook: Hook::Fails, ..PLAIN };
         let (few, fails) = (
-            copy((0, &Cluster { owner: Owner::Custom, ..PLAIN }), Who::Drain),
-            copy((0, &fails), Who::Kubectl),
+            copy((0, &Cluster { owner: Owner::Custom, ..PLAIN }), DrainCommand::Drain),
+            copy((0, &fails), DrainCommand::Kubectl),
         );
-        let few = Twin { name: "few".to_owned(), ..few };
-        let fails = Twin { name: "fails".to_owned(), ..fails };
-        futures::future::join(few_rights(&few), a_webhook_that_fails_for_ever(&fails)).await;
+        let few = ClusterCopy { name: "few".to_owned(), ..few };
+        let fails = ClusterCopy { name: "fails".to_owned(), ..fails };
+        futures::future::join(limited_rights(&few), permanently_failing_webhook(&fails)).await;
         kubelets.stop.store(true, Ordering::SeqCst);
         wrong
     };
@@ -338,24 +348,25 @@ async fn a_drain_ends_as_kubectls_and_evicts_nothing_more() {
 }
 
 /// What ours did otherwise than kubectl, if that is no better end.
-fn compared(cluster: &Cluster, who: Who, ours: &Ended, theirs: &Ended) -> Option<String> {
-    let words = |end: &Ended| format!("{} gone, {}", end.gone, if end.well { "well" } else { "not well" });
+fn compared(cluster: &Cluster, who: DrainCommand, ours: &Ended, theirs: &Ended) -> Option<String> {
+    let words =
+        |end: &Ended| format!("{} gone, {}", end.gone, if end.succeeded { "well" } else { "not well" });
     println!("{cluster:?}: {who:?} {}, kubectl {}", words(ours), words(theirs));
-    let returns = cluster.comes_back && matches!(cluster.owner, Owner::Deployment | Owner::StatefulSet);
-    let is_named = ours.said.contains("after the cordon and stays: it tolerates the cordon");
-    let is_better = DIFFERENCES.iter().any(|(hook, _)| *hook == cluster.hook);
+    let returns = cluster.reschedules_here && matches!(cluster.owner, Owner::Deployment | Owner::StatefulSet);
+    let is_named = ours.output.contains("after the cordon and stays: it tolerates the cordon");
+    let is_better = DIFFERENCES.iter().any(|(hook, _)| *hook == cluster.webhook);
     // Whoever deletes pods meanwhile may meet a successor, too.
     let differ = ours.gone != theirs.gone && cluster.act != Act::PodGoes && !is_better;
-    let is_unnamed = returns && ours.well && !is_named;
+    let is_unnamed = returns && ours.succeeded && !is_named;
     // Whoever waits for a webhook, or was refused by one, is told by which.
     let hides =
-        matches!(cluster.hook, Hook::Denies(_) | Hook::Fails | Hook::Slow) && !ours.said.contains(NAME);
-    let is_wrong = differ || is_unnamed || hides || (theirs.well && !ours.well && !is_better);
+        matches!(cluster.webhook, Hook::Denies(_) | Hook::Fails | Hook::Slow) && !ours.output.contains(NAME);
+    let is_wrong = differ || is_unnamed || hides || (theirs.succeeded && !ours.succeeded && !is_better);
     is_wrong.then(|| format!("{cluster:?}\n{who:?}: {ours:#?}\nkubectl: {theirs:#?}"))
 }
 
 /// Without `--timeout`: it is tried for a minute, and the webhook is named.
-async fn a_webhook_that_fails_for_ever(copy: &Twin<'_>) {
+async fn permanently_failing_webhook(copy: &ClusterCopy<'_>) {
     copy.prepare().await;
     let output = pod_safety(copy.plane, &["drain", &copy.node(), "--apply"]).await;
     assert_eq!(output.status.code(), Some(3), "{output:?}");
@@ -370,11 +381,11 @@ async fn a_webhook_that_fails_for_ever(copy: &Twin<'_>) {
 }
 
 /// What `kubectl drain` takes is enough; who has less is told of everything that is missing at once.
-async fn few_rights(copy: &Twin<'_>) {
+async fn limited_rights(copy: &ClusterCopy<'_>) {
     copy.prepare().await;
     let drain = ["drain", &copy.node(), "--apply", "--timeout=60s"];
     let none = copy.plane.user_kubeconfig("nobody", &[]).unwrap();
-    let output = copy.plane.pod_safety_once(&none, &drain).await.unwrap();
+    let output = copy.plane.start_pod_safety_once(&none, &drain).await.unwrap();
     let wanted = ["list pods", "list poddisruptionbudgets", "get nodes"];
     let named = wanted.iter().all(|right| output.stderr.contains(right));
     assert!(output.status.code() == Some(1) && named, "{output:?}");
@@ -389,10 +400,11 @@ async fn few_rights(copy: &Twin<'_>) {
     copy.kubectl(&["create", "clusterrolebinding", "drains", "--clusterrole=drains", "--user=few"]).await;
     let few = copy.plane.user_kubeconfig("few", &[]).unwrap();
     until("the authorizer knows the role", async || {
-        let output = copy.plane.pod_safety_once(&few, &drain).await.map_err(|error| error.to_string())?;
-        seen(output.status.success(), format!("{output:?}"))
+        let output =
+            copy.plane.start_pod_safety_once(&few, &drain).await.map_err(|error| error.to_string())?;
+        check_that(output.status.success(), format!("{output:?}"))
     })
     .await
     .unwrap();
-    assert_eq!(copy.kubelets.ended(&copy.name), 1);
+    assert_eq!(copy.kubelets.terminated_pods(&copy.name), 1);
 }

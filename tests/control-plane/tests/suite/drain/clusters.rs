@@ -8,7 +8,7 @@ pub(super) enum Owner {
     StatefulSet,
     /// One whose kind the cluster does not have: nothing recreates its pods.
     Custom,
-    Nobody,
+    None,
     DaemonSet,
     /// A DaemonSet that does not exist, and a DaemonSet of another group.
     GoneDaemonSet,
@@ -42,7 +42,7 @@ pub(super) struct Cluster {
     pub(super) owner: Owner,
     pub(super) replicas: usize,
     /// Its pods tolerate the cordon, and no other node takes them.
-    pub(super) comes_back: bool,
+    pub(super) reschedules_here: bool,
     pub(super) ready: bool,
     pub(super) pdb: Pdb,
     pub(super) act: Act,
@@ -50,27 +50,27 @@ pub(super) struct Cluster {
     pub(super) force: bool,
     /// Two nodes are drained by one command.
     pub(super) two: bool,
-    pub(super) hook: Hook,
+    pub(super) webhook: Hook,
 }
 
 pub(super) const PLAIN: Cluster = Cluster {
     owner: Owner::Deployment,
     replicas: 1,
-    comes_back: false,
+    reschedules_here: false,
     ready: true,
     pdb: Pdb::None,
     act: Act::Nothing,
     force: false,
     two: false,
-    hook: Hook::None,
+    webhook: Hook::None,
 };
 
-pub(super) fn told() -> Vec<Cluster> {
+pub(super) fn fixed_clusters() -> Vec<Cluster> {
     let set = Cluster { owner: Owner::StatefulSet, replicas: 3, ..PLAIN };
     let custom = Cluster { owner: Owner::Custom, ..PLAIN };
-    let hooked = |hook| Cluster { hook, ..custom };
+    let hooked = |hook| Cluster { webhook: hook, ..custom };
     vec![
-        Cluster { comes_back: true, ..PLAIN },
+        Cluster { reschedules_here: true, ..PLAIN },
         Cluster { pdb: Pdb::All, act: Act::PdbGoes, ..custom },
         Cluster { pdb: Pdb::All, act: Act::PdbLowers, ..set },
         Cluster { pdb: Pdb::Zero, act: Act::PdbGoes, ..PLAIN },
@@ -82,7 +82,7 @@ pub(super) fn told() -> Vec<Cluster> {
         Cluster { pdb: Pdb::Two, ..set },
         Cluster { pdb: Pdb::One, ready: false, ..set },
         Cluster { two: true, pdb: Pdb::One, ..set },
-        Cluster { two: true, owner: Owner::Nobody, replicas: 3, ..PLAIN },
+        Cluster { two: true, owner: Owner::None, replicas: 3, ..PLAIN },
         hooked(Hook::Denies(403)),
         hooked(Hook::Denies(404)),
         hooked(Hook::Denies(409)),
@@ -107,32 +107,32 @@ pub(super) const DIFFERENCES: [(Hook, &str); 2] = [
 pub(super) struct Draws(pub(super) u64);
 
 impl Draws {
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+    fn choose<T: Copy>(&mut self, of: &[T]) -> T {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         of[usize::try_from(mixed >> 33).unwrap() % of.len()]
     }
 
-    pub(super) fn cluster(&mut self) -> Cluster {
-        let owner = self.one(&[
+    pub(super) fn draw_cluster(&mut self) -> Cluster {
+        let owner = self.choose(&[
             Owner::Deployment,
             Owner::Deployment,
             Owner::StatefulSet,
             Owner::Custom,
-            Owner::Nobody,
+            Owner::None,
         ]);
-        let pdb = self.one(&[Pdb::None, Pdb::All, Pdb::Zero, Pdb::One, Pdb::Two]);
+        let pdb = self.choose(&[Pdb::None, Pdb::All, Pdb::Zero, Pdb::One, Pdb::Two]);
         Cluster {
             owner,
-            replicas: self.one(&[1, 2, 3]),
-            comes_back: self.one(&[false, false, true]),
-            ready: self.one(&[true, true, false]),
+            replicas: self.choose(&[1, 2, 3]),
+            reschedules_here: self.choose(&[false, false, true]),
+            ready: self.choose(&[true, true, false]),
             pdb,
-            act: self.one(&[Act::Nothing, Act::PdbGoes, Act::PdbLowers, Act::PodGoes]),
-            force: self.one(&[true, false]),
-            two: self.one(&[true, false, false]),
-            hook: self.one(&[Hook::None, Hook::None, Hook::None, Hook::FailsOnce]),
+            act: self.choose(&[Act::Nothing, Act::PdbGoes, Act::PdbLowers, Act::PodGoes]),
+            force: self.choose(&[true, false]),
+            two: self.choose(&[true, false, false]),
+            webhook: self.choose(&[Hook::None, Hook::None, Hook::None, Hook::FailsOnce]),
         }
     }
 }

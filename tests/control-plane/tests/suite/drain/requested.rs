@@ -7,7 +7,7 @@ use pod_safety_control_plane::binary;
 use super::*;
 
 const GROUP: &str = "/apis/lifecycle.k8s.io/v1alpha1";
-const MOVER: &str = "example.com/move";
+const RESPONDER: &str = "example.com/move";
 
 pub(crate) fn gated() -> Options {
     let args = [
@@ -86,14 +86,14 @@ async fn pods(plane: &ControlPlane, node: &str, names: &[&str], responders: Valu
         let runs = |name: &&&str| {
             all.iter().any(|pod| pod["metadata"]["name"] == **name && pod["status"]["phase"] == "Running")
         };
-        seen(names.iter().filter(runs).count() == names.len(), "not yet".to_owned())
+        check_that(names.iter().filter(runs).count() == names.len(), "not yet".to_owned())
     })
     .await
     .unwrap();
 }
 
 #[tokio::test]
-async fn a_node_is_drained_by_requests_where_somebody_answers_and_directly_where_nobody_does() {
+async fn drain_uses_requests_with_a_responder_and_evicts_directly_without() {
     if !crate::versions::can_serve_evictions() {
         return;
     }
@@ -113,13 +113,13 @@ async fn a_node_is_drained_by_requests_where_somebody_answers_and_directly_where
             &plane,
             "a",
             &["db-0"],
-            json!([{ "name": MOVER, "priority": 10000 }, { "name": "example.com/first", "priority": 20000 }]),
+            json!([{ "name": RESPONDER, "priority": 10000 }, { "name": "example.com/first", "priority": 20000 }]),
         )
         .await;
-        the_page_can_be_copied(&plane).await;
+        documented_commands_work(&plane).await;
         planned(&plane).await;
-        nobody_answers(&plane).await;
-        somebody_answers(&plane).await;
+        without_responder(&plane).await;
+        with_responder(&plane).await;
         kubelets.stop.store(true, Ordering::SeqCst);
     };
     tokio::join!(kubelets.run(&plane), scenario);
@@ -140,7 +140,7 @@ async fn planned(plane: &ControlPlane) {
         json["pods"].as_array().unwrap().iter().find(|pod| pod["name"] == name).unwrap()["request"].clone()
     };
     assert_eq!(of("web-0"), json!({ "by": "EvictionRequest", "worstWaitSeconds": 0 }));
-    let responders = json!(["example.com/first", MOVER]);
+    let responders = json!(["example.com/first", RESPONDER]);
     assert_eq!(
         of("db-0"),
         json!({ "by": "EvictionRequest", "responders": responders, "worstWaitSeconds": 2_400 })
@@ -151,7 +151,7 @@ async fn planned(plane: &ControlPlane) {
 }
 
 /// kube-controller-manager 1.37 has no controller for them: requests stay Pending for ever.
-async fn nobody_answers(plane: &ControlPlane) {
+async fn without_responder(plane: &ControlPlane) {
     let log = ends_with(plane, 0, &[&DRAIN[..], &["--skip", "shop/db-0"]].concat()).await;
     for says in [
         "pod/shop/web-0 eviction requested",
@@ -164,7 +164,7 @@ async fn nobody_answers(plane: &ControlPlane) {
     assert_eq!(requests(plane).await, Vec::<Value>::new(), "nothing is left to be answered later");
 }
 
-async fn somebody_answers(plane: &ControlPlane) {
+async fn with_responder(plane: &ControlPlane) {
     plane.kubectl(&["uncordon", "a"]).await.unwrap().text().unwrap();
     pods(plane, "a", &["web-0", "api-0"], json!([])).await;
     let controllers = Controllers { stop: AtomicBool::new(false), goes: "web" };
@@ -193,7 +193,7 @@ async fn ctrl_c_leaves_the_requests(plane: &ControlPlane) {
     let args = [&DRAIN[..], &["--kubeconfig", kubeconfig.to_str().unwrap()]].concat();
     let mut drain = plane.program("drain", &binary().await.unwrap(), args, &[]).unwrap();
     until("the first pod is gone", async || {
-        seen(drain.log_text().contains("pod/shop/web-0 gone"), drain.log_text())
+        check_that(drain.log_text().contains("pod/shop/web-0 gone"), drain.log_text())
     })
     .await
     .unwrap();
@@ -251,7 +251,7 @@ async fn withdrawn(plane: &ControlPlane) {
 }
 
 /// What docs/eviction.md shows to copy is accepted with the gate.
-async fn the_page_can_be_copied(plane: &ControlPlane) {
+async fn documented_commands_work(plane: &ControlPlane) {
     let mut blocks = pod_safety_locks::documents::blocks().unwrap();
     blocks.retain(|block| block.is_yaml() && block.file.ends_with("docs/eviction.md"));
     assert_eq!(blocks.len(), 2, "a request, and a template with responders");
@@ -275,13 +275,13 @@ async fn moves_its_data(plane: &ControlPlane, stop: &AtomicBool) {
         for eviction in all["items"].as_array().unwrap() {
             let of_it = |list: &str| {
                 let all = eviction["status"][list].as_array().cloned().unwrap_or_default();
-                all.into_iter().find(|one| one["name"] == MOVER).unwrap_or_default()
+                all.into_iter().find(|one| one["name"] == RESPONDER).unwrap_or_default()
             };
             if of_it("targetResponders")["state"] != "Active" {
                 continue;
             }
             let now = format!("{:.0}", k8s_openapi::jiff::Timestamp::now());
-            let mut report = json!({ "name": MOVER, "heartbeatTime": now, "message": "moves data" });
+            let mut report = json!({ "name": RESPONDER, "heartbeatTime": now, "message": "moves data" });
             if of_it("responders")["message"] == "moves data" {
                 report["completionTime"] = json!(now);
             }
@@ -298,7 +298,7 @@ async fn moves_its_data(plane: &ControlPlane, stop: &AtomicBool) {
 
 /// With the rights and the policies that the program ships.
 #[tokio::test]
-async fn the_controllers_of_pod_safety_carry_out_a_drain_that_requests() {
+async fn pod_safety_controllers_carry_out_requested_evictions() {
     if !crate::versions::can_serve_evictions() {
         return;
     }
@@ -307,7 +307,7 @@ async fn the_controllers_of_pod_safety_carry_out_a_drain_that_requests() {
     objects::create_node(&plane.admin(), &objects::node("a").with_ready("True")).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     let args = ["--mode=replace", "--controllers=disruption,eviction"];
-    let _ours = plane.pod_safety_that_leads(&kubeconfig, args).await.unwrap();
+    let _ours = plane.leading_pod_safety(&kubeconfig, args).await.unwrap();
     let kubelets = Kubelets {
         stop: AtomicBool::new(false),
         most_down: AtomicUsize::new(0),
@@ -315,7 +315,7 @@ async fn the_controllers_of_pod_safety_carry_out_a_drain_that_requests() {
     };
     let scenario = async {
         pods(&plane, "a", &["web-0"], json!([])).await;
-        pods(&plane, "a", &["db-0"], json!([{ "name": MOVER, "priority": 10000 }])).await;
+        pods(&plane, "a", &["db-0"], json!([{ "name": RESPONDER, "priority": 10000 }])).await;
         let log = ends_with(&plane, 0, &[&DRAIN[..], &["--requests=always"]].concat()).await;
         for says in [
             "pod/shop/db-0 eviction requested",
@@ -336,7 +336,7 @@ async fn the_controllers_of_pod_safety_carry_out_a_drain_that_requests() {
 
 /// Without the gate nothing differs, and who insists is told.
 #[tokio::test]
-async fn a_server_without_the_api_is_drained_as_ever() {
+async fn without_the_eviction_request_api_drain_evicts_directly() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     objects::create_node(&plane.admin(), &objects::node("a").with_ready("True")).await.unwrap();
     let always = pod_safety(&plane, &["drain", "a", "--apply", "--requests=always"]).await;

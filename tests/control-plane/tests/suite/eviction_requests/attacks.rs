@@ -12,7 +12,7 @@ const APP: &str = "example.com/app";
 pub(super) async fn forged(plane: &ControlPlane) -> Tenant {
     let tenant = Tenant::new(plane, "forged").await;
     let uid = tenant.pod("p", responders(&[(APP, 10_000)])).await;
-    tenant.ask("r", "p", &uid, "example.com/asks").await;
+    tenant.request_eviction("r", "p", &uid, "example.com/asks").await;
     let target = json!({ "pod": { "name": "p", "uid": uid } });
     let object = json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "Eviction", "metadata": { "name": "mine" }, "spec": { "target": target } });
     tenant.create("evictions", &object).await;
@@ -53,15 +53,15 @@ pub(super) async fn a_thousand_requests_do_not_starve_another_namespace(plane: &
     let uid = other.pod("p", json!({})).await;
     let ask = async |number: usize| {
         let uid = format!("11111111-2222-4333-8444-{number:0>12}");
-        crowd.ask(&format!("r{number}"), "nosuch", &uid, "example.com/crowd").await;
+        crowd.request_eviction(&format!("r{number}"), "nosuch", &uid, "example.com/crowd").await;
     };
     for chunk in 0..100 {
         futures::future::join_all((0..10).map(|number| ask(chunk * 10 + number))).await;
         if chunk == 50 {
-            other.ask("r", "p", &uid, "example.com/asks").await;
+            other.request_eviction("r", "p", &uid, "example.com/asks").await;
         }
     }
     other.until_gone("p").await;
-    other.until_says("evictionrequests", "r", "TargetEvicted=True/PodDeleted").await;
-    crowd.until_says("evictionrequests", "r999", "Failed=True/EvictionInvalid").await;
+    other.until_condition("evictionrequests", "r", "TargetEvicted=True/PodDeleted").await;
+    crowd.until_condition("evictionrequests", "r999", "Failed=True/EvictionInvalid").await;
 }

@@ -38,7 +38,7 @@ fn time(offset: i64) -> String {
     format!("{at:.0}")
 }
 
-fn begun() -> Value {
+fn new_request() -> Value {
     let state = |at: usize| if at == 0 { "Active" } else { "Inactive" };
     let targets: Value = RESPONDERS
         .iter()
@@ -57,7 +57,7 @@ fn begun() -> Value {
 }
 
 /// The next one begins, as its controller has it.
-fn moved_on(draw: &mut Draw, status: &mut Value) {
+fn advanced(draw: &mut Draw, status: &mut Value) {
     let all = status["targetResponders"].as_array().unwrap();
     let Some(at) = all.iter().position(|one| one["state"] == "Active") else { return };
     status["targetResponders"][at]["state"] = json!(draw.one_of(&["Completed", "Interrupted", "Canceled"]));
@@ -68,12 +68,12 @@ fn moved_on(draw: &mut Draw, status: &mut Value) {
 }
 
 fn vary(draw: &mut Draw, status: &Value) -> Value {
-    let mut next = if status["targetResponders"].is_array() { status.clone() } else { begun() };
+    let mut next = if status["targetResponders"].is_array() { status.clone() } else { new_request() };
     for _ in 0..=draw.below(2) {
         let at = draw.below(RESPONDERS.len());
         match draw.below(8) {
             0 => next["targetResponders"][at]["state"] = json!(draw.one_of(&STATES)),
-            1 | 2 => moved_on(draw, &mut next),
+            1 | 2 => advanced(draw, &mut next),
             3 => {
                 let field =
                     draw.one_of(&["startTime", "heartbeatTime", "expectedCompletionTime", "completionTime"]);
@@ -99,7 +99,7 @@ fn vary(draw: &mut Draw, status: &Value) -> Value {
     next
 }
 
-pub(super) async fn the_port_of_the_validation_agrees(plane: &ControlPlane) {
+pub(super) async fn ported_validation_agrees_with_the_api_server(plane: &ControlPlane) {
     let tenant = Tenant::new(plane, "differential").await;
     let mut draw = Draw(1);
     let (mut name, mut number, mut taken) = (String::new(), 0, 0);

@@ -5,7 +5,7 @@ use pod_safety_control_plane::budgets;
 use super::tenant::{conditions, entry, responders};
 use super::*;
 
-const ASKS: &str = "example.com/asks";
+const REQUESTERS: &str = "example.com/asks";
 const APP: &str = "example.com/app";
 const OTHER: &str = "example.com/other";
 
@@ -26,8 +26,8 @@ pub(super) async fn requests_are_validated(plane: &ControlPlane) {
             "Target pod references a SchedulingGroup. Eviction is currently not supported.".to_owned(),
         ),
     ] {
-        tenant.ask(request, pod, uid, ASKS).await;
-        let said = tenant.until_says("evictionrequests", request, "Failed=True/EvictionInvalid").await;
+        tenant.request_eviction(request, pod, uid, REQUESTERS).await;
+        let said = tenant.until_condition("evictionrequests", request, "Failed=True/EvictionInvalid").await;
         assert_eq!(said["status"]["conditions"][0]["message"], message, "{request}");
         assert!(conditions(&said).contains("TargetEvicted=False/EvictionFailed"), "{said}");
         assert_eq!(said["status"]["observedGeneration"], 1, "{request}");
@@ -35,7 +35,7 @@ pub(super) async fn requests_are_validated(plane: &ControlPlane) {
         tenant.intent(request, "Withdrawn").await;
         until("its generation is observed", async || {
             let now = tenant.get("evictionrequests", request).await.unwrap_or_default();
-            seen(now["status"]["observedGeneration"] == 2, now["status"].to_string())
+            check_that(now["status"]["observedGeneration"] == 2, now["status"].to_string())
         })
         .await
         .unwrap();
@@ -48,7 +48,7 @@ pub(super) async fn requests_are_validated(plane: &ControlPlane) {
 pub(super) async fn a_pod_that_terminates_ends_its_eviction(plane: &ControlPlane) {
     let tenant = Tenant::new(plane, "terminates").await;
     let uid = tenant.pod("p", responders(&[(APP, 10_000), (OTHER, 5_000)])).await;
-    tenant.ask("r", "p", &uid, ASKS).await;
+    tenant.request_eviction("r", "p", &uid, REQUESTERS).await;
     let begun = tenant.until_state("pod-1-p", APP, "Active").await;
     for (name, state, priority) in
         [(APP, "Active", 10_000), (OTHER, "Inactive", 5_000), (EVICTOR, "Inactive", 100)]
@@ -56,12 +56,12 @@ pub(super) async fn a_pod_that_terminates_ends_its_eviction(plane: &ControlPlane
         let one = entry(&begun, "targetResponders", name);
         assert_eq!((&one["state"], &one["priority"]), (&json!(state), &json!(priority)), "{begun}");
     }
-    assert_eq!(entry(&begun, "requesters", ASKS)["intent"], "Eviction", "{begun}");
+    assert_eq!(entry(&begun, "requesters", REQUESTERS)["intent"], "Eviction", "{begun}");
     let labelled = until("labels name all", async || {
         let now = tenant.get("evictions", "pod-1-p").await.unwrap_or_default();
         let labels = now["metadata"]["labels"].clone();
-        seen(
-            labels[ASKS] == "requester" && labels[APP] == "responder" && labels[EVICTOR] == "responder",
+        check_that(
+            labels[REQUESTERS] == "requester" && labels[APP] == "responder" && labels[EVICTOR] == "responder",
             labels.to_string(),
         )
         .map(|()| now)
@@ -70,23 +70,23 @@ pub(super) async fn a_pod_that_terminates_ends_its_eviction(plane: &ControlPlane
     .unwrap();
     assert_eq!(labelled["metadata"]["ownerReferences"][0]["name"], "r", "{labelled}");
     tenant.phase("p", "Failed").await;
-    let ended = tenant.until_says("evictions", "pod-1-p", "TargetEvicted=True/PodTerminal").await;
+    let ended = tenant.until_condition("evictions", "pod-1-p", "TargetEvicted=True/PodTerminal").await;
     assert!(conditions(&ended).contains("Failed=False/Succeeded"), "{ended}");
     assert_eq!(entry(&ended, "targetResponders", APP)["state"], "Interrupted", "{ended}");
     assert_eq!(entry(&ended, "targetResponders", OTHER)["state"], "Inactive", "{ended}");
-    tenant.until_says("evictionrequests", "r", "TargetEvicted=True/PodTerminal").await;
+    tenant.until_condition("evictionrequests", "r", "TargetEvicted=True/PodTerminal").await;
 }
 
 /// `TestResponderEviction`: without other responders the API server is asked at once.
 pub(super) async fn a_pod_is_evicted_by_the_api_server(plane: &ControlPlane) {
     let tenant = Tenant::new(plane, "evicted").await;
     let uid = tenant.pod("p", json!({})).await;
-    tenant.ask("r", "p", &uid, ASKS).await;
-    tenant.ask("s", "p", &uid, "example.com/too").await;
+    tenant.request_eviction("r", "p", &uid, REQUESTERS).await;
+    tenant.request_eviction("s", "p", &uid, "example.com/too").await;
     tenant.until_gone("p").await;
-    let ended = tenant.until_says("evictions", "pod-1-p", "TargetEvicted=True/PodDeleted").await;
+    let ended = tenant.until_condition("evictions", "pod-1-p", "TargetEvicted=True/PodDeleted").await;
     for request in ["r", "s"] {
-        tenant.until_says("evictionrequests", request, "TargetEvicted=True/PodDeleted").await;
+        tenant.until_condition("evictionrequests", request, "TargetEvicted=True/PodDeleted").await;
     }
     assert!(
         ended["metadata"]["managedFields"]
@@ -98,27 +98,28 @@ pub(super) async fn a_pod_is_evicted_by_the_api_server(plane: &ControlPlane) {
     );
 }
 
-pub(super) async fn a_withdrawn_eviction_is_canceled_and_asked_for_again(plane: &ControlPlane) {
+pub(super) async fn a_withdrawn_eviction_is_canceled_and_requested_again(plane: &ControlPlane) {
     let tenant = Tenant::new(plane, "withdrawn").await;
     let uid = tenant.pod("p", responders(&[(APP, 10_000)])).await;
-    tenant.ask("r", "p", &uid, ASKS).await;
+    tenant.request_eviction("r", "p", &uid, REQUESTERS).await;
     tenant.until_state("pod-1-p", APP, "Active").await;
     tenant.report("pod-1-p", APP, false).await;
     tenant.intent("r", "Withdrawn").await;
-    let canceled = tenant.until_says("evictions", "pod-1-p", "Failed=True/CanceledDueToNoRequesters").await;
+    let canceled =
+        tenant.until_condition("evictions", "pod-1-p", "Failed=True/CanceledDueToNoRequesters").await;
     assert_eq!(entry(&canceled, "targetResponders", APP)["state"], "Canceled", "{canceled}");
-    tenant.until_says("evictionrequests", "r", "Failed=True/CanceledDueToNoRequesters").await;
+    tenant.until_condition("evictionrequests", "r", "Failed=True/CanceledDueToNoRequesters").await;
     // Again by the same request, and then by another.
     tenant.intent("r", "Eviction").await;
     tenant.until_state("pod-2-p", APP, "Active").await;
-    tenant.until_says("evictionrequests", "r", "Failed=False/AwaitingEviction").await;
+    tenant.until_condition("evictionrequests", "r", "Failed=False/AwaitingEviction").await;
     tenant.intent("r", "Withdrawn").await;
-    tenant.until_says("evictions", "pod-2-p", "Failed=True/CanceledDueToNoRequesters").await;
-    tenant.ask("s", "p", &uid, "example.com/too").await;
+    tenant.until_condition("evictions", "pod-2-p", "Failed=True/CanceledDueToNoRequesters").await;
+    tenant.request_eviction("s", "p", &uid, "example.com/too").await;
     let third = tenant.until_state("pod-3-p", APP, "Active").await;
     assert_eq!(entry(&third, "requesters", "example.com/too")["intent"], "Eviction", "{third}");
     tenant.phase("p", "Succeeded").await;
-    tenant.until_says("evictions", "pod-3-p", "TargetEvicted=True/PodTerminal").await;
+    tenant.until_condition("evictions", "pod-3-p", "TargetEvicted=True/PodTerminal").await;
 }
 
 /// Complete without termination: the next one has its turn, and in the end a new Eviction follows.
@@ -129,16 +130,16 @@ pub(super) async fn responders_have_their_turns_and_the_next_eviction_follows(pl
     let mut object = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "ownerReferences": owner }, "spec": responders(&[(APP, 10_000), (OTHER, 5_000)]) });
     object["spec"]["containers"] = json!([{ "name": "main", "image": "registry.example/main:1" }]);
     let uid = tenant.create("pods", &object).await["metadata"]["uid"].as_str().unwrap().to_owned();
-    tenant.ask("r", "p", &uid, ASKS).await;
+    tenant.request_eviction("r", "p", &uid, REQUESTERS).await;
     tenant.until_state("pod-1-p", APP, "Active").await;
     tenant.report("pod-1-p", APP, true).await;
     let second = tenant.until_state("pod-1-p", OTHER, "Active").await;
     assert_eq!(entry(&second, "targetResponders", APP)["state"], "Completed", "{second}");
     tenant.report("pod-1-p", OTHER, true).await;
-    let failed = tenant.until_says("evictions", "pod-1-p", "Failed=True/NoFurtherResponder").await;
+    let failed = tenant.until_condition("evictions", "pod-1-p", "Failed=True/NoFurtherResponder").await;
     let said = entry(&failed, "responders", EVICTOR);
     assert!(said["message"].as_str().unwrap().contains("DaemonSet"), "{said}");
-    tenant.until_says("evictionrequests", "r", "Failed=True/NoFurtherResponder").await;
+    tenant.until_condition("evictionrequests", "r", "Failed=True/NoFurtherResponder").await;
     let next = tenant.until_state("pod-2-p", APP, "Active").await;
     let at = |object: &Value, pointer: &str| -> Timestamp {
         object.pointer(pointer).unwrap().as_str().unwrap().parse().unwrap()
@@ -147,7 +148,7 @@ pub(super) async fn responders_have_their_turns_and_the_next_eviction_follows(pl
         .duration_since(at(&failed, "/status/conditions/0/lastTransitionTime"));
     assert!(waited.as_secs() >= 19, "it backs off: {waited}");
     tenant.phase("p", "Succeeded").await;
-    tenant.until_says("evictionrequests", "r", "TargetEvicted=True/PodTerminal").await;
+    tenant.until_condition("evictionrequests", "r", "TargetEvicted=True/PodTerminal").await;
 }
 
 /// `TestResponderEviction`: stalls with attempts, then goes on as soon as the budget allows.
@@ -157,7 +158,7 @@ pub(super) async fn a_budget_stalls_an_eviction_until_it_opens(plane: &ControlPl
     tenant.phase("p", "Running").await;
     let spec = |count: i32| json!({ "minAvailable": count, "selector": { "matchLabels": { "app": "p" } } });
     budgets::put(&tenant.api, "stalls", "b", &spec(1)).await.unwrap();
-    tenant.ask("r", "p", &uid, ASKS).await;
+    tenant.request_eviction("r", "p", &uid, REQUESTERS).await;
     let stalled = tenant.until_message("pod-1-p", EVICTOR, "(attempts=").await;
     let said = entry(&stalled, "responders", EVICTOR)["message"].as_str().unwrap().to_owned();
     assert!(said.starts_with("Budget"), "{said}");
@@ -165,5 +166,5 @@ pub(super) async fn a_budget_stalls_an_eviction_until_it_opens(plane: &ControlPl
     assert!(tenant.get("pods", "p").await.unwrap()["metadata"].get("deletionTimestamp").is_none());
     budgets::put(&tenant.api, "stalls", "b", &spec(0)).await.unwrap();
     tenant.until_gone("p").await;
-    tenant.until_says("evictionrequests", "r", "TargetEvicted=True/PodDeleted").await;
+    tenant.until_condition("evictionrequests", "r", "TargetEvicted=True/PodDeleted").await;
 }

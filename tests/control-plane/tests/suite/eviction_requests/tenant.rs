@@ -52,7 +52,7 @@ impl Tenant {
         self.patch(&path, &json!({ "status": { "phase": phase, "conditions": ready } })).await.unwrap();
     }
 
-    pub(super) async fn ask(&self, name: &str, pod: &str, uid: &str, requester: &str) {
+    pub(super) async fn request_eviction(&self, name: &str, pod: &str, uid: &str, requester: &str) {
         let target = json!({ "pod": { "name": pod, "uid": uid } });
         let spec = json!({ "target": target, "requester": requester, "intent": "Eviction" });
         let object = json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest", "metadata": { "name": name }, "spec": spec });
@@ -75,11 +75,11 @@ impl Tenant {
     }
 
     /// Waits until the conditions of this object are so, such as `Failed=True/EvictionInvalid`; gives the object back.
-    pub(super) async fn until_says(&self, plural: &str, name: &str, wanted: &str) -> Value {
+    pub(super) async fn until_condition(&self, plural: &str, name: &str, wanted: &str) -> Value {
         until(&format!("{}/{name} says {wanted}", self.namespace), async || {
             let object = self.get(plural, name).await.unwrap_or_default();
             let said = conditions(&object);
-            seen(said.split(' ').any(|one| one == wanted), format!("{said} {}", object["status"]))
+            check_that(said.split(' ').any(|one| one == wanted), format!("{said} {}", object["status"]))
                 .map(|()| object)
         })
         .await
@@ -91,7 +91,7 @@ impl Tenant {
         until(&format!("{}/{eviction}: {responder} is {wanted}", self.namespace), async || {
             let object = self.get("evictions", eviction).await.unwrap_or_default();
             let found = entry(&object, "targetResponders", responder)["state"] == wanted;
-            seen(found, object["status"].to_string()).map(|()| object)
+            check_that(found, object["status"].to_string()).map(|()| object)
         })
         .await
         .unwrap()
@@ -103,7 +103,7 @@ impl Tenant {
             let object = self.get("evictions", eviction).await.unwrap_or_default();
             let said =
                 entry(&object, "responders", responder)["message"].as_str().unwrap_or_default().to_owned();
-            seen(said.contains(words), said).map(|()| object)
+            check_that(said.contains(words), said).map(|()| object)
         })
         .await
         .unwrap()
@@ -112,7 +112,7 @@ impl Tenant {
     pub(super) async fn until_gone(&self, pod: &str) {
         until(&format!("{}/{pod} is gone", self.namespace), async || {
             let there = self.get("pods", pod).await;
-            seen(there.is_none(), format!("{there:?}"))
+            check_that(there.is_none(), format!("{there:?}"))
         })
         .await
         .unwrap();

@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pod_safety_control_plane::{ControlPlane, Options, Program, binary, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, Program, binary, check_that, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -36,13 +36,13 @@ exit 0
 "#;
 
 /// What both processes need, in a folder that other users may enter.
-struct Stage {
+struct Fixture {
     folder: tempfile::TempDir,
     /// Only root can start them as two users. Otherwise they are one, and what is kept from each other is less.
     two_users: bool,
 }
 
-impl Stage {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let stage = Self { folder, two_users: rustix::process::geteuid().is_root() };
@@ -105,12 +105,12 @@ impl Stage {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn attack_a_fence_agent_opens_neither_the_memory_nor_the_token_of_the_controllers() {
-    let (plane, stage) = (ControlPlane::start(Options::default()).await.unwrap(), Stage::new());
+async fn attack_a_fence_agent_reads_neither_memory_nor_token_of_the_controllers() {
+    let (plane, stage) = (ControlPlane::start(Options::default()).await.unwrap(), Fixture::new());
     let kubeconfig = stage.token(&plane.install_pod_safety().await.unwrap());
     let machine = Machine::new("w1", || true);
     let mut kubelets = JoinSet::new();
-    kubelets.spawn(Arc::clone(&machine).live(plane.admin()));
+    kubelets.spawn(Arc::clone(&machine).run_kubelet(plane.admin()));
 
     let socket = stage.path("run/agents.sock");
     let listen = format!("--listen={}", socket.display());
@@ -148,7 +148,7 @@ async fn attack_a_fence_agent_opens_neither_the_memory_nor_the_token_of_the_cont
     assert_eq!(got.lines().collect::<Vec<_>>(), ["own", "through"]);
     until("the device says that the machine is on", async || {
         let device = plane.find("fencedevices", "pod-safety", "spy").await.unwrap().ok_or("none")?;
-        seen(device["status"]["targets"][0]["power"] == "On", device["status"].to_string())
+        check_that(device["status"]["targets"][0]["power"] == "On", device["status"].to_string())
     })
     .await
     .unwrap();

@@ -13,23 +13,23 @@ use kube::Api;
 use kube::api::ListParams;
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::{
-    Component, ControlPlane, Options, PodSafety, observe, seen, until, workloads,
+    Component, ControlPlane, Options, PodSafety, check_that, observe, until, workloads,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::{NAMESPACE, apply, kubelets, leader_beside, policy, spares, switched, until_phase};
+use super::{NAMESPACE, apply, kubelets, leader_beside, policy, spare_machines, switch_log, until_phase};
 
 /// Whose machine can be switched off, and whose cannot.
 const SWITCHED: &str = "switched";
-const NOBODY: &str = "nobody";
+const UNSWITCHED: &str = "nobody";
 
-struct Scene {
+struct Fixture {
     plane: ControlPlane,
-    _ours: PodSafety,
+    _pod_safety: PodSafety,
     switched: Arc<Machine>,
-    nobody: Arc<Machine>,
+    unswitched: Arc<Machine>,
     _theirs: [Component; 2],
     _kubelets: JoinSet<()>,
     /// It has the files that are switched.
@@ -55,19 +55,27 @@ fn job(name: &str, node: &str) -> Value {
     })
 }
 
-async fn scene() -> Scene {
+async fn fixture() -> Fixture {
     let rigs = Rigs::new().await.unwrap();
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     plane.namespace(NAMESPACE).await.unwrap();
-    let switched = switched(&plane, &rigs, SWITCHED).await;
-    let nobody = Machine::new(NOBODY, || true);
-    let kubelets = kubelets(&plane, spares().iter().chain([&switched, &nobody]));
+    let switched = switch_log(&plane, &rigs, SWITCHED).await;
+    let nobody = Machine::new(UNSWITCHED, || true);
+    let kubelets = kubelets(&plane, spare_machines().iter().chain([&switched, &nobody]));
     let (theirs, ours) = leader_beside(&plane, &kubeconfig, "job-controller", &rigs).await;
-    Scene { plane, _ours: ours, switched, nobody, _theirs: theirs, _kubelets: kubelets, _rigs: rigs }
+    Fixture {
+        plane,
+        _pod_safety: ours,
+        switched,
+        unswitched: nobody,
+        _theirs: theirs,
+        _kubelets: kubelets,
+        _rigs: rigs,
+    }
 }
 
-impl Scene {
+impl Fixture {
     /// From now on pods of Jobs have their node fenced.
     async fn fences(&self) {
         let mut needed = policy(SWITCHED, SWITCHED, SWITCHED);
@@ -89,7 +97,7 @@ impl Scene {
     async fn until_runs(&self, name: &str, fits: impl Fn(&str) -> bool) -> String {
         until(&format!("the pod of {name} runs where it should"), async || {
             let pods = self.pods(name).await;
-            let found = pods.iter().filter_map(observe::runs).find(|(node, _)| fits(node));
+            let found = pods.iter().filter_map(observe::is_running).find(|(node, _)| fits(node));
             found.map(|(_, uid)| uid).ok_or_else(|| {
                 format!("{:?}", pods.iter().map(|pod| (&pod.spec, &pod.status)).collect::<Vec<_>>())
             })
@@ -101,7 +109,10 @@ impl Scene {
     async fn until_terminates(&self, name: &str) {
         until(&format!("the pod of {name} was deleted"), async || {
             let pods = self.pods(name).await;
-            seen(pods.iter().any(|pod| pod.metadata.deletion_timestamp.is_some()), format!("{}", pods.len()))
+            check_that(
+                pods.iter().any(|pod| pod.metadata.deletion_timestamp.is_some()),
+                format!("{}", pods.len()),
+            )
         })
         .await
         .unwrap();
@@ -109,22 +120,22 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_pod_of_a_job_on_a_lost_node_is_replaced_by_evidence_and_costs_no_retry() {
-    let scene = scene().await;
+async fn a_job_pod_on_a_lost_node_is_replaced_by_evidence_without_counting_a_retry() {
+    let scene = fixture().await;
     scene.fences().await;
-    for (name, node) in [("train", SWITCHED), ("stuck", NOBODY)] {
+    for (name, node) in [("train", SWITCHED), ("stuck", UNSWITCHED)] {
         apply(&scene.plane, &job(name, node)).await;
     }
     let first = scene.until_runs("train", |node| node == SWITCHED).await;
-    let stuck = scene.until_runs("stuck", |node| node == NOBODY).await;
+    let stuck = scene.until_runs("stuck", |node| node == UNSWITCHED).await;
     scene.switched.cut_off().await;
-    scene.nobody.cut_off().await;
+    scene.unswitched.cut_off().await;
     until("its node is proved off, and until then there is no second pod", async || {
         let proofs = scene.plane.list("fenceevidences").await.unwrap();
         let pods = scene.pods("train").await;
         let proved = proofs.iter().any(|proof| proof["spec"]["node"]["name"] == SWITCHED);
         assert!(proved || (pods.len() == 1 && pods[0].metadata.uid.as_ref() == Some(&first)), "{pods:?}");
-        seen(proved, format!("{proofs:?}"))
+        check_that(proved, format!("{proofs:?}"))
     })
     .await
     .unwrap();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::rigs::ec2::{Ec2, REGION};
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, check_that, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -17,11 +17,11 @@ use super::{NAMESPACE, apply, leader, secret, stateful_pod, until_phase, until_r
 /// A node of another cloud, whose instance has a name that is no id of this one.
 const ELSEWHERE: &str = "elsewhere";
 
-struct Scene {
+struct Fixture {
     plane: ControlPlane,
     cloud: Arc<Ec2>,
     nodes: Vec<(Arc<Machine>, String)>,
-    _ours: PodSafety,
+    _pod_safety: PodSafety,
     _kubelets: JoinSet<()>,
 }
 
@@ -63,7 +63,7 @@ async fn instance(cloud: &Arc<Ec2>, name: &str, kubelets: &mut JoinSet<()>) -> (
     (machine, id)
 }
 
-async fn scene() -> Scene {
+async fn fixture() -> Fixture {
     let rigs = Rigs::new().await.unwrap();
     let cloud = Arc::new(rigs.ec2().await.unwrap());
     let plane = ControlPlane::start(Options::default()).await.unwrap();
@@ -75,7 +75,7 @@ async fn scene() -> Scene {
     }
     let elsewhere = Machine::in_cloud(ELSEWHERE, "gce://shop/europe-west1-b/w1", || true);
     for machine in nodes.iter().map(|(machine, _)| machine).chain([&elsewhere]) {
-        kubelets.spawn(Arc::clone(machine).live(plane.admin()));
+        kubelets.spawn(Arc::clone(machine).run_kubelet(plane.admin()));
     }
     plane.namespace(NAMESPACE).await.unwrap();
     for object in [secret("aws", "wJalrXUtnFEMI"), device(), policy_of_all("aws")] {
@@ -85,7 +85,7 @@ async fn scene() -> Scene {
     // Its instances have only just booted.
     let behind = "--fence-provider-behind=1s";
     let ours = leader(&plane, &kubeconfig, &[&agents, behind]).await;
-    Scene { plane, cloud, nodes, _ours: ours, _kubelets: kubelets }
+    Fixture { plane, cloud, nodes, _pod_safety: ours, _kubelets: kubelets }
 }
 
 /// What the device's status has of a node, once it has something.
@@ -100,9 +100,9 @@ pub(super) async fn target(plane: &ControlPlane, node: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_instance_of_a_cloud_is_switched_by_the_provider_id_of_its_node() {
-    let scene = scene().await;
-    let Scene { plane, cloud, nodes, .. } = &scene;
+async fn a_cloud_instance_is_selected_by_provider_id() {
+    let scene = fixture().await;
+    let Fixture { plane, cloud, nodes, .. } = &scene;
     for (machine, id) in nodes {
         let target = target(plane, &machine.name).await;
         assert_eq!((&target["power"], &target["problem"]), (&json!("On"), &Value::Null), "{id}: {target}");
@@ -123,7 +123,7 @@ async fn an_instance_of_a_cloud_is_switched_by_the_provider_id_of_its_node() {
     println!("EC2: released {:.1} s after the loss", begun.elapsed().as_secs_f64());
     until("its instance is started again", async || {
         let state = cloud.state(id).await.map_err(|error| error.to_string())?;
-        seen(lost.boots() == 2 && state == "running", format!("{state}, {} boots", lost.boots()))
+        check_that(lost.boots() == 2 && state == "running", format!("{state}, {} boots", lost.boots()))
     })
     .await
     .unwrap();
@@ -142,8 +142,8 @@ async fn evidence(plane: &ControlPlane, node: &str) -> (String, Value) {
 }
 
 /// Somebody terminates an instance, and nobody deletes its Node: its pods are released, and nothing is started.
-async fn a_terminated_instance(scene: &Scene) {
-    let Scene { plane, cloud, nodes, .. } = scene;
+async fn a_terminated_instance(scene: &Fixture) {
+    let Fixture { plane, cloud, nodes, .. } = scene;
     let (lost, id) = &nodes[1];
     stateful_pod(plane, "web", &lost.name).await;
     cloud.terminate(id).await.unwrap();

@@ -5,27 +5,27 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use pod_safety_control_plane::rigs::{Ipmi, PASSWORD, Rigs};
-use pod_safety_control_plane::{ControlPlane, Options, Output, PodSafety, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, Output, PodSafety, check_that, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::whole::device;
-use super::{NAMESPACE, apply, fence_of, kubelets, leader, policy, secret, stateful_pod};
+use super::{NAMESPACE, apply, kubelets, leader, node_fence_of, policy, secret, stateful_pod};
 
 /// What may be switched off, and what may not: a node each.
 const CANARY: &str = "canary";
 const OTHER: &str = "other";
 
-struct Scene {
+struct Fixture {
     plane: ControlPlane,
-    _ours: PodSafety,
+    _pod_safety: PodSafety,
     ipmi: Arc<Ipmi>,
     canary: Arc<Machine>,
     _kubelets: JoinSet<()>,
 }
 
-async fn scene() -> Scene {
+async fn fixture() -> Fixture {
     let rigs = Rigs::new().await.unwrap();
     let ipmi = Arc::new(rigs.ipmi(CANARY).await.unwrap());
     let plane = ControlPlane::start(Options::default()).await.unwrap();
@@ -42,14 +42,14 @@ async fn scene() -> Scene {
     }
     let agents = format!("--fence-agents-path={}", rigs.agents().display());
     let ours = leader(&plane, &kubeconfig, &[&agents]).await;
-    Scene { plane, _ours: ours, ipmi, canary, _kubelets: kubelets }
+    Fixture { plane, _pod_safety: ours, ipmi, canary, _kubelets: kubelets }
 }
 
-impl Scene {
+impl Fixture {
     async fn drill(&self, node: &str, words: &str) -> Output {
         let confirm = format!("--confirm={words}");
         let args = ["drill", node, "--really", &confirm, "--reason=before the holidays", "--timeout=3m"];
-        self.plane.pod_safety_once(&self.plane.admin_kubeconfig(), &args).await.unwrap()
+        self.plane.start_pod_safety_once(&self.plane.admin_kubeconfig(), &args).await.unwrap()
     }
 
     async fn kubectl(&self, args: &[&str]) {
@@ -58,16 +58,16 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_canary_is_switched_off_proved_and_brought_back_and_nobody_else_is() {
-    let scene = scene().await;
+async fn drill_fences_and_recovers_the_canary_and_no_other_node() {
+    let scene = fixture().await;
     stateful_pod(&scene.plane, "db", CANARY).await;
-    refused_are_those_that_may_not_be_switched_off(&scene).await;
+    refuses_nodes_that_may_not_be_switched_off(&scene).await;
     the_canary_goes_down_and_comes_back(&scene).await;
-    what_became_of_its_device_is_said(&scene).await;
+    drill_reports_the_state_of_the_device(&scene).await;
 }
 
 /// Each for its own reason, and nothing is begun.
-async fn refused_are_those_that_may_not_be_switched_off(scene: &Scene) {
+async fn refuses_nodes_that_may_not_be_switched_off(scene: &Fixture) {
     let refused = async |node: &str, words: &str, says: &str| {
         let output = scene.drill(node, words).await;
         assert_eq!(output.status.code(), Some(4), "{output:?}");
@@ -85,7 +85,7 @@ async fn refused_are_those_that_may_not_be_switched_off(scene: &Scene) {
     assert_eq!((scene.canary.boots(), scene.ipmi.is_on().unwrap()), (1, true), "nothing is switched");
 }
 
-async fn the_canary_goes_down_and_comes_back(scene: &Scene) {
+async fn the_canary_goes_down_and_comes_back(scene: &Fixture) {
     let output = scene.drill(CANARY, "switch off canary").await;
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let lines: Vec<_> = output.stdout.lines().collect();
@@ -98,7 +98,7 @@ async fn the_canary_goes_down_and_comes_back(scene: &Scene) {
 
     // It was really down, once, and there is proof of it.
     assert_eq!((scene.canary.boots(), scene.ipmi.is_on().unwrap()), (2, true));
-    let fence = fence_of(&scene.plane, CANARY).await.unwrap();
+    let fence = node_fence_of(&scene.plane, CANARY).await.unwrap();
     let trigger = &fence["spec"]["trigger"];
     assert_eq!((&trigger["kind"], &trigger["reason"]), (&json!("Person"), &json!("before the holidays")));
     let attempts = fence["status"]["attempts"].as_array().unwrap();
@@ -117,7 +117,7 @@ async fn the_canary_goes_down_and_comes_back(scene: &Scene) {
 }
 
 /// Beside the device, as `kubectl describe` shows it.
-async fn what_became_of_its_device_is_said(scene: &Scene) {
+async fn drill_reports_the_state_of_the_device(scene: &Fixture) {
     let said = async |word: &str| {
         until(&format!("{word} is said of the device"), async || {
             let events = scene.plane.list("events").await.unwrap();
@@ -127,7 +127,7 @@ async fn what_became_of_its_device_is_said(scene: &Scene) {
             });
             let said: Vec<_> = of_it.map(|event| event["reason"].as_str().unwrap_or_default()).collect();
             let times = said.iter().filter(|reason| **reason == word).count();
-            seen(times == 1, format!("{said:?}"))
+            check_that(times == 1, format!("{said:?}"))
         })
         .await
         .unwrap();

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pod_safety_control_plane::workloads::{Kind, define};
-use pod_safety_control_plane::{AuditLog, ControlPlane, PodSafety, observe, seen, until};
+use pod_safety_control_plane::{AuditLog, ControlPlane, PodSafety, check_that, observe, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::{
-    ACCOUNT, NAMESPACE, apply, device_of, fence_of, granted_and_used, kubelets, leader, stateful_pod,
+    ACCOUNT, NAMESPACE, apply, device_of, granted_and_used, kubelets, leader, node_fence_of, stateful_pod,
     until_phase, until_released,
 };
 
@@ -21,21 +21,21 @@ const FAR: &str = "fenceagentsremediations.fence-agents-remediation.medik8s.io";
 const MACHINES: &str = "machines.cluster.x-k8s.io";
 const FAR_VERSION: &str = "fence-agents-remediation.medik8s.io/v1alpha1";
 const KINDS: [Kind; 3] = [
-    Kind::of(FAR_VERSION, "FenceAgentsRemediation", "fenceagentsremediations"),
-    Kind::of(FAR_VERSION, "FenceAgentsRemediationTemplate", "fenceagentsremediationtemplates"),
-    Kind::of("cluster.x-k8s.io/v1beta2", "Machine", "machines"),
+    Kind::custom(FAR_VERSION, "FenceAgentsRemediation", "fenceagentsremediations"),
+    Kind::custom(FAR_VERSION, "FenceAgentsRemediationTemplate", "fenceagentsremediationtemplates"),
+    Kind::custom("cluster.x-k8s.io/v1beta2", "Machine", "machines"),
 ];
 
-struct Scene {
+struct Fixture {
     plane: ControlPlane,
     audit: AuditLog,
-    ours: PodSafety,
+    pod_safety: PodSafety,
     nodes: Vec<Arc<Machine>>,
     admin: PathBuf,
     _kubelets: JoinSet<()>,
 }
 
-impl Scene {
+impl Fixture {
     async fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
         self.plane.find(kind, namespace, name).await.unwrap()
     }
@@ -46,23 +46,23 @@ impl Scene {
     }
 
     /// What a foreign controller writes into its object.
-    async fn says(&self, kind: &str, name: &str, status: &Value) {
-        self.plane.say(kind, OPS, name, status).await.unwrap();
+    async fn set_status(&self, kind: &str, name: &str, status: &Value) {
+        self.plane.patch_status(kind, OPS, name, status).await.unwrap();
     }
 
-    async fn appears(&self, kind: &str, name: &str) -> Value {
+    async fn until_exists(&self, kind: &str, name: &str) -> Value {
         until(&format!("{kind} {name} is there"), async || {
-            let fence = fence_of(&self.plane, name).await.map(|fence| fence["status"].clone());
+            let fence = node_fence_of(&self.plane, name).await.map(|fence| fence["status"].clone());
             self.get(kind, OPS, name).await.ok_or(format!("{fence:#?}"))
         })
         .await
         .unwrap()
     }
 
-    async fn goes(&self, kind: &str, name: &str) {
+    async fn until_deleted(&self, kind: &str, name: &str) {
         until(&format!("{kind} {name} goes"), async || {
             let there = self.get(kind, OPS, name).await;
-            seen(there.is_none(), format!("{there:#?}"))
+            check_that(there.is_none(), format!("{there:#?}"))
         })
         .await
         .unwrap();
@@ -100,7 +100,7 @@ fn policy(node: &str, when: &str) -> Value {
     policy
 }
 
-async fn scene() -> Scene {
+async fn fixture() -> Fixture {
     let (audit, plane) = ControlPlane::audited(ACCOUNT).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     for kind in KINDS {
@@ -125,22 +125,22 @@ async fn scene() -> Scene {
     .unwrap();
     let ours = leader(&plane, &kubeconfig, &[]).await;
     let admin = plane.admin_kubeconfig();
-    Scene { plane, audit, ours, nodes, admin, _kubelets: kubelets }
+    Fixture { plane, audit, pod_safety: ours, nodes, admin, _kubelets: kubelets }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_remediators_ask_and_are_asked_machines_are_deleted_and_people_are_waited_for() {
-    let scene = scene().await;
-    a_device_says_what_the_cluster_does_not_serve(&scene).await;
-    attack_nothing_is_followed_in_a_tenants_namespace(&scene).await;
-    a_remediation_is_answered_by_asking_another_remediator(&scene).await;
-    attack_nothing_was_answered_there(&scene).await;
-    a_machine_is_deleted_and_gone_before_it_is_evidence(&scene).await;
-    a_person_is_asked_at_once(&scene).await;
+async fn drives_and_serves_remediators_deletes_machines_and_waits_for_operators() {
+    let scene = fixture().await;
+    a_device_reports_an_api_that_the_cluster_does_not_serve(&scene).await;
+    attack_objects_in_a_tenant_namespace_are_ignored(&scene).await;
+    a_remediation_is_delegated_to_another_remediator(&scene).await;
+    attack_no_object_was_written_in_the_tenant_namespace(&scene).await;
+    a_deleted_machine_is_evidence_after_it_is_gone(&scene).await;
+    an_operator_is_asked_immediately(&scene).await;
     each_right_for_remediations_was_used(&scene).await;
 }
 
-async fn a_device_says_what_the_cluster_does_not_serve(scene: &Scene) {
+async fn a_device_reports_an_api_that_the_cluster_does_not_serve(scene: &Fixture) {
     apply(&scene.plane, &device_of("w4", "w4", far("SelfNodeRemediationTemplate"))).await;
     until("it says so", async || {
         let device = scene.get("fencedevices", OPS, "w4").await.ok_or("there is none")?;
@@ -149,7 +149,7 @@ async fn a_device_says_what_the_cluster_does_not_serve(scene: &Scene) {
         let message = ready["message"].as_str().unwrap_or_default();
         let fits = ready["status"] == "False"
             && message.contains("does not serve SelfNodeRemediationTemplate of fence-agents-remediation");
-        seen(fits, ready.to_string())
+        check_that(fits, ready.to_string())
     })
     .await
     .unwrap();
@@ -159,7 +159,7 @@ async fn a_device_says_what_the_cluster_does_not_serve(scene: &Scene) {
 }
 
 /// A tenant wants node w1 switched off, and would have every node looked at through a device of their own.
-async fn attack_nothing_is_followed_in_a_tenants_namespace(scene: &Scene) {
+async fn attack_objects_in_a_tenant_namespace_are_ignored(scene: &Fixture) {
     let mut spy = device_of(
         "w1",
         "w1",
@@ -175,17 +175,17 @@ async fn attack_nothing_is_followed_in_a_tenants_namespace(scene: &Scene) {
 }
 
 /// After one of the followed namespace was.
-async fn attack_nothing_was_answered_there(scene: &Scene) {
+async fn attack_no_object_was_written_in_the_tenant_namespace(scene: &Fixture) {
     let spy = scene.get("fencedevices", NAMESPACE, "w1").await.unwrap();
     let wish = scene.get("podsafetyremediations", NAMESPACE, "w3").await.unwrap();
     assert_eq!((spy.get("status"), wish.get("status")), (None, None), "{spy:#} {wish:#}");
     assert_eq!(wish["metadata"].get("finalizers"), None, "it can be deleted: {wish:#}");
-    assert!(fence_of(&scene.plane, "w3").await.is_none());
+    assert!(node_fence_of(&scene.plane, "w3").await.is_none());
     let delete = ["delete", "podsafetyremediations", "-n", NAMESPACE, "w3", "--timeout=20s"];
     scene.plane.kubectl(&delete).await.unwrap().text().unwrap();
 }
 
-async fn a_remediation_is_answered_by_asking_another_remediator(scene: &Scene) {
+async fn a_remediation_is_delegated_to_another_remediator(scene: &Fixture) {
     stateful_pod(&scene.plane, "db", "w1").await;
     apply(&scene.plane, &device_of("w1", "w1", far("FenceAgentsRemediationTemplate"))).await;
     apply(&scene.plane, &policy("w1", "Manual")).await;
@@ -206,7 +206,7 @@ async fn a_remediation_is_answered_by_asking_another_remediator(scene: &Scene) {
         }),
     )
     .await;
-    let made = scene.appears(FAR, "w1").await;
+    let made = scene.until_exists(FAR, "w1").await;
     assert_eq!(made["spec"]["agent"], "fence_ipmilan", "{made:#}");
     assert_eq!(made["metadata"]["annotations"]["remediation.medik8s.io/template-name"], "far");
     assert_eq!(made["metadata"]["ownerReferences"][0]["kind"], "NodeFence");
@@ -222,13 +222,13 @@ async fn a_remediation_is_answered_by_asking_another_remediator(scene: &Scene) {
     );
     // It says Succeeded after it deleted the pods, which the policies would deny.
     let succeeded = json!({ "conditions": [{ "type": "FenceAgentActionSucceeded", "status": "True" }] });
-    scene.says(FAR, "w1", &succeeded).await;
+    scene.set_status(FAR, "w1", &succeeded).await;
     until_phase(&scene.plane, "w1", "Fenced").await;
     assert_eq!(scene.evidence("w1").await["spec"]["kind"], "Remediated");
     until_released(&scene.plane, "db-0").await;
     until("it is answered", async || {
         let word = said("Succeeded").await;
-        seen(word == "True", word)
+        check_that(word == "True", word)
     })
     .await
     .unwrap();
@@ -236,15 +236,16 @@ async fn a_remediation_is_answered_by_asking_another_remediator(scene: &Scene) {
     scene.nodes[0].reboot();
     scene.nodes[0].connect();
     until_phase(&scene.plane, "w1", "Done").await;
-    scene.goes(FAR, "w1").await;
+    scene.until_deleted(FAR, "w1").await;
     let delete = ["delete", "podsafetyremediations", "-n", OPS, "w1", "--wait=false"];
     scene.plane.kubectl(&delete).await.unwrap().text().unwrap();
-    scene.goes("podsafetyremediations", "w1").await;
-    let released = scene.ours.metric("pod_safety_force_deletes_total", &[("evidence", "Remediated")]).await;
+    scene.until_deleted("podsafetyremediations", "w1").await;
+    let released =
+        scene.pod_safety.metric("pod_safety_force_deletes_total", &[("evidence", "Remediated")]).await;
     assert!(released.unwrap() >= 1.0);
 }
 
-async fn a_machine_is_deleted_and_gone_before_it_is_evidence(scene: &Scene) {
+async fn a_deleted_machine_is_evidence_after_it_is_gone(scene: &Fixture) {
     let infrastructure =
         json!({ "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSMachine", "name": "w2" });
     let machine = |provider: &str| {
@@ -263,15 +264,15 @@ async fn a_machine_is_deleted_and_gone_before_it_is_evidence(scene: &Scene) {
     until("attack: a Machine that does not name the node is not its", async || {
         let device = scene.get("fencedevices", OPS, "w2").await.ok_or("there is none")?;
         let text = device["status"].to_string();
-        seen(text.contains("does not belong to node w2: its status.nodeRef names"), text)
+        check_that(text.contains("does not belong to node w2: its status.nodeRef names"), text)
     })
     .await
     .unwrap();
-    scene.says(MACHINES, "machine-w2", &json!({ "nodeRef": { "name": "w2" } })).await;
+    scene.set_status(MACHINES, "machine-w2", &json!({ "nodeRef": { "name": "w2" } })).await;
     until("the device says so", async || {
         let device = scene.get("fencedevices", OPS, "w2").await.ok_or("there is none")?;
         let text = device["status"].to_string();
-        seen(text.contains("is the machine \\\"cloud:///other\\\", and node w2 runs on"), text)
+        check_that(text.contains("is the machine \\\"cloud:///other\\\", and node w2 runs on"), text)
     })
     .await
     .unwrap();
@@ -281,13 +282,13 @@ async fn a_machine_is_deleted_and_gone_before_it_is_evidence(scene: &Scene) {
     scene.nodes[1].cut_off().await;
     until("its Machine is deleted", async || {
         let found = scene.get(MACHINES, OPS, "machine-w2").await.ok_or("it is gone")?;
-        let fence = fence_of(&scene.plane, "w2").await.map(|fence| fence["status"].clone());
-        seen(found["metadata"]["deletionTimestamp"].is_string(), format!("{fence:#?}"))
+        let fence = node_fence_of(&scene.plane, "w2").await.map(|fence| fence["status"].clone());
+        check_that(found["metadata"]["deletionTimestamp"].is_string(), format!("{fence:#?}"))
     })
     .await
     .unwrap();
     assert_eq!(
-        fence_of(&scene.plane, "w2").await.unwrap()["status"]["phase"],
+        node_fence_of(&scene.plane, "w2").await.unwrap()["status"]["phase"],
         "Fencing",
         "it is not gone yet"
     );
@@ -303,7 +304,7 @@ async fn a_machine_is_deleted_and_gone_before_it_is_evidence(scene: &Scene) {
     until_phase(&scene.plane, "w2", "Done").await;
 }
 
-async fn a_person_is_asked_at_once(scene: &Scene) {
+async fn an_operator_is_asked_immediately(scene: &Fixture) {
     stateful_pod(&scene.plane, "log", "w3").await;
     apply(&scene.plane, &device_of("w3", "w3", json!({ "driver": "Manual" }))).await;
     apply(&scene.plane, &policy("w3", "WhenNeeded")).await;
@@ -313,11 +314,11 @@ async fn a_person_is_asked_at_once(scene: &Scene) {
     assert!(message.contains("pod-safety confirm-down w3"), "{message}");
     assert!(fence["status"]["attempts"].as_array().is_none_or(Vec::is_empty), "{fence:#}");
     let confirm = ["confirm-down", "w3", "--reason=unplugged", "--confirm=w3 is off", "--listen=1s"];
-    scene.plane.pod_safety_once(&scene.admin, &confirm).await.unwrap().text().unwrap();
+    scene.plane.start_pod_safety_once(&scene.admin, &confirm).await.unwrap().text().unwrap();
     until_released(&scene.plane, "log-0").await;
 }
 
-async fn each_right_for_remediations_was_used(scene: &Scene) {
+async fn each_right_for_remediations_was_used(scene: &Fixture) {
     let roles: [&[&str]; 2] =
         [&["clusterrole", "pod-safety-remediation"], &["clusterrole", "pod-safety-fencing-machines"]];
     let (granted, used) = granted_and_used(&scene.plane, &scene.audit, &roles).await;

@@ -18,10 +18,12 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::{ACCOUNT, NAMESPACE, apply, device_of, fence_of, leader_beside, policy, secret, until_phase};
+use super::{
+    ACCOUNT, NAMESPACE, apply, device_of, leader_beside, node_fence_of, policy, secret, until_phase,
+};
 
 /// A pod that waits for ever is watched for so long: the others were released within a fraction of it.
-const FOR_EVER: Duration = Duration::from_secs(20);
+const NO_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What the Redfish service says of the power of its systems, by name.
 #[derive(Clone, Default)]
@@ -53,13 +55,13 @@ impl Switchboard {
     }
 }
 
-struct Scene {
+struct Fixture {
     plane: ControlPlane,
     audit: AuditLog,
-    ours: PodSafety,
+    pod_safety: PodSafety,
     machines: BTreeMap<&'static str, Arc<Machine>>,
     _redfish: Redfish,
-    _theirs: [Component; 2],
+    _kcm: [Component; 2],
     _running: JoinSet<()>,
 }
 
@@ -90,7 +92,7 @@ async fn machines(rigs: &Rigs, switchboard: &Switchboard) -> BTreeMap<&'static s
     machines
 }
 
-async fn scene() -> Scene {
+async fn fixture() -> Fixture {
     let (rigs, switchboard) = (Rigs::new().await.unwrap(), Switchboard::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let tells = format!("http://{}", listener.local_addr().unwrap());
@@ -105,7 +107,7 @@ async fn scene() -> Scene {
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     plane.namespace(NAMESPACE).await.unwrap();
     for machine in machines.values() {
-        running.spawn(Arc::clone(machine).live(plane.admin()));
+        running.spawn(Arc::clone(machine).run_kubelet(plane.admin()));
     }
     let password = json!([{ "parameter": "password", "secret": "bmc", "key": "password" }]);
     let system = |uuid: &str| format!("/redfish/v1/Systems/{uuid}");
@@ -129,17 +131,17 @@ async fn scene() -> Scene {
     }
 
     let (theirs, ours) = leader_beside(&plane, &kubeconfig, "statefulset-controller", &rigs).await;
-    Scene { plane, audit, ours, machines, _redfish: service, _theirs: theirs, _running: running }
+    Fixture { plane, audit, pod_safety: ours, machines, _redfish: service, _kcm: theirs, _running: running }
 }
 
-async fn pod_of(scene: &Scene, node: &str) -> Option<Pod> {
+async fn pod_of(scene: &Fixture, node: &str) -> Option<Pod> {
     observe::find_pod(&scene.plane.admin(), NAMESPACE, &format!("db-{node}-0")).await.unwrap()
 }
 
-async fn until_at_home(scene: &Scene, node: &'static str) -> String {
+async fn until_at_home(scene: &Fixture, node: &'static str) -> String {
     apply(&scene.plane, &database(node)).await;
     until(&format!("the database of {node} runs there"), async || {
-        match pod_of(scene, node).await.as_ref().and_then(observe::runs) {
+        match pod_of(scene, node).await.as_ref().and_then(observe::is_running) {
             Some((at, uid)) if at == node => Ok(uid),
             Some(other) => {
                 // On a busy machine its home was not heard for a moment, so the scheduler chose another one.
@@ -155,21 +157,21 @@ async fn until_at_home(scene: &Scene, node: &'static str) -> String {
 }
 
 /// From the evidence to a pod of another UID that runs on another machine.
-async fn until_elsewhere(scene: &Scene, node: &'static str, uid: &str) -> Duration {
+async fn until_elsewhere(scene: &Fixture, node: &'static str, uid: &str) -> Duration {
     let machine = &scene.machines[node];
     let proved = until(&format!("{node} is proved off"), async || {
         let gone = pod_of(scene, node).await.is_none_or(|pod| pod.metadata.uid.as_deref() != Some(uid));
         let proofs = scene.plane.list("fenceevidences").await.unwrap();
         let proved = proofs.iter().any(|proof| proof["spec"]["node"]["name"] == node);
         assert!(proved || !gone, "{node}: its pod went without evidence");
-        let fence = fence_of(&scene.plane, node).await.map(|fence| fence["status"].clone());
+        let fence = node_fence_of(&scene.plane, node).await.map(|fence| fence["status"].clone());
         if proved { Ok(Instant::now()) } else { Err(format!("{fence:#?}")) }
     })
     .await
     .unwrap();
     assert!(!machine.has_power(), "evidence says off, and it is");
     let (at, new) = until(&format!("the database of {node} runs elsewhere"), async || {
-        match pod_of(scene, node).await.as_ref().and_then(observe::runs) {
+        match pod_of(scene, node).await.as_ref().and_then(observe::is_running) {
             Some((at, new)) if new != uid => Ok((at, new)),
             other => Err(format!("{other:?}")),
         }
@@ -178,13 +180,13 @@ async fn until_elsewhere(scene: &Scene, node: &'static str, uid: &str) -> Durati
     .unwrap();
     let took = proved.elapsed();
     let pod = format!("db-{node}-0");
-    scene.audit.was_soon_after_the_proof(node, |entry| entry.is("delete", "pods", &pod)).unwrap();
+    scene.audit.was_soon_after_evidence(node, |entry| entry.matches("delete", "pods", &pod)).unwrap();
     assert!(at != node && new != uid && !machine.has_power(), "{node} is off, and it runs on {at}");
     took
 }
 
-async fn it_stays_and_everything_says_why(scene: &Scene, node: &'static str, uid: &str) {
-    let until = Instant::now() + FOR_EVER;
+async fn the_pod_stays_and_each_view_names_the_cause(scene: &Fixture, node: &'static str, uid: &str) {
+    let until = Instant::now() + NO_TIMEOUT;
     while Instant::now() < until {
         let pod = pod_of(scene, node).await.unwrap();
         assert_eq!(pod.metadata.uid.as_deref(), Some(uid), "nobody proved {node} off");
@@ -193,20 +195,20 @@ async fn it_stays_and_everything_says_why(scene: &Scene, node: &'static str, uid
     }
     let why = format!("pod-safety/of-{node}");
     let (plane, api) = (&scene.plane, scene.plane.admin());
-    let fence = fence_of(plane, node).await.unwrap();
+    let fence = node_fence_of(plane, node).await.unwrap();
     assert_eq!(fence["status"]["phase"], "Pending", "{fence:#}");
     let gates = fence["status"]["gates"].as_array().unwrap();
     let gate = gates.iter().find(|gate| gate["name"] == "NoDevices").unwrap();
     assert!(gate["holds"] == true && gate["message"].as_str().unwrap().contains(&why), "{gates:#?}");
     let said = observe::event(&api, "default", node, "FencingHeld").await.unwrap();
     assert!(said.contains(&why), "{said}");
-    let holds = scene.ours.holds(&format!("db-{node}-0")).await.unwrap();
+    let holds = scene.pod_safety.holds(&format!("db-{node}-0")).await.unwrap();
     assert!(!holds.is_empty(), "its pod is held with a reason");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whose_machine_is_proved_off_its_pod_runs_elsewhere_and_whose_cannot_be_stays() {
-    let scene = scene().await;
+async fn pods_move_from_machines_proved_off_and_stay_on_others() {
+    let scene = fixture().await;
     let mut databases = BTreeMap::new();
     for node in ["native", "redfish", "agent", "nobody"] {
         databases.insert(node, until_at_home(&scene, node).await);
@@ -223,5 +225,5 @@ async fn whose_machine_is_proved_off_its_pod_runs_elsewhere_and_whose_cannot_be_
         let acts: Vec<_> = attempts.iter().map(|attempt| attempt["act"].as_str().unwrap()).collect();
         assert_eq!(acts, ["off", "on"], "one shot each: {fence:#}");
     }
-    it_stays_and_everything_says_why(&scene, "nobody", &databases["nobody"]).await;
+    the_pod_stays_and_each_view_names_the_cause(&scene, "nobody", &databases["nobody"]).await;
 }

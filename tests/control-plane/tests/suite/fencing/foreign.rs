@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pod_safety_control_plane::workloads::{Kind, define};
-use pod_safety_control_plane::{AuditLog, ControlPlane, PodSafety, observe, seen, tool, until};
+use pod_safety_control_plane::{AuditLog, ControlPlane, PodSafety, check_that, observe, tool, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::{
-    ACCOUNT, NAMESPACE, apply, device_of, fence_of, granted_and_used, kubelets, leader, stateful_pod,
+    ACCOUNT, NAMESPACE, apply, device_of, granted_and_used, kubelets, leader, node_fence_of, stateful_pod,
     until_phase, until_released,
 };
 
@@ -28,14 +28,14 @@ const ROLES: [&str; 3] = [
 
 /// Their definitions are in no Go module that has them apart: what of them a device reads and writes, by their reference.
 const OTHERS: [Kind; 2] = [
-    Kind::of("machine.openshift.io/v1beta1", "Machine", "machines"),
-    Kind::of("metal3.io/v1alpha1", "BareMetalHost", "baremetalhosts"),
+    Kind::custom("machine.openshift.io/v1beta1", "Machine", "machines"),
+    Kind::custom("metal3.io/v1alpha1", "BareMetalHost", "baremetalhosts"),
 ];
 
-struct Scene {
+struct Fixture {
     plane: ControlPlane,
     audit: AuditLog,
-    _ours: PodSafety,
+    _pod_safety: PodSafety,
     nodes: Vec<Arc<Machine>>,
     _kubelets: JoinSet<()>,
 }
@@ -47,7 +47,7 @@ pub(super) async fn published(plane: &ControlPlane, file: &str) {
     plane.kubectl(&["create", "-f", path]).await.unwrap().text().unwrap();
 }
 
-async fn scene() -> Scene {
+async fn fixture() -> Fixture {
     let (audit, plane) = ControlPlane::audited(ACCOUNT).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     published(&plane, "karpenter.sh_nodeclaims.yaml").await;
@@ -64,10 +64,10 @@ async fn scene() -> Scene {
     plane.namespace(NAMESPACE).await.unwrap();
     // By default nodes are tainted ten seconds after each other: the third would wait for twenty.
     let ours = leader(&plane, &kubeconfig, &["--node-eviction-rate=10"]).await;
-    Scene { plane, audit, _ours: ours, nodes, _kubelets: kubelets }
+    Fixture { plane, audit, _pod_safety: ours, nodes, _kubelets: kubelets }
 }
 
-impl Scene {
+impl Fixture {
     async fn create(&self, object: &Value) {
         until("its kind is served", async || {
             self.plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().text()
@@ -95,14 +95,14 @@ impl Scene {
     }
 
     /// The node is lost, and its pod waits for the device of this driver.
-    async fn lose(&self, number: usize, driver: &str) -> Instant {
+    async fn lose_node(&self, number: usize, driver: &str) -> Instant {
         let node = &self.nodes[number].name;
         let spec = json!({ "driver": driver, "identityCheck": "Required", "monitorSeconds": 5, "timeouts": { "powerOff": "5m" } });
         apply(&self.plane, &device_of(node, node, spec)).await;
         until("the device is ready", async || {
             let device = self.plane.find("fencedevices", OPS, node).await.unwrap().ok_or("none")?;
             let power = device["status"]["targets"][0]["power"].clone();
-            seen(power == "On", device["status"].to_string())
+            check_that(power == "On", device["status"].to_string())
         })
         .await
         .unwrap();
@@ -116,7 +116,7 @@ impl Scene {
         Instant::now()
     }
 
-    async fn released(&self, node: &str, begun: Instant, what: &str) -> Value {
+    async fn until_released(&self, node: &str, begun: Instant, what: &str) -> Value {
         until_phase(&self.plane, node, "Fenced").await;
         until_released(&self.plane, &format!("{node}-0")).await;
         println!("{what}: released {:.1} s after the loss", begun.elapsed().as_secs_f64());
@@ -128,8 +128,8 @@ impl Scene {
     async fn deleted(&self, kind: &str, name: &str, node: &str) {
         until(&format!("{name} is being deleted"), async || {
             let found = self.find(kind, name).await.ok_or("it is gone")?;
-            let fence = fence_of(&self.plane, node).await.map(|fence| fence["status"].clone());
-            seen(found["metadata"]["deletionTimestamp"].is_string(), format!("{fence:#?}"))
+            let fence = node_fence_of(&self.plane, node).await.map(|fence| fence["status"].clone());
+            check_that(found["metadata"]["deletionTimestamp"].is_string(), format!("{fence:#?}"))
         })
         .await
         .unwrap();
@@ -141,14 +141,14 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_is_released_when_its_node_claim_machine_or_host_says_that_the_machine_is_gone_or_off() {
-    let scene = scene().await;
+async fn a_pod_is_released_when_node_claim_machine_or_host_reports_the_machine_gone_or_off() {
+    let scene = fixture().await;
     // At the same time: each waits for a kubelet to be missed, and for two status checks.
     tokio::join!(a_node_claim(&scene), a_machine_of_openshift(&scene), a_bare_metal_host(&scene));
-    each_right_was_used(&scene).await;
+    each_granted_right_was_used(&scene).await;
 }
 
-async fn a_node_claim(scene: &Scene) {
+async fn a_node_claim(scene: &Fixture) {
     let requirements = json!([{ "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] }]);
     let class = json!({ "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default" });
     scene
@@ -160,16 +160,16 @@ async fn a_node_claim(scene: &Scene) {
         .await;
     let status = json!({ "status": { "nodeName": "w1", "providerID": "cloud:///w1" } });
     scene.patch(CLAIMS, "default-x7", true, &status).await;
-    let begun = scene.lose(0, "NodeClaim").await;
+    let begun = scene.lose_node(0, "NodeClaim").await;
     scene.deleted(CLAIMS, "default-x7", "w1").await;
-    let evidence = scene.released("w1", begun, "NodeClaim").await;
+    let evidence = scene.until_released("w1", begun, "NodeClaim").await;
     assert_eq!(
         (&evidence["kind"], &evidence["samples"][0]["identity"]),
         (&json!("Decommissioned"), &json!("Match"))
     );
 }
 
-async fn a_machine_of_openshift(scene: &Scene) {
+async fn a_machine_of_openshift(scene: &Fixture) {
     scene
         .create(&json!({
             "apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine",
@@ -188,13 +188,13 @@ async fn a_machine_of_openshift(scene: &Scene) {
         .await;
     let named = "machine.openshift.io/machine=pod-safety/worker-a";
     scene.plane.kubectl(&["annotate", "node", "w2", named]).await.unwrap().text().unwrap();
-    let begun = scene.lose(1, "OpenShiftMachine").await;
+    let begun = scene.lose_node(1, "OpenShiftMachine").await;
     scene.deleted(OPENSHIFT, "worker-a", "w2").await;
-    let evidence = scene.released("w2", begun, "OpenShift Machine").await;
+    let evidence = scene.until_released("w2", begun, "OpenShift Machine").await;
     assert_eq!(evidence["kind"], "Decommissioned");
 }
 
-async fn a_bare_metal_host(scene: &Scene) {
+async fn a_bare_metal_host(scene: &Fixture) {
     let reference =
         json!({ "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Metal3Machine", "name": "m3m-3" });
     let bootstrap = json!({ "dataSecretName": "unused" });
@@ -219,17 +219,17 @@ async fn a_bare_metal_host(scene: &Scene) {
         scene.patch(HOSTS, "rack-7", true, &status).await;
     };
     operator(true).await;
-    let begun = scene.lose(2, "BareMetalHost").await;
+    let begun = scene.lose_node(2, "BareMetalHost").await;
     until("its operator is told", async || {
         let host = scene.find(HOSTS, "rack-7").await.ok_or("none")?;
         let hold = host["metadata"]["annotations"]["reboot.metal3.io/pod-safety"].clone();
-        let fence = fence_of(&scene.plane, "w3").await.map(|fence| fence["status"].clone());
-        seen(hold.as_str().is_some_and(|hold| hold.contains("\"hard\"")), format!("{fence:#?}"))
+        let fence = node_fence_of(&scene.plane, "w3").await.map(|fence| fence["status"].clone());
+        check_that(hold.as_str().is_some_and(|hold| hold.contains("\"hard\"")), format!("{fence:#?}"))
     })
     .await
     .unwrap();
     operator(false).await;
-    let evidence = scene.released("w3", begun, "BareMetalHost").await;
+    let evidence = scene.until_released("w3", begun, "BareMetalHost").await;
     assert_eq!(
         (&evidence["kind"], &evidence["samples"][0]["identity"]),
         (&json!("PowerOff"), &json!("Match"))
@@ -239,7 +239,7 @@ async fn a_bare_metal_host(scene: &Scene) {
     assert!(host["metadata"]["annotations"]["reboot.metal3.io/pod-safety"].is_string(), "recovery is Hold");
 }
 
-async fn each_right_was_used(scene: &Scene) {
+async fn each_granted_right_was_used(scene: &Fixture) {
     let roles = ROLES.map(|role| ["clusterrole", role]);
     let roles: Vec<&[&str]> = roles.iter().map(|role| &role[..]).collect();
     let (granted, used) = granted_and_used(&scene.plane, &scene.audit, &roles).await;

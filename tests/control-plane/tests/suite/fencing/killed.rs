@@ -13,7 +13,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{ControlPlane, MISSED_SOON, Options, PATIENCE, PodSafety, observe, until};
+use pod_safety_control_plane::{
+    ControlPlane, Options, PATIENCE, PodSafety, SHORT_LEADER_LEASE, observe, until,
+};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
@@ -28,12 +30,12 @@ const THOROUGH: usize = 20;
 const SHORT: [&str; 5] =
     ["off is written down", "the agent runs", "the agent ended", "there is evidence", "the taint is there"];
 /// So many machines are never lost.
-const SPARE: usize = 3;
+const SPARE_NODES: usize = 3;
 const REPLICAS: usize = 3;
 /// Between the losses: about as long as it takes to have a leader again.
-const APART: Duration = Duration::from_secs(4);
+const KILL_INTERVAL: Duration = Duration::from_secs(4);
 /// Between two looks at everything: no step that is looked for lasts less than the second of the agent.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The steps after which somebody is killed, in their order.
 const STEPS: [&str; 14] = [
@@ -55,8 +57,8 @@ const STEPS: [&str; 14] = [
 
 /// Everything that can be seen of one machine.
 #[derive(Clone, Default)]
-struct Sight {
-    fence: Option<Value>,
+struct MachineView {
+    node_fence: Option<Value>,
     proved: bool,
     tainted: bool,
     pod: bool,
@@ -73,14 +75,14 @@ struct Run {
     ended: Option<f64>,
 }
 
-impl Sight {
+impl MachineView {
     fn attempts(&self, act: &str) -> Vec<&Value> {
-        let all = self.fence.as_ref().and_then(|fence| fence["status"]["attempts"].as_array());
+        let all = self.node_fence.as_ref().and_then(|fence| fence["status"]["attempts"].as_array());
         all.into_iter().flatten().filter(|attempt| attempt["act"] == act).collect()
     }
 
     fn phase(&self) -> &str {
-        self.fence.as_ref().and_then(|fence| fence["status"]["phase"].as_str()).unwrap_or_default()
+        self.node_fence.as_ref().and_then(|fence| fence["status"]["phase"].as_str()).unwrap_or_default()
     }
 
     /// A leader that died in the middle leaves some steps out.
@@ -92,7 +94,7 @@ impl Sight {
         let off = self.attempts("off");
         let agent = self.agent.iter().find(|run| run.act == "off");
         match step {
-            "the incident is there" => self.fence.is_some(),
+            "the incident is there" => self.node_fence.is_some(),
             "its gates are open" => !matches!(self.phase(), "" | "Pending"),
             "off is written down" => !off.is_empty(),
             "the agent runs" => agent.is_some(),
@@ -101,7 +103,7 @@ impl Sight {
             "two looks are written down" => off.iter().any(|attempt| attempt["verified"].is_object()),
             "there is evidence" => self.proved,
             "it is fenced" => {
-                self.fence.as_ref().is_some_and(|fence| fence["status"]["evidence"].is_string())
+                self.node_fence.as_ref().is_some_and(|fence| fence["status"]["evidence"].is_string())
             }
             "the taint is there" => self.tainted,
             "its pod is gone" => !self.pod,
@@ -167,16 +169,16 @@ async fn items(api: &Client, path: &str) -> Vec<Value> {
         if let Ok(list) = api.request::<Value>(request).await {
             return list["items"].as_array().cloned().unwrap_or_default();
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Looks at everything, for ever. Pods are looked at before evidence: who is missing there is proved here.
-async fn look(
+async fn watch_machines(
     api: Client,
     machines: Vec<Arc<Machine>>,
     folder: PathBuf,
-    seen: watch::Sender<BTreeMap<String, Sight>>,
+    seen: watch::Sender<BTreeMap<String, MachineView>>,
 ) {
     loop {
         let pods = items(&api, &format!("/api/v1/namespaces/{NAMESPACE}/pods")).await;
@@ -191,8 +193,8 @@ async fn look(
             let name = &machine.name;
             let node = nodes.iter().find(|node| node["metadata"]["name"] == **name);
             let taints = node.and_then(|node| node["spec"]["taints"].as_array()).into_iter().flatten();
-            let sight = Sight {
-                fence: of(&fences, name),
+            let sight = MachineView {
+                node_fence: of(&fences, name),
                 proved: of(&proofs, name).is_some(),
                 tainted: taints.into_iter().any(|taint| taint["key"] == "node.kubernetes.io/out-of-service"),
                 pod: pods.iter().any(|pod| pod["spec"]["nodeName"] == **name),
@@ -203,7 +205,7 @@ async fn look(
             (name.clone(), sight)
         });
         seen.send_replace(sights.collect());
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -219,7 +221,7 @@ struct Replicas {
 impl Replicas {
     async fn start(&self, name: &str) -> PodSafety {
         let args = ["--controllers=pod-gc,fencing", &self.agents, "--allow-fence-dummy"];
-        let args = args.into_iter().chain(MISSED_SOON);
+        let args = args.into_iter().chain(SHORT_LEADER_LEASE);
         self.plane.pod_safety(name, &self.kubeconfig, args).await.unwrap()
     }
 
@@ -233,7 +235,7 @@ impl Replicas {
         None
     }
 
-    async fn kill_the_leader(&mut self, machine: &str, step: &str) {
+    async fn kill_leader(&mut self, machine: &str, step: &str) {
         let index = until("somebody leads", async || self.leader().await.ok_or("nobody does"));
         let index = index.await.unwrap();
         self.all[index].kill_9().unwrap();
@@ -276,17 +278,17 @@ async fn lose(api: &Client, machine: &Machine) {
     objects::set_node_status(api, &machine.name, &only).await.unwrap();
 }
 
-struct Scene {
+struct Fixture {
     plane: Arc<ControlPlane>,
     /// The files of power lie there.
     _rigs: Rigs,
     machines: Vec<Arc<Machine>>,
     replicas: Mutex<Replicas>,
-    sights: watch::Receiver<BTreeMap<String, Sight>>,
+    views: watch::Receiver<BTreeMap<String, MachineView>>,
     _running: JoinSet<()>,
 }
 
-async fn scene(rounds: usize) -> Scene {
+async fn fixture(rounds: usize) -> Fixture {
     let rigs = Rigs::new().await.unwrap();
     let folder = rigs.file("");
     agent(&rigs.agents(), &folder);
@@ -294,11 +296,11 @@ async fn scene(rounds: usize) -> Scene {
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     plane.namespace(NAMESPACE).await.unwrap();
     let (mut running, mut machines) = (JoinSet::new(), Vec::new());
-    for number in 0..rounds + SPARE {
+    for number in 0..rounds + SPARE_NODES {
         let name = format!("m{number}");
         std::fs::write(rigs.file(&name), "on").unwrap();
         let machine = Machine::of_file(&name, rigs.file(&name), "on");
-        running.spawn(Arc::clone(&machine).live(plane.admin()));
+        running.spawn(Arc::clone(&machine).run_kubelet(plane.admin()));
         let pod = objects::pod(NAMESPACE, &format!("db-{name}")).on_node(&name);
         let pod = pod.owned_by_stateful_set("db", "uid-of-db").with_phase("Running");
         objects::create_pod(&plane.admin(), &pod).await.unwrap();
@@ -314,32 +316,37 @@ async fn scene(rounds: usize) -> Scene {
         replicas.all.push(one);
     }
     let (sees, sights) = watch::channel(BTreeMap::new());
-    running.spawn(look(plane.admin(), machines.clone(), folder, sees));
-    Scene { plane, _rigs: rigs, machines, replicas: Mutex::new(replicas), sights, _running: running }
+    running.spawn(watch_machines(plane.admin(), machines.clone(), folder, sees));
+    Fixture { plane, _rigs: rigs, machines, replicas: Mutex::new(replicas), views: sights, _running: running }
 }
 
-impl Scene {
-    async fn until(&self, machine: &str, what: &str, holds: impl Fn(&Sight) -> bool) -> Sight {
-        let mut sights = self.sights.clone();
+impl Fixture {
+    async fn until_view(
+        &self,
+        machine: &str,
+        what: &str,
+        holds: impl Fn(&MachineView) -> bool,
+    ) -> MachineView {
+        let mut sights = self.views.clone();
         let found = sights.wait_for(|all| all.get(machine).is_some_and(&holds));
         let found = tokio::time::timeout(PATIENCE, found).await.map(|found| found.unwrap()[machine].clone());
-        assert!(found.is_ok(), "{machine}, until {what}: {:#?}", self.sights.borrow()[machine].fence);
+        assert!(found.is_ok(), "{machine}, until {what}: {:#?}", self.views.borrow()[machine].node_fence);
         found.unwrap()
     }
 
-    async fn round(&self, number: usize, step: &str) -> Sight {
+    async fn round(&self, number: usize, step: &str) -> MachineView {
         let machine = &self.machines[number];
-        tokio::time::sleep(APART * u32::try_from(number).unwrap()).await;
+        tokio::time::sleep(KILL_INTERVAL * u32::try_from(number).unwrap()).await;
         lose(&self.plane.admin(), machine).await;
-        self.until(&machine.name, step, |sight| sight.has_passed(step)).await;
-        self.replicas.lock().await.kill_the_leader(&machine.name, step).await;
-        let ended = |sight: &Sight| matches!(sight.phase(), "Done" | "AwaitingOperator");
-        self.until(&machine.name, "its incident ends", ended).await
+        self.until_view(&machine.name, step, |sight| sight.has_passed(step)).await;
+        self.replicas.lock().await.kill_leader(&machine.name, step).await;
+        let ended = |sight: &MachineView| matches!(sight.phase(), "Done" | "AwaitingOperator");
+        self.until_view(&machine.name, "its incident ends", ended).await
     }
 
     /// Of nobody's pod is it true that it is gone while the machine has the power that it had, or without evidence.
-    async fn nobody_is_released_without_proof(&self) {
-        let (mut sights, mut gone) = (self.sights.clone(), BTreeSet::new());
+    async fn no_pod_is_released_without_evidence(&self) {
+        let (mut sights, mut gone) = (self.views.clone(), BTreeSet::new());
         while sights.changed().await.is_ok() {
             for (machine, sight) in sights.borrow_and_update().iter().filter(|(_, sight)| !sight.pod) {
                 assert!(sight.proved, "{machine}: its pod went without evidence");
@@ -353,7 +360,7 @@ impl Scene {
 
 /// Each run of the agent belongs to an intent that was written before it, and is over when that says so; there are no
 /// more runs than intents; and no intent is written while the last may still land.
-fn each_shot_was_written_down_and_none_was_made_twice(machine: &str, sight: &Sight) {
+fn each_power_off_was_recorded_and_none_repeated(machine: &str, sight: &MachineView) {
     let seconds =
         |text: &Value| text.as_str().unwrap().parse::<Timestamp>().unwrap().as_duration().as_secs_f64();
     for act in ["off", "on"] {
@@ -384,29 +391,29 @@ fn each_shot_was_written_down_and_none_was_made_twice(machine: &str, sight: &Sig
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_dies_at_whichever_step_each_incident_ends_with_one_shot_and_no_pod_goes_without_proof() {
+async fn a_killed_leader_or_agent_at_any_step_leaves_one_power_off_and_no_unproved_release() {
     leaders_die(&SHORT).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_dies_at_whichever_step_each_incident_ends_thorough() {
+async fn a_killed_leader_or_agent_at_any_step_leaves_one_power_off_thorough() {
     let steps: Vec<&str> = STEPS.into_iter().cycle().take(THOROUGH).collect();
     leaders_die(&steps).await;
 }
 
 async fn leaders_die(at: &[&str]) {
     let rounds = at.len();
-    let scene = scene(rounds).await;
+    let scene = fixture(rounds).await;
     let all = at.iter().enumerate().map(|(number, step)| scene.round(number, step));
     let all = futures::future::join_all(all);
     let ended = tokio::select! {
         biased;
         ended = all => ended,
-        () = scene.nobody_is_released_without_proof() => unreachable!("it looks for ever"),
+        () = scene.no_pod_is_released_without_evidence() => unreachable!("it looks for ever"),
     };
     let mut phases: BTreeMap<&str, usize> = BTreeMap::new();
     for (machine, sight) in scene.machines.iter().zip(&ended) {
-        each_shot_was_written_down_and_none_was_made_twice(&machine.name, sight);
+        each_power_off_was_recorded_and_none_repeated(&machine.name, sight);
         *phases.entry(sight.phase()).or_default() += 1;
     }
     let replicas = scene.replicas.lock().await;

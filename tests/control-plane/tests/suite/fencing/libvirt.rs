@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use pod_safety_control_plane::rigs::hypervisor::{self, Hypervisor};
 use pod_safety_control_plane::rigs::{PASSWORD, Rigs};
-use pod_safety_control_plane::{ControlPlane, Options, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, check_that, until};
 use serde_json::{Value, json};
 
 use super::cloud::{policy_of_all, target};
@@ -27,7 +27,7 @@ fn device(hypervisor: &Hypervisor) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_is_released_when_the_process_of_its_machine_is_gone() {
+async fn a_pod_is_released_when_libvirt_reports_its_domain_off() {
     let rigs = Rigs::new().await.unwrap();
     let machines = [("w1", ONE), ("w2", TWO)];
     let Some(hypervisor) = rigs.hypervisor(&machines).await.unwrap() else { return };
@@ -58,13 +58,13 @@ async fn a_pod_is_released_when_the_process_of_its_machine_is_gone() {
     lost.cut_off().await;
     let begun = Instant::now();
     // Its kubelet no longer reports, and its process runs: the pod stays until that is gone.
-    until("the process of its machine is gone", async || seen(!hypervisor::runs(ONE), "it runs"))
+    until("the process of its machine is gone", async || check_that(!hypervisor::runs(ONE), "it runs"))
         .await
         .unwrap();
     until_released(&plane, "db-0").await;
     println!("libvirt: released {:.1} s after the loss", begun.elapsed().as_secs_f64());
     until("its machine is started again", async || {
-        seen(lost.boots() == 2 && hypervisor::runs(ONE), format!("{} boots", lost.boots()))
+        check_that(lost.boots() == 2 && hypervisor::runs(ONE), format!("{} boots", lost.boots()))
     })
     .await
     .unwrap();

@@ -24,7 +24,7 @@ pub(super) struct Machine {
     hangs: AtomicBool,
     boots: AtomicU32,
     /// Held while it speaks to the API server.
-    speaks: tokio::sync::Mutex<()>,
+    reports: tokio::sync::Mutex<()>,
 }
 
 impl Machine {
@@ -47,7 +47,7 @@ impl Machine {
             cut_off: AtomicBool::new(false),
             hangs: AtomicBool::new(false),
             boots: AtomicU32::new(1),
-            speaks: tokio::sync::Mutex::new(()),
+            reports: tokio::sync::Mutex::new(()),
         })
     }
 
@@ -63,7 +63,7 @@ impl Machine {
     /// From now on nobody hears it, nor what it was just about to say.
     pub(super) async fn cut_off(&self) {
         self.cut_off.store(true, Ordering::SeqCst);
-        drop(self.speaks.lock().await);
+        drop(self.reports.lock().await);
     }
 
     /// From now on its container runtime does not answer.
@@ -105,7 +105,7 @@ impl Machine {
     }
 
     /// Lives until the test ends.
-    pub(super) async fn live(self: Arc<Self>, api: Client) {
+    pub(super) async fn run_kubelet(self: Arc<Self>, api: Client) {
         objects::create_node(&api, &self.as_new_node()).await.unwrap();
         let mut had_power = true;
         loop {
@@ -115,10 +115,10 @@ impl Machine {
                 // A kubelet that begins is heard, whatever had become of the last.
                 self.connect();
             }
-            let speaks = self.speaks.lock().await;
+            let speaks = self.reports.lock().await;
             if has_power && !self.cut_off.load(Ordering::SeqCst) {
                 // What fails is tried again in a second, as a kubelet does.
-                let _again = self.beat(&api).await;
+                let _again = self.heartbeat(&api).await;
             }
             drop(speaks);
             had_power = has_power;
@@ -126,7 +126,7 @@ impl Machine {
         }
     }
 
-    async fn beat(&self, api: &Client) -> Result<(), Error> {
+    async fn heartbeat(&self, api: &Client) -> Result<(), Error> {
         objects::set_node_status(api, &self.name, &self.as_node().status.unwrap_or_default()).await?;
         objects::renew_lease(api, &self.name).await?;
         let pods = Api::<Pod>::all(api.clone());

@@ -6,56 +6,58 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::{
-    Component, ControlPlane, Options, Output, PodSafety, observe, seen, until, workloads,
+    Component, ControlPlane, Options, Output, PodSafety, check_that, observe, until, workloads,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::{NAMESPACE, apply, fence_of, kubelets, leader_beside, policy, spares, switched, until_phase};
+use super::{
+    NAMESPACE, apply, kubelets, leader_beside, node_fence_of, policy, spare_machines, switch_log, until_phase,
+};
 
 const NODE: &str = "sick";
 const PAUSE: &str = "pod-safety.dev/pause-fencing";
 
-struct Scene {
+struct Fixture {
     plane: ControlPlane,
-    _ours: PodSafety,
+    _pod_safety: PodSafety,
     machine: Arc<Machine>,
-    _theirs: [Component; 2],
+    _kcm: [Component; 2],
     _kubelets: JoinSet<()>,
     /// It has the files that are switched.
     _rigs: Rigs,
 }
 
-async fn scene() -> Scene {
+async fn fixture() -> Fixture {
     let rigs = Rigs::new().await.unwrap();
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     plane.namespace(NAMESPACE).await.unwrap();
-    let machine = switched(&plane, &rigs, NODE).await;
+    let machine = switch_log(&plane, &rigs, NODE).await;
     let mut all = policy(NODE, NODE, NODE);
     (all["spec"]["when"], all["spec"]["brakes"]["collateralSeconds"]) = (json!("Always"), json!(0));
     apply(&plane, &all).await;
-    let kubelets = kubelets(&plane, spares().iter().chain([&machine]));
+    let kubelets = kubelets(&plane, spare_machines().iter().chain([&machine]));
     let (theirs, ours) =
         leader_beside(&plane, &kubeconfig, "statefulset-controller,disruption-controller", &rigs).await;
-    Scene { plane, _ours: ours, machine, _theirs: theirs, _kubelets: kubelets, _rigs: rigs }
+    Fixture { plane, _pod_safety: ours, machine, _kcm: theirs, _kubelets: kubelets, _rigs: rigs }
 }
 
 const POWER_OFF: [&str; 3] = ["--power-off", "--confirm=switch off sick", "--reason=new disks"];
 const FINISH: [&str; 2] = ["--finish", "--reason=new disks are in"];
 
-impl Scene {
+impl Fixture {
     async fn maintain(&self, flags: &[&str]) -> Output {
         let args = [&["maintain", NODE, "--timeout=3m"], flags].concat();
-        self.plane.pod_safety_once(&self.plane.admin_kubeconfig(), &args).await.unwrap()
+        self.plane.start_pod_safety_once(&self.plane.admin_kubeconfig(), &args).await.unwrap()
     }
 
     /// It is killed (SIGKILL) as soon as this is so.
     async fn killed_when(&self, flags: &[&str], what: &str, so: impl AsyncFn(&Node) -> bool) {
         let so = until(what, async || {
             let node = self.node().await;
-            seen(so(&node).await, format!("{node:?}"))
+            check_that(so(&node).await, format!("{node:?}"))
         });
         tokio::select! {
             biased;
@@ -84,7 +86,7 @@ fn is_paused(node: &Node) -> bool {
 }
 
 /// The status of a condition; empty: it is not there.
-fn says(node: &Node, kind: &str) -> String {
+fn condition_status(node: &Node, kind: &str) -> String {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     let found = conditions.into_iter().flatten().find(|one| one.type_ == kind);
     found.map(|one| one.status.clone()).unwrap_or_default()
@@ -92,17 +94,17 @@ fn says(node: &Node, kind: &str) -> String {
 
 /// DrainInProgress, Drained, MaintenanceInProgress.
 fn lifecycle(node: &Node) -> [String; 3] {
-    ["DrainInProgress", "Drained", "MaintenanceInProgress"].map(|kind| says(node, kind))
+    ["DrainInProgress", "Drained", "MaintenanceInProgress"].map(|kind| condition_status(node, kind))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_is_maintained_the_whole_way_however_often_the_command_is_killed() {
-    let scene = scene().await;
+async fn maintain_completes_though_the_command_is_killed_at_each_step() {
+    let scene = fixture().await;
     apply(&scene.plane, &workloads::stateful_set_near(NAMESPACE, "db", NODE)).await;
     until("the database runs there", async || {
         let pod = observe::find_pod(&scene.plane.admin(), NAMESPACE, "db-0").await.unwrap();
         let running = pod.as_ref().and_then(|pod| pod.status.as_ref()?.phase.clone());
-        seen(running.as_deref() == Some("Running"), format!("{pod:?}"))
+        check_that(running.as_deref() == Some("Running"), format!("{pod:?}"))
     })
     .await
     .unwrap();
@@ -112,13 +114,13 @@ async fn a_node_is_maintained_the_whole_way_however_often_the_command_is_killed(
 
     scene.killed_when(&POWER_OFF, "it is cordoned", async |node| is_cordoned(node)).await;
     assert_eq!(lifecycle(&scene.node().await), ["True", "False", ""], "what it was doing");
-    assert!(scene.machine.has_power() && fence_of(&scene.plane, NODE).await.is_none());
+    assert!(scene.machine.has_power() && node_fence_of(&scene.plane, NODE).await.is_none());
 
     scene.finalizers(&Value::Null).await;
-    let asked = async |_: &Node| fence_of(&scene.plane, NODE).await.is_some();
+    let asked = async |_: &Node| node_fence_of(&scene.plane, NODE).await.is_some();
     scene.killed_when(&POWER_OFF, "it is to be switched off", asked).await;
     assert_eq!(lifecycle(&scene.node().await)[..2], ["False", "True"]);
-    it_is_switched_off_and_stays_off(&scene).await;
+    the_node_is_switched_off_and_stays_off(&scene).await;
 
     let output = scene.maintain(&POWER_OFF).await;
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -141,7 +143,7 @@ async fn a_node_is_maintained_the_whole_way_however_often_the_command_is_killed(
     );
 }
 
-async fn a_dry_run_changes_nothing(scene: &Scene) {
+async fn a_dry_run_changes_nothing(scene: &Fixture) {
     let output = scene.maintain(&["--power-off", "--dry-run"]).await;
     assert!(
         output.stdout.contains("shop/db-0") && output.stdout.contains("Nothing was changed"),
@@ -156,11 +158,11 @@ async fn a_dry_run_changes_nothing(scene: &Scene) {
 }
 
 /// No command runs meanwhile, and the policy would switch it on.
-async fn it_is_switched_off_and_stays_off(scene: &Scene) {
+async fn the_node_is_switched_off_and_stays_off(scene: &Fixture) {
     until_phase(&scene.plane, NODE, "Fenced").await;
     let said = observe::event(&scene.plane.admin(), "default", NODE, "MachinePoweredOff").await.unwrap();
     assert!(!scene.machine.has_power(), "{said}");
-    let fence = fence_of(&scene.plane, NODE).await.unwrap();
+    let fence = node_fence_of(&scene.plane, NODE).await.unwrap();
     assert_eq!(fence["spec"]["keepOff"], true, "{fence:#}");
     assert_eq!(scene.plane.list("fenceevidences").await.unwrap().len(), 1);
 }

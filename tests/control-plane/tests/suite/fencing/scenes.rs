@@ -11,21 +11,25 @@ use http::Method;
 use kube::Client;
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::workloads::{self, Kind, define};
-use pod_safety_control_plane::{Component, ControlPlane, Options, PodSafety, chart, observe, seen, until};
+use pod_safety_control_plane::{
+    Component, ControlPlane, Options, PodSafety, chart, check_that, observe, until,
+};
 use pod_safety_locks::repository;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::{NAMESPACE, apply, device_of, kubelets_by, leader_beside_with, policy, spares, switched};
-use rows::{Because, Proof, Row, Step};
+use super::{
+    NAMESPACE, apply, device_of, kubelets_as, leader_beside_with, policy, spare_machines, switch_log,
+};
+use rows::{Proof, Reason, Row, Step};
 
 const LOST: &str = "w1";
 const OPS: &str = "pod-safety";
 /// The user of all kubelets here. The policies let a kubelet write about its own node alone, so this user is exempt.
 const KUBELETS: &str = "kubelets";
 /// It has the rights of these accounts, and no policy exempts it.
-const STRANGER: &str = "stranger";
+const UNEXEMPT_ACCOUNT: &str = "stranger";
 /// The API groups that the accounts may use. Without `breakglass.pod-safety.dev` they override no policy.
 const GROUPS: [&str; 7] = [
     "",
@@ -40,7 +44,7 @@ const GROUPS: [&str; 7] = [
 /// The controllers of Kubernetes that run.
 const CONTROLLERS: &str = "statefulset-controller,clusterrole-aggregation-controller";
 
-struct Scene {
+struct Fixture {
     row: &'static Row,
     plane: ControlPlane,
     api: Client,
@@ -48,8 +52,8 @@ struct Scene {
     /// The pod that runs on the lost machine.
     uid: String,
     file: std::path::PathBuf,
-    _ours: PodSafety,
-    _theirs: [Component; 2],
+    _pod_safety: PodSafety,
+    _kcm: [Component; 2],
     _kubelets: JoinSet<()>,
     _rigs: Rigs,
 }
@@ -70,7 +74,8 @@ async fn install(plane: &ControlPlane, row: &Row) {
     let (mut role, mut binding) = (of("ClusterRole"), of("ClusterRoleBinding"));
     role["rules"] = rule;
     binding["roleRef"] = json!({ "apiGroup": rbac, "kind": "ClusterRole", "name": "others" });
-    let users = [row.account, STRANGER].map(|name| json!({ "apiGroup": rbac, "kind": "User", "name": name }));
+    let users =
+        [row.account, UNEXEMPT_ACCOUNT].map(|name| json!({ "apiGroup": rbac, "kind": "User", "name": name }));
     binding["subjects"] = json!(users);
     apply(plane, &role).await;
     apply(plane, &binding).await;
@@ -161,17 +166,17 @@ fn refused_by(answer: &kube::Result<Value>, policy: &str) -> bool {
     matches!(answer, Err(kube::Error::Api(status)) if by(&status.message))
 }
 
-async fn scene(row: &'static Row) -> Scene {
+async fn fixture(row: &'static Row) -> Fixture {
     let rigs = Rigs::new().await.unwrap();
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     install(&plane, row).await;
     plane.namespace(NAMESPACE).await.unwrap();
     devices(&plane, &row.proof).await;
     let kubeconfig = plane.service_account(OPS, OPS).await.unwrap();
-    let lost = switched(&plane, &rigs, LOST).await;
+    let lost = switch_log(&plane, &rigs, LOST).await;
     let speaks = plane.user_kubeconfig(KUBELETS, &["system:masters"]).unwrap();
     let speaks = plane.client(&speaks).await.unwrap();
-    let kubelets = kubelets_by(&speaks, spares().iter().chain([&lost]));
+    let kubelets = kubelets_as(&speaks, spare_machines().iter().chain([&lost]));
     let (theirs, ours) = leader_beside_with(&plane, &kubeconfig, CONTROLLERS, &rigs, row.flags).await;
     let mut set = workloads::stateful_set_near(NAMESPACE, "db", LOST);
     set["spec"]["template"]["spec"]["tolerations"] = workloads::brief_tolerations();
@@ -190,7 +195,8 @@ async fn scene(row: &'static Row) -> Scene {
     .unwrap();
     let file = rigs.file(&format!("{LOST}.power"));
     let (_theirs, _ours, _kubelets, _rigs) = (theirs, ours, kubelets, rigs);
-    let scene = Scene { row, plane, api, lost, uid, file, _ours, _theirs, _kubelets, _rigs };
+    let scene =
+        Fixture { row, plane, api, lost, uid, file, _pod_safety: _ours, _kcm: _theirs, _kubelets, _rigs };
     scene.until_the_policies_hold().await;
     until("the devices are ready", async || {
         let devices = scene.plane.list("fencedevices").await.map_err(|error| error.to_string())?;
@@ -198,7 +204,7 @@ async fn scene(row: &'static Row) -> Scene {
             let mut conditions = device["status"]["conditions"].as_array().into_iter().flatten();
             conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
         };
-        seen(devices.iter().all(is_ready), format!("{devices:#?}"))
+        check_that(devices.iter().all(is_ready), format!("{devices:#?}"))
     })
     .await
     .unwrap();
@@ -207,16 +213,16 @@ async fn scene(row: &'static Row) -> Scene {
 
 async fn runs(api: &Client) -> Option<(String, String)> {
     let pod = observe::find_pod(api, NAMESPACE, "db-0").await.unwrap();
-    pod.as_ref().and_then(observe::runs)
+    pod.as_ref().and_then(observe::is_running)
 }
 
-impl Scene {
+impl Fixture {
     async fn until_the_policies_hold(&self) {
         for (path, policy) in [(rows::POD, "force-delete"), (rows::NODE, "node")] {
             until(&format!("{policy} holds"), async || {
                 let path = format!("{path}?gracePeriodSeconds=0&dryRun=All");
-                let answer = send(&self.plane, Some(STRANGER), "DELETE", &path, &Value::Null).await;
-                seen(refused_by(&answer, policy), format!("{answer:?}"))
+                let answer = send(&self.plane, Some(UNEXEMPT_ACCOUNT), "DELETE", &path, &Value::Null).await;
+                check_that(refused_by(&answer, policy), format!("{answer:?}"))
             })
             .await
             .unwrap();
@@ -230,21 +236,21 @@ impl Scene {
         }
     }
 
-    async fn is_there(&self) -> bool {
+    async fn pod_exists(&self) -> bool {
         let pod = observe::find_pod(&self.api, NAMESPACE, "db-0").await.unwrap();
         pod.is_some_and(|pod| pod.metadata.uid.as_deref() == Some(&self.uid))
     }
 
     /// Sends a request until it is allowed, or until the pod that it is about is gone. The first answer is checked: allowed, or
     /// denied by this policy.
-    async fn asks(&self, verb: &str, path: &str, body: &str, refusal: Option<&str>) {
+    async fn send_until_allowed(&self, verb: &str, path: &str, body: &str, refusal: Option<&str>) {
         let body = body.replace("UID", &self.uid);
         let body: Value = if body.is_empty() { Value::Null } else { serde_json::from_str(&body).unwrap() };
         let what = format!("{}: {verb} {path}", self.row.name);
         let mut first = true;
         until(&what, async || {
             // A controller reads the pod again before its next request.
-            if !first && path.starts_with(rows::POD) && !self.is_there().await {
+            if !first && path.starts_with(rows::POD) && !self.pod_exists().await {
                 return Ok(());
             }
             let answer = send(&self.plane, Some(self.row.account), verb, path, &body).await;
@@ -255,14 +261,14 @@ impl Scene {
                 }
             }
             first = false;
-            seen(answer.is_ok(), format!("{answer:?}"))
+            check_that(answer.is_ok(), format!("{answer:?}"))
         })
         .await
         .unwrap();
     }
 
     /// Whoever adds a taint reads the Node first: one that is there already is left.
-    async fn taints(&self, key: &str, effect: &str, refusal: Option<&str>) {
+    async fn until_tainted(&self, key: &str, effect: &str, refusal: Option<&str>) {
         let body = json!({ "spec": { "taints": [{ "key": key, "effect": effect }] } });
         let what = format!("{}: taint {key}", self.row.name);
         let mut refused = false;
@@ -273,49 +279,56 @@ impl Scene {
             }
             let answer = send(&self.plane, Some(self.row.account), "PATCH", rows::NODE, &body).await;
             refused |= refusal.is_some_and(|policy| refused_by(&answer, policy));
-            seen(answer.is_ok(), format!("{answer:?}"))
+            check_that(answer.is_ok(), format!("{answer:?}"))
         })
         .await
         .unwrap();
         assert_eq!(refused, refusal.is_some(), "{what}");
     }
 
-    async fn plays(&self) {
+    async fn run_script(&self) {
         let is_lost = async || {
             let node = self.get(rows::NODE).await.unwrap();
             let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
             conditions.any(|one| one["type"] == "Ready" && one["status"] != "True")
         };
-        until("the node is lost", async || seen(is_lost().await, "Ready")).await.unwrap();
+        until("the node is lost", async || check_that(is_lost().await, "Ready")).await.unwrap();
         for step in self.row.script {
             match *step {
-                Step::Asks(verb, path, body, refusal) => self.asks(verb, path, body, refusal).await,
+                Step::Sends(verb, path, body, refusal) => {
+                    self.send_until_allowed(verb, path, body, refusal).await
+                }
                 Step::Once(verb, path, body, policy) => {
                     let body = serde_json::from_str(&body.replace("UID", &self.uid)).unwrap();
                     let answer = send(&self.plane, Some(self.row.account), verb, path, &body).await;
                     assert!(refused_by(&answer, policy), "{verb} {path}: {answer:?}");
                 }
-                Step::Taints(key, effect, refusal) => self.taints(key, effect, refusal).await,
+                Step::Taints(key, effect, refusal) => self.until_tainted(key, effect, refusal).await,
                 Step::Off => std::fs::write(&self.file, "off").unwrap(),
                 Step::Deleted(path) => {
                     until(&format!("{path} is being deleted"), async || {
                         let object = self.get(path).await.unwrap_or_default();
                         let fences = super::incidents(&self.plane).await;
-                        seen(object["metadata"]["deletionTimestamp"].is_string(), format!("{fences:#?}"))
+                        check_that(
+                            object["metadata"]["deletionTimestamp"].is_string(),
+                            format!("{fences:#?}"),
+                        )
                     })
                     .await
                     .unwrap();
                 }
-                Step::There(path) => {
+                Step::Exists(path) => {
                     until(&format!("{path} is there"), async || {
                         let fences = super::incidents(&self.plane).await;
-                        seen(self.get(path).await.is_some(), format!("{fences:#?}"))
+                        check_that(self.get(path).await.is_some(), format!("{fences:#?}"))
                     })
                     .await
                     .unwrap();
                 }
                 Step::PodGone => {
-                    until("the pod is gone", async || seen(!self.is_there().await, "not yet")).await.unwrap();
+                    until("the pod is gone", async || check_that(!self.pod_exists().await, "not yet"))
+                        .await
+                        .unwrap();
                 }
             }
         }
@@ -324,25 +337,25 @@ impl Scene {
     /// From the loss of the node. The first pod goes when its machine has no power, by this evidence.
     async fn until_elsewhere(&self, begun: Instant) -> Duration {
         until("the first pod is gone", async || {
-            let is_there = self.is_there().await;
+            let is_there = self.pod_exists().await;
             assert!(is_there || !self.lost.has_power(), "{}: the pod went while it ran", self.row.name);
-            seen(!is_there, format!("{:?}", super::incidents(&self.plane).await))
+            check_that(!is_there, format!("{:?}", super::incidents(&self.plane).await))
         })
         .await
         .unwrap();
-        if let Because::Evidence(kind) = self.row.because {
+        if let Reason::Evidence(kind) = self.row.reason {
             let all = self.plane.list("fenceevidences").await.unwrap();
             let proves = |one: &Value| one["spec"]["node"]["name"] == LOST && one["spec"]["kind"] == kind;
             assert!(all.iter().any(proves), "{}: the pod went without evidence: {all:#?}", self.row.name);
         }
         until("the database runs elsewhere", async || {
             let at = runs(&self.api).await;
-            seen(at.as_ref().is_some_and(|(at, uid)| at != LOST && *uid != self.uid), format!("{at:?}"))
+            check_that(at.as_ref().is_some_and(|(at, uid)| at != LOST && *uid != self.uid), format!("{at:?}"))
         })
         .await
         .unwrap();
         let took = begun.elapsed();
-        if let Because::Says(words) = self.row.because {
+        if let Reason::Reports(words) = self.row.reason {
             let said = observe::event(&self.api, NAMESPACE, "db-0", "ForceDeleted").await.unwrap();
             assert!(said.contains(words), "{}: {said}", self.row.name);
         }
@@ -350,11 +363,11 @@ impl Scene {
     }
 }
 
-async fn ends(row: &'static Row) {
-    let scene = scene(row).await;
+async fn run_row(row: &'static Row) {
+    let scene = fixture(row).await;
     let begun = Instant::now();
     scene.lost.cut_off().await;
-    let (took, ()) = tokio::join!(scene.until_elsewhere(begun), scene.plays());
+    let (took, ()) = tokio::join!(scene.until_elsewhere(begun), scene.run_script());
     println!(
         "scene {}: Running elsewhere {:.0} s after the loss ({})",
         row.name,
@@ -367,11 +380,11 @@ macro_rules! scenes {
     ($($name:ident),* $(,)?) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $name() {
-            ends(rows::row(stringify!($name))).await;
+            run_row(rows::row(stringify!($name))).await;
         })*
 
         #[test]
-        fn each_row_is_played() {
+        fn each_row_has_a_test() {
             let rows: Vec<&str> = rows::ROWS.iter().map(|row| row.name).collect();
             assert_eq!(rows, [$(stringify!($name)),*]);
         }
@@ -413,7 +426,7 @@ fn quoted(cell: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_page_says_of_each_row_what_denies_it_and_how_long_it_takes() {
+fn the_page_documents_denial_and_duration_of_each_row() {
     let table = documented();
     let named: usize = table.iter().map(|cells| quoted(&cells[1]).len()).sum();
     assert_eq!(named, rows::ROWS.len());

@@ -9,28 +9,28 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::{
-    AuditLog, Component, ControlPlane, PodSafety, observe, seen, until, workloads,
+    AuditLog, Component, ControlPlane, PodSafety, check_that, observe, until, workloads,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::{
-    ACCOUNT, NAMESPACE, apply, fence_of, granted_and_used, incidents, kubelets, leader_beside, policy,
-    spares, switched, until_phase,
+    ACCOUNT, NAMESPACE, apply, granted_and_used, incidents, kubelets, leader_beside, node_fence_of, policy,
+    spare_machines, switch_log, until_phase,
 };
 
-const SICK: &str = "sick";
+const UNHEALTHY: &str = "sick";
 /// How long the condition must last, as the policy says.
 const LASTS: u64 = 10;
 
-struct Scene {
+struct Fixture {
     plane: ControlPlane,
     audit: AuditLog,
-    _ours: PodSafety,
-    sick: Arc<Machine>,
+    _pod_safety: PodSafety,
+    unhealthy: Arc<Machine>,
     lost: Arc<Machine>,
-    _theirs: [Component; 2],
+    _kcm: [Component; 2],
     _kubelets: JoinSet<()>,
     /// It has the files that are switched.
     _rigs: Rigs,
@@ -47,22 +47,31 @@ fn policy_of(node: &str) -> Value {
     policy
 }
 
-async fn scene() -> Scene {
+async fn fixture() -> Fixture {
     let rigs = Rigs::new().await.unwrap();
     let (audit, plane) = ControlPlane::audited(ACCOUNT).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     plane.namespace(NAMESPACE).await.unwrap();
-    let (sick, lost) = (switched(&plane, &rigs, SICK).await, switched(&plane, &rigs, "lost").await);
-    for node in [SICK, "lost"] {
+    let (sick, lost) = (switch_log(&plane, &rigs, UNHEALTHY).await, switch_log(&plane, &rigs, "lost").await);
+    for node in [UNHEALTHY, "lost"] {
         apply(&plane, &policy_of(node)).await;
     }
-    let kubelets = kubelets(&plane, spares().iter().chain([&sick, &lost]));
+    let kubelets = kubelets(&plane, spare_machines().iter().chain([&sick, &lost]));
     let (theirs, ours) =
         leader_beside(&plane, &kubeconfig, "statefulset-controller,disruption-controller", &rigs).await;
-    Scene { plane, audit, _ours: ours, sick, lost, _theirs: theirs, _kubelets: kubelets, _rigs: rigs }
+    Fixture {
+        plane,
+        audit,
+        _pod_safety: ours,
+        unhealthy: sick,
+        lost,
+        _kcm: theirs,
+        _kubelets: kubelets,
+        _rigs: rigs,
+    }
 }
 
-impl Scene {
+impl Fixture {
     /// What node-problem-detector does.
     async fn detects(&self, node: &str, status: &str) {
         let condition =
@@ -73,7 +82,7 @@ impl Scene {
     }
 
     async fn is_cordoned(&self) -> bool {
-        let node = Api::<Node>::all(self.plane.admin()).get(SICK).await.unwrap();
+        let node = Api::<Node>::all(self.plane.admin()).get(UNHEALTHY).await.unwrap();
         node.spec.unwrap().unschedulable == Some(true)
     }
 
@@ -81,7 +90,7 @@ impl Scene {
     async fn until_runs(&self, pod: &str, fits: impl Fn(&str, &str) -> bool) -> (String, String) {
         until(&format!("{pod} runs where it should"), async || {
             let pod = observe::find_pod(&self.plane.admin(), NAMESPACE, pod).await.unwrap();
-            match pod.as_ref().and_then(observe::runs) {
+            match pod.as_ref().and_then(observe::is_running) {
                 Some((node, uid)) if fits(&node, &uid) => Ok((node, uid)),
                 other => Err(format!("{other:?}: {:#?}", incidents(&self.plane).await)),
             }
@@ -91,7 +100,7 @@ impl Scene {
     }
 
     /// How often the machine was ordered off, over all incidents.
-    async fn shots(&self, node: &str) -> usize {
+    async fn power_offs(&self, node: &str) -> usize {
         let fences = self.plane.list("nodefences").await.unwrap();
         let of_it = fences.iter().filter(|fence| fence["spec"]["node"]["name"] == node);
         let attempts =
@@ -104,7 +113,7 @@ impl Scene {
             let fences = self.plane.list("nodefences").await.unwrap();
             let held = fences.into_iter().find(|fence| {
                 let mut gates = fence["status"]["gates"].as_array().into_iter().flatten();
-                let boot = pod_safety_control_plane::objects::boot_id(SICK, self.sick.boots());
+                let boot = pod_safety_control_plane::objects::boot_id(UNHEALTHY, self.unhealthy.boots());
                 fence["spec"]["node"]["bootID"] == json!(boot)
                     && gates.any(|gate| gate["name"] == "Repeated" && gate["holds"] == true)
             });
@@ -116,52 +125,52 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_shows_a_condition_is_drained_fenced_with_proof_and_brought_back_once() {
-    let scene = scene().await;
+async fn a_node_with_an_unhealthy_condition_is_drained_fenced_and_recovered_once() {
+    let scene = fixture().await;
     for name in ["web", "db"] {
-        apply(&scene.plane, &workloads::stateful_set_near(NAMESPACE, name, SICK)).await;
+        apply(&scene.plane, &workloads::stateful_set_near(NAMESPACE, name, UNHEALTHY)).await;
     }
     let budget = json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": { "namespace": NAMESPACE, "name": "db" },
         "spec": { "minAvailable": 1, "selector": { "matchLabels": { "workload": "db" } } } });
     apply(&scene.plane, &budget).await;
-    let (_, db) = scene.until_runs("db-0", |node, _| node == SICK).await;
-    let (_, web) = scene.until_runs("web-0", |node, _| node == SICK).await;
-    a_condition_that_clears_in_time_begins_nothing(&scene).await;
+    let (_, db) = scene.until_runs("db-0", |node, _| node == UNHEALTHY).await;
+    let (_, web) = scene.until_runs("web-0", |node, _| node == UNHEALTHY).await;
+    a_condition_that_clears_in_time_starts_no_incident(&scene).await;
 
-    scene.detects(SICK, "True").await;
+    scene.detects(UNHEALTHY, "True").await;
     // What its budget allows ends in good order, while the node runs.
-    scene.until_runs("web-0", |node, uid| node != SICK && uid != web).await;
+    scene.until_runs("web-0", |node, uid| node != UNHEALTHY && uid != web).await;
     // What it does not allow is fenced with the machine, and released by the evidence.
-    scene.until_runs("db-0", |node, uid| node != SICK && uid != db).await;
-    let fence = until_phase(&scene.plane, SICK, "Done").await;
+    scene.until_runs("db-0", |node, uid| node != UNHEALTHY && uid != db).await;
+    let fence = until_phase(&scene.plane, UNHEALTHY, "Done").await;
     let trigger = &fence["spec"]["trigger"];
     assert_eq!(trigger["kind"], "Unhealthy", "{fence:#}");
     assert_eq!(trigger["condition"], json!({ "type": "KernelDeadlock", "status": "True" }));
     let drain = &fence["status"]["drain"];
     assert!(drain["message"].as_str().unwrap().contains("shop/db-0"), "{drain}");
-    assert_eq!((scene.sick.boots(), scene.sick.has_power()), (2, true));
+    assert_eq!((scene.unhealthy.boots(), scene.unhealthy.has_power()), (2, true));
     assert!(!scene.is_cordoned().await, "it was cordoned for the drain alone");
-    the_order_is_evictions_then_off_then_evidence(&scene, &db).await;
-    it_is_not_fenced_again_for_what_that_did_not_cure(&scene).await;
+    evictions_precede_power_off_and_power_off_precedes_evidence(&scene, &db).await;
+    a_node_still_unhealthy_after_fencing_is_not_fenced_again(&scene).await;
     let (granted, used) =
         granted_and_used(&scene.plane, &scene.audit, &[&["clusterrole", "pod-safety-drain"]]).await;
     assert!(granted.is_subset(&used), "a right is not needed: {granted:?}, {used:?}");
 }
 
-async fn a_condition_that_clears_in_time_begins_nothing(scene: &Scene) {
-    scene.detects(SICK, "True").await;
-    scene.detects(SICK, "False").await;
+async fn a_condition_that_clears_in_time_starts_no_incident(scene: &Fixture) {
+    scene.detects(UNHEALTHY, "True").await;
+    scene.detects(UNHEALTHY, "False").await;
     tokio::time::sleep(Duration::from_secs(LASTS + 2)).await;
     assert_eq!(scene.plane.list("nodefences").await.unwrap(), Vec::<Value>::new());
     assert!(!scene.is_cordoned().await);
 }
 
 /// By the audit log: both pods were evicted before anything was switched, and only the one that stayed was removed.
-async fn the_order_is_evictions_then_off_then_evidence(scene: &Scene, db: &str) {
+async fn evictions_precede_power_off_and_power_off_precedes_evidence(scene: &Fixture, db: &str) {
     let entries = scene.audit.entries().unwrap();
     let first = |what: &str, verb: &str, name: &str| {
-        let of_it = |entry: &&pod_safety_control_plane::AuditEntry| entry.is(verb, what, name);
+        let of_it = |entry: &&pod_safety_control_plane::AuditEntry| entry.matches(verb, what, name);
         entries.iter().position(|entry| of_it(&entry)).unwrap_or_else(|| panic!("no {verb} of {what} {name}"))
     };
     let evidence =
@@ -169,23 +178,23 @@ async fn the_order_is_evictions_then_off_then_evidence(scene: &Scene, db: &str) 
     let removed = first("pods", "delete", "db-0");
     assert!(first("pods/eviction", "create", "web-0") < evidence.unwrap());
     assert!(evidence.unwrap() < removed, "{db} was removed without evidence");
-    assert!(!entries.iter().any(|entry| entry.is("delete", "pods", "web-0")), "its kubelet ended it");
+    assert!(!entries.iter().any(|entry| entry.matches("delete", "pods", "web-0")), "its kubelet ended it");
 }
 
 /// The detector still says so after the boot.
-async fn it_is_not_fenced_again_for_what_that_did_not_cure(scene: &Scene) {
+async fn a_node_still_unhealthy_after_fencing_is_not_fenced_again(scene: &Fixture) {
     let held = scene.until_repeated().await;
     assert_eq!(held["status"]["phase"], "Pending");
-    let said = observe::event(&scene.plane.admin(), "default", SICK, "FencingHeld").await.unwrap();
+    let said = observe::event(&scene.plane.admin(), "default", UNHEALTHY, "FencingHeld").await.unwrap();
     assert!(said.contains("powering it off and on did not cure it"), "{said}");
-    assert_eq!((scene.shots(SICK).await, scene.sick.boots()), (1, 2));
-    scene.detects(SICK, "False").await;
+    assert_eq!((scene.power_offs(UNHEALTHY).await, scene.unhealthy.boots()), (1, 2));
+    scene.detects(UNHEALTHY, "False").await;
     until("it is called off", async || {
         let fences = scene.plane.list("nodefences").await.unwrap();
         let name = &held["metadata"]["name"];
         let phase =
             fences.iter().find(|fence| fence["metadata"]["name"] == *name).map(|one| &one["status"]["phase"]);
-        seen(phase == Some(&json!("Cancelled")), format!("{phase:?}"))
+        check_that(phase == Some(&json!("Cancelled")), format!("{phase:?}"))
     })
     .await
     .unwrap();
@@ -193,22 +202,22 @@ async fn it_is_not_fenced_again_for_what_that_did_not_cure(scene: &Scene) {
 
 /// A kubelet may write the conditions and the boot ID of its own Node as it likes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn attack_a_kubelet_that_plays_sick_gets_no_more_than_the_brakes_allow() {
-    let scene = scene().await;
-    scene.detects(SICK, "True").await;
-    until_phase(&scene.plane, SICK, "Done").await;
+async fn attack_false_unhealthy_conditions_are_limited_by_the_gates() {
+    let scene = fixture().await;
+    scene.detects(UNHEALTHY, "True").await;
+    until_phase(&scene.plane, UNHEALTHY, "Done").await;
     for _boot in 0..3 {
-        scene.sick.reboot();
-        scene.detects(SICK, "False").await;
-        scene.detects(SICK, "True").await;
+        scene.unhealthy.reboot();
+        scene.detects(UNHEALTHY, "False").await;
+        scene.detects(UNHEALTHY, "True").await;
         scene.until_repeated().await;
     }
-    assert_eq!(scene.shots(SICK).await, 1);
+    assert_eq!(scene.power_offs(UNHEALTHY).await, 1);
     // Nor does it keep a node that is lost waiting.
     scene.lost.cut_off().await;
     until_phase(&scene.plane, "lost", "Done").await;
-    assert_eq!(fence_of(&scene.plane, "lost").await.unwrap()["spec"]["trigger"]["kind"], "Detected");
-    assert_eq!((scene.shots(SICK).await, scene.sick.has_power()), (1, true));
+    assert_eq!(node_fence_of(&scene.plane, "lost").await.unwrap()["spec"]["trigger"]["kind"], "Detected");
+    assert_eq!((scene.power_offs(UNHEALTHY).await, scene.unhealthy.has_power()), (1, true));
     let proofs = scene.plane.list("fenceevidences").await.unwrap();
     assert_eq!(proofs.len(), 2, "one for each that was off: {proofs:#?}");
 }

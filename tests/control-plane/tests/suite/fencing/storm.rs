@@ -10,7 +10,7 @@ use futures::future::join_all;
 use kube::Client;
 use pod_safety_control_plane::objects::{self, NodeExt as _};
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{ControlPlane, Options, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, check_that, until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -20,7 +20,7 @@ use super::{apply, device, incidents};
 /// How many there are, and how many are lost at first, and in the end.
 const NODES: usize = 250;
 const LOST: usize = 200;
-const STAY_LOST: usize = 20;
+const REMAIN_LOST: usize = 20;
 
 fn name(number: usize) -> String {
     format!("n{number:03}")
@@ -30,7 +30,7 @@ fn name(number: usize) -> String {
 type Alive = Arc<Mutex<BTreeSet<String>>>;
 
 /// Renews Leases until the test ends.
-async fn beat(api: Client, alive: Alive) {
+async fn renew_leases(api: Client, alive: Alive) {
     loop {
         let names: Vec<_> = alive.lock().unwrap().iter().cloned().collect();
         // What fails is tried again, as a kubelet does.
@@ -39,7 +39,7 @@ async fn beat(api: Client, alive: Alive) {
     }
 }
 
-async fn say(api: &Client, names: impl Iterator<Item = String>, ready: &str) {
+async fn set_ready_conditions(api: &Client, names: impl Iterator<Item = String>, ready: &str) {
     let said = names.map(|name| async move {
         let status = objects::node(&name).with_ready(ready).status.unwrap();
         objects::set_node_status(api, &name, &status).await.unwrap();
@@ -48,7 +48,7 @@ async fn say(api: &Client, names: impl Iterator<Item = String>, ready: &str) {
 }
 
 /// Whose power was touched: each has its own switch.
-fn shot(switches: &Path) -> Vec<String> {
+fn power_offs(switches: &Path) -> Vec<String> {
     let all = (0..NODES).map(name);
     all.filter(|name| std::fs::read_to_string(switches.join(name)).unwrap().trim() != "on").collect()
 }
@@ -93,7 +93,7 @@ async fn set_up(plane: &ControlPlane, switches: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_hundred_nodes_that_are_lost_at_once_none_is_shot_and_the_brakes_say_their_numbers() {
+async fn two_hundred_nodes_lost_at_once_are_held_by_gates_and_none_is_fenced() {
     let rigs = Rigs::new().await.unwrap();
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
@@ -103,14 +103,14 @@ async fn of_two_hundred_nodes_that_are_lost_at_once_none_is_shot_and_the_brakes_
     let (api, alive) = (plane.admin(), Alive::default());
     alive.lock().unwrap().extend((0..NODES).map(name));
     let mut kubelets = JoinSet::new();
-    kubelets.spawn(beat(api.clone(), Arc::clone(&alive)));
+    kubelets.spawn(renew_leases(api.clone(), Arc::clone(&alive)));
     let agents = format!("--fence-agents-path={}", rigs.agents().display());
     // Who says that nodes are lost is another one here: ours would hold that back by itself.
     let args = ["--mode=guard", "--controllers=pod-gc,fencing", &agents, "--allow-fence-dummy"];
-    let ours = plane.pod_safety_that_leads(&kubeconfig, args).await.unwrap();
+    let ours = plane.leading_pod_safety(&kubeconfig, args).await.unwrap();
 
     alive.lock().unwrap().retain(|name| *name >= self::name(LOST));
-    say(&api, (0..LOST).map(name), "Unknown").await;
+    set_ready_conditions(&api, (0..LOST).map(name), "Unknown").await;
     until("each incident shows the brakes that hold it", async || {
         let all = incidents(&plane).await;
         // The numbers are those of when the gate closed: they are not written again when they move.
@@ -123,24 +123,24 @@ async fn of_two_hundred_nodes_that_are_lost_at_once_none_is_shot_and_the_brakes_
         };
         let count = all.iter().filter(held).count();
         let last = all.iter().find(|status| !held(status)).map(|status| status["gates"].clone());
-        seen(count == LOST, format!("{count} of {}: {last:?}", all.len()))
+        check_that(count == LOST, format!("{count} of {}: {last:?}", all.len()))
     })
     .await
     .unwrap();
     let begun = incidents(&plane).await.iter().filter(|status| status["attempts"][0].is_object()).count();
-    assert_eq!((begun, shot(switches)), (0, Vec::new()), "nothing was begun, nothing was shot");
+    assert_eq!((begun, power_offs(switches)), (0, Vec::new()), "nothing was begun, nothing was shot");
     let labels = [("controller", "fencing"), ("reason", "LargeOutage")];
     let held = ours.metric("pod_safety_holds", &labels).await.unwrap();
     assert!((held - 200.0).abs() < 0.5, "{held}");
 
     // The network is back for most: now each of the others may be lost by itself.
-    alive.lock().unwrap().extend((STAY_LOST..LOST).map(name));
-    join_all((STAY_LOST..LOST).map(name).map(|name| {
+    alive.lock().unwrap().extend((REMAIN_LOST..LOST).map(name));
+    join_all((REMAIN_LOST..LOST).map(name).map(|name| {
         let api = api.clone();
         async move { objects::renew_lease(&api, &name).await.unwrap() }
     }))
     .await;
-    say(&api, (STAY_LOST..LOST).map(name), "True").await;
+    set_ready_conditions(&api, (REMAIN_LOST..LOST).map(name), "True").await;
     until("one is fenced, and the others wait for their turn", async || {
         let all = incidents(&plane).await;
         // Nobody waits for its pods, so it does not stay Fenced for long.
@@ -152,10 +152,10 @@ async fn of_two_hundred_nodes_that_are_lost_at_once_none_is_shot_and_the_brakes_
         let called_off = all.iter().filter(|status| status["phase"] == "Cancelled").count();
         let counted = (fenced, all.iter().filter(waits).count(), called_off);
         let turn = all.iter().find(|status| status["phase"] != "Pending" && status["phase"] != "Cancelled");
-        seen(counted == (1, STAY_LOST - 1, LOST - STAY_LOST), format!("{counted:?}, {turn:#?}"))
+        check_that(counted == (1, REMAIN_LOST - 1, LOST - REMAIN_LOST), format!("{counted:?}, {turn:#?}"))
     })
     .await
     .unwrap();
-    assert_eq!(shot(switches).len(), 1, "one at a time, and the next after the cooldown");
+    assert_eq!(power_offs(switches).len(), 1, "one at a time, and the next after the cooldown");
     drop(kubelets);
 }

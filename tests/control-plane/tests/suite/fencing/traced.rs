@@ -11,14 +11,16 @@ use kube::Client;
 use pod_safety_clock::Env;
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{ControlPlane, MISSED_SOON, Options, PodSafety, observe, seen, until};
+use pod_safety_control_plane::{
+    ControlPlane, Options, PodSafety, SHORT_LEADER_LEASE, check_that, observe, until,
+};
 use pod_safety_otlp::message::WireSpan;
 use pod_safety_otlp::testing::Collector;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::{NAMESPACE, apply, fence_of, killed, until_phase, until_released};
+use super::{NAMESPACE, apply, killed, node_fence_of, until_phase, until_released};
 
 /// Two are lost; the others keep that from being a large outage.
 const MACHINES: usize = 6;
@@ -51,7 +53,7 @@ printf '%s\n' "$input" | exec "{agents}/fence_dummy"
 }
 
 /// Its kubelet stops reporting, and the Node says so as kube-controller-manager writes it: the last heartbeat stays.
-async fn lose(api: &Client, machine: &Machine) {
+async fn lose_node(api: &Client, machine: &Machine) {
     machine.cut_off().await;
     // Conditions have whole seconds, Leases have less.
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -64,7 +66,7 @@ async fn lose(api: &Client, machine: &Machine) {
     objects::set_node_status(api, &machine.name, &only).await.unwrap();
 }
 
-struct Scene {
+struct Fixture {
     plane: ControlPlane,
     kubeconfig: PathBuf,
     agents: String,
@@ -79,7 +81,7 @@ async fn pod(api: &Client, name: &str, node: &str) {
     objects::create_pod(api, &pod).await.unwrap();
 }
 
-async fn scene() -> Scene {
+async fn fixture() -> Fixture {
     let rigs = Rigs::new().await.unwrap();
     let folder = rigs.file("");
     agent(&rigs.agents(), &folder);
@@ -91,7 +93,7 @@ async fn scene() -> Scene {
         let name = format!("m{number}");
         std::fs::write(rigs.file(&name), "on").unwrap();
         let machine = Machine::of_file(&name, rigs.file(&name), "on");
-        kubelets.spawn(Arc::clone(&machine).live(plane.admin()));
+        kubelets.spawn(Arc::clone(&machine).run_kubelet(plane.admin()));
         pod(&plane.admin(), &format!("db-{name}"), &name).await;
         machines.push(machine);
     }
@@ -99,14 +101,14 @@ async fn scene() -> Scene {
     apply(&plane, &killed::policy(MACHINES)).await;
     let agents = format!("--fence-agents-path={}", folder.display());
     let collector = Collector::start(&Env::real(1)).await.unwrap();
-    Scene { plane, kubeconfig, agents, collector, machines, _rigs: rigs, _kubelets: kubelets }
+    Fixture { plane, kubeconfig, agents, collector, machines, _rigs: rigs, _kubelets: kubelets }
 }
 
-impl Scene {
+impl Fixture {
     async fn start(&self, name: &str) -> PodSafety {
         let endpoint = format!("--otlp-endpoint={}", self.collector.url());
         let args = ["--controllers=pod-gc,fencing", &self.agents, "--allow-fence-dummy", &endpoint];
-        let args = args.into_iter().chain(MISSED_SOON);
+        let args = args.into_iter().chain(SHORT_LEADER_LEASE);
         self.plane.pod_safety(name, &self.kubeconfig, args).await.unwrap()
     }
 
@@ -118,10 +120,10 @@ impl Scene {
         all.into_iter().filter(|span| span.trace_id == trace).collect()
     }
 
-    async fn until_told(&self, node: &str, name: &str) {
+    async fn until_recorded(&self, node: &str, name: &str) {
         until(&format!("{name} of {node} is told"), async || {
             let names: Vec<_> = self.trace_of(node).into_iter().map(|span| span.name).collect();
-            seen(names.iter().any(|one| one == name), format!("{names:?}"))
+            check_that(names.iter().any(|one| one == name), format!("{names:?}"))
         })
         .await
         .unwrap();
@@ -134,14 +136,14 @@ fn nanos(stamp: &Value) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_incident_is_one_trace_through_a_failover_and_a_collector_that_hangs_delays_no_release() {
-    let scene = scene().await;
+async fn an_incident_is_one_trace_across_a_failover_and_a_hung_collector_delays_nothing() {
+    let scene = fixture().await;
     let mut first = scene.start("first").await;
-    first.leads().await.unwrap();
+    first.is_leader().await.unwrap();
     let mut second = scene.start("second").await;
     second.ready().await.unwrap();
     a_leader_dies_in_the_middle(&scene, &mut first).await;
-    one_trace_tells_it_once(&scene).await;
+    one_trace_has_each_span_once(&scene).await;
     each_span_has_the_times_of_the_records(&scene).await;
     a_collector_that_hangs_delays_no_release(&scene).await;
     let failures = second.metric("pod_safety_trace_export_failures_total", &[]).await.unwrap();
@@ -152,17 +154,17 @@ async fn an_incident_is_one_trace_through_a_failover_and_a_collector_that_hangs_
     assert!(said.lines().any(|line| line.contains("event=\"pod_force_deleted\"")), "{said}");
 }
 
-async fn a_leader_dies_in_the_middle(scene: &Scene, first: &mut PodSafety) {
+async fn a_leader_dies_in_the_middle(scene: &Fixture, first: &mut PodSafety) {
     let (plane, api) = (&scene.plane, scene.plane.admin());
-    lose(&api, &scene.machines[0]).await;
+    lose_node(&api, &scene.machines[0]).await;
     until("the order is written down", async || {
-        let fence = fence_of(plane, "m0").await.ok_or("no incident")?;
+        let fence = node_fence_of(plane, "m0").await.ok_or("no incident")?;
         let status = &fence["status"];
-        seen(status["attempts"].as_array().is_some_and(|all| !all.is_empty()), status.to_string())
+        check_that(status["attempts"].as_array().is_some_and(|all| !all.is_empty()), status.to_string())
     })
     .await
     .unwrap();
-    scene.until_told("m0", "gates").await;
+    scene.until_recorded("m0", "gates").await;
     tokio::time::sleep(QUIET).await;
     first.kill_9().unwrap();
     until_released(plane, "db-m0").await;
@@ -170,11 +172,11 @@ async fn a_leader_dies_in_the_middle(scene: &Scene, first: &mut PodSafety) {
     until_phase(plane, "m0", "Done").await;
     // Spans are exported a batch at a time: that one is there says nothing about another.
     for name in STORY.into_iter().chain(["taint", "successor ready"]) {
-        scene.until_told("m0", name).await;
+        scene.until_recorded("m0", name).await;
     }
 }
 
-async fn one_trace_tells_it_once(scene: &Scene) {
+async fn one_trace_has_each_span_once(scene: &Fixture) {
     let spans = scene.trace_of("m0");
     let traces: BTreeSet<_> = scene.collector.spans().into_iter().map(|span| span.trace_id).collect();
     assert_eq!(traces.len(), 1, "{spans:#?}");
@@ -217,10 +219,10 @@ async fn one_trace_tells_it_once(scene: &Scene) {
     }
 }
 
-async fn each_span_has_the_times_of_the_records(scene: &Scene) {
+async fn each_span_has_the_times_of_the_records(scene: &Fixture) {
     let spans = scene.trace_of("m0");
     let of = |name: &str| spans.iter().find(|span| span.name == name).unwrap();
-    let fence = fence_of(&scene.plane, "m0").await.unwrap();
+    let fence = node_fence_of(&scene.plane, "m0").await.unwrap();
     let attempts = fence["status"]["attempts"].as_array().unwrap();
     assert_eq!(of("gates").start_time_unix_nano, nanos(&fence["metadata"]["creationTimestamp"]));
     assert_eq!(of("gates").end_time_unix_nano, nanos(&attempts[0]["at"]));
@@ -253,14 +255,14 @@ async fn each_span_has_the_times_of_the_records(scene: &Scene) {
     assert_eq!(successor.text("k8s.node.name").as_deref(), Some("m1"));
 }
 
-async fn a_collector_that_hangs_delays_no_release(scene: &Scene) {
+async fn a_collector_that_hangs_delays_no_release(scene: &Fixture) {
     let (plane, api) = (&scene.plane, scene.plane.admin());
     scene.collector.stop_responding();
     let asked = scene.collector.heads().len();
-    lose(&api, &scene.machines[2]).await;
+    lose_node(&api, &scene.machines[2]).await;
     until("there is evidence", async || {
-        let fence = fence_of(plane, "m2").await.ok_or("no incident")?;
-        seen(fence["status"]["evidence"].is_string(), fence["status"].to_string())
+        let fence = node_fence_of(plane, "m2").await.ok_or("no incident")?;
+        check_that(fence["status"]["evidence"].is_string(), fence["status"].to_string())
     })
     .await
     .unwrap();
@@ -270,7 +272,7 @@ async fn a_collector_that_hangs_delays_no_release(scene: &Scene) {
     // An export gives up after 10 s: a release that waited for one would take longer.
     assert!(proved.elapsed() < Duration::from_secs(9), "released {:?} after the evidence", proved.elapsed());
     scene.collector.set_response(200, Vec::new());
-    scene.until_told("m2", "force delete").await;
+    scene.until_recorded("m2", "force delete").await;
     let spans = scene.trace_of("m2");
     let ids: BTreeSet<_> = spans.iter().map(|span| span.span_id.clone()).collect();
     assert_eq!(ids.len(), spans.len(), "{spans:#?}");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::rigs::vcenter::Vcenter;
-use pod_safety_control_plane::{ControlPlane, Options, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, check_that, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -41,7 +41,7 @@ fn machine(vcenter: &Arc<Vcenter>, name: &str, uuid: &str, kubelets: &mut JoinSe
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_machine_of_vsphere_is_switched_by_the_provider_id_of_its_node() {
+async fn a_vsphere_machine_is_selected_by_provider_id() {
     let rigs = Rigs::new().await.unwrap();
     let vcenter = Arc::new(rigs.vcenter().await.unwrap());
     let plane = ControlPlane::start(Options::default()).await.unwrap();
@@ -55,7 +55,7 @@ async fn a_machine_of_vsphere_is_switched_by_the_provider_id_of_its_node() {
     let unknown = Machine::in_cloud("w3", "vsphere://11111111-2222-3333-4444-555555555555", || true);
     let elsewhere = Machine::in_cloud("elsewhere", &format!("openstack:///{}", two.uuid), || true);
     for machine in [&lost, &neighbour, &unknown, &elsewhere] {
-        kubelets.spawn(Arc::clone(machine).live(plane.admin()));
+        kubelets.spawn(Arc::clone(machine).run_kubelet(plane.admin()));
     }
     plane.namespace(NAMESPACE).await.unwrap();
     let login = secret("vsphere", pod_safety_control_plane::rigs::PASSWORD);
@@ -83,7 +83,7 @@ async fn a_machine_of_vsphere_is_switched_by_the_provider_id_of_its_node() {
     println!("vSphere: released {:.1} s after the loss", begun.elapsed().as_secs_f64());
     until("its machine is started again", async || {
         let power = vcenter.power(&one.uuid).await.map_err(|error| error.to_string())?;
-        seen(lost.boots() == 2 && power == "poweredOn", format!("{power}, {} boots", lost.boots()))
+        check_that(lost.boots() == 2 && power == "poweredOn", format!("{power}, {} boots", lost.boots()))
     })
     .await
     .unwrap();

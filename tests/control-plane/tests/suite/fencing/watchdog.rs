@@ -5,7 +5,7 @@ mod guarded;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, observe, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, check_that, observe, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -26,21 +26,21 @@ fn device() -> Value {
     device_of(DEVICE, NODE, spec)
 }
 
-struct Scene {
+struct Fixture {
     plane: ControlPlane,
-    _ours: PodSafety,
+    _pod_safety: PodSafety,
     node: Arc<Guarded>,
     _tasks: JoinSet<()>,
     _folder: tempfile::TempDir,
 }
 
-async fn scene() -> Scene {
+async fn fixture() -> Fixture {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     plane.install_agents().await.unwrap();
     let (folder, mut tasks) = (tempfile::tempdir().unwrap(), JoinSet::new());
     for name in ["other", "third", "fourth"] {
-        tasks.spawn(Machine::new(name, || true).live(plane.admin()));
+        tasks.spawn(Machine::new(name, || true).run_kubelet(plane.admin()));
     }
     let node = Guarded::start(&plane, NODE, folder.path(), &mut tasks).await;
     plane.namespace(NAMESPACE).await.unwrap();
@@ -48,10 +48,10 @@ async fn scene() -> Scene {
     apply(&plane, &policy(NODE, NODE, DEVICE)).await;
     let reports = "--agent-reports-from=pod-safety";
     let ours = leader(&plane, &kubeconfig, &[reports]).await;
-    Scene { plane, _ours: ours, node, _tasks: tasks, _folder: folder }
+    Fixture { plane, _pod_safety: ours, node, _tasks: tasks, _folder: folder }
 }
 
-impl Scene {
+impl Fixture {
     async fn kubectl(&self, args: &[&str]) {
         self.plane.kubectl(args).await.unwrap().text().unwrap();
     }
@@ -59,7 +59,7 @@ impl Scene {
     async fn until_target(&self, what: &str, is: impl Fn(&Value) -> bool) {
         until(what, async || {
             let target = target(&self.plane, NODE).await;
-            seen(is(&target), format!("{target}\n{}", self.node.log()))
+            check_that(is(&target), format!("{target}\n{}", self.node.log()))
         })
         .await
         .unwrap();
@@ -67,15 +67,15 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_without_a_switch_is_released_by_the_promise_of_its_agent() {
-    let scene = scene().await;
+async fn a_node_without_a_power_switch_is_released_by_its_watchdog_lease() {
+    let scene = fixture().await;
     a_watchdog_that_never_reset_a_machine_is_not_accepted(&scene).await;
-    a_drill_has_it_accepted(&scene).await;
-    its_pods_end_before_they_are_released(&scene).await;
-    the_machine_comes_back_with_another_boot(&scene).await;
+    a_drill_makes_the_watchdog_accepted(&scene).await;
+    pods_terminate_before_they_are_released(&scene).await;
+    the_machine_returns_with_another_boot_id(&scene).await;
 }
 
-async fn a_watchdog_that_never_reset_a_machine_is_not_accepted(scene: &Scene) {
+async fn a_watchdog_that_never_reset_a_machine_is_not_accepted(scene: &Fixture) {
     let words = "keeper (firmware 0, kernel";
     scene
         .until_target("what is missing is said", |target| {
@@ -85,21 +85,21 @@ async fn a_watchdog_that_never_reset_a_machine_is_not_accepted(scene: &Scene) {
         .await;
 }
 
-async fn a_drill_has_it_accepted(scene: &Scene) {
+async fn a_drill_makes_the_watchdog_accepted(scene: &Fixture) {
     scene.kubectl(&["label", "node", NODE, "pod-safety.dev/canary=true"]).await;
     scene.kubectl(&["cordon", NODE]).await;
     let drill = async |words: &str| {
         let confirm = format!("--confirm={words}");
         let args = ["drill", "--watchdog", NODE, &confirm, "--timeout=2m"];
-        scene.plane.pod_safety_once(&scene.plane.admin_kubeconfig(), &args).await.unwrap()
+        scene.plane.start_pod_safety_once(&scene.plane.admin_kubeconfig(), &args).await.unwrap()
     };
     let refused = drill("switch off guarded").await;
     assert_eq!(refused.status.code(), Some(4), "{refused:?}");
-    assert_eq!(scene.node.kept().await.resets, 0, "nothing was begun");
+    assert_eq!(scene.node.lock_state().await.resets, 0, "nothing was begun");
     let output = drill("reset guarded").await;
     assert_eq!(output.status.code(), Some(0), "{output:?}\n{}", scene.node.log());
     assert!(output.stdout.contains("s after its last pet; up to 5 s are allowed"), "{output:?}");
-    assert_eq!(scene.node.kept().await.resets, 1);
+    assert_eq!(scene.node.lock_state().await.resets, 1);
     let spec = scene.plane.find("fencedevices", "pod-safety", DEVICE).await.unwrap().unwrap()["spec"].clone();
     assert_eq!(spec["watchdogLease"]["drilled"][0]["identity"], "keeper", "{spec}");
     scene
@@ -108,15 +108,15 @@ async fn a_drill_has_it_accepted(scene: &Scene) {
     scene.kubectl(&["uncordon", NODE]).await;
 }
 
-async fn its_pods_end_before_they_are_released(scene: &Scene) {
-    let Scene { plane, node, .. } = scene;
+async fn pods_terminate_before_they_are_released(scene: &Fixture) {
+    let Fixture { plane, node, .. } = scene;
     stateful_pod(plane, "db", NODE).await;
     node.start_pod(&uid_of(plane, "db-0").await).await;
     node.cut_off().await;
     let lost = Instant::now();
     until_released(plane, "db-0").await;
     let released = lost.elapsed();
-    let kept = node.kept().await;
+    let kept = node.lock_state().await;
     // Without it the pod was released while its process ran.
     let ended = kept.ended.unwrap().duration_since(lost);
     println!(
@@ -134,10 +134,10 @@ async fn its_pods_end_before_they_are_released(scene: &Scene) {
 }
 
 /// It finds its grant revoked, and is reset: nothing of the boot that was fenced goes on.
-async fn the_machine_comes_back_with_another_boot(scene: &Scene) {
+async fn the_machine_returns_with_another_boot_id(scene: &Fixture) {
     scene.node.connect();
     until_phase(&scene.plane, NODE, "Done").await;
-    assert_eq!(scene.node.kept().await.resets, 2, "{}", scene.node.log());
+    assert_eq!(scene.node.lock_state().await.resets, 2, "{}", scene.node.log());
     scene.until_target("its agent has a grant in the new boot", |target| target["power"] == "On").await;
 }
 
@@ -148,8 +148,8 @@ async fn uid_of(plane: &ControlPlane, pod: &str) -> String {
 /// Its node reports, and nothing is fenced. Its kubelet saw the deletion, and does not report the end of the pod.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_that_its_kubelet_does_not_end_is_released_when_its_agent_reports_its_end() {
-    let scene = scene().await;
-    let Scene { plane, node, .. } = &scene;
+    let scene = fixture().await;
+    let Fixture { plane, node, .. } = &scene;
     stateful_pod(plane, "db", NODE).await;
     node.start_pod(&uid_of(plane, "db-0").await).await;
     node.machine.hang();
@@ -157,19 +157,19 @@ async fn a_pod_that_its_kubelet_does_not_end_is_released_when_its_agent_reports_
     let refused = observe::event(&plane.admin(), NAMESPACE, "db-0", "ForceDeleteRefused").await.unwrap();
     assert!(refused.starts_with("PodsNotEnded: the agent of its node does not report"), "{refused}");
     let (config, asks) = (plane.admin_kubeconfig(), ["explain", "pod", "-n", NAMESPACE, "db-0"]);
-    let explained = plane.pod_safety_once(&config, &asks).await.unwrap().stdout;
+    let explained = plane.start_pod_safety_once(&config, &asks).await.unwrap().stdout;
     assert!(explained.contains("the agent of its node does not report"), "{explained}");
-    assert!(node.kept().await.ended.is_none(), "its process runs, and so it was held");
+    assert!(node.lock_state().await.ended.is_none(), "its process runs, and so it was held");
     node.end_pod().await;
     until_released(plane, "db-0").await;
     let told = observe::event(&plane.admin(), NAMESPACE, "db-0", "ForceDeleted").await.unwrap();
     assert_eq!(told, "The agent of node guarded reports that no process and no mount of the pod is left");
-    assert_eq!(node.kept().await.resets, 0, "{}", node.log());
+    assert_eq!(node.lock_state().await.resets, 0, "{}", node.log());
 }
 
 /// A promise that another user wrote would release pods that run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn attack_a_promise_that_no_agent_of_the_node_wrote_is_denied() {
+async fn attack_a_watchdog_lease_not_written_by_the_agent_of_the_node_is_denied() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     plane.install_pod_safety().await.unwrap();
     plane.install_agents().await.unwrap();
@@ -189,7 +189,7 @@ async fn attack_a_promise_that_no_agent_of_the_node_wrote_is_denied() {
         until(words, async || {
             // Until the policy is in force it would be written.
             let output = put(verb, &[&["--dry-run=server"], user].concat(), object).await;
-            seen(!output.status.success() && output.stderr.contains(words), format!("{output:?}"))
+            check_that(!output.status.success() && output.stderr.contains(words), format!("{output:?}"))
         })
         .await
         .unwrap();

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use pod_safety_control_plane::rigs::{Ipmi, PASSWORD, Rigs, USER};
-use pod_safety_control_plane::{AuditLog, ControlPlane, PodSafety, Program, observe, seen, until};
+use pod_safety_control_plane::{AuditLog, ControlPlane, PodSafety, Program, check_that, observe, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::{
-    ACCOUNT, CONTROLLERS, NAMESPACE, apply, device_of, fence_of, granted_and_used, kubelets, leader, policy,
-    secret, stateful_pod, until_phase, until_released,
+    ACCOUNT, CONTROLLERS, NAMESPACE, apply, device_of, granted_and_used, kubelets, leader, node_fence_of,
+    policy, secret, stateful_pod, until_phase, until_released,
 };
 
 /// What must appear nowhere.
@@ -30,11 +30,11 @@ pub(super) fn device(name: &str, node: &str, port: u16, secret: &str) -> Value {
     device_of(name, node, spec)
 }
 
-struct Scene {
+struct Fixture {
     plane: ControlPlane,
     kubeconfig: std::path::PathBuf,
     audit: AuditLog,
-    ours: PodSafety,
+    pod_safety: PodSafety,
     agents: Program,
     ipmi: Arc<Ipmi>,
     /// What its device takes for the machine of w3.
@@ -43,7 +43,7 @@ struct Scene {
     _kubelets: JoinSet<()>,
 }
 
-async fn scene() -> Scene {
+async fn fixture() -> Fixture {
     let rigs = Rigs::new().await.unwrap();
     let ipmi = Arc::new(rigs.ipmi("w1").await.unwrap());
     let other = rigs.ipmi("other").await.unwrap();
@@ -72,26 +72,36 @@ async fn scene() -> Scene {
     let runs = plane.fence_agents("fence-agents", &rigs.agents(), &socket).await.unwrap();
     let socket = format!("--fence-agents-socket={}", socket.display());
     let ours = leader(&plane, &kubeconfig, &[&socket]).await;
-    Scene { plane, kubeconfig, audit, ours, agents: runs, ipmi, _other: other, nodes, _kubelets: kubelets }
+    Fixture {
+        plane,
+        kubeconfig,
+        audit,
+        pod_safety: ours,
+        agents: runs,
+        ipmi,
+        _other: other,
+        nodes,
+        _kubelets: kubelets,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_node_is_fenced_with_proof_and_one_that_cannot_be_is_said_why() {
-    let mut scene = scene().await;
+async fn a_dead_node_is_fenced_and_an_unfenceable_one_has_a_reason() {
+    let mut scene = fixture().await;
     scene.plane.namespace(NAMESPACE).await.unwrap();
-    devices_say_whether_they_can_be_used(&scene).await;
-    policies_say_whether_they_would_work(&scene).await;
-    people_test_devices_and_rehearse(&scene).await;
-    a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(&scene).await;
-    what_cannot_be_fenced_waits_for_a_person_and_is_released_by_their_word(&scene).await;
-    a_device_that_switches_another_machine_is_found_out(&scene).await;
-    no_secret_is_said_anywhere(&scene).await;
-    without_the_process_that_runs_agents_it_is_said(&mut scene).await;
-    what_is_over_and_old_goes_and_what_matters_stays(&mut scene).await;
+    device_status_shows_usability(&scene).await;
+    policy_status_shows_usability(&scene).await;
+    operators_test_devices_and_run_dry_runs(&scene).await;
+    a_dead_node_is_proved_off_released_and_recovered(&scene).await;
+    an_unfenceable_node_is_released_by_an_operator_confirmation(&scene).await;
+    a_device_wired_to_another_machine_is_detected(&scene).await;
+    no_secret_is_in_logs_events_or_status(&scene).await;
+    a_missing_agent_runner_is_reported(&mut scene).await;
+    old_finished_objects_are_deleted_and_others_kept(&mut scene).await;
     each_right_that_was_granted_was_used(&scene).await;
 }
 
-async fn devices_say_whether_they_can_be_used(scene: &Scene) {
+async fn device_status_shows_usability(scene: &Fixture) {
     for (name, wanted, words) in [("bmc-w1", "True", ""), ("bmc-w2", "False", "node w2: the device failed")] {
         until(&format!("{name} is Ready {wanted}"), async || {
             let devices = scene.plane.list("fencedevices").await.unwrap();
@@ -100,7 +110,7 @@ async fn devices_say_whether_they_can_be_used(scene: &Scene) {
             let ready = conditions.iter().find(|one| one["type"] == "Ready").ok_or("not Ready")?;
             let fits =
                 ready["status"] == wanted && ready["message"].as_str().unwrap_or_default().contains(words);
-            seen(fits, ready.to_string())
+            check_that(fits, ready.to_string())
         })
         .await
         .unwrap();
@@ -108,14 +118,14 @@ async fn devices_say_whether_they_can_be_used(scene: &Scene) {
 }
 
 /// What `kubectl get fencepolicies` and `kubectl wait --for=condition=Ready` go by.
-async fn policies_say_whether_they_would_work(scene: &Scene) {
+async fn policy_status_shows_usability(scene: &Fixture) {
     for (name, wanted, reason) in [("w1", "True", "DevicesReady"), ("w2", "False", "DeviceNotReady")] {
         until(&format!("the policy {name} is Ready {wanted}"), async || {
             let policies = scene.plane.list("fencepolicies").await.unwrap();
             let policy = policies.iter().find(|policy| policy["metadata"]["name"] == name).ok_or("none")?;
             let status = &policy["status"];
             let ready = &status["conditions"][0];
-            seen(
+            check_that(
                 ready["status"] == wanted && ready["reason"] == reason && status["nodes"] == 1,
                 status.to_string(),
             )
@@ -126,35 +136,35 @@ async fn policies_say_whether_they_would_work(scene: &Scene) {
 }
 
 /// From the shell of a person, by the controller's own looks; nothing is switched, and nothing is left lying.
-async fn people_test_devices_and_rehearse(scene: &Scene) {
+async fn operators_test_devices_and_run_dry_runs(scene: &Fixture) {
     let (plane, kubeconfig) = (&scene.plane, scene.plane.admin_kubeconfig());
-    let tested = plane.pod_safety_once(&kubeconfig, &["devices", "test"]).await.unwrap();
+    let tested = plane.start_pod_safety_once(&kubeconfig, &["devices", "test"]).await.unwrap();
     assert_eq!(tested.status.code(), Some(3), "{tested:?}");
     for says in ["bmc-w1", "bmc-w2", "password"] {
         assert!(tested.stdout.contains(says), "{says}: not in\n{}", tested.stdout);
     }
     let drill = ["drill", "w1", "--reason=before the holidays"];
-    let drilled = plane.pod_safety_once(&kubeconfig, &drill).await.unwrap();
+    let drilled = plane.start_pod_safety_once(&kubeconfig, &drill).await.unwrap();
     assert!(drilled.stdout.contains("bmc-w1"), "{drilled:?}");
     assert!(scene.ipmi.is_on().unwrap(), "nothing is switched");
     assert_eq!(plane.list("nodefences").await.unwrap(), Vec::<Value>::new(), "nothing is left lying");
 }
 
-async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(scene: &Scene) {
+async fn a_dead_node_is_proved_off_released_and_recovered(scene: &Fixture) {
     let (plane, api) = (&scene.plane, scene.plane.admin());
     stateful_pod(plane, "db", "w1").await;
     // The kubelet dies; the machine has power.
     scene.nodes[0].cut_off().await;
     until("there is evidence", async || {
         let all = plane.list("fenceevidences").await.unwrap();
-        let holds = fence_of(plane, "w1").await.map(|fence| fence["status"].clone());
-        seen(all.iter().any(|one| one["spec"]["node"]["name"] == "w1"), format!("{holds:#?}"))
+        let holds = node_fence_of(plane, "w1").await.map(|fence| fence["status"].clone());
+        check_that(all.iter().any(|one| one["spec"]["node"]["name"] == "w1"), format!("{holds:#?}"))
     })
     .await
     .unwrap();
     assert!(!scene.ipmi.is_on().unwrap(), "evidence says off, and it is");
     until_released(plane, "db-0").await;
-    scene.audit.was_soon_after_the_proof("w1", |entry| entry.is("delete", "pods", "db-0")).unwrap();
+    scene.audit.was_soon_after_evidence("w1", |entry| entry.matches("delete", "pods", "db-0")).unwrap();
     let message = observe::event(&api, NAMESPACE, "db-0", "ForceDeleted").await.unwrap();
     assert!(message.starts_with("Node w1 was switched off: FenceEvidence w1-"), "{message}");
     // Who releases pods and who marks the node go by the same evidence, and neither waits for the other.
@@ -162,12 +172,14 @@ async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(
         let node = Api::<Node>::all(api.clone()).get("w1").await.map_err(|error| error.to_string())?;
         let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
         let marked = taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service");
-        seen(marked, format!("{taints:?}"))
+        check_that(marked, format!("{taints:?}"))
     })
     .await
     .unwrap();
     // Released, it is switched on; the machine boots, and its kubelet with it.
-    until("it has power", async || seen(scene.ipmi.is_on().unwrap(), "not yet".to_owned())).await.unwrap();
+    until("it has power", async || check_that(scene.ipmi.is_on().unwrap(), "not yet".to_owned()))
+        .await
+        .unwrap();
     let fence = until_phase(plane, "w1", "Done").await;
     let acts: Vec<_> = fence["status"]["attempts"]
         .as_array()
@@ -180,18 +192,18 @@ async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(
     let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
     assert!(!taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service"), "{taints:?}");
     assert!(
-        scene.ours.metric("pod_safety_force_deletes_total", &[("evidence", "PowerOff")]).await.unwrap()
+        scene.pod_safety.metric("pod_safety_force_deletes_total", &[("evidence", "PowerOff")]).await.unwrap()
             >= 1.0
     );
 }
 
-async fn what_cannot_be_fenced_waits_for_a_person_and_is_released_by_their_word(scene: &Scene) {
+async fn an_unfenceable_node_is_released_by_an_operator_confirmation(scene: &Fixture) {
     let (plane, api) = (&scene.plane, scene.plane.admin());
     stateful_pod(plane, "queue", "w2").await;
     let kubeconfig = plane.admin_kubeconfig();
     let confirm = ["confirm-down", "w2", "--reason=I pulled its plug", "--confirm=w2 is off", "--listen=3s"];
     // While it lives, nobody's word counts.
-    let refused = plane.pod_safety_once(&kubeconfig, &confirm).await.unwrap();
+    let refused = plane.start_pod_safety_once(&kubeconfig, &confirm).await.unwrap();
     assert_eq!(refused.status.code(), Some(4), "{}", refused.stderr);
     scene.nodes[1].cut_off().await;
     // Its device refuses the password.
@@ -201,8 +213,8 @@ async fn what_cannot_be_fenced_waits_for_a_person_and_is_released_by_their_word(
     let pod = observe::find_pod(&api, NAMESPACE, "queue-0").await.unwrap().unwrap();
     assert!(pod.metadata.deletion_timestamp.is_some(), "it waits");
     let wrong = ["confirm-down", "w2", "--reason=r", "--confirm=w3 is off", "--listen=1s"];
-    assert_eq!(plane.pod_safety_once(&kubeconfig, &wrong).await.unwrap().status.code(), Some(4));
-    plane.pod_safety_once(&kubeconfig, &confirm).await.unwrap().text().unwrap();
+    assert_eq!(plane.start_pod_safety_once(&kubeconfig, &wrong).await.unwrap().status.code(), Some(4));
+    plane.start_pod_safety_once(&kubeconfig, &confirm).await.unwrap().text().unwrap();
     until_released(plane, "queue-0").await;
     let message = observe::event(&api, NAMESPACE, "queue-0", "ForceDeleted").await.unwrap();
     assert!(message.contains("confirmed that node w2 is off"), "{message}");
@@ -212,7 +224,7 @@ async fn what_cannot_be_fenced_waits_for_a_person_and_is_released_by_their_word(
     until_phase(plane, "w2", "Done").await;
 }
 
-async fn a_device_that_switches_another_machine_is_found_out(scene: &Scene) {
+async fn a_device_wired_to_another_machine_is_detected(scene: &Fixture) {
     let plane = &scene.plane;
     scene.nodes[2].cut_off().await;
     until_phase(plane, "w3", "Fenced").await;
@@ -234,7 +246,7 @@ async fn a_device_that_switches_another_machine_is_found_out(scene: &Scene) {
         let said = events.iter().any(|event| {
             event["involvedObject"]["name"] == "bmc-w3" && event["reason"] == "EvidenceContradicted"
         });
-        seen(said, format!("{} events", events.len()))
+        check_that(said, format!("{} events", events.len()))
     })
     .await
     .unwrap();
@@ -243,60 +255,64 @@ async fn a_device_that_switches_another_machine_is_found_out(scene: &Scene) {
     assert!(!taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service"), "{taints:?}");
 }
 
-async fn without_the_process_that_runs_agents_it_is_said(scene: &mut Scene) {
-    let available = async |scene: &Scene| {
-        scene.ours.metric("pod_safety_fence_agents_available", &[]).await.map_err(|error| error.to_string())
+async fn a_missing_agent_runner_is_reported(scene: &mut Fixture) {
+    let available = async |scene: &Fixture| {
+        scene
+            .pod_safety
+            .metric("pod_safety_fence_agents_available", &[])
+            .await
+            .map_err(|error| error.to_string())
     };
     assert_eq!(available(scene).await, Ok(1.0));
     scene.agents.kill_9().unwrap();
     until("metric and /readyz say so", async || {
-        let ready = scene.ours.get("/readyz").await.map_err(|error| error.to_string())?;
+        let ready = scene.pod_safety.get("/readyz").await.map_err(|error| error.to_string())?;
         let says = ready.body.contains("[-]fence-agents") && ready.code == 200;
-        seen(says && available(scene).await? == 0.0, ready.body)
+        check_that(says && available(scene).await? == 0.0, ready.body)
     })
     .await
     .unwrap();
     let kubeconfig = scene.plane.admin_kubeconfig();
     let test = ["devices", "test", "--output=json"];
-    let tested = scene.plane.pod_safety_once(&kubeconfig, &test).await.unwrap();
+    let tested = scene.plane.start_pod_safety_once(&kubeconfig, &test).await.unwrap();
     assert!(tested.stdout.contains("AgentsUnavailable"), "{tested:?}");
 }
 
 /// The incident of w1 is over, and its machine has booted since; that of w3 waits for a person.
-async fn what_is_over_and_old_goes_and_what_matters_stays(scene: &mut Scene) {
+async fn old_finished_objects_are_deleted_and_others_kept(scene: &mut Fixture) {
     let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", "--fencing-history=1s"];
-    scene.ours = scene.plane.pod_safety("next", &scene.kubeconfig, args).await.unwrap();
-    scene.ours.leads().await.unwrap();
+    scene.pod_safety = scene.plane.pod_safety("next", &scene.kubeconfig, args).await.unwrap();
+    scene.pod_safety.is_leader().await.unwrap();
     let about = async |kind: &str, node: &str| {
         let all = scene.plane.list(kind).await.unwrap();
         all.iter().filter(|one| one["spec"]["node"]["name"] == node).count()
     };
     until("what was known of the former life of w1 is deleted", async || {
         let left = (about("nodefences", "w1").await, about("fenceevidences", "w1").await);
-        seen(left == (0, 0), format!("{left:?}"))
+        check_that(left == (0, 0), format!("{left:?}"))
     })
     .await
     .unwrap();
     assert_eq!(about("nodefences", "w3").await, 1, "it is not over");
     assert!(about("fenceevidences", "w3").await > 0, "what was invalidated is about the life of now");
-    let log = scene.ours.log_text();
+    let log = scene.pod_safety.log_text();
     assert!(log.contains("nothing depends on it"), "each is said: {log}");
 }
 
-async fn each_right_that_was_granted_was_used(scene: &Scene) {
+async fn each_right_that_was_granted_was_used(scene: &Fixture) {
     let roles: [&[&str]; 2] =
         [&["clusterrole", "pod-safety-fencing"], &["role", "-n", "pod-safety", "pod-safety-fencing"]];
     let (granted, used) = granted_and_used(&scene.plane, &scene.audit, &roles).await;
     assert_eq!(used, granted);
 }
 
-async fn no_secret_is_said_anywhere(scene: &Scene) {
-    let mut said = scene.ours.log_text() + &scene.agents.log_text();
+async fn no_secret_is_in_logs_events_or_status(scene: &Fixture) {
+    let mut said = scene.pod_safety.log_text() + &scene.agents.log_text();
     for kind in ["nodefences", "fencedevices", "fenceevidences", "events"] {
         said += &serde_json::to_string(&scene.plane.list(kind).await.unwrap()).unwrap();
     }
-    said += &scene.ours.get("/debug/decisions").await.unwrap().body;
-    said += &scene.ours.get("/metrics").await.unwrap().body;
+    said += &scene.pod_safety.get("/debug/decisions").await.unwrap().body;
+    said += &scene.pod_safety.get("/metrics").await.unwrap().body;
     assert!(said.contains("fence_ipmilan"), "there is something to look through");
     for secret in SECRETS {
         assert!(!said.contains(secret), "{secret} is said");

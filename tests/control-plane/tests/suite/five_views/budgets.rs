@@ -1,10 +1,10 @@
 //! PodDisruptionBudgets of every form: the status that the controller writes, `explain pdb`, the plan of a drain, `doctor` and
 //! `status` have the same numbers and the same verdict, and whoever follows the advice gets what it promises.
 
-use pod_safety_control_plane::budgets::{self, Look};
+use pod_safety_control_plane::budgets::{self, BudgetStatus};
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
 use pod_safety_control_plane::workloads::{self, FLEET, HERD, Kind, STATEFUL_SET};
-use pod_safety_control_plane::{ControlPlane, Options, Who, seen, until};
+use pod_safety_control_plane::{ControlPlane, Implementation, Options, check_that, until};
 use serde_json::{Value, json};
 
 use crate::commands::run;
@@ -91,10 +91,11 @@ async fn set_up(plane: &ControlPlane, (name, kind, replicas, pods, spec, _): &Ro
     budgets::put(&api, name, "app", &spec).await.unwrap();
 }
 
-async fn until_allows(plane: &ControlPlane, namespace: &str, allowed: i32) -> Look {
+async fn until_allows(plane: &ControlPlane, namespace: &str, allowed: i32) -> BudgetStatus {
     until(&format!("{namespace} allows {allowed}"), async || {
-        let look =
-            budgets::look(&plane.admin(), namespace, "app").await.map_err(|error| error.to_string())?;
+        let look = budgets::budget_status(&plane.admin(), namespace, "app")
+            .await
+            .map_err(|error| error.to_string())?;
         let is_so = look.allowed == allowed && look.observed == look.generation && look.healthy > 0;
         if is_so { Ok(look) } else { Err(look.to_string()) }
     })
@@ -102,7 +103,7 @@ async fn until_allows(plane: &ControlPlane, namespace: &str, allowed: i32) -> Lo
     .unwrap()
 }
 
-async fn asked(plane: &ControlPlane, args: &[&str]) -> Value {
+async fn query_json(plane: &ControlPlane, args: &[&str]) -> Value {
     let output = run(plane, &plane.admin_kubeconfig(), &[args, &["-o", "json"]].concat()).await;
     serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{args:?} {output:?}"))
 }
@@ -114,8 +115,8 @@ struct Views {
 }
 
 impl Views {
-    async fn of(plane: &ControlPlane) -> Self {
-        let (doctor, status) = (asked(plane, &["doctor"]).await, asked(plane, &["status"]).await);
+    async fn read(plane: &ControlPlane) -> Self {
+        let (doctor, status) = (query_json(plane, &["doctor"]).await, query_json(plane, &["status"]).await);
         let checks = doctor["checks"].as_array().unwrap().iter();
         let mut says = checks
             .filter(|check| check["check"] == "PodDisruptionBudgets")
@@ -125,7 +126,13 @@ impl Views {
     }
 
     /// What a view says otherwise than the controller and `explain`, of a budget and of the pods of the node of its name.
-    fn contradictions(&self, name: &str, look: &Look, explained: &Value, drained: &Value) -> Vec<String> {
+    fn contradictions(
+        &self,
+        name: &str,
+        look: &BudgetStatus,
+        explained: &Value,
+        drained: &Value,
+    ) -> Vec<String> {
         let mut wrong = Vec::new();
         let never = explained["verdict"] == "DisruptionsNeverAllowed";
         let sum = match look.healthy < look.desired {
@@ -161,27 +168,27 @@ impl Views {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_views_have_the_same_numbers_of_budgets_of_every_form() {
+async fn all_views_agree_on_pdbs_of_each_form() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     workloads::define_custom_kinds(&plane.admin()).await.unwrap();
     let rows = rows();
     for row in &rows {
         set_up(&plane, row).await;
     }
-    let _ours = plane.disruption_controller(Who::Ours).await.unwrap();
+    let _ours = plane.disruption_controller(Implementation::PodSafety).await.unwrap();
     let mut looks = Vec::new();
     for (name, .., allowed) in &rows {
         looks.push(until_allows(&plane, name, *allowed).await);
     }
-    let views = Views::of(&plane).await;
+    let views = Views::read(&plane).await;
     let (mut wrong, mut ways, mut never) = (Vec::new(), Vec::new(), 0);
     for ((name, .., pods, _, _), look) in rows.iter().zip(&looks) {
-        let explained = asked(&plane, &["explain", "pdb", "-n", name, "app"]).await;
-        let drained = asked(&plane, &["drain", name]).await;
+        let explained = query_json(&plane, &["explain", "pdb", "-n", name, "app"]).await;
+        let drained = query_json(&plane, &["drain", name]).await;
         wrong.extend(views.contradictions(name, look, &explained, &drained));
         if explained["verdict"] == "DisruptionsNeverAllowed" {
             never += 1;
-            let way = explained["ways"].as_array().unwrap().iter().find_map(followed);
+            let way = explained["ways"].as_array().unwrap().iter().find_map(parse_remedy);
             // What is promised is promised with every pod healthy.
             let now = !matches!(pods, Pods::OneUnready);
             ways.extend(way.map(|(patch, allowed)| (*name, patch, allowed, now)));
@@ -192,28 +199,28 @@ async fn all_views_have_the_same_numbers_of_budgets_of_every_form() {
     assert!(views.doctor.ends_with(&format!("and {} more", never - shown)), "{never}: {}", views.doctor);
     assert!(ways.len() >= 5, "{ways:?}");
     for (name, patch, allowed, now) in ways {
-        follow(&plane, name, &patch, allowed, now).await;
+        apply_remedy(&plane, name, &patch, allowed, now).await;
     }
 }
 
 /// The promised number is allowed: `now`, or with every pod healthy.
-async fn follow(plane: &ControlPlane, name: &str, patch: &Value, allowed: i32, now: bool) {
+async fn apply_remedy(plane: &ControlPlane, name: &str, patch: &Value, allowed: i32, now: bool) {
     let args = ["patch", "pdb", "-n", name, "app", "--type=merge", "-p", &patch.to_string()];
     plane.kubectl(&args).await.unwrap().text().unwrap();
     if now {
         until_allows(plane, name, allowed).await;
     }
     until(&format!("explain says so of {name}"), async || {
-        let explained = asked(plane, &["explain", "pdb", "-n", name, "app"]).await;
+        let explained = query_json(plane, &["explain", "pdb", "-n", name, "app"]).await;
         let is_so = explained["ceiling"] == allowed && (!now || explained["verdict"] == "Allows");
-        seen(is_so, explained.to_string())
+        check_that(is_so, explained.to_string())
     })
     .await
     .unwrap();
 }
 
 /// A way out that changes the amount, as a patch, and how many it promises: `maxUnavailable: 1 in place of …`, `1 at a time`.
-fn followed(way: &Value) -> Option<(Value, i32)> {
+fn parse_remedy(way: &Value) -> Option<(Value, i32)> {
     let (change, effect) = (way["change"].as_str()?, way["effect"].as_str()?);
     let (field, rest) = change.split_once(": ")?;
     let (amount, _) = rest.split_once(" in place of ")?;

@@ -12,10 +12,10 @@ use crate::prometheus::server::Prometheus;
 use crate::questions::browser::{Browser, Tab};
 
 /// How often each word was said. None: that it is not known.
-pub(super) type Said = Option<BTreeMap<String, usize>>;
+pub(super) type WordCounts = Option<BTreeMap<String, usize>>;
 
 /// What each view says of a fact.
-pub(super) type Views = BTreeMap<&'static str, Said>;
+pub(super) type Views = BTreeMap<&'static str, WordCounts>;
 
 /// How much of a page is shown as good.
 pub(super) const GREEN: &str = "document.querySelectorAll('.mark.Good, .verdict.Good').length";
@@ -32,7 +32,7 @@ pub(super) enum Fact {
     /// Why nodes that are fenced do not go on.
     Nodes,
     /// How many pods and nodes wait for a person.
-    Person,
+    NeedsOperator,
     /// By which evidence pods were released.
     Released,
     /// The states of devices that are not ready.
@@ -41,18 +41,18 @@ pub(super) enum Fact {
     Leader,
 }
 
-pub(super) fn words(all: &[(&str, usize)]) -> Said {
+pub(super) fn word_counts(all: &[(&str, usize)]) -> WordCounts {
     Some(all.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect())
 }
 
-fn count<'a>(all: impl Iterator<Item = &'a str>) -> Said {
+fn count<'a>(all: impl Iterator<Item = &'a str>) -> WordCounts {
     let mut words = BTreeMap::new();
     all.for_each(|word| *words.entry(word.to_owned()).or_default() += 1);
     Some(words)
 }
 
 /// What was read of all views at about the same time.
-pub(super) struct Sight {
+pub(super) struct ViewsRead {
     status: Value,
     ui: Value,
     green: bool,
@@ -63,8 +63,8 @@ pub(super) struct Sight {
     alerts: Vec<Value>,
 }
 
-impl Sight {
-    pub(super) async fn of(
+impl ViewsRead {
+    pub(super) async fn read(
         plane: &ControlPlane,
         prometheus: &Prometheus,
         browser: &mut Browser,
@@ -102,7 +102,7 @@ impl Sight {
     }
 
     /// For whoever must find out why they do not agree.
-    pub(super) fn raw(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let firing: Vec<_> = self.alerts.iter().map(|alert| &alert["labels"]).collect();
         let held = &self.panels["Held now"];
         format!(
@@ -111,11 +111,11 @@ impl Sight {
         )
     }
 
-    pub(super) fn say(&self, fact: Fact) -> Views {
+    pub(super) fn views_of(&self, fact: Fact) -> Views {
         match fact {
             Fact::Pods => self.pods(),
             Fact::Nodes => self.nodes(),
-            Fact::Person => self.person(),
+            Fact::NeedsOperator => self.needs_operator(),
             Fact::Released => self.released(),
             Fact::Devices => self.devices(),
             Fact::Leader => self.leader(),
@@ -142,18 +142,18 @@ impl Sight {
         ])
     }
 
-    fn person(&self) -> Views {
+    fn needs_operator(&self) -> Views {
         // A node for which pods wait is counted by these, unless an incident waits too.
         let sum = |seen: &Value| {
             let (pods, nodes) = (blocked(seen)?, troubles(seen, "node/", "NoEvidence")?);
-            words(&[("objects", pods.values().chain(nodes.values()).sum())])
+            word_counts(&[("objects", pods.values().chain(nodes.values()).sum())])
         };
         let held = self.panels["Held for a person"].first();
         let held = held.and_then(|one| one["value"][1].as_str()?.parse::<usize>().ok());
         Views::from([
             ("status", sum(&self.status)),
             ("ui", sum(&self.ui)),
-            ("dashboard", held.and_then(|held| words(&[("objects", held)]))),
+            ("dashboard", held.and_then(|held| word_counts(&[("objects", held)]))),
         ])
     }
 
@@ -179,7 +179,7 @@ impl Sight {
     }
 
     fn leader(&self) -> Views {
-        let said = |leads: bool| words(&[(if leads { "leads" } else { "none" }, 1)]);
+        let said = |leads: bool| word_counts(&[(if leads { "leads" } else { "none" }, 1)]);
         let leaders = self.panels["Leaders"].first().map(|one| one["value"][1] == "1");
         let mut checks = self.doctor["checks"].as_array().into_iter().flatten();
         // A leader that is alone is worth a remark.
@@ -193,13 +193,13 @@ impl Sight {
         ])
     }
 
-    fn explained_as(&self, kind: &str, counts: impl Fn(&Value) -> bool) -> Said {
+    fn explained_as(&self, kind: &str, counts: impl Fn(&Value) -> bool) -> WordCounts {
         let all = self.explained.iter().filter(|(object, one)| object.starts_with(kind) && !one.is_null());
         count(all.filter(|(_, one)| counts(one)).filter_map(|(_, one)| one["reason"].as_str()))
     }
 
     /// What a panel counts, by a label. Without a series it does not know.
-    fn panel(&self, title: &str, label: &str, counts: impl Fn(&Value) -> bool) -> Said {
+    fn panel(&self, title: &str, label: &str, counts: impl Fn(&Value) -> bool) -> WordCounts {
         let series = self.panels[title].iter().filter(|one| counts(&one["metric"]));
         let numbers = series.filter_map(|one| {
             let number = one["value"][1].as_str()?.parse::<f64>().ok()?;
@@ -213,7 +213,7 @@ impl Sight {
     }
 
     /// What an alert counts, by a label, or as one word.
-    fn alert(&self, name: &str, label: &str, word: &str) -> Said {
+    fn alert(&self, name: &str, label: &str, word: &str) -> WordCounts {
         let firing = self.alerts.iter().filter(|one| one["labels"]["alertname"] == name);
         let numbers = firing.filter_map(|one| {
             let number = one["value"].as_str()?.parse::<f64>().ok()?;
@@ -229,7 +229,7 @@ impl Sight {
     }
 
     /// By the beginning of what `doctor` found.
-    fn doctors_devices(&self) -> Said {
+    fn doctors_devices(&self) -> WordCounts {
         let checks = self.doctor["checks"].as_array()?.iter().filter(|one| one["check"] == "FenceDevices");
         count(checks.filter_map(|one| {
             let what = one["what"].as_str()?;
@@ -245,12 +245,12 @@ impl Sight {
     }
 }
 
-fn blocked(seen: &Value) -> Said {
+fn blocked(seen: &Value) -> WordCounts {
     count(seen["blocked"].as_array()?.iter().filter_map(|one| one["reason"].as_str()))
 }
 
 /// What needs a person, of a kind, but for one reason.
-fn troubles(seen: &Value, kind: &str, but: &str) -> Said {
+fn troubles(seen: &Value, kind: &str, but: &str) -> WordCounts {
     let all = seen["troubles"].as_array()?.iter();
     let of = all.filter(|one| one["object"].as_str().is_some_and(|object| object.starts_with(kind)));
     count(of.filter_map(|one| one["reason"].as_str()).filter(|reason| *reason != but))

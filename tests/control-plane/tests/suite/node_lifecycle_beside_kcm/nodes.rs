@@ -12,16 +12,16 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, SoleController, Who, observe, until};
+use pod_safety_control_plane::{ControlPlane, Implementation, Options, SoleController, observe, until};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::beside_kcm::trace::Trace;
-use crate::beside_kcm::{Picture, Step, World};
+use crate::beside_kcm::{ObservedState, Step, World};
 
 const NAMESPACE: &str = "default";
 /// A kubelet renews its Lease this often: often enough for a machine that does other things, too.
-const BEAT: Duration = Duration::from_secs(1);
+const RENEW_INTERVAL: Duration = Duration::from_secs(1);
 /// What both sides are told: short, for the defaults would make an hour of the history.
 pub(crate) const FLAGS: [&str; 3] =
     ["--node-monitor-grace-period=6s", "--node-startup-grace-period=6s", "--node-eviction-rate=2"];
@@ -36,11 +36,11 @@ pub(crate) enum Act {
     /// The same, and its node bears the taint `not-ready:NoExecute` from the start.
     RegisterTainted(&'static str, &'static str),
     /// Somebody creates a node of which no kubelet says anything; with `true` one renews its Lease.
-    Mute(&'static str, &'static str, bool),
+    NoLease(&'static str, &'static str, bool),
     /// Its kubelet says nothing any more.
-    Silence(&'static str),
+    StopReporting(&'static str),
     /// It renews its Lease again, and says whether it is ready.
-    Speak(&'static str, bool),
+    ResumeReporting(&'static str, bool),
     /// It says this of another condition.
     Condition(&'static str, &'static str, bool),
     Cordon(&'static str, bool),
@@ -51,7 +51,7 @@ pub(crate) enum Act {
     /// A pod on a node, running and ready.
     Pod(&'static str, &'static str),
     /// One that has ended, one that its kubelet has not spoken of, one of a static pod.
-    OddPods(&'static str),
+    UnmanagedPods(&'static str),
     /// Its kubelet finds it ready.
     Ready(&'static str),
     Restart,
@@ -60,27 +60,27 @@ pub(crate) enum Act {
 
 /// Where the history happens.
 pub(crate) struct Nodes {
-    who: Who,
+    implementation: Implementation,
     plane: ControlPlane,
     controller: Option<SoleController>,
     /// The nodes whose kubelets speak.
-    alive: Arc<Mutex<BTreeSet<&'static str>>>,
-    beats: JoinHandle<()>,
+    reporting: Arc<Mutex<BTreeSet<&'static str>>>,
+    heartbeats: JoinHandle<()>,
     /// The steps so far, with the second in which each began.
-    begun: Vec<(i64, String)>,
+    started: Vec<(i64, String)>,
     trace: Trace<Node>,
 }
 
 impl Drop for Nodes {
     fn drop(&mut self) {
-        self.beats.abort();
+        self.heartbeats.abort();
     }
 }
 
 impl World for Nodes {
     type Act = Act;
 
-    async fn of(who: Who) -> Self {
+    async fn start(who: Implementation) -> Self {
         let plane = ControlPlane::start(Options::default()).await.unwrap();
         let alive: Arc<Mutex<BTreeSet<&'static str>>> = Arc::default();
         let (admin, speaking) = (plane.admin(), Arc::clone(&alive));
@@ -89,27 +89,35 @@ impl World for Nodes {
                 let nodes: Vec<_> = speaking.lock().unwrap().iter().copied().collect();
                 // A node that was deleted meanwhile has no Lease any more.
                 let _renewed = join_all(nodes.iter().map(|node| objects::renew_lease(&admin, node))).await;
-                tokio::time::sleep(BEAT).await;
+                tokio::time::sleep(RENEW_INTERVAL).await;
             }
         });
         let controller = Some(plane.node_lifecycle_controller(who, &FLAGS).await.unwrap());
-        let trace = Trace::of(Api::all(plane.admin())).await;
-        Self { who, plane, controller, alive, beats, begun: Vec::new(), trace }
+        let trace = Trace::start(Api::all(plane.admin())).await;
+        Self {
+            implementation: who,
+            plane,
+            controller,
+            reporting: alive,
+            heartbeats: beats,
+            started: Vec::new(),
+            trace,
+        }
     }
 
     /// Lets a step happen. It begins in a second of its own, so that times tell steps apart.
-    async fn live(&mut self, step: &Step<Act>) -> Picture {
+    async fn run_step(&mut self, step: &Step<Act>) -> ObservedState {
         tokio::time::sleep(Duration::from_millis(1_100)).await;
-        self.begun.push((Timestamp::now().as_second(), step.name.clone()));
+        self.started.push((Timestamp::now().as_second(), step.name.clone()));
         for act in &step.acts {
-            self.act(*act).await;
+            self.apply_act(*act).await;
         }
-        Picture::new()
+        ObservedState::new()
     }
 
     /// All that a controller can have changed.
-    async fn picture(&self) -> Picture {
-        let mut picture = Picture::new();
+    async fn observe(&self) -> ObservedState {
+        let mut picture = ObservedState::new();
         let mut uids = BTreeMap::new();
         for node in self.nodes().list(&ListParams::default()).await.unwrap().items {
             uids.insert(node.name_any(), node.metadata.uid.clone().unwrap_or_default());
@@ -126,8 +134,8 @@ impl World for Nodes {
     }
 
     /// The taints of each node.
-    async fn passed(&mut self) -> Vec<(String, String)> {
-        self.trace.take().await.iter().map(taints).collect()
+    async fn intermediate_values(&mut self) -> Vec<(String, String)> {
+        self.trace.drain_versions().await.iter().map(taints).collect()
     }
 
     /// No taint is there, not even for a moment, of which the node had none before and has none after; but for the one that the
@@ -156,7 +164,7 @@ impl Nodes {
         Api::namespaced(self.api(), NAMESPACE)
     }
 
-    async fn act(&mut self, act: Act) {
+    async fn apply_act(&mut self, act: Act) {
         match act {
             Act::Register(node, zone, ready) => self.register(objects::node(node), node, zone, ready).await,
             Act::RegisterTainted(name, zone) => {
@@ -169,18 +177,18 @@ impl Nodes {
                 node.spec = Some(NodeSpec { taints: Some(vec![taint]), ..NodeSpec::default() });
                 self.register(node, name, zone, false).await;
             }
-            Act::Mute(name, zone, renews) => {
+            Act::NoLease(name, zone, renews) => {
                 let mut node = objects::node(name).with_label("topology.kubernetes.io/zone", zone);
                 node.status = None;
                 objects::create_node(&self.api(), &node).await.unwrap();
                 if renews {
-                    self.alive.lock().unwrap().insert(name);
+                    self.reporting.lock().unwrap().insert(name);
                 }
             }
-            Act::Silence(node) => drop(self.alive.lock().unwrap().remove(node)),
-            Act::Speak(node, ready) => {
+            Act::StopReporting(node) => drop(self.reporting.lock().unwrap().remove(node)),
+            Act::ResumeReporting(node, ready) => {
                 objects::renew_lease(&self.api(), node).await.unwrap();
-                self.alive.lock().unwrap().insert(node);
+                self.reporting.lock().unwrap().insert(node);
                 self.post(node, statuses(ready)).await;
             }
             Act::Condition(node, kind, holds) => {
@@ -194,15 +202,16 @@ impl Nodes {
                 self.patch(node, json!({ "metadata": { "labels": { key: value } } })).await;
             }
             Act::Delete(node) => {
-                self.alive.lock().unwrap().remove(node);
+                self.reporting.lock().unwrap().remove(node);
                 observe::delete_node(&self.api(), node).await.unwrap();
             }
             Act::Wait(seconds) => tokio::time::sleep(Duration::from_secs(seconds)).await,
             Act::Restart => {
                 self.controller.take().unwrap().end().await.unwrap();
-                self.controller = Some(self.plane.node_lifecycle_controller(self.who, &FLAGS).await.unwrap());
+                self.controller =
+                    Some(self.plane.node_lifecycle_controller(self.implementation, &FLAGS).await.unwrap());
             }
-            Act::Pod(..) | Act::OddPods(_) | Act::Ready(_) => self.act_on_pods(act).await,
+            Act::Pod(..) | Act::UnmanagedPods(_) | Act::Ready(_) => self.act_on_pods(act).await,
         }
     }
 
@@ -213,7 +222,7 @@ impl Nodes {
             Act::Pod(node, name) => {
                 objects::create_pod(&self.api(), &running(node, name)).await.unwrap();
             }
-            Act::OddPods(node) => {
+            Act::UnmanagedPods(node) => {
                 let ended = running(node, "ended").with_phase("Succeeded");
                 let mut unspoken = running(node, "unspoken");
                 unspoken.status = None;
@@ -233,7 +242,7 @@ impl Nodes {
         node = node.with_label("topology.kubernetes.io/zone", zone);
         node.status.as_mut().unwrap().conditions = Some(statuses(ready));
         objects::renew_lease(&self.api(), name).await.unwrap();
-        self.alive.lock().unwrap().insert(name);
+        self.reporting.lock().unwrap().insert(name);
         objects::create_node(&self.api(), &node).await.unwrap();
     }
 
@@ -266,7 +275,7 @@ impl Nodes {
         .unwrap();
     }
 
-    fn draw_node(&self, node: &Node, picture: &mut Picture) {
+    fn draw_node(&self, node: &Node, picture: &mut ObservedState) {
         let name = node.name_any();
         picture.extend([taints(node)]);
         let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
@@ -275,7 +284,7 @@ impl Nodes {
                 && ["not-ready", "unreachable"].contains(&taint.key.replace(OURS, "").as_str())
         });
         if let Some(added) = lost.and_then(|taint| taint.time_added.as_ref()) {
-            let since = self.begun.iter().rev().find(|(began, _)| *began <= added.0.as_second());
+            let since = self.started.iter().rev().find(|(began, _)| *began <= added.0.as_second());
             let since = since.map_or("before all", |(_, step)| step);
             picture.insert(format!("{name} tainted since"), since.to_owned());
         }
@@ -299,7 +308,7 @@ impl Nodes {
 
     /// What was said in the name of kube-controller-manager's controller, and how often. That it knows a node, and knows
     /// it no longer, is left out: kube-controller-manager says that of all nodes whenever it starts.
-    async fn draw_events(&self, uids: &BTreeMap<String, String>, picture: &mut Picture) {
+    async fn draw_events(&self, uids: &BTreeMap<String, String>, picture: &mut ObservedState) {
         let events = Api::<Event>::namespaced(self.api(), NAMESPACE);
         let mut counts: BTreeMap<String, i32> = BTreeMap::new();
         for event in events.list(&ListParams::default()).await.unwrap().items {

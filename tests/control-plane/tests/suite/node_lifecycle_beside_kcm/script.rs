@@ -4,7 +4,7 @@ use super::nodes::Act;
 use crate::beside_kcm::Step;
 
 /// Its kubelet says nothing any more, and said this much before.
-const SILENT: &str = "Unknown NodeStatusUnknown Kubelet stopped posting node status.";
+const UNREACHABLE: &str = "Unknown NodeStatusUnknown Kubelet stopped posting node status.";
 /// No kubelet ever spoke of it.
 const NEVER: &str = "Unknown NodeStatusNeverUpdated Kubelet never posted node status.";
 const READY: &str = "True KubeletReady says a hollow kubelet";
@@ -25,22 +25,22 @@ fn all_nodes() -> impl Iterator<Item = &'static str> {
 
 /// All of it.
 pub(crate) fn steps() -> Vec<Step<Act>> {
-    let mut steps = vec![begins()];
+    let mut steps = vec![initial()];
     steps.extend(of_single_nodes());
     steps.extend(of_new_nodes());
     steps.extend(of_zones());
     steps
 }
 
-fn begins() -> Step<Act> {
+fn initial() -> Step<Act> {
     let nodes = ZONES
         .into_iter()
         .flat_map(|(zone, nodes)| nodes.iter().map(move |node| Act::Register(node, zone, true)));
-    let pods = [Act::Pod("a-1", "web-1"), Act::Pod("a-2", "web-2"), Act::OddPods("a-1")];
+    let pods = [Act::Pod("a-1", "web-1"), Act::Pod("a-2", "web-2"), Act::UnmanagedPods("a-1")];
     Step {
         name: "all are well".to_owned(),
         acts: nodes.chain(pods).collect(),
-        wanted: &[
+        expected: &[
             ("a-1 taints", ""),
             ("a-7 taints", ""),
             ("b-2 taints", ""),
@@ -58,8 +58,8 @@ fn lost() -> Step<Act> {
     Step {
         name: "one is lost, one is not ready, one is short of everything".to_owned(),
         acts: vec![
-            Act::Silence("a-1"),
-            Act::Speak("a-2", false),
+            Act::StopReporting("a-1"),
+            Act::ResumeReporting("a-2", false),
             Act::Condition("a-3", "MemoryPressure", true),
             Act::Condition("a-3", "DiskPressure", true),
             Act::Condition("a-3", "PIDPressure", true),
@@ -68,16 +68,16 @@ fn lost() -> Step<Act> {
             Act::Taint("a-4", "example.com/own", "NoExecute"),
             Act::Taint("a-4", "node.kubernetes.io/disk-pressure", "NoExecute"),
             Act::Taint("a-4", "node.kubernetes.io/disk-pressure", "NoSchedule"),
-            Act::Silence("a-4"),
+            Act::StopReporting("a-4"),
             Act::Cordon("a-5", true),
             Act::Label("a-5", "kubernetes.io/os", "linux"),
             Act::Label("a-5", "kubernetes.io/arch", "amd64"),
             Act::Label("a-5", "beta.kubernetes.io/arch", "sparc"),
         ],
-        wanted: &[
-            ("a-1 Ready", SILENT),
-            ("a-1 MemoryPressure", SILENT),
-            ("a-1 DiskPressure", SILENT),
+        expected: &[
+            ("a-1 Ready", UNREACHABLE),
+            ("a-1 MemoryPressure", UNREACHABLE),
+            ("a-1 DiskPressure", UNREACHABLE),
             ("a-1 PIDPressure", NEVER),
             ("a-1 taints", LOST),
             ("a-1 tainted since", "one is lost, one is not ready, one is short of everything"),
@@ -112,21 +112,21 @@ fn back() -> Step<Act> {
     Step {
         name: "the first is back, the second falls silent".to_owned(),
         acts: vec![
-            Act::Speak("a-1", true),
-            Act::Silence("a-2"),
+            Act::ResumeReporting("a-1", true),
+            Act::StopReporting("a-2"),
             Act::Condition("a-3", "MemoryPressure", false),
             Act::Condition("a-3", "DiskPressure", false),
             Act::Condition("a-3", "PIDPressure", false),
             Act::Condition("a-3", "NetworkUnavailable", false),
-            Act::Speak("a-4", true),
+            Act::ResumeReporting("a-4", true),
             Act::Cordon("a-5", false),
         ],
-        wanted: &[
+        expected: &[
             ("a-1 Ready", READY),
             ("a-1 PIDPressure", NEVER),
             ("a-1 taints", ""),
             ("web-1 ready", "False"),
-            ("a-2 Ready", SILENT),
+            ("a-2 Ready", UNREACHABLE),
             ("a-2 taints", LOST),
             // It was not ready before.
             ("a-2 told: Normal NodeNotReady of node: Node a-2 status is now: NodeNotReady", ""),
@@ -141,8 +141,8 @@ fn back() -> Step<Act> {
 fn lost_again() -> Step<Act> {
     Step {
         name: "the first is lost again, the second says that it is not ready".to_owned(),
-        acts: vec![Act::Ready("web-1"), Act::Silence("a-1"), Act::Speak("a-2", false)],
-        wanted: &[
+        acts: vec![Act::Ready("web-1"), Act::StopReporting("a-1"), Act::ResumeReporting("a-2", false)],
+        expected: &[
             ("a-1 taints", LOST),
             ("a-1 told: Normal NodeNotReady of node: Node a-1 status is now: NodeNotReady", "2 times"),
             ("web-1 ready", "False"),
@@ -157,7 +157,7 @@ fn restarted() -> Step<Act> {
     Step {
         name: "the controller restarts".to_owned(),
         acts: vec![Act::Restart, Act::Wait(8)],
-        wanted: &[
+        expected: &[
             ("a-1 taints", LOST),
             ("a-1 tainted since", "the first is lost again, the second says that it is not ready"),
             ("a-1 told: Normal NodeNotReady of node: Node a-1 status is now: NodeNotReady", "2 times"),
@@ -171,12 +171,12 @@ fn both_well() -> Step<Act> {
     Step {
         name: "both are well".to_owned(),
         acts: vec![
-            Act::Speak("a-1", true),
-            Act::Speak("a-2", true),
+            Act::ResumeReporting("a-1", true),
+            Act::ResumeReporting("a-2", true),
             Act::Ready("web-1"),
             Act::Ready("web-2"),
         ],
-        wanted: &[("a-1 taints", ""), ("a-2 taints", ""), ("web-1 ready", "True"), ("web-2 ready", "True")],
+        expected: &[("a-1 taints", ""), ("a-2 taints", ""), ("web-1 ready", "True"), ("web-2 ready", "True")],
     }
 }
 
@@ -187,11 +187,11 @@ fn of_new_nodes() -> Vec<Step<Act>> {
             acts: vec![
                 Act::Register("n-1", "a", false),
                 Act::RegisterTainted("n-2", "a"),
-                Act::Mute("n-3", "a", false),
-                Act::Mute("n-4", "a", true),
+                Act::NoLease("n-3", "a", false),
+                Act::NoLease("n-4", "a", true),
                 Act::Wait(8),
             ],
-            wanted: &[
+            expected: &[
                 ("n-1 taints", UNREADY),
                 ("n-2 taints", UNREADY),
                 ("n-3 Ready", NEVER),
@@ -205,16 +205,16 @@ fn of_new_nodes() -> Vec<Step<Act>> {
         Step {
             name: "the new ones are ready, or go".to_owned(),
             acts: vec![
-                Act::Speak("n-1", true),
-                Act::Speak("n-2", true),
+                Act::ResumeReporting("n-1", true),
+                Act::ResumeReporting("n-2", true),
                 Act::Delete("n-3"),
-                Act::Speak("n-4", true),
-                Act::Silence("a-1"),
+                Act::ResumeReporting("n-4", true),
+                Act::StopReporting("a-1"),
                 Act::Wait(8),
                 Act::Pod("a-1", "late"),
                 Act::Wait(2),
             ],
-            wanted: &[
+            expected: &[
                 ("n-1 taints", ""),
                 ("n-2 taints", ""),
                 ("n-4 taints", ""),
@@ -224,8 +224,8 @@ fn of_new_nodes() -> Vec<Step<Act>> {
         },
         Step {
             name: "all are well again".to_owned(),
-            acts: vec![Act::Speak("a-1", true), Act::Ready("late")],
-            wanted: &[("a-1 taints", "")],
+            acts: vec![Act::ResumeReporting("a-1", true), Act::Ready("late")],
+            expected: &[("a-1 taints", "")],
         },
     ]
 }
@@ -239,10 +239,10 @@ fn zone_lost() -> Step<Act> {
         name: "a zone is lost, and most of a small one".to_owned(),
         acts: ["b-1", "b-2", "c-1", "c-2", "c-3"]
             .into_iter()
-            .map(Act::Silence)
+            .map(Act::StopReporting)
             .chain([Act::Wait(9)])
             .collect(),
-        wanted: &[
+        expected: &[
             ("b-1 taints", LOST),
             ("b-2 taints", LOST),
             ("c-1 taints", "unreachable:NoSchedule"),
@@ -256,8 +256,11 @@ fn zone_lost() -> Step<Act> {
 fn zones_back() -> Step<Act> {
     Step {
         name: "the zones are back".to_owned(),
-        acts: ["b-1", "b-2", "c-1", "c-2", "c-3"].into_iter().map(|node| Act::Speak(node, true)).collect(),
-        wanted: &[
+        acts: ["b-1", "b-2", "c-1", "c-2", "c-3"]
+            .into_iter()
+            .map(|node| Act::ResumeReporting(node, true))
+            .collect(),
+        expected: &[
             ("b-1 taints", ""),
             ("b-2 taints", ""),
             ("c-1 taints", ""),
@@ -270,16 +273,20 @@ fn zones_back() -> Step<Act> {
 fn two_lost() -> Step<Act> {
     Step {
         name: "two of the small one are lost".to_owned(),
-        acts: ["c-1", "c-2"].into_iter().map(Act::Silence).collect(),
-        wanted: &[("c-1 taints", LOST), ("c-2 taints", LOST), ("c-3 taints", "")],
+        acts: ["c-1", "c-2"].into_iter().map(Act::StopReporting).collect(),
+        expected: &[("c-1 taints", LOST), ("c-2 taints", LOST), ("c-3 taints", "")],
     }
 }
 
 fn all_lost() -> Step<Act> {
     Step {
         name: "all zones are lost".to_owned(),
-        acts: all_nodes().chain(["n-1", "n-2", "n-4"]).map(Act::Silence).chain([Act::Wait(10)]).collect(),
-        wanted: &[
+        acts: all_nodes()
+            .chain(["n-1", "n-2", "n-4"])
+            .map(Act::StopReporting)
+            .chain([Act::Wait(10)])
+            .collect(),
+        expected: &[
             ("a-1 taints", "unreachable:NoSchedule"),
             ("a-7 taints", "unreachable:NoSchedule"),
             ("b-1 taints", "unreachable:NoSchedule"),
@@ -287,7 +294,7 @@ fn all_lost() -> Step<Act> {
             ("c-1 taints", "unreachable:NoSchedule"),
             ("c-4 taints", "unreachable:NoSchedule"),
             ("n-1 taints", "unreachable:NoSchedule"),
-            ("b-1 Ready", SILENT),
+            ("b-1 Ready", UNREACHABLE),
         ],
     }
 }
@@ -298,9 +305,9 @@ fn all_but_one_back() -> Step<Act> {
         acts: all_nodes()
             .chain(["n-1", "n-2", "n-4"])
             .filter(|node| *node != "a-1")
-            .map(|node| Act::Speak(node, true))
+            .map(|node| Act::ResumeReporting(node, true))
             .collect(),
-        wanted: &[
+        expected: &[
             ("a-1 taints", LOST),
             ("a-7 taints", ""),
             ("b-1 taints", ""),

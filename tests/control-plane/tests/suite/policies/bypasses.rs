@@ -3,19 +3,19 @@
 use serde_json::{Value, json};
 
 use super::admission::{
-    ATTACH_DETACH, DEV, EXEMPT, KUBELET, NEW_KUBELET, OPERATOR, OTHER_KUBELET, OURS, REASON, Scene, TAINTER,
-    WILD,
+    ALL_VERBS, ATTACH_DETACH, DEV, EXEMPT, Fixture, KUBELET, NEW_KUBELET, OPERATOR, OTHER_KUBELET,
+    POD_SAFETY, REASON, TAINTER,
 };
 use super::volumes::attachment;
 use crate::versions;
 
 /// A node that somebody else calls Ready can be cordoned and deleted while its pods run, and one that
 /// is created with the taint is off for kube-controller-manager.
-pub(super) async fn attack_a_node_is_called_ready_or_comes_with_the_taint(scene: &Scene) {
+pub(super) async fn attack_a_node_is_marked_ready_or_registered_with_the_taint(scene: &Fixture) {
     let refused = Some("node");
     for (name, who, reason, refusal) in [
         ("called-by-dev", DEV, None, refused),
-        ("called-by-wild", WILD, Some("."), refused),
+        ("called-by-wild", ALL_VERBS, Some("."), refused),
         ("called-by-another-kubelet", OTHER_KUBELET, None, refused),
         ("called-by-an-agent", EXEMPT, None, None),
         ("called-by-an-operator", OPERATOR, Some("its kubelet is mended by hand"), None),
@@ -23,47 +23,47 @@ pub(super) async fn attack_a_node_is_called_ready_or_comes_with_the_taint(scene:
     ] {
         scene.node(name, Some("Unknown"), reason).await;
         let output = scene.calls(DEV, name, "False").await;
-        Scene::judge(&format!("{name}: another condition"), &output, None);
-        Scene::judge(name, &scene.calls(who, name, "True").await, refusal);
+        Fixture::check_answer(&format!("{name}: another condition"), &output, None);
+        Fixture::check_answer(name, &scene.calls(who, name, "True").await, refusal);
         let output = scene.calls(who, name, "Unknown").await;
-        Scene::judge(&format!("{name}: less than Ready"), &output, None);
+        Fixture::check_answer(&format!("{name}: less than Ready"), &output, None);
     }
     for (name, who, reason, refusal) in [
         ("made-by-dev", DEV, None, refused),
-        ("made-by-wild", WILD, Some("."), refused),
+        ("made-by-wild", ALL_VERBS, Some("."), refused),
         ("made-by-a-tainter", TAINTER, None, refused),
         ("made-by-an-operator", OPERATOR, Some("its rack burnt down"), None),
-        ("made-by-pod-safety", OURS, None, Some("own-account")),
+        ("made-by-pod-safety", POD_SAFETY, None, Some("own-account")),
     ] {
         let annotations = reason.map_or_else(|| json!({}), |reason| json!({ REASON: reason }));
         let taints =
             json!([{ "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute" }]);
         let object = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "annotations": annotations },
             "spec": { "taints": taints } });
-        Scene::judge(name, &scene.run(who, &["create", "-f", "-"], &object).await, refusal);
+        Fixture::check_answer(name, &scene.run(who, &["create", "-f", "-"], &object).await, refusal);
     }
     a_node_is_deleted_when_its_condition_is_gone(scene).await;
-    a_volume_is_called_unmounted(scene).await;
-    a_silent_node_is_deleted_when_its_taint_is_gone(scene).await;
+    a_volume_is_reported_unmounted(scene).await;
+    an_unreachable_node_is_deleted_after_its_taint_is_removed(scene).await;
 }
 
-async fn deleted(scene: &Scene, what: &[&str], refusal: Option<&str>) {
+async fn deleted(scene: &Fixture, what: &[&str], refusal: Option<&str>) {
     let output = scene.run(DEV, &[&["delete"][..], what, &["--wait=false"]].concat(), &Value::Null).await;
-    Scene::judge(&format!("{what:?} is deleted"), &output, refusal);
+    Fixture::check_answer(&format!("{what:?} is deleted"), &output, refusal);
 }
 
 /// Without the condition Ready a node counted as one that never reported, and could be deleted.
-async fn a_node_is_deleted_when_its_condition_is_gone(scene: &Scene) {
+async fn a_node_is_deleted_when_its_condition_is_gone(scene: &Fixture) {
     for (name, who, ready) in [
         ("forgotten-by-dev", DEV, "Unknown"),
-        ("forgotten-by-wild", WILD, "True"),
+        ("forgotten-by-wild", ALL_VERBS, "True"),
         ("forgotten-by-another-kubelet", OTHER_KUBELET, "False"),
     ] {
         scene.node(name, Some(ready), Some(".")).await;
         let node = ["node", name];
         for status in [json!({ "conditions": null }), json!({ "conditions": [] }), Value::Null] {
             let output = scene.status(who, &node, &status).await;
-            Scene::judge(&format!("{name}: the status becomes {status}"), &output, Some("node"));
+            Fixture::check_answer(&format!("{name}: the status becomes {status}"), &output, Some("node"));
         }
         // A request for the Node itself does not write its status.
         let patch = r#"{"status":{"conditions":null}}"#;
@@ -73,51 +73,51 @@ async fn a_node_is_deleted_when_its_condition_is_gone(scene: &Scene) {
     }
     scene.node("forgotten-by-an-operator", Some("Unknown"), Some("it was never one")).await;
     let output = scene.status(OPERATOR, &["node", "forgotten-by-an-operator"], &Value::Null).await;
-    Scene::judge("an operator removes the condition", &output, None);
+    Fixture::check_answer("an operator removes the condition", &output, None);
 }
 
 /// What a kubelet does not use any more is detached.
-async fn a_volume_is_called_unmounted(scene: &Scene) {
+async fn a_volume_is_reported_unmounted(scene: &Fixture) {
     let uses = |volumes: &[&str]| json!({ "volumesInUse": volumes });
     let both = uses(&["kubernetes.io/csi/d^a", "kubernetes.io/csi/d^b"]);
     scene.node("mounts", Some("Unknown"), Some(".")).await;
     scene.status(EXEMPT, &["node", "mounts"], &both).await.text().unwrap();
     for (who, status, refusal) in [
         (DEV, uses(&["kubernetes.io/csi/d^b"]), Some("node")),
-        (WILD, json!({ "volumesInUse": null }), Some("node")),
+        (ALL_VERBS, json!({ "volumesInUse": null }), Some("node")),
         (OTHER_KUBELET, uses(&[]), Some("node")),
         (ATTACH_DETACH, json!({ "volumesAttached": [] }), None),
         (EXEMPT, uses(&["kubernetes.io/csi/d^b"]), None),
     ] {
         let output = scene.status(who, &["node", "mounts"], &status).await;
-        Scene::judge(&format!("{who} says that mounts uses {status}"), &output, refusal);
+        Fixture::check_answer(&format!("{who} says that mounts uses {status}"), &output, refusal);
     }
 }
 
 /// A Ready node with the taint is silent: neither a cordon nor the removal of the taint makes it one that is drained.
-async fn a_silent_node_is_deleted_when_its_taint_is_gone(scene: &Scene) {
+async fn an_unreachable_node_is_deleted_after_its_taint_is_removed(scene: &Fixture) {
     let node = ["node", "suspected"];
     scene.node("suspected", Some("True"), None).await;
     let taint = |change| [&["taint"][..], &node, &[change]].concat();
     let (there, gone) = (taint("pod-safety.dev/suspect=:NoSchedule"), taint("pod-safety.dev/suspect-"));
-    scene.run(OURS, &there, &Value::Null).await.text().unwrap();
-    for (who, refusal) in [(DEV, Some("node")), (WILD, Some("node")), (EXEMPT, None)] {
-        Scene::judge(
+    scene.run(POD_SAFETY, &there, &Value::Null).await.text().unwrap();
+    for (who, refusal) in [(DEV, Some("node")), (ALL_VERBS, Some("node")), (EXEMPT, None)] {
+        Fixture::check_answer(
             &format!("{who} removes the taint"),
             &scene.run(who, &gone, &Value::Null).await,
             refusal,
         );
     }
-    scene.run(OURS, &there, &Value::Null).await.text().unwrap();
+    scene.run(POD_SAFETY, &there, &Value::Null).await.text().unwrap();
     scene.run(DEV, &["cordon", "suspected"], &Value::Null).await.text().unwrap();
     deleted(scene, &node, Some("node")).await;
     // Its kubelet reports again.
-    scene.run(OURS, &gone, &Value::Null).await.text().unwrap();
+    scene.run(POD_SAFETY, &gone, &Value::Null).await.text().unwrap();
     deleted(scene, &node, None).await;
 }
 
 /// The owner goes by which a pod without a grace is started again under its name, and then the pod.
-pub(super) async fn attack_a_pod_is_taken_from_its_controller(scene: &Scene) {
+pub(super) async fn attack_a_pod_is_taken_from_its_controller(scene: &Fixture) {
     let pod = ["pod", "orphan-0"];
     let refused = Some("force-delete");
     let patch = |change| [&["patch"][..], &pod, &["--type=merge", "-p", change]].concat();
@@ -152,16 +152,16 @@ pub(super) async fn attack_a_pod_is_taken_from_its_controller(scene: &Scene) {
 }
 
 /// First the mark or the report goes by which a deletion is refused, and then the object.
-pub(super) async fn attack_what_a_refusal_rests_on_is_taken_away(scene: &Scene) {
+pub(super) async fn attack_what_a_denial_depends_on_is_removed(scene: &Fixture) {
     for (number, (who, change, reason, refusal)) in [
         (DEV, "pod-safety.dev/hold-", None, Some("attachment-hold")),
         (DEV, "pod-safety.dev/hold=", None, Some("attachment-hold")),
-        (WILD, "pod-safety.dev/hold-", Some("."), Some("attachment-hold")),
+        (ALL_VERBS, "pod-safety.dev/hold-", Some("."), Some("attachment-hold")),
         (ATTACH_DETACH, "pod-safety.dev/hold-", None, Some("attachment-hold")),
         (DEV, "another=mark", None, None),
         (OPERATOR, "pod-safety.dev/hold-", Some("the rack burnt down"), None),
         (EXEMPT, "pod-safety.dev/hold-", None, None),
-        (OURS, "pod-safety.dev/hold-", None, Some("own-account")),
+        (POD_SAFETY, "pod-safety.dev/hold-", None, Some("own-account")),
     ]
     .into_iter()
     .enumerate()
@@ -174,7 +174,7 @@ pub(super) async fn attack_what_a_refusal_rests_on_is_taken_away(scene: &Scene) 
         scene.make(&attachment(&name, &annotations, "w1", "data")).await;
         let annotate = ["annotate", "--overwrite", "volumeattachment", &name, change];
         let output = scene.run(who, &annotate, &Value::Null).await;
-        Scene::judge(&format!("mark {number}: {who} {change} {reason:?}"), &output, refusal);
+        Fixture::check_answer(&format!("mark {number}: {who} {change} {reason:?}"), &output, refusal);
     }
     // A request for the status leaves annotations as they are.
     scene
@@ -196,26 +196,26 @@ pub(super) async fn attack_what_a_refusal_rests_on_is_taken_away(scene: &Scene) 
     let nothing = json!({ "containerStatuses": null });
     for (name, who, reason, refusal) in [
         ("report-of-dev", DEV, None, Some("terminal-phase or pod-report")),
-        ("report-of-wild", WILD, Some("."), Some("terminal-phase or pod-report")),
+        ("report-of-wild", ALL_VERBS, Some("."), Some("terminal-phase or pod-report")),
         ("report-of-its-kubelet", KUBELET, None, None),
         ("report-of-an-operator", OPERATOR, Some("the rack burnt down"), Some("pod-report")),
     ] {
         scene.pod(name, true, 30, reason).await;
         scene.status(KUBELET, &["pod", name], &runs).await.text().unwrap();
         let output = scene.status(who, &["pod", name], &nothing).await;
-        Scene::judge(name, &output, refusal);
+        Fixture::check_answer(name, &output, refusal);
     }
 }
 
 /// A tenant's pod that shows signs of a running kubelet keeps all pods of a node that is gone.
-pub(super) async fn attack_a_tenant_speaks_for_the_kubelet_of_a_node(scene: &Scene) {
+pub(super) async fn attack_a_tenant_writes_as_the_kubelet_of_a_node(scene: &Fixture) {
     let refused = Some("pod-report");
     let ready = |status: &str| json!({ "conditions": [{ "type": "Ready", "status": status }] });
     let runs = json!({ "containerStatuses": [{ "name": "main", "image": "i", "imageID": "i", "ready": true,
         "restartCount": 0, "state": { "running": {} } }] });
     scene.pod("sign", false, 30, None).await;
     for (who, status, refusal) in [
-        (WILD, ready("True"), refused),
+        (ALL_VERBS, ready("True"), refused),
         (DEV, runs.clone(), refused),
         (OTHER_KUBELET, ready("True"), refused),
         (KUBELET, ready("True"), None),
@@ -225,46 +225,46 @@ pub(super) async fn attack_a_tenant_speaks_for_the_kubelet_of_a_node(scene: &Sce
         (DEV, json!({ "conditions": [{ "type": "example.com/gate", "status": "True" }] }), None),
     ] {
         let output = scene.status(who, &["pod", "sign"], &status).await;
-        Scene::judge(&format!("{who} says {status}"), &output, refusal);
+        Fixture::check_answer(&format!("{who} says {status}"), &output, refusal);
     }
     if versions::pods_have_generations() {
-        for (who, refusal) in [(DEV, refused), (WILD, refused), (KUBELET, None)] {
+        for (who, refusal) in [(DEV, refused), (ALL_VERBS, refused), (KUBELET, None)] {
             let status = json!({ "observedGeneration": 7 });
             let output = scene.status(who, &["pod", "sign"], &status).await;
-            Scene::judge(&format!("{who} has observed it"), &output, refusal);
+            Fixture::check_answer(&format!("{who} has observed it"), &output, refusal);
         }
     }
 }
 
 /// Who may write Leases, for an election of their own, neither leads nor frees a volume.
-pub(super) async fn attack_an_election_of_others_takes_the_lease_of_pod_safety(scene: &Scene) {
+pub(super) async fn attack_leader_election_of_another_component_takes_the_pod_safety_lease(scene: &Fixture) {
     let lease = |namespace: &str, name: &str| {
         json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": { "namespace": namespace, "name": name }, "spec": { "holderIdentity": "x" } })
     };
     const ELECTOR: &str = "elector";
     scene
-        .must(&["create", "clusterrole", ELECTOR, "--verb=*", "--resource=leases.coordination.k8s.io"])
+        .expect(&["create", "clusterrole", ELECTOR, "--verb=*", "--resource=leases.coordination.k8s.io"])
         .await;
-    scene.must(&["create", "clusterrolebinding", ELECTOR, "--clusterrole=elector", "--user=elector"]).await;
+    scene.expect(&["create", "clusterrolebinding", ELECTOR, "--clusterrole=elector", "--user=elector"]).await;
     for (who, namespace, name, refusal) in [
         (ELECTOR, "kube-system", "pod-safety", Some("leases")),
         (ELECTOR, "kube-system", "other", None),
         (ELECTOR, "pod-safety-volumes", "data", Some("leases")),
-        (OURS, "kube-system", "pod-safety", None),
-        (OURS, "pod-safety-volumes", "data", None),
+        (POD_SAFETY, "kube-system", "pod-safety", None),
+        (POD_SAFETY, "pod-safety-volumes", "data", None),
     ] {
         let output = scene.run(who, &["create", "-f", "-"], &lease(namespace, name)).await;
-        Scene::judge(&format!("{who} creates the Lease {namespace}/{name}"), &output, refusal);
+        Fixture::check_answer(&format!("{who} creates the Lease {namespace}/{name}"), &output, refusal);
     }
     for (namespace, name) in [("kube-system", "pod-safety"), ("pod-safety-volumes", "data")] {
         let output = scene.run(ELECTOR, &["delete", "lease", "-n", namespace, name], &Value::Null).await;
-        Scene::judge(&format!("the Lease {name} is deleted"), &output, Some("leases"));
+        Fixture::check_answer(&format!("the Lease {name} is deleted"), &output, Some("leases"));
     }
 }
 
 /// A hostile node must not decide that it is not fenced, nor that it is.
-pub(super) async fn attack_a_kubelet_pauses_the_fencing_of_its_own_node(scene: &Scene) {
+pub(super) async fn attack_a_kubelet_pauses_the_fencing_of_its_own_node(scene: &Fixture) {
     const EXCLUDED: &str = "remediation.medik8s.io/exclude-from-remediation";
     scene.node("w2", Some("True"), None).await;
     let mark =
@@ -288,10 +288,10 @@ pub(super) async fn attack_a_kubelet_pauses_the_fencing_of_its_own_node(scene: &
             let mut args = vec!["patch", "node", "w2", "--type=merge", "-p", patch];
             args.extend(Some(subresource).filter(|it| !it.is_empty()));
             let output = scene.run(who, &args, &Value::Null).await;
-            Scene::judge(&format!("{who} patches w2 with {patch} {subresource}"), &output, refusal);
+            Fixture::check_answer(&format!("{who} patches w2 with {patch} {subresource}"), &output, refusal);
         }
     }
     let new = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "w3", "labels": { EXCLUDED: "true" } } });
     let output = scene.run(NEW_KUBELET, &["create", "-f", "-"], &new).await;
-    Scene::judge("a kubelet registers with the label", &output, Some("pause"));
+    Fixture::check_answer("a kubelet registers with the label", &output, Some("pause"));
 }

@@ -2,16 +2,16 @@
 #![expect(clippy::disallowed_methods, reason = "it says how long requests to a real cluster took")]
 
 use pod_safety_control_plane::workloads::{Kind, define};
-use pod_safety_control_plane::{binary, chart, seen, until};
+use pod_safety_control_plane::{binary, chart, check_that, until};
 use serde_json::{Value, json};
 
-use super::admission::{ADMIN, CLOUD, DEV, EXEMPT, KARPENTER, Scene, TAINTER};
+use super::admission::{ADMIN, CLOUD, DEV, EXEMPT, Fixture, KARPENTER, TAINTER};
 
 /// As whom a component runs that was installed under another name than usual.
-const REMOVER: &str = "system:serviceaccount:infra:remover";
+const DELETING_ACCOUNT: &str = "system:serviceaccount:infra:remover";
 
 /// What the doctor finds by this check.
-async fn found(scene: &Scene, check: &str) -> Vec<Value> {
+async fn findings(scene: &Fixture, check: &str) -> Vec<Value> {
     let kubeconfig = scene.plane.admin_kubeconfig();
     let output = std::process::Command::new(binary().await.unwrap())
         .args(["doctor", "-o", "json", "--kubeconfig"])
@@ -23,12 +23,12 @@ async fn found(scene: &Scene, check: &str) -> Vec<Value> {
     checks.iter().filter(|one| one["check"] == check).cloned().collect()
 }
 
-async fn checked(scene: &Scene) -> Value {
-    found(scene, "NodeDeleters").await.remove(0)
+async fn checked(scene: &Fixture) -> Value {
+    findings(scene, "NodeDeleters").await.remove(0)
 }
 
 /// A workload of this name, under the ServiceAccount `remover`.
-async fn runs(scene: &Scene, name: &str, image: &str) {
+async fn runs(scene: &Fixture, name: &str, image: &str) {
     let labels = json!({ "app": name });
     let container = json!({ "name": "controller", "image": image });
     scene.make(&json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "namespace": "infra", "name": name },
@@ -37,7 +37,7 @@ async fn runs(scene: &Scene, name: &str, image: &str) {
 }
 
 /// Sets what a remedy of the doctor names, as it is typed.
-async fn set(scene: &Scene, remedy: &str) {
+async fn set(scene: &Fixture, remedy: &str) {
     let chart = chart();
     let (_, values) = remedy.split_once(" --set ").unwrap();
     let values = values.replace('\'', "");
@@ -53,19 +53,23 @@ async fn set(scene: &Scene, remedy: &str) {
 }
 
 /// `action=Deny` left the Nodes of machines that were gone, and nothing said why.
-pub(crate) async fn bug_the_doctor_prints_the_value_that_allows_a_component(scene: &Scene) {
+pub(crate) async fn bug_the_doctor_prints_the_value_that_allows_a_component(scene: &Fixture) {
     assert_eq!(checked(scene).await["health"], "Fine", "nothing here deletes Nodes");
-    scene.must(&["create", "namespace", "infra"]).await;
+    scene.expect(&["create", "namespace", "infra"]).await;
     runs(scene, "karpenter", "registry.example/karpenter/controller:v1").await;
-    let bind = ["create", "clusterrolebinding", "remover", "--clusterrole=careless", "--user", REMOVER];
-    scene.must(&bind).await;
+    let bind =
+        ["create", "clusterrolebinding", "remover", "--clusterrole=careless", "--user", DELETING_ACCOUNT];
+    scene.expect(&bind).await;
 
     let found = checked(scene).await;
     assert_eq!(found["health"], "Problem", "{found:#}");
-    assert!(found["what"].as_str().unwrap().ends_with(&format!("karpenter ({REMOVER})")), "{found:#}");
+    assert!(
+        found["what"].as_str().unwrap().ends_with(&format!("karpenter ({DELETING_ACCOUNT})")),
+        "{found:#}"
+    );
     scene.node("gone", Some("Unknown"), None).await;
     let delete = ["delete", "node", "gone", "--wait=false"];
-    Scene::judge("before", &scene.run(REMOVER, &delete, &Value::Null).await, Some("node"));
+    Fixture::check_answer("before", &scene.run(DELETING_ACCOUNT, &delete, &Value::Null).await, Some("node"));
 
     let remedy = found["remedy"].as_str().unwrap();
     let value = remedy.split('\'').nth(1).unwrap();
@@ -73,49 +77,53 @@ pub(crate) async fn bug_the_doctor_prints_the_value_that_allows_a_component(scen
     set(scene, remedy).await;
     assert_eq!(checked(scene).await["health"], "Fine");
     until("the policy holds", async || {
-        let output = scene.run(REMOVER, &[&delete[..], &["--dry-run=server"]].concat(), &Value::Null).await;
-        seen(output.status.success(), output.stderr)
+        let output =
+            scene.run(DELETING_ACCOUNT, &[&delete[..], &["--dry-run=server"]].concat(), &Value::Null).await;
+        check_that(output.status.success(), output.stderr)
     })
     .await
     .unwrap();
 }
 
 /// A cloud controller was denied a taint every ten seconds, and nothing said which, nor what to set.
-pub(crate) async fn bug_the_doctor_names_who_is_refused_and_what_to_set(scene: &Scene) {
+pub(crate) async fn bug_the_doctor_names_the_denied_account_and_the_value_to_set(scene: &Fixture) {
     const CHECK: &str = "RefusedControllers";
-    assert_eq!(found(scene, CHECK).await[0]["health"], "Fine", "nothing that is refused runs");
+    assert_eq!(findings(scene, CHECK).await[0]["health"], "Fine", "nothing that is refused runs");
     runs(scene, "azure-cloud-controller-manager", "registry.example/ccm:v1").await;
     runs(scene, "longhorn-manager", "registry.example/longhorn-manager:v1").await;
-    let setting = Kind::of("longhorn.io/v1beta2", "Setting", "settings");
+    let setting = Kind::custom("longhorn.io/v1beta2", "Setting", "settings");
     define(&scene.plane.admin(), setting, "Namespaced", &json!({})).await.unwrap();
     scene
         .make(&json!({ "apiVersion": "longhorn.io/v1beta2", "kind": "Setting", "value": "delete-both",
         "metadata": { "namespace": "infra", "name": "node-down-pod-deletion-policy" } }))
         .await;
 
-    let [cloud, storage]: [Value; 2] = found(scene, CHECK).await.try_into().unwrap();
+    let [cloud, storage]: [Value; 2] = findings(scene, CHECK).await.try_into().unwrap();
     for (symptom, who) in [(&cloud, "azure-cloud-controller-manager"), (&storage, "longhorn")] {
         assert_eq!(symptom["health"], "Attention", "{symptom:#}");
-        assert!(symptom["what"].as_str().unwrap().starts_with(&format!("{who} ({REMOVER})")), "{symptom:#}");
+        assert!(
+            symptom["what"].as_str().unwrap().starts_with(&format!("{who} ({DELETING_ACCOUNT})")),
+            "{symptom:#}"
+        );
     }
     assert!(storage["remedy"].as_str().unwrap().contains("do-nothing"), "{storage:#}");
     scene.node("stopped", Some("Unknown"), None).await;
     let taint = ["taint", "node", "stopped", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"];
-    Scene::judge("before", &scene.run(REMOVER, &taint, &Value::Null).await, Some("node"));
+    Fixture::check_answer("before", &scene.run(DELETING_ACCOUNT, &taint, &Value::Null).await, Some("node"));
 
     set(scene, cloud["remedy"].as_str().unwrap()).await;
-    let [storage]: [Value; 1] = found(scene, CHECK).await.try_into().unwrap();
+    let [storage]: [Value; 1] = findings(scene, CHECK).await.try_into().unwrap();
     assert!(storage["what"].as_str().unwrap().starts_with("longhorn"), "{storage:#}");
     until("the policy holds", async || {
-        let output = scene.run(REMOVER, &taint, &Value::Null).await;
-        seen(output.status.success(), output.stderr)
+        let output = scene.run(DELETING_ACCOUNT, &taint, &Value::Null).await;
+        check_that(output.status.success(), output.stderr)
     })
     .await
     .unwrap();
 }
 
 /// A cloud controller that the chart lists. It may do nothing else.
-pub(super) async fn who_checks_the_machine_taints_a_node_that_does_not_report(scene: &Scene) {
+pub(super) async fn an_account_that_checks_the_machine_may_taint_an_unreachable_node(scene: &Fixture) {
     for (name, ready, refusal) in [
         ("silent", Some("Unknown"), None),
         ("reports", Some("True"), Some("node")),
@@ -123,24 +131,24 @@ pub(super) async fn who_checks_the_machine_taints_a_node_that_does_not_report(sc
     ] {
         scene.node(name, ready, None).await;
         let taint = ["taint", "node", name, "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"];
-        Scene::judge(name, &scene.run(TAINTER, &taint, &Value::Null).await, refusal);
+        Fixture::check_answer(name, &scene.run(TAINTER, &taint, &Value::Null).await, refusal);
     }
     scene.node("not-its-own", Some("Unknown"), None).await;
     let delete = ["delete", "node", "not-its-own", "--wait=false"];
-    Scene::judge("a deletion", &scene.run(TAINTER, &delete, &Value::Null).await, Some("node"));
+    Fixture::check_answer("a deletion", &scene.run(TAINTER, &delete, &Value::Null).await, Some("node"));
 }
 
-const LOOSE: &str = r#"{"metadata":{"finalizers":null}}"#;
+const REMOVE_FINALIZERS: &str = r#"{"metadata":{"finalizers":null}}"#;
 
 /// As Karpenter registers it.
-async fn kept_node(scene: &Scene, name: &str, ready: &str) {
+async fn kept_node(scene: &Fixture, name: &str, ready: &str) {
     scene.node(name, Some(ready), None).await;
     let finalizer = r#"{"metadata":{"finalizers":["karpenter.sh/termination"]}}"#;
-    scene.must(&["patch", "node", name, "--type=merge", "-p", finalizer]).await;
+    scene.expect(&["patch", "node", name, "--type=merge", "-p", finalizer]).await;
 }
 
 /// karpenter#3032, and whoever helps a Node that does not go.
-pub(super) async fn a_node_goes_with_its_last_finalizer_and_not_before(scene: &Scene) {
+pub(super) async fn a_node_is_deleted_with_its_last_finalizer_and_not_before(scene: &Fixture) {
     for (number, (who, ready, refusal)) in [
         (DEV, "Unknown", Some("node")),
         (DEV, "True", Some("node")),
@@ -154,9 +162,10 @@ pub(super) async fn a_node_goes_with_its_last_finalizer_and_not_before(scene: &S
         kept_node(scene, &name, ready).await;
         let deleted = scene.run(KARPENTER, &["delete", "node", &name, "--wait=false"], &Value::Null).await;
         deleted.text().unwrap();
-        let loosed =
-            scene.run(who, &["patch", "node", &name, "--type=merge", "-p", LOOSE], &Value::Null).await;
-        Scene::judge(
+        let loosed = scene
+            .run(who, &["patch", "node", &name, "--type=merge", "-p", REMOVE_FINALIZERS], &Value::Null)
+            .await;
+        Fixture::check_answer(
             &format!("{who} removes the finalizer of {name}, which is Ready {ready}"),
             &loosed,
             refusal,
@@ -169,7 +178,7 @@ pub(super) async fn a_node_goes_with_its_last_finalizer_and_not_before(scene: &S
 
 /// A node without pods, or with pods that have ended, is drained, its instance is terminated, and its Node goes: each request is
 /// allowed the first time, with nothing waited for in between.
-pub(super) async fn a_healthy_scale_down_waits_for_nothing(scene: &Scene) {
+pub(super) async fn a_scale_down_of_healthy_nodes_is_not_delayed(scene: &Fixture) {
     let begun = std::time::Instant::now();
     kept_node(scene, "spare", "True").await;
     let allowed = async |who: &str, args: &[&str]| scene.run(who, args, &Value::Null).await.text().unwrap();
@@ -177,7 +186,7 @@ pub(super) async fn a_healthy_scale_down_waits_for_nothing(scene: &Scene) {
     allowed(KARPENTER, &["delete", "node", "spare", "--wait=false"]).await;
     // Its instance is terminated: it reports no more.
     scene.calls(EXEMPT, "spare", "Unknown").await.text().unwrap();
-    allowed(KARPENTER, &["patch", "node", "spare", "--type=merge", "-p", LOOSE]).await;
+    allowed(KARPENTER, &["patch", "node", "spare", "--type=merge", "-p", REMOVE_FINALIZERS]).await;
     // An autoscaler with a cloud controller: the machine goes first, then its Node.
     scene.node("spot", Some("True"), None).await;
     allowed(KARPENTER, &["cordon", "spot"]).await;

@@ -3,25 +3,25 @@
 
 use serde_json::{Value, json};
 
-use super::admission::{ADMIN, KUBELET, OURS, Scene};
+use super::admission::{ADMIN, Fixture, KUBELET, POD_SAFETY};
 
 /// Writes with the stolen token: kubectl's arguments, an object, and whether it is let through.
 type Theft<'a> = (&'static str, Vec<&'a str>, Value, bool);
 
-pub(super) async fn attack_the_token_of_pod_safety_is_stolen(scene: &Scene) {
+pub(super) async fn attack_the_token_of_pod_safety_is_stolen(scene: &Fixture) {
     // The policy alone must hold, whatever somebody bound the account to.
-    let all = ["create", "clusterrolebinding", "stolen", "--clusterrole=cluster-admin", "--user", OURS];
-    scene.must(&all).await;
+    let all = ["create", "clusterrolebinding", "stolen", "--clusterrole=cluster-admin", "--user", POD_SAFETY];
+    scene.expect(&all).await;
     pods(scene).await;
     deletions(scene).await;
     nodes(scene).await;
     everything_else(scene).await;
 }
 
-async fn tried(scene: &Scene, thefts: &[Theft<'_>]) {
+async fn attempt_all(scene: &Fixture, thefts: &[Theft<'_>]) {
     for (row, args, input, passes) in thefts {
         let refusal = (!passes).then_some("own-account");
-        Scene::judge(&format!("stolen: {row}"), &scene.run(OURS, args, input).await, refusal);
+        Fixture::check_answer(&format!("stolen: {row}"), &scene.run(POD_SAFETY, args, input).await, refusal);
     }
 }
 
@@ -34,14 +34,14 @@ fn patch<'a>(what: &[&'a str], subresource: &'a str, patch: &'a str) -> Vec<&'a 
 
 const STATUS: &str = "--subresource=status";
 
-async fn pods(scene: &Scene) {
+async fn pods(scene: &Fixture) {
     scene.pod("loot", true, 30, None).await;
     let runs = json!({ "conditions": [{ "type": "Ready", "status": "True" }], "containerStatuses": [{ "name": "main", "image": "i",
         "imageID": "i", "ready": true, "restartCount": 0, "state": { "running": {} } }] });
     scene.status(KUBELET, &["pod", "loot"], &runs).await.text().unwrap();
     let pod = ["pod", "loot"];
     let of = |part: &'static str, patched: &'static str| patch(&pod, part, patched);
-    tried(
+    attempt_all(
         scene,
         &[
             (
@@ -85,7 +85,7 @@ async fn pods(scene: &Scene) {
             "containers": [{ "name": "main", "image": "main" }] } });
     scene.make(&gated).await;
     let gate = |patched: &'static str| patch(&["pod", "gated"], "", patched);
-    tried(
+    attempt_all(
         scene,
         &[
             ("the gate of others", gate(r#"{"spec":{"schedulingGates":[{"$patch":"delete","name":"example.com/queue"}]}}"#), Value::Null, false),
@@ -96,7 +96,7 @@ async fn pods(scene: &Scene) {
 }
 
 /// DELETE with a body, as the code sends it. What is left: step by step, each of which shows in the pod.
-async fn deletions(scene: &Scene) {
+async fn deletions(scene: &Fixture) {
     let path = "/api/v1/namespaces/default/pods/loot";
     let version = async || {
         let text =
@@ -110,7 +110,7 @@ async fn deletions(scene: &Scene) {
     };
     let raw = || vec!["delete", "--raw", path, "-f", "-"];
     let force = vec!["delete", "pod", "loot", "--force", "--grace-period=0", "--wait=false"];
-    tried(
+    attempt_all(
         scene,
         &[
             ("--force", force, Value::Null, false),
@@ -120,15 +120,15 @@ async fn deletions(scene: &Scene) {
     )
     .await;
     let why = r#"{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByTaintManager"}]}}"#;
-    tried(scene, &[("a reason", patch(&["pod", "loot"], STATUS, why), Value::Null, true)]).await;
-    tried(scene, &[("by its grace, with the reason", raw(), by(30).await, true)]).await;
+    attempt_all(scene, &[("a reason", patch(&["pod", "loot"], STATUS, why), Value::Null, true)]).await;
+    attempt_all(scene, &[("by its grace, with the reason", raw(), by(30).await, true)]).await;
 }
 
-async fn nodes(scene: &Scene) {
+async fn nodes(scene: &Fixture) {
     scene.node("prey", Some("True"), None).await;
     let node = ["node", "prey"];
     let of = |part: &'static str, patched: &'static str| patch(&node, part, patched);
-    tried(
+    attempt_all(
         scene,
         &[
             ("a label", of("", r#"{"metadata":{"labels":{"a":"b"}}}"#), Value::Null, false),
@@ -172,14 +172,14 @@ async fn nodes(scene: &Scene) {
     .await;
 }
 
-async fn everything_else(scene: &Scene) {
+async fn everything_else(scene: &Fixture) {
     let lease = |namespace: &str, name: &str| {
         json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": { "namespace": namespace, "name": name }, "spec": {} })
     };
     let create = || vec!["create", "-f", "-"];
     let binding = ["create", "clusterrolebinding", "mine", "--clusterrole=cluster-admin", "--user=me"];
-    tried(
+    attempt_all(
         scene,
         &[
             ("a Secret", vec!["create", "secret", "generic", "loot"], Value::Null, false),

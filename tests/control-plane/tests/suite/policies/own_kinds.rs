@@ -4,9 +4,9 @@ use pod_safety_shared::api::Incarnation;
 use pod_safety_shared::authority::incident_name;
 use serde_json::{Value, json};
 
-use super::admission::{ADMIN, DEV, EXEMPT, OPERATOR, OURS, Scene};
+use super::admission::{ADMIN, DEV, EXEMPT, Fixture, OPERATOR, POD_SAFETY};
 
-pub(super) async fn evidence(scene: &Scene) {
+pub(super) async fn evidence(scene: &Fixture) {
     for (number, (who, by, kind, refusal)) in [
         (OPERATOR, OPERATOR, "Asserted", None),
         (OPERATOR, DEV, "Asserted", Some("evidence")),
@@ -16,7 +16,7 @@ pub(super) async fn evidence(scene: &Scene) {
         (EXEMPT, EXEMPT, "Asserted", Some("evidence")),
         (ADMIN, "somebody", "Asserted", Some("evidence")),
         (ADMIN, "admin", "Asserted", None),
-        (OURS, "pod-safety_1", "PowerOff", None),
+        (POD_SAFETY, "pod-safety_1", "PowerOff", None),
     ]
     .into_iter()
     .enumerate()
@@ -26,14 +26,14 @@ pub(super) async fn evidence(scene: &Scene) {
         let field = if kind == "Asserted" { "reason" } else { "fence" };
         object["spec"][field] = json!("because");
         let output = scene.run(who, &["create", "-f", "-"], &object).await;
-        Scene::judge(&format!("evidence {number}: {who} says {by}, {kind}"), &output, refusal);
+        Fixture::check_answer(&format!("evidence {number}: {who} says {by}, {kind}"), &output, refusal);
     }
     attack_withdrawn_evidence_comes_back(scene).await;
-    attack_a_person_takes_the_name_that_evidence_of_a_machine_needs(scene).await;
+    attack_a_person_creates_an_object_with_the_name_of_device_evidence(scene).await;
 }
 
 /// Without its status, evidence that was withdrawn released pods again, in the name of its author.
-async fn attack_withdrawn_evidence_comes_back(scene: &Scene) {
+async fn attack_withdrawn_evidence_comes_back(scene: &Fixture) {
     let withdrawn = json!({ "invalidated": { "at": "2026-01-01T00:00:00Z", "reason": "it runs" } });
     let it = ["fenceevidence", "evidence-xxxx0"];
     for (who, it, refusal) in [
@@ -42,7 +42,7 @@ async fn attack_withdrawn_evidence_comes_back(scene: &Scene) {
         (OPERATOR, it, None),
     ] {
         let output = scene.status(who, &it, &withdrawn).await;
-        Scene::judge(&format!("{who} withdraws {it:?}"), &output, refusal);
+        Fixture::check_answer(&format!("{who} withdraws {it:?}"), &output, refusal);
     }
     for status in [json!({ "invalidated": null }), Value::Null] {
         let output = scene.status(OPERATOR, &it, &status).await;
@@ -53,7 +53,7 @@ async fn attack_withdrawn_evidence_comes_back(scene: &Scene) {
 
 /// The name of what pod-safety finds is known before: evidence of a person with that name kept it from being written down for the
 /// whole life of the node.
-async fn attack_a_person_takes_the_name_that_evidence_of_a_machine_needs(scene: &Scene) {
+async fn attack_a_person_creates_an_object_with_the_name_of_device_evidence(scene: &Fixture) {
     let life = Incarnation { name: "w1".to_owned(), uid: "u".to_owned(), boot_id: "b".to_owned() };
     let needed = incident_name(&life);
     for (metadata, refusal) in [
@@ -64,12 +64,12 @@ async fn attack_a_person_takes_the_name_that_evidence_of_a_machine_needs(scene: 
         let object = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": metadata,
             "spec": { "node": life, "kind": "Asserted", "by": OPERATOR, "reason": "because" } });
         let output = scene.run(OPERATOR, &["create", "-f", "-"], &object).await;
-        Scene::judge(&format!("evidence called {metadata}"), &output, refusal);
+        Fixture::check_answer(&format!("evidence called {metadata}"), &output, refusal);
     }
 }
 
 /// Nobody opens an incident in the name of another person, or as if a controller had found it.
-pub(super) async fn fences(scene: &Scene) {
+pub(super) async fn fences(scene: &Fixture) {
     for (number, (who, by, kind, refusal)) in [
         (OPERATOR, Some(OPERATOR), "Person", None),
         (OPERATOR, Some("the-boss"), "Person", Some("fence")),
@@ -78,7 +78,7 @@ pub(super) async fn fences(scene: &Scene) {
         (OPERATOR, Some(OPERATOR), "External", Some("fence")),
         (EXEMPT, Some("the-boss"), "Person", Some("fence")),
         (ADMIN, Some("the-boss"), "Person", Some("fence")),
-        (OURS, None, "Detected", None),
+        (POD_SAFETY, None, "Detected", None),
     ]
     .into_iter()
     .enumerate()
@@ -89,15 +89,15 @@ pub(super) async fn fences(scene: &Scene) {
             object["spec"]["trigger"]["by"] = json!(by);
         }
         let output = scene.run(who, &["create", "-f", "-"], &object).await;
-        Scene::judge(&format!("fence {number}: {who} for {by:?}, {kind}"), &output, refusal);
+        Fixture::check_answer(&format!("fence {number}: {who} for {by:?}, {kind}"), &output, refusal);
     }
     let cancel = ["patch", "nodefence", "fence-7", "--type=merge", "-p", r#"{"spec":{"cancelled":true}}"#];
-    Scene::judge("a person cancels it", &scene.run(OPERATOR, &cancel, &Value::Null).await, None);
-    attack_the_rehearsal_of_another_person_is_carried_out(scene).await;
+    Fixture::check_answer("a person cancels it", &scene.run(OPERATOR, &cancel, &Value::Null).await, None);
+    attack_a_dry_run_of_another_user_is_executed(scene).await;
 }
 
 /// A dry run became an incident in the name of whoever had opened it.
-async fn attack_the_rehearsal_of_another_person_is_carried_out(scene: &Scene) {
+async fn attack_a_dry_run_of_another_user_is_executed(scene: &Fixture) {
     let object = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "NodeFence", "metadata": { "name": "rehearsal" },
         "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "policy": "p", "dryRun": true,
             "trigger": { "kind": "Person", "by": OPERATOR, "reason": "r" } } });
@@ -110,7 +110,7 @@ async fn attack_the_rehearsal_of_another_person_is_carried_out(scene: &Scene) {
 }
 
 /// The rule is in the CRD; with its table in controllers/tests/policies, but for what only an API server reads rightly.
-pub(super) async fn a_login_with_a_dash_is_no_parameter_either(scene: &Scene) {
+pub(super) async fn a_login_that_begins_with_a_dash_is_no_parameter(scene: &Fixture) {
     for parameters in [
         json!({ "parameters": { "api-key": "x" } }),
         json!({ "parameters": { "api_key": "x" } }),
@@ -129,7 +129,7 @@ pub(super) async fn a_login_with_a_dash_is_no_parameter_either(scene: &Scene) {
 }
 
 /// What pod-safety wrote down for itself was believed, whoever had written it.
-pub(super) async fn attack_statuses_are_forged(scene: &Scene) {
+pub(super) async fn attack_statuses_are_forged(scene: &Fixture) {
     let device = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice", "metadata": { "namespace": "default", "name": "d" },
         "spec": { "driver": "Manual" } });
     let remediation = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "PodSafetyRemediation",
@@ -144,9 +144,9 @@ pub(super) async fn attack_statuses_are_forged(scene: &Scene) {
         ("podsafetyremediation", "w1", &trusted),
     ] {
         for (who, refusal) in
-            [(OPERATOR, Some("fence")), (ADMIN, Some("fence")), (EXEMPT, Some("fence")), (OURS, None)]
+            [(OPERATOR, Some("fence")), (ADMIN, Some("fence")), (EXEMPT, Some("fence")), (POD_SAFETY, None)]
         {
-            Scene::judge(
+            Fixture::check_answer(
                 &format!("the status of {kind}, by {who}"),
                 &scene.status(who, &[kind, name], status).await,
                 refusal,

@@ -1,9 +1,9 @@
 //! Evictions that are requested: who may write whose turn it is, and ask in whose name, on the real API server with its gate.
 
-use pod_safety_control_plane::{Options, seen, until};
+use pod_safety_control_plane::{Options, check_that, until};
 use serde_json::{Value, json};
 
-use super::admission::{ADMIN, DEV, OURS, Scene, scene_on};
+use super::admission::{ADMIN, DEV, Fixture, POD_SAFETY, fixture_on};
 
 const EVICTOR: &str = "imperative-eviction.k8s.io/evictor";
 const UID: &str = "11111111-2222-4333-8444-555555555555";
@@ -14,13 +14,13 @@ const KINDS: &str =
 const TENANT: &str = "tenant";
 
 #[tokio::test]
-async fn evictions_are_written_by_pod_safety_and_their_responders_alone() {
+async fn only_pod_safety_and_responders_may_write_eviction_status() {
     if !crate::versions::can_serve_evictions() {
         return;
     }
     let args = ["--feature-gates=EvictionRequestAPI=true", "--runtime-config=lifecycle.k8s.io/v1alpha1=true"];
     let options = Options { apiserver_args: args.map(str::to_owned).into(), ..Options::default() };
-    let scene = scene_on(
+    let scene = fixture_on(
         options,
         KINDS,
         "controllers.eviction.enabled=auto,controllers.eviction.lostNode.enabled=true",
@@ -28,8 +28,8 @@ async fn evictions_are_written_by_pod_safety_and_their_responders_alone() {
     .await;
     let tenant =
         ["create", "clusterrole", "tenant", "--verb=*", "--resource=evictionrequests.lifecycle.k8s.io"];
-    scene.must(&tenant).await;
-    scene.must(&["create", "clusterrolebinding", "tenant", "--clusterrole=tenant", "--user", TENANT]).await;
+    scene.expect(&tenant).await;
+    scene.expect(&["create", "clusterrolebinding", "tenant", "--clusterrole=tenant", "--user", TENANT]).await;
     until("the policies hold", async || {
         let denied = scene
             .run(
@@ -38,18 +38,18 @@ async fn evictions_are_written_by_pod_safety_and_their_responders_alone() {
                 &request("probe", "pod-safety.dev/drain"),
             )
             .await;
-        seen(!denied.status.success(), format!("{denied:?}"))
+        check_that(!denied.status.success(), format!("{denied:?}"))
     })
     .await
     .unwrap();
-    attack_a_tenant_asks_in_the_name_of_a_drain(&scene).await;
-    attack_who_may_write_the_status_of_an_eviction_ends_it(&scene).await;
+    attack_a_tenant_requests_eviction_in_the_name_of_a_drain(&scene).await;
+    attack_an_account_with_status_rights_ends_an_eviction(&scene).await;
     pod_safety_writes_what_its_controller_writes(&scene).await;
     new_pods_name_the_responder_for_lost_nodes(&scene).await;
 }
 
 /// Behind those that they name themselves, by its priority.
-async fn new_pods_name_the_responder_for_lost_nodes(scene: &Scene) {
+async fn new_pods_name_the_responder_for_lost_nodes(scene: &Fixture) {
     let pod = |name: &str, responders: Value, owner: Value| {
         json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name,
         "ownerReferences": owner }, "spec": { "evictionResponders": responders, "containers": [{ "name": "main", "image": "main" }] } })
@@ -79,7 +79,7 @@ fn request(name: &str, requester: &str) -> Value {
         "spec": { "target": target(), "requester": requester, "intent": "Eviction" } })
 }
 
-async fn attack_a_tenant_asks_in_the_name_of_a_drain(scene: &Scene) {
+async fn attack_a_tenant_requests_eviction_in_the_name_of_a_drain(scene: &Fixture) {
     let refused = Some("eviction-requesters");
     for (who, name, requester, refusal) in [
         (TENANT, "own", "example.com/tool", None),
@@ -89,7 +89,7 @@ async fn attack_a_tenant_asks_in_the_name_of_a_drain(scene: &Scene) {
         (DEV, "drain", "pod-safety.dev/drain", None),
     ] {
         let output = scene.run(who, &["create", "-f", "-"], &request(name, requester)).await;
-        Scene::judge(&format!("{who}: {requester}"), &output, refusal);
+        Fixture::check_answer(&format!("{who}: {requester}"), &output, refusal);
     }
     let withdraw =
         ["patch", "evictionrequest", "drain", "--type=merge", "-p", r#"{"spec":{"intent":"Withdrawn"}}"#];
@@ -99,12 +99,16 @@ async fn attack_a_tenant_asks_in_the_name_of_a_drain(scene: &Scene) {
         (TENANT, &["delete", "evictionrequest", "own"], None),
         (DEV, &withdraw, None),
     ] {
-        Scene::judge(&format!("{who}: {args:?}"), &scene.run(who, args, &Value::Null).await, refusal);
+        Fixture::check_answer(
+            &format!("{who}: {args:?}"),
+            &scene.run(who, args, &Value::Null).await,
+            refusal,
+        );
     }
 }
 
 /// An Eviction whose responder has its turn, as pod-safety begins it.
-async fn begin(scene: &Scene, name: &str) {
+async fn begin(scene: &Fixture, name: &str) {
     let object = json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "Eviction", "metadata": { "name": name }, "spec": { "target": target() } });
     scene.make(&object).await;
 }
@@ -127,14 +131,14 @@ fn now() -> String {
 }
 
 /// kubernetes#140804: whoever writes the first status may prefill it, and the chain walks to its end in seconds.
-async fn attack_who_may_write_the_status_of_an_eviction_ends_it(scene: &Scene) {
+async fn attack_an_account_with_status_rights_ends_an_eviction(scene: &Fixture) {
     let (what, refused) = (["eviction.lifecycle.k8s.io", "e"], Some("eviction-states"));
     begin(scene, "e").await;
     let status = async |who: &str, status: Value, refusal: Option<&str>, row: &str| {
-        Scene::judge(row, &scene.run(who, &patch(&what, &status), &Value::Null).await, refusal);
+        Fixture::check_answer(row, &scene.run(who, &patch(&what, &status), &Value::Null).await, refusal);
     };
     status(DEV, turns("Active", &now()), refused, "the first status of all").await;
-    status(OURS, turns("Active", &now()), None, "pod-safety begins it").await;
+    status(POD_SAFETY, turns("Active", &now()), None, "pod-safety begins it").await;
     let told = |reason: &str, kind: &str| {
         json!({ "conditions": [{ "type": kind, "status": "False", "reason": reason, "message": "",
         "lastTransitionTime": "2026-11-21T10:00:00Z" }] })
@@ -153,7 +157,7 @@ async fn attack_who_may_write_the_status_of_an_eviction_ends_it(scene: &Scene) {
         "targetResponders": [{ "name": "example.com/move", "state": "Completed" }, { "name": EVICTOR, "state": "Active" }] })
     };
     status(DEV, next(&now()), refused, "the next turn begins").await;
-    status(OURS, next(&now()), None, "pod-safety begins the next turn").await;
+    status(POD_SAFETY, next(&now()), None, "pod-safety begins the next turn").await;
 }
 
 /// `kubectl patch` of a status; a strategic merge finds entries by their names.
@@ -164,9 +168,9 @@ fn patch(what: &[&str; 2], status: &Value) -> Vec<&'static str> {
 }
 
 /// With all rights: what is left of them is what the controller does.
-async fn pod_safety_writes_what_its_controller_writes(scene: &Scene) {
-    let all = ["create", "clusterrolebinding", "stolen", "--clusterrole=cluster-admin", "--user", OURS];
-    scene.must(&all).await;
+async fn pod_safety_writes_what_its_controller_writes(scene: &Fixture) {
+    let all = ["create", "clusterrolebinding", "stolen", "--clusterrole=cluster-admin", "--user", POD_SAFETY];
+    scene.expect(&all).await;
     let owner = async |name: &str| {
         let uid = scene
             .run(ADMIN, &["get", "evictionrequest", name, "-o", "jsonpath={.metadata.uid}"], &Value::Null)
@@ -203,9 +207,9 @@ async fn pod_safety_writes_what_its_controller_writes(scene: &Scene) {
         ),
         ("a request is made", vec!["create", "-f", "-"], &request("y", "pod-safety.dev/any"), refused),
     ] {
-        Scene::judge(row, &scene.run(OURS, &args, input).await, refusal);
+        Fixture::check_answer(row, &scene.run(POD_SAFETY, &args, input).await, refusal);
     }
     let looked_at = json!({ "observedGeneration": 9 });
-    let output = scene.run(OURS, &patch(&["evictionrequest", "drain"], &looked_at), &Value::Null).await;
-    Scene::judge("a request is looked at", &output, None);
+    let output = scene.run(POD_SAFETY, &patch(&["evictionrequest", "drain"], &looked_at), &Value::Null).await;
+    Fixture::check_answer("a request is looked at", &output, None);
 }

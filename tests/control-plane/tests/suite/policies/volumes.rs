@@ -1,16 +1,16 @@
 //! Attachments of volumes that are held.
 
-use pod_safety_control_plane::{seen, until};
+use pod_safety_control_plane::{check_that, until};
 use serde_json::{Value, json};
 
-use super::admission::{ADMIN, ATTACH_DETACH, DEV, EXEMPT, OPERATOR, OURS, REASON, Scene};
+use super::admission::{ADMIN, ATTACH_DETACH, DEV, EXEMPT, Fixture, OPERATOR, POD_SAFETY, REASON};
 
 pub(super) fn attachment(name: &str, annotations: &Value, node: &str, volume: &str) -> Value {
     json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": name, "annotations": annotations },
         "spec": { "attacher": "csi.example.com", "nodeName": node, "source": { "persistentVolumeName": volume } } })
 }
 
-pub(super) async fn attachments(scene: &Scene) {
+pub(super) async fn attachments(scene: &Fixture) {
     for (number, (who, held, reason, refusal)) in [
         (ATTACH_DETACH, true, None, Some("attachment-hold")),
         (ATTACH_DETACH, false, None, None),
@@ -18,7 +18,7 @@ pub(super) async fn attachments(scene: &Scene) {
         (OPERATOR, true, None, Some("attachment-hold")),
         (OPERATOR, true, Some("the rack burnt down"), None),
         (EXEMPT, true, None, None),
-        (OURS, true, None, Some("own-account")),
+        (POD_SAFETY, true, None, Some("own-account")),
     ]
     .into_iter()
     .enumerate()
@@ -34,14 +34,14 @@ pub(super) async fn attachments(scene: &Scene) {
         scene.make(&attachment(&name, &annotations, "w1", "data")).await;
         let output =
             scene.run(who, &["delete", "volumeattachment", &name, "--wait=false"], &Value::Null).await;
-        Scene::judge(&format!("attachment {number}: {who} {held} {reason:?}"), &output, refusal);
+        Fixture::check_answer(&format!("attachment {number}: {who} {held} {reason:?}"), &output, refusal);
         let held = output.stderr.contains("is held: w1 may still write");
         assert!(refusal != Some("attachment-hold") || held, "{output:?}");
     }
 }
 
 /// Of three volumes one is held by `w1`, one by nobody who can be read, and one by nobody.
-pub(super) async fn held_volumes(scene: &Scene) {
+pub(super) async fn held_volumes(scene: &Fixture) {
     for (volume, holder) in [("held", "w1/uid/boot/-"), ("garbled", "somebody")] {
         scene.make(&json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": { "namespace": "pod-safety-volumes", "name": volume, "labels": { "pod-safety.dev/held": "true" },
@@ -71,7 +71,7 @@ pub(super) async fn held_volumes(scene: &Scene) {
     let probe = of("probe", "garbled", "w1", None);
     until("the Leases are known", async || {
         let output = scene.run(DEV, &["create", "--dry-run=server", "-f", "-"], &probe).await;
-        seen(!output.status.success(), format!("{output:?}"))
+        check_that(!output.status.success(), format!("{output:?}"))
     })
     .await
     .unwrap();
@@ -79,7 +79,7 @@ pub(super) async fn held_volumes(scene: &Scene) {
         let row = format!("volume {number}: {who} {volume} {node} {reason:?}");
         let attached = of(&format!("new-{number}"), volume, node, reason);
         let output = scene.run(who, &["create", "--dry-run=server", "-f", "-"], &attached).await;
-        Scene::judge(&format!("{row}, attached"), &output, attaching);
+        Fixture::check_answer(&format!("{row}, attached"), &output, attaching);
         assert!(
             attaching.is_none()
                 || output.stderr.contains("is not attached to")
@@ -90,7 +90,7 @@ pub(super) async fn held_volumes(scene: &Scene) {
         scene.run(EXEMPT, &["create", "-f", "-"], &of(&name, volume, node, reason)).await.text().unwrap();
         let output =
             scene.run(who, &["delete", "volumeattachment", &name, "--wait=false"], &Value::Null).await;
-        Scene::judge(&format!("{row}, detached"), &output, detaching);
+        Fixture::check_answer(&format!("{row}, detached"), &output, detaching);
         assert!(detaching.is_none() || output.stderr.contains("is not detached from"), "{output:?}");
     }
 }

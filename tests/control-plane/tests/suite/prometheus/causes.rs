@@ -3,10 +3,10 @@
 use futures::future::join_all;
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
-use pod_safety_control_plane::{budgets, observe, seen, until};
+use pod_safety_control_plane::{budgets, check_that, observe, until};
 use serde_json::{Value, json};
 
-use super::{NAMESPACE, Scene};
+use super::{Fixture, NAMESPACE};
 use crate::fencing::device_of;
 
 /// Several times what the hurried alert wants.
@@ -14,7 +14,7 @@ const MANY: usize = 60;
 
 /// A pod of a node that never was, which for a time must not be deleted; budgets that let nobody go; and then many pods
 /// like the first.
-pub(super) async fn pods_and_budgets(scene: &Scene) {
+pub(super) async fn pods_and_budgets(scene: &Fixture) {
     let api = scene.plane.admin();
     let may = async |verbs: &[&str]| {
         let patch = json!([{ "op": "replace", "path": "/rules/0/verbs", "value": verbs }]).to_string();
@@ -34,7 +34,9 @@ pub(super) async fn pods_and_budgets(scene: &Scene) {
         let spec = json!({ "minAvailable": 1, "selector": { "matchLabels": { "app": "web" } } });
         budgets::put(&api, NAMESPACE, name, &spec).await.unwrap();
     }
-    scene.fire(&["PodSafetyWritesFailing", "PodSafetyBudgetNeverAllows", "PodSafetyBudgetBroken"]).await;
+    scene
+        .until_alerts_fire(&["PodSafetyWritesFailing", "PodSafetyBudgetNeverAllows", "PodSafetyBudgetBroken"])
+        .await;
 
     may(&["list", "watch", "delete"]).await;
     for name in ["one", "two"] {
@@ -46,7 +48,7 @@ pub(super) async fn pods_and_budgets(scene: &Scene) {
     });
     let pods: Vec<_> = pods.collect();
     join_all(pods.iter().map(async |pod| objects::create_pod(&api, pod).await.unwrap())).await;
-    let told = scene.fire(&["PodSafetyMassRelease", "PodSafetyFinalizersHeld"]).await;
+    let told = scene.until_alerts_fire(&["PodSafetyMassRelease", "PodSafetyFinalizersHeld"]).await;
     assert!(told["PodSafetyMassRelease"].contains("NodeGone"), "{told:?}");
     let none = json!({ "metadata": { "finalizers": null } }).to_string();
     let patch = ["patch", "pod", "-n", NAMESPACE, "many-0", "--type=merge", "-p", &none];
@@ -54,24 +56,24 @@ pub(super) async fn pods_and_budgets(scene: &Scene) {
     scene.prometheus.until_quiet().await;
 }
 
-pub(super) async fn a_kubelet_outlives_its_node(scene: &Scene) {
+pub(super) async fn a_kubelet_outlives_its_node(scene: &Fixture) {
     let api = scene.plane.admin();
     let pod = objects::pod(NAMESPACE, "held").on_node("gone").with_phase("Running");
     objects::create_pod(&api, &pod).await.unwrap();
     observe::delete_node(&api, "gone").await.unwrap();
-    scene.fires("PodSafetyPodsHeld", "pod-gc has held pods or nodes for ").await;
-    scene.kubelets.fall_silent(&["gone"]);
-    scene.stop(&["PodSafetyPodsHeld"]).await;
+    scene.until_alert_fires("PodSafetyPodsHeld", "pod-gc has held pods or nodes for ").await;
+    scene.kubelets.stop_reporting(&["gone"]);
+    scene.until_alerts_stop(&["PodSafetyPodsHeld"]).await;
     // It goes on as a quarantine, which wakes nobody.
     until("it is released", async || {
         let pod = observe::find_pod(&api, NAMESPACE, "held").await.map_err(|error| format!("{error:?}"))?;
-        seen(pod.is_none(), "it is there".to_owned())
+        check_that(pod.is_none(), "it is there".to_owned())
     })
     .await
     .unwrap();
 }
 
-fn chosen(node: &str) -> Value {
+fn matching(node: &str) -> Value {
     json!({ "matchLabels": { "kubernetes.io/hostname": node } })
 }
 
@@ -79,7 +81,7 @@ pub(crate) fn policy(node: &str, device: &str) -> Value {
     json!({
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": node },
         "spec": {
-            "nodeSelector": chosen(node), "when": "Always", "unhealthy": { "silentSeconds": 10 }, "rounds": 1,
+            "nodeSelector": matching(node), "when": "Always", "unhealthy": { "silentSeconds": 10 }, "rounds": 1,
             "levels": [{ "name": "power", "devices": [{ "namespace": "pod-safety", "name": device }], "attempts": 1 }],
             "brakes": { "maxConcurrent": 9, "cooldownSeconds": 0, "maxUnhealthyPercent": 100, "maxUnhealthyZonePercent": 100 },
         },
@@ -90,14 +92,14 @@ pub(crate) fn policy(node: &str, device: &str) -> Value {
 /// lives. And most of a zone.
 const LOST: [&str; 7] = ["lost", "blocked", "paused", "liar", "zone-1", "zone-2", "zone-3"];
 
-pub(super) async fn nodes_are_lost_and_fenced_or_not(scene: &Scene) {
+pub(super) async fn nodes_are_lost_and_fenced_or_not(scene: &Fixture) {
     // Nobody listens there.
     let nobody = json!({ "address": "https://127.0.0.1:1", "insecure": "true" });
     scene.apply(&device_of("bmc", "lost", json!({ "driver": "Redfish", "nodeParameters": { "lost": nobody }, "timeouts": { "powerOff": "1s", "powerOn": "1s", "status": "1s" } }))).await;
     let switch = json!({ "status_file": scene.switch });
     let dummy = json!({ "driver": "Agent", "agent": "fence_dummy", "nodeParameters": { "liar": switch }, "timeouts": { "powerOff": "10s", "powerOn": "10s", "status": "10s" } });
     scene.apply(&device_of("dummy", "liar", dummy)).await;
-    scene.fires("PodSafetyFenceDeviceSilent", "has not reported for 15 minutes: 1.").await;
+    scene.until_alert_fires("PodSafetyFenceDeviceSilent", "has not reported for 15 minutes: 1.").await;
     let mut paused = policy("paused", "dummy");
     paused["spec"]["paused"] = "the test says so".into();
     // A machine that is busy may end an attempt.
@@ -106,11 +108,11 @@ pub(super) async fn nodes_are_lost_and_fenced_or_not(scene: &Scene) {
     for policy in [policy("lost", "bmc"), policy("blocked", "bmc"), liar, paused] {
         scene.apply(&policy).await;
     }
-    scene.kubelets.fall_silent(&LOST);
+    scene.kubelets.stop_reporting(&LOST);
     // The queue of a zone is short again when all its lost nodes are marked, which may be before a machine is proved off.
-    scene.fire(&["PodSafetyEvictionQueueLong", "PodSafetyRecoveryTooLong"]).await;
+    scene.until_alerts_fire(&["PodSafetyEvictionQueueLong", "PodSafetyRecoveryTooLong"]).await;
     // It is heard, in the life that was proved to be over. That is not believed at once.
-    scene.kubelets.are_heard(&["liar"]);
+    scene.kubelets.resume_reporting(&["liar"]);
     let alerts = [
         "PodSafetyFenceAwaitsOperator",
         "PodSafetyFenceBlocked",
@@ -118,7 +120,7 @@ pub(super) async fn nodes_are_lost_and_fenced_or_not(scene: &Scene) {
         "PodSafetyFenceTooLong",
         "PodSafetyZoneDisrupted",
     ];
-    let told = scene.fire(&alerts).await;
+    let told = scene.until_alerts_fire(&alerts).await;
     for (alert, tells) in [
         ("PodSafetyFenceAwaitsOperator", "Incidents in the phase AwaitingOperator: 1."),
         ("PodSafetyFenceBlocked", "Nodes not fenced for 5 minutes: 2. Reason: NoDevices"),
@@ -126,18 +128,18 @@ pub(super) async fn nodes_are_lost_and_fenced_or_not(scene: &Scene) {
     ] {
         assert!(told[alert].contains(tells), "{alert}: {}", told[alert]);
     }
-    scene.fire(&["PodSafetyEvidenceContradicted", "PodSafetyFenceDeviceNotTrusted"]).await;
+    scene.until_alerts_fire(&["PodSafetyEvidenceContradicted", "PodSafetyFenceDeviceNotTrusted"]).await;
 
-    scene.kubelets.are_heard(&LOST);
+    scene.kubelets.resume_reporting(&LOST);
     let ours = "fencepolicies,nodefences,fenceevidences";
     scene.kubectl(&["delete", ours, "--all"], &Value::Null).await;
     scene.kubectl(&["delete", "fencedevices", "--all", "-n", "pod-safety"], &Value::Null).await;
     scene.prometheus.until_quiet().await;
 }
 
-pub(super) async fn all_nodes_are_lost(scene: &Scene) {
-    scene.kubelets.fall_silent(&scene.kubelets.all());
-    scene.fire(&["PodSafetyLargeOutage"]).await;
-    scene.kubelets.are_heard(&scene.kubelets.all());
+pub(super) async fn all_nodes_are_lost(scene: &Fixture) {
+    scene.kubelets.stop_reporting(&scene.kubelets.all());
+    scene.until_alerts_fire(&["PodSafetyLargeOutage"]).await;
+    scene.kubelets.resume_reporting(&scene.kubelets.all());
     scene.prometheus.until_quiet().await;
 }

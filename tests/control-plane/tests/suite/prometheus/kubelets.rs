@@ -17,14 +17,14 @@ const NODES: [&str; 12] =
 const ZONE: [&str; 4] = ["zone-1", "zone-2", "zone-3", "zone-4"];
 
 /// A silence of eight seconds is one. Twice in that time.
-const BEAT: Duration = Duration::from_secs(2);
+const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(crate) struct Kubelets {
-    lives: BTreeMap<&'static str, Arc<AtomicBool>>,
+    reporting: BTreeMap<&'static str, Arc<AtomicBool>>,
     _tasks: JoinSet<()>,
 }
 
-async fn live(api: Client, node: &'static str, lives: Arc<AtomicBool>) {
+async fn run_kubelet(api: Client, node: &'static str, lives: Arc<AtomicBool>) {
     loop {
         if lives.load(Ordering::SeqCst) {
             // What fails is tried again, as a kubelet does.
@@ -32,7 +32,7 @@ async fn live(api: Client, node: &'static str, lives: Arc<AtomicBool>) {
             let _again = objects::set_node_status(&api, node, &status).await;
             let _again = objects::renew_lease(&api, node).await;
         }
-        tokio::time::sleep(BEAT).await;
+        tokio::time::sleep(RENEW_INTERVAL).await;
     }
 }
 
@@ -46,22 +46,22 @@ impl Kubelets {
             }
             objects::create_node(api, &node).await.unwrap();
             let alive = Arc::new(AtomicBool::new(true));
-            tasks.spawn(live(api.clone(), name, Arc::clone(&alive)));
+            tasks.spawn(run_kubelet(api.clone(), name, Arc::clone(&alive)));
             lives.insert(name, alive);
         }
-        Self { lives, _tasks: tasks }
+        Self { reporting: lives, _tasks: tasks }
     }
 
-    pub(crate) fn fall_silent(&self, nodes: &[&str]) {
-        nodes.iter().for_each(|node| self.lives[node].store(false, Ordering::SeqCst));
+    pub(crate) fn stop_reporting(&self, nodes: &[&str]) {
+        nodes.iter().for_each(|node| self.reporting[node].store(false, Ordering::SeqCst));
     }
 
-    pub(crate) fn are_heard(&self, nodes: &[&str]) {
-        nodes.iter().for_each(|node| self.lives[node].store(true, Ordering::SeqCst));
+    pub(crate) fn resume_reporting(&self, nodes: &[&str]) {
+        nodes.iter().for_each(|node| self.reporting[node].store(true, Ordering::SeqCst));
     }
 
     /// Those that are nodes still.
     pub(crate) fn all(&self) -> Vec<&'static str> {
-        self.lives.keys().copied().filter(|node| *node != "gone").collect()
+        self.reporting.keys().copied().filter(|node| *node != "gone").collect()
     }
 }

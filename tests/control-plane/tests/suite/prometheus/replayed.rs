@@ -111,7 +111,7 @@ pub(super) fn alerts() -> Vec<&'static str> {
 }
 
 /// What a kube-controller-manager prints when its own disruption controller works.
-fn twin(works: bool, seconds: f64) -> String {
+fn kcm_metrics(works: bool, seconds: f64) -> String {
     let adds = if works { seconds } else { 1.0 };
     format!("# TYPE workqueue_adds_total counter\nworkqueue_adds_total{{name=\"disruption\"}} {adds}\n")
 }
@@ -144,7 +144,7 @@ fn changed(page: &str, began: f64, now: f64) -> String {
 /// An exporter beside the binary. Dropping it ends it.
 pub(super) struct Replayed {
     address: String,
-    is_changed: Arc<AtomicBool>,
+    replays: Arc<AtomicBool>,
     serves: AbortHandle,
 }
 
@@ -156,7 +156,7 @@ impl Drop for Replayed {
 
 impl Replayed {
     /// As this process is, until something is to be wrong.
-    pub(super) async fn of(process: &PodSafety) -> Self {
+    pub(super) async fn of_process(process: &PodSafety) -> Self {
         let page = process.get("/metrics").await.unwrap().body;
         for (alert, _, changes) in ROWS {
             for (name, labels, _) in changes {
@@ -171,12 +171,12 @@ impl Replayed {
         let address = listener.local_addr().unwrap().to_string();
         let is_changed = Arc::new(AtomicBool::new(false));
         let serves = tokio::spawn(serve(listener, client, Arc::clone(&is_changed))).abort_handle();
-        Self { address, is_changed, serves }
+        Self { address, replays: is_changed, serves }
     }
 
     /// From now on something, everything, is wrong, or nothing any more.
     pub(super) fn is_wrong(&self, wrong: bool) {
-        self.is_changed.store(wrong, Ordering::SeqCst);
+        self.replays.store(wrong, Ordering::SeqCst);
     }
 
     pub(super) fn targets(&self) -> [Value; 2] {
@@ -204,7 +204,7 @@ async fn answer(mut stream: TcpStream, client: Client, is_changed: bool, began: 
     while !request.ends_with(b"\r\n\r\n") && stream.read_buf(&mut request).await.ok()? > 0 {}
     let now = seconds();
     let page = if request.starts_with(b"GET /twin") {
-        twin(is_changed, now - began)
+        kcm_metrics(is_changed, now - began)
     } else {
         let asked = http::Request::get("/metrics").body(Vec::new()).ok()?;
         let page = client.request_text(asked).await.ok()?;

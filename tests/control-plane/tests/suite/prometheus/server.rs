@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use pod_safety_control_plane::{ControlPlane, PodSafety, seen, until};
+use pod_safety_control_plane::{ControlPlane, PodSafety, check_that, until};
 use pod_safety_locks::installed;
 use serde_json::{Value, json};
 
@@ -36,7 +36,10 @@ impl Prometheus {
         self.0.scrapes(groups).unwrap();
         until("Prometheus scrapes", async || {
             let up = self.query("sum(up)").await?;
-            seen(up.len() == 1 && up[0]["value"][1].as_str() == Some(&*count.to_string()), format!("{up:?}"))
+            check_that(
+                up.len() == 1 && up[0]["value"][1].as_str() == Some(&*count.to_string()),
+                format!("{up:?}"),
+            )
         })
         .await
         .unwrap();
@@ -68,7 +71,7 @@ impl Prometheus {
             let mut told = told.lock().unwrap();
             told.extend(firing);
             let lacks: Vec<_> = alerts.iter().filter(|alert| !told.contains_key(**alert)).collect();
-            seen(lacks.is_empty(), format!("{lacks:?} do not; {:?} did", told.keys()))
+            check_that(lacks.is_empty(), format!("{lacks:?} do not; {:?} did", told.keys()))
         })
         .await
         .unwrap();
@@ -82,7 +85,7 @@ impl Prometheus {
     pub(crate) async fn until_stop(&self, cluster: &str, alerts: &[&str]) {
         let stopped = async || {
             let firing = self.firing(cluster).await?;
-            seen(!alerts.iter().any(|alert| firing.contains_key(*alert)), format!("{firing:?}"))
+            check_that(!alerts.iter().any(|alert| firing.contains_key(*alert)), format!("{firing:?}"))
         };
         until(&format!("{alerts:?} stop"), stopped).await.unwrap();
     }
@@ -91,7 +94,7 @@ impl Prometheus {
     pub(crate) async fn until_quiet(&self) {
         let quiet = async || {
             let firing = self.firing(LIVE).await?;
-            seen(firing.is_empty(), format!("{firing:?}"))
+            check_that(firing.is_empty(), format!("{firing:?}"))
         };
         until("nothing fires while all is well", quiet).await.unwrap();
     }

@@ -8,28 +8,39 @@ use crate::commands::{ends_with, json_of, run};
 use crate::fencing::device;
 
 /// Each ends with this code and says this, on stderr if it is an error.
-async fn says(plane: &ControlPlane, code: i32, args: &[&str], words: &str) {
+async fn expect_output(plane: &ControlPlane, code: i32, args: &[&str], words: &str) {
     let output = run(plane, &plane.admin_kubeconfig(), args).await;
     assert_eq!(output.status.code(), Some(code), "{args:?} {output:?}");
     let said = if code == 0 { &output.stdout } else { &output.stderr };
     assert!(said.contains(words), "{args:?}: {words}: not in {output:?}");
 }
 
-pub(super) async fn a_pause_is_kept_with_who_and_why_and_ends_by_a_persons_word(plane: &ControlPlane) {
+pub(super) async fn a_pause_records_user_and_reason_and_ends_by_command(plane: &ControlPlane) {
     let policy = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "rack" },
         "spec": { "levels": [{ "name": "bmc", "devices": [{ "namespace": "pod-safety", "name": "nosuch" }] }] } });
     apply(plane, &policy).await;
     let admin = plane.kubectl(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).await;
     let admin = admin.unwrap().text().unwrap();
-    says(plane, 0, &["pause", "well", "--reason=hands in it"], "node/well is paused").await;
-    says(plane, 0, &["pause", "--policy=rack", "--reason=rack moves"], "pod-safety resume --policy rack")
+    expect_output(plane, 0, &["pause", "well", "--reason=hands in it"], "node/well is paused").await;
+    expect_output(
+        plane,
+        0,
+        &["pause", "--policy=rack", "--reason=rack moves"],
+        "pod-safety resume --policy rack",
+    )
+    .await;
+    expect_output(
+        plane,
+        1,
+        &["pause", "well", "--reason=mine"],
+        "node/well is already paused: hands in it (by ",
+    )
+    .await;
+    expect_output(plane, 1, &["pause", "nosuch", "--reason=x"], "there is no node").await;
+    expect_output(plane, 1, &["pause", "--policy=nosuch", "--reason=x"], "there is no FencePolicy nosuch")
         .await;
-    says(plane, 1, &["pause", "well", "--reason=mine"], "node/well is already paused: hands in it (by ")
-        .await;
-    says(plane, 1, &["pause", "nosuch", "--reason=x"], "there is no node").await;
-    says(plane, 1, &["pause", "--policy=nosuch", "--reason=x"], "there is no FencePolicy nosuch").await;
-    says(plane, 2, &["pause", "well"], "--reason").await;
-    says(plane, 2, &["resume", "well", "--policy=rack", "--reason=x"], "cannot be used with").await;
+    expect_output(plane, 2, &["pause", "well"], "--reason").await;
+    expect_output(plane, 2, &["resume", "well", "--policy=rack", "--reason=x"], "cannot be used with").await;
     let status = json_of(plane, 3, &["status"]).await;
     let paused: Vec<Value> = status["paused"].as_array().unwrap().clone();
     let fields = |one: &Value| {
@@ -54,10 +65,15 @@ pub(super) async fn a_pause_is_kept_with_who_and_why_and_ends_by_a_persons_word(
         told("node/well", "node/well is paused") && told("pod/shop/orders-1", "deletion requested"),
         "{story:#}"
     );
-    says(plane, 0, &["resume", "well", "--reason=done"], "It was paused because: hands in it").await;
-    says(plane, 0, &["resume", "--policy=rack", "--reason=rack is there"], "fencepolicy/rack is resumed")
-        .await;
-    says(plane, 1, &["resume", "well", "--reason=done"], "node/well is not paused").await;
+    expect_output(plane, 0, &["resume", "well", "--reason=done"], "It was paused because: hands in it").await;
+    expect_output(
+        plane,
+        0,
+        &["resume", "--policy=rack", "--reason=rack is there"],
+        "fencepolicy/rack is resumed",
+    )
+    .await;
+    expect_output(plane, 1, &["resume", "well", "--reason=done"], "node/well is not paused").await;
     let kept = "jsonpath={.metadata.annotations.pod-safety\\.dev/resumed-fencing}";
     let kept = plane.kubectl(&["get", "fencepolicy", "rack", "-o", kept]).await.unwrap().text().unwrap();
     assert!(kept.starts_with(&format!("rack is there (by {admin} since ")), "{kept}");
@@ -65,7 +81,7 @@ pub(super) async fn a_pause_is_kept_with_who_and_why_and_ends_by_a_persons_word(
     plane.kubectl(&["delete", "fencepolicy", "rack"]).await.unwrap().text().unwrap();
 }
 
-pub(super) async fn a_report_has_what_may_be_read_and_no_login(plane: &ControlPlane) {
+pub(super) async fn a_support_report_has_readable_objects_and_no_credentials(plane: &ControlPlane) {
     let spec = json!({ "driver": "Agent", "agent": "fence_ipmilan", "parameters": { "ip": "10.0.0.1" },
         "secretParameters": [{ "parameter": "password", "secret": "bmc", "key": "password" }] });
     apply(plane, &device("bmc", spec)).await;
@@ -75,8 +91,8 @@ pub(super) async fn a_report_has_what_may_be_read_and_no_login(plane: &ControlPl
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("report");
     let into = format!("--into={}", folder.display());
-    says(plane, 0, &["report", &into], "Review them, then pack them:").await;
-    says(plane, 1, &["report", &into], "the folder cannot be made").await;
+    expect_output(plane, 0, &["report", &into], "Review them, then pack them:").await;
+    expect_output(plane, 1, &["report", &into], "the folder cannot be made").await;
     for (file, words) in [
         ("README.md", "- status.txt\n"),
         ("status.txt", "NEEDS A PERSON"),
@@ -107,7 +123,7 @@ pub(super) async fn a_report_has_what_may_be_read_and_no_login(plane: &ControlPl
 }
 
 /// Who may read little gets a report of that, and is told of the rest.
-pub(super) async fn who_has_few_rights_reports_what_he_sees(plane: &ControlPlane) {
+pub(super) async fn limited_rights_give_a_partial_support_report(plane: &ControlPlane) {
     let reader = plane.user_kubeconfig("reader", &[]).unwrap();
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("report");

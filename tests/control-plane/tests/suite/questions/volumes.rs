@@ -43,7 +43,7 @@ async fn held(plane: &ControlPlane) {
     plane.kubectl(&["delete", "pod", "-n", NS, "stock-0", "--wait=false"]).await.unwrap().text().unwrap();
 }
 
-pub(super) async fn who_holds_a_volume_is_said_by_its_claim_and_by_its_own_name(plane: &ControlPlane) {
+pub(super) async fn explain_names_the_holder_by_claim_and_by_volume(plane: &ControlPlane) {
     held(plane).await;
     let text = ends_with(plane, 3, &["explain", "volume", "-n", NS, "stock"]).await;
     for says in [

@@ -10,11 +10,13 @@ use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, DAEMON_SET};
-use pod_safety_control_plane::{ControlPlane, Options, SoleController, Who, observe, seen, until};
+use pod_safety_control_plane::{
+    ControlPlane, Implementation, Options, SoleController, check_that, observe, until,
+};
 use serde_json::{Value, json};
 
 use crate::beside_kcm::trace::Trace;
-use crate::beside_kcm::{Picture, Step, World};
+use crate::beside_kcm::{ObservedState, Step, World};
 
 const NAMESPACE: &str = "default";
 /// Pods that tolerate the taints of their nodes for a time that is not changed: name, node, seconds.
@@ -41,9 +43,9 @@ const POLICY: &str = r#"{
 
 /// A toleration of a taint that ends pods: of this key (empty: all), of this value (empty: all), for so long.
 #[derive(Clone, Copy)]
-pub(crate) struct Bears(pub(crate) &'static str, pub(crate) &'static str, pub(crate) Option<i64>);
+pub(crate) struct TolerationSpec(pub(crate) &'static str, pub(crate) &'static str, pub(crate) Option<i64>);
 
-impl Bears {
+impl TolerationSpec {
     fn toleration(self) -> Toleration {
         let Self(key, value, seconds) = self;
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
@@ -65,7 +67,7 @@ pub(crate) const SHORT: i64 = 8;
 /// One thing that happens.
 pub(crate) enum Act {
     /// A running pod with a grace period of 30 s: its node, its name, what it tolerates.
-    Pod(&'static str, &'static str, Vec<Bears>),
+    Pod(&'static str, &'static str, Vec<TolerationSpec>),
     /// Pods without tolerations, to which something else is odd.
     SpecialPods(&'static str),
     /// The node has these taints, key and value, and no others; those that it had stay as old as they are.
@@ -73,7 +75,7 @@ pub(crate) enum Act {
     /// The node has one more taint.
     AlsoTaint(&'static str, &'static str),
     /// The pod tolerates this from now on.
-    Tolerate(&'static str, Bears),
+    Tolerate(&'static str, TolerationSpec),
     /// Somebody takes the pod away at once.
     Vanish(&'static str),
     /// Nobody may delete the pod `denied`, until they may again.
@@ -91,7 +93,7 @@ pub(crate) enum Act {
 
 /// Where the history happens.
 pub(crate) struct Taints {
-    who: Who,
+    implementation: Implementation,
     plane: ControlPlane,
     controller: Option<SoleController>,
     taints: BTreeMap<(&'static str, &'static str), String>,
@@ -105,26 +107,26 @@ pub(crate) struct Taints {
 impl World for Taints {
     type Act = Act;
 
-    async fn of(who: Who) -> Self {
+    async fn start(who: Implementation) -> Self {
         let plane = ControlPlane::start(Options::default()).await.unwrap();
         for node in NODES {
             objects::create_node(&plane.admin(), &objects::node(node)).await.unwrap();
         }
         let controller = Some(plane.taint_eviction_controller(who).await.unwrap());
-        let trace = Trace::of(Api::namespaced(plane.admin(), NAMESPACE)).await;
+        let trace = Trace::start(Api::namespaced(plane.admin(), NAMESPACE)).await;
         let (taints, earliest) = (BTreeMap::new(), BTreeMap::new());
-        Self { who, plane, controller, taints, earliest, restarted: 0, trace }
+        Self { implementation: who, plane, controller, taints, earliest, restarted: 0, trace }
     }
 
-    async fn live(&mut self, step: &Step<Act>) -> Picture {
+    async fn run_step(&mut self, step: &Step<Act>) -> ObservedState {
         for act in &step.acts {
-            self.act(act).await;
+            self.apply_act(act).await;
         }
-        Picture::new()
+        ObservedState::new()
     }
 
-    async fn picture(&self) -> Picture {
-        let mut picture = self.fates().await;
+    async fn observe(&self) -> ObservedState {
+        let mut picture = self.outcomes().await;
         let ends = self.moments().await;
         let early =
             self.earliest.iter().filter(|(pod, earliest)| ends.get(**pod).is_some_and(|end| end < *earliest));
@@ -143,13 +145,13 @@ impl World for Taints {
     }
 
     /// What was said of each pod in every version of it.
-    async fn passed(&mut self) -> Vec<(String, String)> {
+    async fn intermediate_values(&mut self) -> Vec<(String, String)> {
         let marked = |pod: &Pod| {
             let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
             let mut target = conditions.filter(|one| one.type_ == "DisruptionTarget");
             target.next().map_or("stays", |_| "marked")
         };
-        let versions = self.trace.take().await;
+        let versions = self.trace.drain_versions().await;
         versions.iter().map(|pod| (pod.name_any(), marked(pod).to_owned())).collect()
     }
 
@@ -159,7 +161,7 @@ impl World for Taints {
 }
 
 impl Taints {
-    async fn act(&mut self, act: &Act) {
+    async fn apply_act(&mut self, act: &Act) {
         match act {
             Act::Pod(node, name, bears) => self.pod(node, name, bears, |_| ()).await,
             Act::SpecialPods(node) => self.special_pods(node).await,
@@ -175,7 +177,8 @@ impl Taints {
             Act::Restart => {
                 self.controller.take().unwrap().end().await.unwrap();
                 self.restarted = Timestamp::now().as_second();
-                self.controller = Some(self.plane.taint_eviction_controller(self.who).await.unwrap());
+                self.controller =
+                    Some(self.plane.taint_eviction_controller(self.implementation).await.unwrap());
             }
             Act::Wait(millis) => tokio::time::sleep(Duration::from_millis(*millis)).await,
             Act::WaitHalf => tokio::time::sleep(Duration::from_secs(ACROSS.unsigned_abs() / 2)).await,
@@ -192,7 +195,7 @@ impl Taints {
     }
 
     /// A running pod with a grace period of 30 s.
-    async fn pod(&self, node: &str, name: &str, bears: &[Bears], also: impl FnOnce(&mut Pod)) {
+    async fn pod(&self, node: &str, name: &str, bears: &[TolerationSpec], also: impl FnOnce(&mut Pod)) {
         let mut pod = objects::pod(NAMESPACE, name).on_node(node).with_phase("Running");
         let tolerations = bears.iter().map(|one| one.toleration()).collect();
         pod.spec.get_or_insert_default().tolerations = Some(tolerations);
@@ -235,7 +238,7 @@ impl Taints {
         self.taint(node, &all).await;
     }
 
-    async fn tolerate(&self, name: &str, bears: Bears) {
+    async fn tolerate(&self, name: &str, bears: TolerationSpec) {
         let pod = self.pods().get(name).await.unwrap();
         let mut all = pod.spec.unwrap().tolerations.unwrap_or_default();
         // What is there may get another time, but may not go.
@@ -249,7 +252,7 @@ impl Taints {
         self.plane.kubectl_with(&["apply", "-f", "-"], POLICY).await.unwrap().text().unwrap();
         until("the deletion is denied", async || {
             let tried = self.plane.kubectl(&["delete", "pod", "denied", "--dry-run=server"]).await.unwrap();
-            seen(tried.text().is_err(), "it would be let through")
+            check_that(tried.text().is_err(), "it would be let through")
         })
         .await
         .unwrap();
@@ -267,7 +270,7 @@ impl Taints {
     }
 
     /// What became of each pod that there is, or of which there is an Event, in words.
-    async fn fates(&self) -> Picture {
+    async fn outcomes(&self) -> ObservedState {
         let pods = self.pods().list(&ListParams::default()).await.unwrap().items;
         let mut fates: BTreeMap<String, (String, Vec<String>)> = BTreeMap::new();
         for pod in pods {
@@ -333,7 +336,7 @@ impl Taints {
     }
 
     /// Which metrics there are of it, and whether they say what they seem to.
-    async fn draw_metrics(&self, picture: &mut Picture) {
+    async fn draw_metrics(&self, picture: &mut ObservedState) {
         let page = self.controller.as_ref().unwrap().metrics().await.unwrap();
         let samples = page.lines().filter_map(|line| line.rsplit_once(' '));
         let samples = samples.filter(|(name, _)| name.starts_with("taint_eviction_controller"));

@@ -3,17 +3,17 @@
 
 use std::time::{Duration, Instant};
 
-use pod_safety_control_plane::{observe, seen, until};
+use pod_safety_control_plane::{check_that, observe, until};
 use serde_json::{Value, json};
 
 use super::hosts::DRIVER;
 use super::objects::{NAMESPACE, apply, volume, volume_of};
-use super::{FOR_EVER, Scene, lease, scene, until_held};
+use super::{Fixture, NO_TIMEOUT, fixture, lease, until_held};
 
 /// A driver that nobody vouches for.
 const OTHER: &str = "other.csi.example.com";
 
-pub(super) async fn pod(scene: &Scene, name: &str, node: &str, volume: &str) {
+pub(super) async fn pod(scene: &Fixture, name: &str, node: &str, volume: &str) {
     apply(&scene.plane, &json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "namespace": NAMESPACE, "name": name },
         "spec": { "nodeName": node, "containers": [{ "name": "main", "image": "registry.example/main:1" }],
@@ -22,19 +22,22 @@ pub(super) async fn pod(scene: &Scene, name: &str, node: &str, volume: &str) {
     })).await;
 }
 
-pub(super) async fn until_running(scene: &Scene, name: &str) {
+pub(super) async fn until_running(scene: &Fixture, name: &str) {
     until(&format!("{name} runs"), async || {
         let pod = scene.plane.find("pod", NAMESPACE, name).await.unwrap().ok_or("there is none")?;
         let all = scene.plane.list("volumeattachments").await.unwrap();
         let at: Vec<_> = all.iter().map(|one| (&one["spec"], &one["status"]["attached"])).collect();
-        seen(pod["status"]["phase"] == "Running", format!("{at:?} {:?}", lease(&scene.plane, "data").await))
+        check_that(
+            pod["status"]["phase"] == "Running",
+            format!("{at:?} {:?}", lease(&scene.plane, "data").await),
+        )
     })
     .await
     .unwrap();
 }
 
 /// The names of the attachments of a volume, with their nodes.
-pub(super) async fn attachments_of(scene: &Scene, volume: &str) -> Vec<(String, String)> {
+pub(super) async fn attachments_of(scene: &Fixture, volume: &str) -> Vec<(String, String)> {
     let text = |one: &Value, pointer: &str| one.pointer(pointer).unwrap().as_str().unwrap().to_owned();
     let all = scene.plane.list("volumeattachments").await.unwrap();
     let of_it = all.iter().filter(|one| one["spec"]["source"]["persistentVolumeName"] == volume);
@@ -46,9 +49,9 @@ pub(super) fn nodes(attachments: &[(String, String)]) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_exclusive_backend_has_detached_is_the_next_nodes_and_nothing_else_is() {
+async fn a_volume_detached_by_an_exclusive_backend_moves_and_no_other() {
     let exclusive = format!("--exclusive-backends={DRIVER}");
-    let scene = scene(&[&exclusive]).await;
+    let scene = fixture(&[&exclusive]).await;
     apply(
         &scene.plane,
         &json!({ "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": { "name": DRIVER },
@@ -56,15 +59,15 @@ async fn what_an_exclusive_backend_has_detached_is_the_next_nodes_and_nothing_el
     )
     .await;
     both_are_held_and_not_attached_elsewhere(&scene).await;
-    a_person_may_detach_one_and_not_the_other(&scene).await;
+    an_operator_may_force_detach_the_exclusive_one_only(&scene).await;
     let took = it_moves_and_the_old_pod_stays(&scene).await;
     println!("from the detachment to Running with the volume elsewhere: {took:?}");
-    who_comes_back_does_not_have_it(&scene).await;
+    the_returning_node_does_not_hold_it(&scene).await;
     kube_controller_manager_may_detach_by_force(&scene).await;
 }
 
 /// The volumes `data` and `other`, of different drivers, and a pod of w1 with each.
-pub(super) async fn two_of_a_node_that_is_cut_off(scene: &Scene) {
+pub(super) async fn two_volumes_of_an_isolated_node(scene: &Fixture) {
     let plane = &scene.plane;
     volume(plane, "data").await;
     volume_of(plane, "other", OTHER).await;
@@ -75,9 +78,9 @@ pub(super) async fn two_of_a_node_that_is_cut_off(scene: &Scene) {
     scene.hosts[0].cut_off().await;
 }
 
-async fn both_are_held_and_not_attached_elsewhere(scene: &Scene) {
+async fn both_are_held_and_not_attached_elsewhere(scene: &Fixture) {
     let plane = &scene.plane;
-    two_of_a_node_that_is_cut_off(scene).await;
+    two_volumes_of_an_isolated_node(scene).await;
     let held = until_held(plane, "data", "w1", true).await;
     assert_eq!(held["metadata"]["annotations"]["pod-safety.dev/detach-from"], "w1", "{held:#}");
     let held = until_held(plane, "other", "w1", true).await;
@@ -91,7 +94,7 @@ async fn both_are_held_and_not_attached_elsewhere(scene: &Scene) {
     assert!(refused.stderr.contains("but it may be detached, and then it is free"), "{}", refused.stderr);
 }
 
-async fn a_person_may_detach_one_and_not_the_other(scene: &Scene) {
+async fn an_operator_may_force_detach_the_exclusive_one_only(scene: &Fixture) {
     let attachment = attachments_of(scene, "other").await.pop().unwrap().0;
     let delete = ["delete", "volumeattachment", &attachment, "--wait=false"];
     let refused = scene.plane.kubectl(&delete).await.unwrap();
@@ -101,7 +104,7 @@ async fn a_person_may_detach_one_and_not_the_other(scene: &Scene) {
     scene.plane.kubectl(&delete).await.unwrap().text().unwrap();
 }
 
-async fn it_moves_and_the_old_pod_stays(scene: &Scene) -> Duration {
+async fn it_moves_and_the_old_pod_stays(scene: &Fixture) -> Duration {
     let plane = &scene.plane;
     let since = Instant::now();
     until_running(scene, "new").await;
@@ -111,7 +114,7 @@ async fn it_moves_and_the_old_pod_stays(scene: &Scene) -> Duration {
     assert_eq!(lease["spec"]["leaseTransitions"], 1, "it was broken once: {lease:#}");
     let broken = observe::event(&plane.admin(), "default", "data", "VolumeLeaseRevoked").await.unwrap();
     assert!(broken.contains("it was detached, and"), "{broken}");
-    let until = Instant::now() + FOR_EVER;
+    let until = Instant::now() + NO_TIMEOUT;
     while Instant::now() < until {
         // kube-controller-manager would attach it for the pod that is there still.
         assert_eq!(nodes(&attachments_of(scene, "data").await), ["w2"]);
@@ -122,20 +125,20 @@ async fn it_moves_and_the_old_pod_stays(scene: &Scene) -> Duration {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     assert_eq!(super::holder(&super::lease(plane, "other").await.unwrap()), "w1");
-    let released = scene.ours.metric("pod_safety_force_deletes_total", &[]).await.unwrap_or_default();
+    let released = scene.pod_safety.metric("pod_safety_force_deletes_total", &[]).await.unwrap_or_default();
     assert!(released.abs() < 0.5, "of pods nothing was proved");
     took
 }
 
-async fn who_comes_back_does_not_have_it(scene: &Scene) {
+async fn the_returning_node_does_not_hold_it(scene: &Fixture) {
     scene.hosts[0].connect();
-    observe::only_left(&scene.plane.admin(), NAMESPACE, &["new", "old-other"]).await.unwrap();
+    observe::remaining_pod(&scene.plane.admin(), NAMESPACE, &["new", "old-other"]).await.unwrap();
     let lease = until_held(&scene.plane, "data", "w2", false).await;
     assert!(lease["metadata"]["labels"]["pod-safety.dev/detach-from"].is_null(), "{lease:#}");
     until_held(&scene.plane, "other", "w1", false).await;
 }
 
-async fn kube_controller_manager_may_detach_by_force(scene: &Scene) {
+async fn kube_controller_manager_may_detach_by_force(scene: &Fixture) {
     let plane = &scene.plane;
     scene.hosts[1].cut_off().await;
     until_held(plane, "data", "w2", true).await;

@@ -5,28 +5,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pod_safety_control_plane::workloads::{Kind, define};
-use pod_safety_control_plane::{ControlPlane, observe, seen, until};
+use pod_safety_control_plane::{ControlPlane, check_that, observe, until};
 use serde_json::{Value, json};
 
-use super::detached::{attachments_of, nodes, pod, two_of_a_node_that_is_cut_off, until_running};
+use super::detached::{attachments_of, nodes, pod, two_volumes_of_an_isolated_node, until_running};
 use super::hosts::DRIVER;
 use super::objects::{NAMESPACE, apply};
-use super::{FOR_EVER, Scene, lease, policy, scene, until_held};
+use super::{Fixture, NO_TIMEOUT, fixture, lease, policy, until_held};
 use crate::fencing::device_of;
 
 const VERSION: &str = "csiaddons.openshift.io/v1alpha1";
 /// Of CSI-Addons, with their scopes.
 const KINDS: [(Kind, &str); 3] = [
-    (Kind::of(VERSION, "CSIAddonsNode", "csiaddonsnodes"), "Namespaced"),
-    (Kind::of(VERSION, "NetworkFenceClass", "networkfenceclasses"), "Cluster"),
-    (Kind::of(VERSION, "NetworkFence", "networkfences"), "Cluster"),
+    (Kind::custom(VERSION, "CSIAddonsNode", "csiaddonsnodes"), "Namespaced"),
+    (Kind::custom(VERSION, "NetworkFenceClass", "networkfenceclasses"), "Cluster"),
+    (Kind::custom(VERSION, "NetworkFence", "networkfences"), "Cluster"),
 ];
 const CLASS: &str = "hollow";
 /// By what the storage knows w1.
 const ADDRESS: &str = "192.0.2.1/32";
 
-async fn says(plane: &ControlPlane, kind: &str, name: &str, status: &Value) {
-    plane.say(kind, NAMESPACE, name, status).await.unwrap();
+async fn set_status(plane: &ControlPlane, kind: &str, name: &str, status: &Value) {
+    plane.patch_status(kind, NAMESPACE, name, status).await.unwrap();
 }
 
 /// What CSI-Addons knows before anything goes wrong; the device, and a policy that has nothing else.
@@ -39,14 +39,14 @@ async fn storage(plane: &ControlPlane) {
     apply(plane, &json!({ "apiVersion": VERSION, "kind": "CSIAddonsNode", "metadata": { "namespace": NAMESPACE, "name": "w1" },
         "spec": { "driver": { "name": DRIVER, "nodeID": "w1" } } })).await;
     let clients = json!({ "networkFenceClientStatus": [{ "networkFenceClassName": CLASS, "ClientDetails": [{ "id": "w1", "cidrs": [ADDRESS] }] }] });
-    says(plane, "csiaddonsnode", "w1", &clients).await;
+    set_status(plane, "csiaddonsnode", "w1", &clients).await;
     let fence = json!({ "className": CLASS, "namespace": NAMESPACE });
     let spec = json!({ "driver": "NetworkFence", "networkFence": fence, "monitorSeconds": 1 });
     apply(plane, &device_of("storage", "w1", spec)).await;
     apply(plane, &policy("storage", "storage")).await;
     until("the addresses of w1 are recorded", async || {
         let device = plane.find("fencedevice", "pod-safety", "storage").await.unwrap().unwrap();
-        seen(device["status"].to_string().contains(ADDRESS), device["status"].to_string())
+        check_that(device["status"].to_string().contains(ADDRESS), device["status"].to_string())
     })
     .await
     .unwrap();
@@ -82,17 +82,17 @@ async fn csi_addons(plane: &ControlPlane, answers: &AtomicBool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whose_storage_is_fenced_alone_loses_its_volumes_and_no_pod() {
-    let scene = scene(&[]).await;
+async fn storage_fencing_alone_releases_volumes_and_no_pod() {
+    let scene = fixture(&[]).await;
     storage(&scene.plane).await;
     let answers = AtomicBool::new(false);
     let story = async {
-        nothing_is_detached_before_it_is_in_force(&scene).await;
+        no_volume_is_detached_before_the_storage_fence_is_active(&scene).await;
         answers.store(true, Ordering::SeqCst);
         let took = volumes_of_its_driver_are_free(&scene).await;
         println!("from the storage's answer to Running with the volume elsewhere: {took:?}");
-        nothing_else_is(&scene).await;
-        it_is_lifted_when_the_node_has_ended_its_pods(&scene).await;
+        nothing_else_is_released(&scene).await;
+        the_storage_fence_is_removed_after_the_pods_terminated(&scene).await;
     };
     tokio::select! {
         biased;
@@ -101,9 +101,9 @@ async fn whose_storage_is_fenced_alone_loses_its_volumes_and_no_pod() {
     }
 }
 
-async fn nothing_is_detached_before_it_is_in_force(scene: &Scene) {
+async fn no_volume_is_detached_before_the_storage_fence_is_active(scene: &Fixture) {
     let plane = &scene.plane;
-    two_of_a_node_that_is_cut_off(scene).await;
+    two_volumes_of_an_isolated_node(scene).await;
     until_held(plane, "data", "w1", true).await;
     until_held(plane, "other", "w1", true).await;
     let delete = |name: &'static str| ["delete", "pod", "-n", NAMESPACE, name, "--wait=false"];
@@ -117,7 +117,7 @@ async fn nothing_is_detached_before_it_is_in_force(scene: &Scene) {
     until("a NetworkFence is asked for", async || {
         let fences = plane.list("networkfences").await.unwrap();
         let asked = fences.iter().any(|fence| fence["spec"]["cidrs"] == json!([ADDRESS]));
-        seen(asked, format!("{:#?}", plane.list("nodefences").await.unwrap()))
+        check_that(asked, format!("{:#?}", plane.list("nodefences").await.unwrap()))
     })
     .await
     .unwrap();
@@ -125,7 +125,7 @@ async fn nothing_is_detached_before_it_is_in_force(scene: &Scene) {
     assert_eq!(plane.list("fenceevidences").await.unwrap(), [] as [Value; 0]);
 }
 
-async fn volumes_of_its_driver_are_free(scene: &Scene) -> Duration {
+async fn volumes_of_its_driver_are_free(scene: &Fixture) -> Duration {
     let (plane, since) = (&scene.plane, Instant::now());
     until_running(scene, "new").await;
     let took = since.elapsed();
@@ -141,9 +141,9 @@ async fn volumes_of_its_driver_are_free(scene: &Scene) -> Duration {
     took
 }
 
-async fn nothing_else_is(scene: &Scene) {
+async fn nothing_else_is_released(scene: &Fixture) {
     let plane = &scene.plane;
-    let until = Instant::now() + FOR_EVER;
+    let until = Instant::now() + NO_TIMEOUT;
     while Instant::now() < until {
         assert!(plane.find("pod", NAMESPACE, "old-other").await.unwrap().is_some(), "it was released");
         assert_eq!(nodes(&attachments_of(scene, "other").await), ["w1"]);
@@ -154,13 +154,13 @@ async fn nothing_else_is(scene: &Scene) {
     assert_eq!(fences[0]["status"]["phase"], "AwaitingOperator", "{fences:#?}");
 }
 
-async fn it_is_lifted_when_the_node_has_ended_its_pods(scene: &Scene) {
+async fn the_storage_fence_is_removed_after_the_pods_terminated(scene: &Fixture) {
     let plane = &scene.plane;
     assert_eq!(plane.list("networkfences").await.unwrap().len(), 1);
     scene.hosts[0].connect();
     until("it is lifted", async || {
         let fences = plane.list("networkfences").await.unwrap();
-        seen(fences.is_empty(), format!("{fences:#?} {:#?}", plane.list("nodefences").await.unwrap()))
+        check_that(fences.is_empty(), format!("{fences:#?} {:#?}", plane.list("nodefences").await.unwrap()))
     })
     .await
     .unwrap();

@@ -18,7 +18,7 @@ use serde_json::json;
 /// The driver of all volumes here.
 pub(super) const DRIVER: &str = "hollow.csi.example.com";
 const FINALIZER: &str = "external-attacher/hollow-csi-example-com";
-const BEAT: Duration = Duration::from_millis(500);
+const RENEW_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A volume as kubelets call it.
 pub(super) fn unique(volume: &str) -> String {
@@ -31,7 +31,7 @@ pub(super) struct Host {
     power: Option<PathBuf>,
     cut_off: AtomicBool,
     pub(super) boots: AtomicU32,
-    pub(super) speaks: tokio::sync::Mutex<BTreeSet<String>>,
+    pub(super) reports: tokio::sync::Mutex<BTreeSet<String>>,
 }
 
 impl Host {
@@ -41,7 +41,7 @@ impl Host {
             power: power.map(Path::to_owned),
             cut_off: AtomicBool::new(false),
             boots: AtomicU32::new(1),
-            speaks: tokio::sync::Mutex::default(),
+            reports: tokio::sync::Mutex::default(),
         })
     }
 
@@ -53,7 +53,7 @@ impl Host {
     /// From now on nobody hears it, and it runs on.
     pub(super) async fn cut_off(&self) {
         self.cut_off.store(true, Ordering::SeqCst);
-        drop(self.speaks.lock().await);
+        drop(self.reports.lock().await);
     }
 
     pub(super) fn connect(&self) {
@@ -72,11 +72,11 @@ impl Host {
     }
 
     /// Lives until the test ends.
-    pub(super) async fn live(self: Arc<Self>, api: Client) {
+    pub(super) async fn run_kubelet(self: Arc<Self>, api: Client) {
         objects::create_node(&api, &self.as_node(&BTreeSet::new())).await.unwrap();
         let mut had_power = true;
         loop {
-            let mut mounted = self.speaks.lock().await;
+            let mut mounted = self.reports.lock().await;
             let has_power = self.has_power();
             if !has_power {
                 mounted.clear();
@@ -86,16 +86,16 @@ impl Host {
             }
             if has_power && !self.cut_off.load(Ordering::SeqCst) {
                 // What fails is tried again at the next beat, as a kubelet does.
-                let _again = self.beat(&api, &mut mounted).await;
+                let _again = self.heartbeat(&api, &mut mounted).await;
             }
             drop(mounted);
             had_power = has_power;
-            tokio::time::sleep(BEAT).await;
+            tokio::time::sleep(RENEW_INTERVAL).await;
         }
     }
 
     /// Says what it mounts before it does, and what it has unmounted after.
-    async fn beat(&self, api: &Client, mounted: &mut BTreeSet<String>) -> Result<(), Error> {
+    async fn heartbeat(&self, api: &Client, mounted: &mut BTreeSet<String>) -> Result<(), Error> {
         let fields = format!("spec.nodeName={}", self.name);
         let pods = Api::<Pod>::all(api.clone()).list(&ListParams::default().fields(&fields)).await;
         let pods = pods.map(|list| list.items).unwrap_or_default();

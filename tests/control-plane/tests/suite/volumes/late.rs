@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use pod_safety_control_plane::objects::{self, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, Relay, observe, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, Relay, check_that, observe, until};
 use serde_json::json;
 
 use super::hosts::DRIVER;
@@ -12,17 +12,17 @@ use super::objects::{NAMESPACE, apply, volume};
 use super::{lease, until_held, user};
 
 /// Evidence lasts for two seconds from when it was asked for (`VALID_FOR` of the kernel).
-const TOO_LONG: Duration = Duration::from_secs(3);
+const REQUEST_DELAY: Duration = Duration::from_secs(3);
 const NODE: &str = "w1";
 
 /// Each read of the node takes too long.
 async fn slow(relay: &Relay) {
     loop {
         relay.hold(&format!("GET /api/v1/nodes/{NODE}"));
-        until("the node is read", async || seen(relay.waiting() > 0, "it is not")).await.unwrap();
-        tokio::time::sleep(TOO_LONG).await;
+        until("the node is read", async || check_that(relay.waiting() > 0, "it is not")).await.unwrap();
+        tokio::time::sleep(REQUEST_DELAY).await;
         relay.open();
-        until("the answer arrives", async || seen(relay.waiting() == 0, "it waits")).await.unwrap();
+        until("the answer arrives", async || check_that(relay.waiting() == 0, "it waits")).await.unwrap();
     }
 }
 
@@ -36,16 +36,16 @@ async fn database(plane: &ControlPlane) {
     apply(plane, &json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": "data" },
         "spec": { "attacher": DRIVER, "nodeName": NODE, "source": { "persistentVolumeName": "data" } } }))
     .await;
-    plane.say("volumeattachment", "", "data", &json!({ "attached": true })).await.unwrap();
+    plane.patch_status("volumeattachment", "", "data", &json!({ "attached": true })).await.unwrap();
     let pod = user("db-0", NODE).owned_by_stateful_set("db", "5b0a4f0e-0000-4000-8000-000000000001");
     objects::create_pod(api, &pod).await.unwrap();
 }
 
-async fn until_told(plane: &ControlPlane, namespace: &str, object: &str, reason: &str) {
+async fn until_event(plane: &ControlPlane, namespace: &str, object: &str, reason: &str) {
     until(&format!("{reason} of {object} says ReadsTooSlow"), async || {
         let events = observe::events(&plane.admin(), namespace, object, reason).await.unwrap();
         let messages: Vec<_> = events.into_iter().filter_map(|event| event.message).collect();
-        seen(messages.iter().any(|one| one.starts_with("ReadsTooSlow: ")), format!("{messages:?}"))
+        check_that(messages.iter().any(|one| one.starts_with("ReadsTooSlow: ")), format!("{messages:?}"))
     })
     .await
     .unwrap();
@@ -61,33 +61,33 @@ async fn slowly(relay: &Relay, told: impl Future<Output = ()>) {
 }
 
 #[tokio::test]
-async fn evidence_that_is_over_before_it_is_used_releases_nothing_and_is_told() {
+async fn evidence_that_expires_before_use_releases_nothing_and_is_reported() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     database(&plane).await;
     let relay = plane.relay("road", &kubeconfig).await.unwrap();
     let args = ["--controllers=*,volume-guard", "--pod-gc-quarantine=6s"];
-    let _ours = plane.pod_safety_that_leads(relay.kubeconfig(), args).await.unwrap();
+    let _ours = plane.leading_pod_safety(relay.kubeconfig(), args).await.unwrap();
     until_held(&plane, "data", NODE, false).await;
     let pod = async || observe::find_pod(&plane.admin(), NAMESPACE, "db-0").await.unwrap();
 
     observe::delete_node(&plane.admin(), NODE).await.unwrap();
-    slowly(&relay, until_told(&plane, NAMESPACE, "db-0", "DeletionFailed")).await;
+    slowly(&relay, until_event(&plane, NAMESPACE, "db-0", "DeletionFailed")).await;
     assert!(pod().await.unwrap().metadata.deletion_timestamp.is_none(), "by an answer that was over");
     relay.open();
     until("it is deleted gracefully", async || {
         let pod = pod().await.ok_or("it is gone, though its kubelet had no time")?;
-        seen(pod.metadata.deletion_timestamp.is_some(), "it is not")
+        check_that(pod.metadata.deletion_timestamp.is_some(), "it is not")
     })
     .await
     .unwrap();
 
     let refused = async {
-        until_told(&plane, NAMESPACE, "db-0", "ForceDeleteRefused").await;
+        until_event(&plane, NAMESPACE, "db-0", "ForceDeleteRefused").await;
         assert!(pod().await.is_some(), "the pod went without evidence");
         // The volume waits for its pods. A person removes them.
         observe::delete_pod(&plane.admin(), NAMESPACE, "db-0", true).await.unwrap();
-        until_told(&plane, "default", "data", "VolumeLeaseNotRevoked").await;
+        until_event(&plane, "default", "data", "VolumeLeaseNotRevoked").await;
     };
     slowly(&relay, refused).await;
     assert_eq!(super::holder(&lease(&plane, "data").await.unwrap()), NODE);

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use pod_safety_control_plane::objects::{self, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, observe, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, check_that, observe, until};
 use serde_json::{Value, json};
 
 use super::objects::{NAMESPACE, apply, claim, volume};
@@ -30,7 +30,7 @@ async fn bound(plane: &ControlPlane) {
     let by_uid = json!({ "spec": { "claimRef": { "uid": claim["metadata"]["uid"] } } }).to_string();
     plane.kubectl(&["patch", "pv", "data", "--type=merge", "-p", &by_uid]).await.unwrap().text().unwrap();
     for (kind, namespace) in [("pv", ""), ("pvc", NAMESPACE)] {
-        plane.say(kind, namespace, "data", &json!({ "phase": "Bound" })).await.unwrap();
+        plane.patch_status(kind, namespace, "data", &json!({ "phase": "Bound" })).await.unwrap();
     }
 }
 
@@ -68,7 +68,7 @@ async fn until_waits(plane: &ControlPlane, ours: &PodSafety, pod: &str, why: &st
         let is_over = lease(plane, "data").await.is_some();
         let holds = ours.holds(pod).await.map_err(|error| format!("{error:?}"))?;
         let waits = holds.iter().any(|hold| hold.to_string().contains(why));
-        seen(is_over || waits, format!("{holds:#?}"))
+        check_that(is_over || waits, format!("{holds:#?}"))
     })
     .await
     .unwrap();
@@ -90,7 +90,7 @@ async fn a_volume_waits_for_a_pod_that_was_removed_on_a_missing_node() {
     run(&plane, "second", "w2").await;
     let quarantine = format!("--pod-gc-quarantine={QUARANTINE}s");
     let ours =
-        plane.pod_safety_that_leads(&kubeconfig, ["--controllers=volume-guard", &quarantine]).await.unwrap();
+        plane.leading_pod_safety(&kubeconfig, ["--controllers=volume-guard", &quarantine]).await.unwrap();
 
     until_waits(&plane, &ours, "second", "pod shop/first uses it on node w1, which has no Node object").await;
     let removed = force_delete(&plane, "first").await;
@@ -118,7 +118,7 @@ async fn a_volume_waits_for_a_pod_that_was_removed_on_a_missing_node() {
     until("nothing is held", async || {
         let holds = ours.metric("pod_safety_holds", &[("controller", "volume-guard")]).await;
         let holds = holds.map_err(|error| format!("{error:?}"))?;
-        seen(holds == 0.0, holds.to_string())
+        check_that(holds == 0.0, holds.to_string())
     })
     .await
     .unwrap();

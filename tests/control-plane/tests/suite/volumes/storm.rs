@@ -17,7 +17,7 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
 use pod_safety_control_plane::{
-    ControlPlane, MISSED_SOON, Options, PATIENCE, PodSafety, observe, seen, until,
+    ControlPlane, Options, PATIENCE, PodSafety, SHORT_LEADER_LEASE, check_that, observe, until,
 };
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -32,24 +32,24 @@ const LONG_STORM: Duration = Duration::from_secs(60);
 const SPACE: &str = "storm";
 
 /// A node of this name in this life.
-type Life = (String, u32);
+type Incarnation = (String, u32);
 
 /// What is true.
 #[derive(Default)]
-struct Truth {
-    lives: BTreeMap<String, u32>,
+struct GroundTruth {
+    incarnations: BTreeMap<String, u32>,
     /// Who writes to each volume: where, and for which pod.
-    writers: BTreeMap<String, (Life, String)>,
+    writers: BTreeMap<String, (Incarnation, String)>,
     /// Who owned it last, for which pod, and how often it was broken, as the watch brought it.
-    owners: BTreeMap<String, (Option<(Life, String)>, i32)>,
-    wrong: Vec<String>,
+    owners: BTreeMap<String, (Option<(Incarnation, String)>, i32)>,
+    violations: Vec<String>,
     changes: usize,
     broken: usize,
 }
 
-impl Truth {
+impl GroundTruth {
     /// One version of a Lease.
-    fn hear(&mut self, lease: &Lease) {
+    fn observe_lease(&mut self, lease: &Lease) {
         let volume = lease.metadata.name.clone().unwrap();
         let spec = lease.spec.clone().unwrap_or_default();
         let owner = spec.holder_identity.filter(|identity| !identity.is_empty()).map(|identity| {
@@ -68,19 +68,20 @@ impl Truth {
         // looked: then the Lease goes to the writer at once. So it does from one boot of a node to the next.
         if let (Some((before, pod)), Some((after, _))) = (&before, &owner)
             && before != after
-            && !(before.0 == after.0 && generation == broken + 1 && self.lives[&before.0] != before.1)
+            && !(before.0 == after.0 && generation == broken + 1 && self.incarnations[&before.0] != before.1)
             && (before.0 == after.0 || self.writers.get(&volume) == Some(&(before.clone(), pod.clone())))
         {
-            self.wrong.push(format!("{volume} went from {before:?} to {after:?} without being free"));
+            self.violations.push(format!("{volume} went from {before:?} to {after:?} without being free"));
         }
         if let (Some((life, pod)), None) = (&before, &owner) {
             if generation > broken {
                 self.broken += 1;
-                if self.lives[&life.0] == life.1 {
-                    self.wrong.push(format!("{volume} was taken from {life:?}, which lives"));
+                if self.incarnations[&life.0] == life.1 {
+                    self.violations.push(format!("{volume} was taken from {life:?}, which lives"));
                 }
             } else if self.writers.get(&volume).is_some_and(|writer| writer == &(life.clone(), pod.clone())) {
-                self.wrong.push(format!("{volume} was given back while pod {pod} on {life:?} wrote to it"));
+                self.violations
+                    .push(format!("{volume} was given back while pod {pod} on {life:?} wrote to it"));
             }
         }
         self.owners.insert(volume, (owner, generation));
@@ -96,11 +97,11 @@ fn node(number: usize) -> String {
 }
 
 /// Each volume with its claim, a pod and a place.
-async fn set_up(api: &Client, truth: &Mutex<Truth>) {
+async fn set_up(api: &Client, truth: &Mutex<GroundTruth>) {
     for number in 0..NODES {
-        truth.lock().unwrap().lives.insert(node(number), 1);
+        truth.lock().unwrap().incarnations.insert(node(number), 1);
         objects::create_node(api, &objects::node(&node(number))).await.unwrap();
-        say(api, truth, &node(number), "True").await;
+        report_volumes_in_use(api, truth, &node(number), "True").await;
     }
     let made = (0..VOLUMES).map(|number| async move {
         let name = name(number);
@@ -120,10 +121,10 @@ async fn set_up(api: &Client, truth: &Mutex<Truth>) {
 }
 
 /// What a kubelet says: the volumes that are written to on its node are in use.
-async fn say(api: &Client, truth: &Mutex<Truth>, node: &str, ready: &str) {
+async fn report_volumes_in_use(api: &Client, truth: &Mutex<GroundTruth>, node: &str, ready: &str) {
     let (boot, in_use) = {
         let truth = truth.lock().unwrap();
-        let life = (node.to_owned(), truth.lives[node]);
+        let life = (node.to_owned(), truth.incarnations[node]);
         let used = truth.writers.iter().filter(|(_, (at, _))| *at == life).map(|(volume, _)| unique(volume));
         (life.1, used.collect::<Vec<_>>())
     };
@@ -133,18 +134,18 @@ async fn say(api: &Client, truth: &Mutex<Truth>, node: &str, ready: &str) {
     objects::set_node_status(api, node, &status).await.unwrap();
 }
 
-async fn start(api: &Client, truth: &Mutex<Truth>, volume: &str, node: &str) {
+async fn start(api: &Client, truth: &Mutex<GroundTruth>, volume: &str, node: &str) {
     let mut pod = objects::pod(SPACE, volume).on_node(node);
     let claim = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": volume } }]);
     pod.spec.get_or_insert_default().volumes = Some(serde_json::from_value(claim).unwrap());
     let made = objects::create_pod(api, &pod).await.unwrap();
     let mut truth = truth.lock().unwrap();
-    let life = (node.to_owned(), truth.lives[node]);
+    let life = (node.to_owned(), truth.incarnations[node]);
     truth.writers.insert(volume.to_owned(), (life, made.metadata.uid.unwrap()));
 }
 
 /// In order: the process ends, the kubelet says so, the pod goes.
-async fn end(api: &Client, truth: &Mutex<Truth>, volume: &str) {
+async fn end(api: &Client, truth: &Mutex<GroundTruth>, volume: &str) {
     truth.lock().unwrap().writers.remove(volume);
     let over = objects::pod(SPACE, volume).with_phase("Succeeded").status.unwrap();
     objects::set_pod_status(api, SPACE, volume, &over).await.unwrap();
@@ -164,32 +165,32 @@ impl Draws {
 struct Pair {
     plane: ControlPlane,
     kubeconfig: PathBuf,
-    ours: Vec<PodSafety>,
+    pod_safety: Vec<PodSafety>,
     kills: usize,
 }
 
 impl Pair {
     async fn another(&mut self) {
-        let name = format!("pod-safety-{}", self.kills + self.ours.len());
-        let args = ["--controllers=volume-guard"].into_iter().chain(MISSED_SOON);
-        self.ours.push(self.plane.pod_safety(&name, &self.kubeconfig, args).await.unwrap());
+        let name = format!("pod-safety-{}", self.kills + self.pod_safety.len());
+        let args = ["--controllers=volume-guard"].into_iter().chain(SHORT_LEADER_LEASE);
+        self.pod_safety.push(self.plane.pod_safety(&name, &self.kubeconfig, args).await.unwrap());
     }
 
     /// Without a word; its successor is started at once.
     async fn kill(&mut self, which: usize) {
-        self.ours.remove(which).kill_9().unwrap();
+        self.pod_safety.remove(which).kill_9().unwrap();
         self.kills += 1;
         self.another().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn five_hundred_volumes_have_one_owner_each_whoever_is_killed() {
+async fn five_hundred_volumes_have_one_owner_each_under_process_kills() {
     storm(STORM).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn five_hundred_volumes_have_one_owner_each_whoever_is_killed_thorough() {
+async fn five_hundred_volumes_have_one_owner_each_under_process_kills_thorough() {
     storm(LONG_STORM).await;
 }
 
@@ -197,18 +198,18 @@ async fn storm(lasts: Duration) {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     plane.namespace(SPACE).await.unwrap();
-    let (api, truth) = (plane.admin(), Arc::new(Mutex::new(Truth::default())));
+    let (api, truth) = (plane.admin(), Arc::new(Mutex::new(GroundTruth::default())));
     set_up(&api, &truth).await;
     let leases = Api::<Lease>::namespaced(api.clone(), "pod-safety-volumes");
     let from = leases.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
     let hears = Arc::clone(&truth);
     let mut listening = JoinSet::new();
-    listening.spawn(observe::every_version(leases, from, move |lease, gone| {
+    listening.spawn(observe::watch_all_versions(leases, from, move |lease, gone| {
         if !gone {
-            hears.lock().unwrap().hear(lease);
+            hears.lock().unwrap().observe_lease(lease);
         }
     }));
-    let mut pair = Pair { plane, kubeconfig, ours: Vec::new(), kills: 0 };
+    let mut pair = Pair { plane, kubeconfig, pod_safety: Vec::new(), kills: 0 };
     pair.another().await;
     pair.another().await;
     let (api_of, truth_of) = (&api, &*truth);
@@ -222,8 +223,8 @@ async fn storm(lasts: Duration) {
     while begun.elapsed() < lasts || (!enough(&pair) && begun.elapsed() < PATIENCE) {
         match draws.below(20) {
             0 => pair.kill(draws.below(2)).await,
-            1 => say(&api, &truth, &node(draws.below(NODES)), "Unknown").await,
-            2 | 3 => say(&api, &truth, &node(draws.below(NODES)), "True").await,
+            1 => report_volumes_in_use(&api, &truth, &node(draws.below(NODES)), "Unknown").await,
+            2 | 3 => report_volumes_in_use(&api, &truth, &node(draws.below(NODES)), "True").await,
             4 => reboot(&api, &truth, &node(draws.below(NODES))).await,
             _ => {
                 moved += 1;
@@ -236,7 +237,7 @@ async fn storm(lasts: Duration) {
             }
         }
     }
-    settle(&api, &truth).await;
+    until_settled(&api, &truth).await;
     listening.abort_all();
     let truth = truth.lock().unwrap();
     println!(
@@ -244,9 +245,9 @@ async fn storm(lasts: Duration) {
         pair.kills,
         truth.changes,
         truth.broken,
-        truth.wrong.len()
+        truth.violations.len()
     );
-    assert_eq!(truth.wrong, Vec::<String>::new());
+    assert_eq!(truth.violations, Vec::<String>::new());
     assert!(
         pair.kills > 0 && truth.broken > 0,
         "nothing happened: {} kills, {} broken",
@@ -256,19 +257,23 @@ async fn storm(lasts: Duration) {
 }
 
 /// What runs on the node ends with its life; its kubelet, which is new, runs the pods again.
-async fn reboot(api: &Client, truth: &Mutex<Truth>, node: &str) {
+async fn reboot(api: &Client, truth: &Mutex<GroundTruth>, node: &str) {
     {
         let mut truth = truth.lock().unwrap();
-        *truth.lives.get_mut(node).unwrap() += 1;
+        *truth.incarnations.get_mut(node).unwrap() += 1;
         truth.writers.values_mut().filter(|(at, _)| at.0 == node).for_each(|(at, _)| at.1 += 1);
     }
-    say(api, truth, node, "True").await;
+    report_volumes_in_use(api, truth, node, "True").await;
 }
 
 /// When all nodes are well, each volume belongs to the node of its pod, and nothing is refused.
-async fn settle(api: &Client, truth: &Mutex<Truth>) {
+async fn until_settled(api: &Client, truth: &Mutex<GroundTruth>) {
     let all = Api::<Node>::all(api.clone()).list(&ListParams::default()).await.unwrap().items;
-    join_all(all.iter().map(|one| say(api, truth, one.metadata.name.as_deref().unwrap(), "True"))).await;
+    join_all(
+        all.iter()
+            .map(|one| report_volumes_in_use(api, truth, one.metadata.name.as_deref().unwrap(), "True")),
+    )
+    .await;
     until("each volume belongs to the node of its pod", async || {
         // To read a thousand objects is work, and some of them are given back after minutes only.
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -299,7 +304,7 @@ async fn settle(api: &Client, truth: &Mutex<Truth>) {
                     .then(|| format!("{volume} on {node}: {holder} {refused}"))
             })
             .collect();
-        seen(
+        check_that(
             wrong.is_empty() && pods.items.len() == VOLUMES,
             format!(
                 "{} of {}: {:?}",

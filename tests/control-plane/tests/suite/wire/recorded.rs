@@ -14,7 +14,7 @@ use crate::versions;
 const AT: &str = "2026-01-02T03:04:05Z";
 
 /// An object, what is written to its status, and whether it is deleted then, which a finalizer survives.
-struct Thing {
+struct RecordedObject {
     name: &'static str,
     path: &'static str,
     object: Value,
@@ -29,13 +29,13 @@ fn metadata(name: &str) -> Value {
         "finalizers": ["example.com/kept"], "ownerReferences": [owner] })
 }
 
-fn pod() -> Thing {
+fn pod() -> RecordedObject {
     let container = |name: &str| json!({ "name": name, "image": "i", "resources": { "requests": { "cpu": "500m", "memory": "1Gi" } } });
     let mut sidecar = container("side");
     sidecar["restartPolicy"] = json!("Always");
     let claim = json!({ "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } });
     let report = |name: &str| json!([{ "name": name, "ready": false, "restartCount": 1, "image": "i", "imageID": "", "state": { "running": { "startedAt": AT } } }]);
-    Thing {
+    RecordedObject {
         name: "pod",
         path: "/api/v1/namespaces/default/pods",
         object: json!({ "metadata": metadata("db-0"), "spec": {
@@ -56,11 +56,11 @@ fn pod() -> Thing {
 }
 
 /// One of its containers has terminated, and a debug container was added.
-fn busy() -> Thing {
+fn busy() -> RecordedObject {
     let ended = json!({ "terminated": { "exitCode": 0, "startedAt": AT, "finishedAt": AT } });
     let report = json!({ "name": "c", "ready": false, "restartCount": 1, "image": "i", "imageID": "", "state": ended });
     let conditions = json!([{ "type": "PodResizeInProgress", "status": "True", "lastTransitionTime": AT }]);
-    Thing {
+    RecordedObject {
         name: "busy",
         path: "/api/v1/namespaces/default/pods",
         object: json!({ "metadata": { "name": "busy" }, "spec": { "nodeName": "node-a", "containers": [{ "name": "c", "image": "i" }] } }),
@@ -69,8 +69,8 @@ fn busy() -> Thing {
     }
 }
 
-fn node() -> Thing {
-    Thing {
+fn node() -> RecordedObject {
+    RecordedObject {
         name: "node",
         path: NODES,
         object: json!({ "metadata": metadata("node-a"), "spec": { "providerID": "cloud:///node-a", "unschedulable": true,
@@ -86,8 +86,8 @@ fn node() -> Thing {
     }
 }
 
-fn lease() -> Thing {
-    Thing {
+fn lease() -> RecordedObject {
+    RecordedObject {
         name: "lease",
         path: "/apis/coordination.k8s.io/v1/namespaces/default/leases",
         object: json!({ "metadata": metadata("lease"), "spec": { "holderIdentity": "h", "leaseDurationSeconds": 40,
@@ -97,10 +97,10 @@ fn lease() -> Thing {
     }
 }
 
-fn volume() -> Thing {
+fn volume() -> RecordedObject {
     let claim = json!({ "kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": "default", "name": "data-db-0",
         "uid": "0aa0c0de-0000-4000-8000-000000000002" });
-    Thing {
+    RecordedObject {
         name: "volume",
         path: "/api/v1/persistentvolumes",
         object: json!({ "metadata": metadata("vol"), "spec": { "capacity": { "storage": "1Gi" }, "claimRef": claim,
@@ -123,7 +123,7 @@ fn of_the_version(mut recorded: Value) -> Value {
 }
 
 /// What of an object is the same whenever it is made.
-fn lasting(mut value: Value) -> Value {
+fn without_volatile_fields(mut value: Value) -> Value {
     if let Some(metadata) = value.pointer_mut("/metadata").and_then(Value::as_object_mut) {
         for made in ["uid", "resourceVersion", "namespace", "creationTimestamp", "deletionTimestamp"] {
             metadata.remove(made);
@@ -147,7 +147,7 @@ fn decoded<T: Decode + Serialize>(encoding: Encoding, bytes: bytes::Bytes) -> Va
 }
 
 /// What is there now is what was recorded, in both encodings.
-async fn compare<T: Decode + Serialize>(api: &Client, thing: &Thing) {
+async fn compare<T: Decode + Serialize>(api: &Client, thing: &RecordedObject) {
     let name = thing.object["metadata"]["name"].as_str().unwrap();
     let path = format!("{}/{name}", thing.path);
     let mut seen = Vec::new();
@@ -163,7 +163,11 @@ async fn compare<T: Decode + Serialize>(api: &Client, thing: &Thing) {
         let recorded = std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         seen.push(decoded::<T>(encoding, bytes));
         let recorded = of_the_version(decoded::<T>(encoding, recorded.into()));
-        assert_eq!(lasting(seen.last().unwrap().clone()), lasting(recorded), "{path} as {ending}");
+        assert_eq!(
+            without_volatile_fields(seen.last().unwrap().clone()),
+            without_volatile_fields(recorded),
+            "{path} as {ending}"
+        );
     }
     assert_eq!(seen[0], seen[1], "{path}");
 }
@@ -174,8 +178,8 @@ async fn send(api: &Client, method: Method, path: &str, kind: &str, body: &Value
     api.request(request.body(body).unwrap()).await.unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-async fn make(api: &Client, things: &[Thing]) {
-    for Thing { path, object, status, deleted, .. } in things {
+async fn make(api: &Client, things: &[RecordedObject]) {
+    for RecordedObject { path, object, status, deleted, .. } in things {
         send(api, Method::POST, path, JSON, object).await;
         let one = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap());
         if !status.is_null() {
@@ -189,20 +193,20 @@ async fn make(api: &Client, things: &[Thing]) {
 }
 
 /// The kinds of the Eviction API, and what pods say of it.
-fn evictions() -> [Thing; 4] {
+fn evictions() -> [RecordedObject; 4] {
     let base = "/apis/lifecycle.k8s.io/v1alpha1/namespaces/default";
     let target = json!({ "pod": { "name": "evictee", "uid": "0aa0c0de-0000-4000-8000-000000000003" } });
     let now = format!("{:.0}", k8s_openapi::jiff::Timestamp::now());
     let condition = json!([{ "type": "Failed", "status": "False", "reason": "AwaitingEviction", "message": "m", "observedGeneration": 1, "lastTransitionTime": AT }]);
     let responder = json!({ "name": "example.com/a", "startTime": now, "heartbeatTime": now, "expectedCompletionTime": now, "completionTime": now, "message": "m" });
-    let whole = |name: &'static str, plural: &str, spec: Value, status: Value| Thing {
+    let whole = |name: &'static str, plural: &str, spec: Value, status: Value| RecordedObject {
         name,
         path: Box::leak(format!("{base}/{plural}").into_boxed_str()),
         object: json!({ "metadata": metadata(name), "spec": spec }),
         status,
         deleted: true,
     };
-    let pod = |name: &'static str, field: &str, value: Value| Thing {
+    let pod = |name: &'static str, field: &str, value: Value| RecordedObject {
         name,
         path: "/api/v1/namespaces/default/pods",
         object: json!({ "metadata": { "name": name }, "spec": { "containers": [{ "name": "c", "image": "i" }], field: value } }),
@@ -230,7 +234,7 @@ fn evictions() -> [Thing; 4] {
 }
 
 #[tokio::test]
-async fn evictions_that_have_everything_are_sent_as_they_were_recorded() {
+async fn evictions_with_all_fields_are_sent_as_recorded() {
     if !versions::can_serve_evictions() {
         return;
     }
@@ -245,7 +249,7 @@ async fn evictions_that_have_everything_are_sent_as_they_were_recorded() {
 }
 
 #[tokio::test]
-async fn objects_that_have_everything_are_sent_as_they_were_recorded() {
+async fn objects_with_all_fields_are_served_as_recorded() {
     // What it adds to new nodes is another's matter.
     let apiserver_args = vec!["--disable-admission-plugins=TaintNodesByCondition".to_owned()];
     let plane = ControlPlane::start(Options { apiserver_args, ..Options::default() }).await.unwrap();

@@ -109,7 +109,7 @@ impl Kind {
 
     /// Our own kinds, as their definitions have them.
     #[must_use]
-    pub fn ours() -> Vec<Self> {
+    pub fn custom_resources() -> Vec<Self> {
         let of = |crd: Value| {
             let text = |path: &str| crd.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
             let names = |key: &str| text(&format!("/spec/names/{key}"));
@@ -327,7 +327,7 @@ pub(crate) fn validate_update(kind: &Kind, part: Part, new: &Value, old: &Value)
 }
 
 fn custom(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Cause> {
-    kind.schema.as_ref().map(|schema| schema::wrong(schema, object, old)).unwrap_or_default()
+    kind.schema.as_ref().map(|schema| schema::validate(schema, object, old)).unwrap_or_default()
 }
 
 fn lease(object: &Value) -> Vec<Cause> {

@@ -100,7 +100,7 @@ fn prune(schema: &Value, value: &mut Value, is_root: bool) {
 }
 
 /// What is wrong with an object, or with its change.
-pub(super) fn wrong(schema: &Value, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+pub(super) fn validate(schema: &Value, object: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
     check(schema, object, "", &mut causes);
     find_twins(schema, object, "", &mut causes);

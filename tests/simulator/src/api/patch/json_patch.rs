@@ -24,14 +24,14 @@ fn step(document: &mut Value, operation: &Value) -> Result<(), Failure> {
     let value = operation.get("value").cloned();
     match text("op").unwrap_or_default() {
         "add" => add(document, path, value.unwrap_or(Value::Null)),
-        "remove" => take(document, path).map(drop),
+        "remove" => remove_at(document, path).map(drop),
         "replace" => {
             find(document, path)?;
-            take(document, path)?;
+            remove_at(document, path)?;
             add(document, path, value.unwrap_or(Value::Null))
         }
         "move" => {
-            let moved = take(document, text("from").unwrap_or_default())?;
+            let moved = remove_at(document, text("from").unwrap_or_default())?;
             add(document, path, moved)
         }
         "copy" => {
@@ -80,7 +80,7 @@ fn add(document: &mut Value, path: &str, value: Value) -> Result<(), Failure> {
     Ok(())
 }
 
-fn take(document: &mut Value, path: &str) -> Result<Value, Failure> {
+fn remove_at(document: &mut Value, path: &str) -> Result<Value, Failure> {
     match parent(document, path)? {
         (Value::Object(map), key) => map.remove(&unescape(key)).ok_or_else(missing),
         (Value::Array(items), index) => {

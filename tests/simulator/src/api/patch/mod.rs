@@ -25,7 +25,7 @@ pub(crate) enum PatchType {
 }
 
 impl PatchType {
-    pub(crate) fn of(kind: &Kind, content_type: &str) -> Result<Self, Failure> {
+    pub(crate) fn from_content_type(kind: &Kind, content_type: &str) -> Result<Self, Failure> {
         let media = content_type.split(';').next().unwrap_or_default().trim();
         match media {
             "application/json-patch+json" => Ok(Self::Json),
@@ -41,7 +41,7 @@ impl PatchType {
 }
 
 /// Reads a patch. One that is no JSON is refused before the object is looked for (`validateAndTranscodePatch`).
-pub(crate) fn read(body: &[u8]) -> Result<Value, Failure> {
+pub(crate) fn decode(body: &[u8]) -> Result<Value, Failure> {
     serde_json::from_slice(body)
         .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))
 }

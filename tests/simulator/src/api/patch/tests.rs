@@ -52,7 +52,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_added_can_be_tested_and_removed(current in object(), value in json_value()) {
+    fn an_added_value_can_be_tested_and_removed(current in object(), value in json_value()) {
         let patch = json!([
             { "op": "add", "path": "/new", "value": value },
             { "op": "test", "path": "/new", "value": value },

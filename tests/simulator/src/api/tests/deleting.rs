@@ -11,7 +11,7 @@ fn path(name: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_word_a_pod_gets_the_grace_of_its_spec() {
+async fn without_options_a_pod_gets_the_grace_of_its_spec() {
     let cluster = Cluster::new();
     let pod = cluster.pod("a");
     let (code, after) = cluster.delete(&path("a"), &json!({}));
@@ -35,7 +35,7 @@ async fn an_unscheduled_or_ended_pod_goes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calling_a_pod_failed_while_it_is_deleted_does_not_remove_it() {
+async fn a_failed_phase_during_deletion_does_not_remove_the_pod() {
     let cluster = Cluster::new();
     cluster.pod("a");
     cluster.delete(&path("a"), &json!({}));
@@ -89,7 +89,7 @@ async fn a_forced_deletion_is_two_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn finalizers_keep_a_pod_and_the_last_one_lets_it_go() {
+async fn finalizers_keep_a_pod_until_the_last_is_removed() {
     let cluster = Cluster::new();
     cluster.pod("a");
     let finalizers = |list: Value| json!({ "metadata": { "finalizers": list } });

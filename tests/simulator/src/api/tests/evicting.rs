@@ -41,7 +41,7 @@ async fn an_eviction_spends_the_budget_and_says_why_the_pod_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exhausted_budget_refuses_and_an_unobserved_one_asks_to_come_back() {
+async fn an_exhausted_pdb_refuses_and_an_unobserved_one_has_retry_after() {
     let cluster = Cluster::new();
     cluster.pod("a");
     ready(&cluster, "a");

@@ -5,7 +5,7 @@ use super::*;
 const NODE_LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
 fn by(cluster: &Cluster, node: &str, method: Method, target: &str, body: &Value) -> (u16, Value) {
-    cluster.ask(&Asked::new(node, method, target).with_body("application/json", body.to_string()))
+    cluster.handle(&ApiRequest::new(node, method, target).with_body("application/json", body.to_string()))
 }
 
 fn mirror(node: &str, uid: &str) -> Value {
@@ -70,7 +70,7 @@ async fn a_kubelet_creates_mirror_pods_alone_and_writes_its_own_objects_alone() 
     let phase = json!({ "status": { "phase": "Failed" } });
     let status = format!("{PODS}/static-node-1/status");
     let patch = |node: &str| {
-        cluster.ask(&Asked::new(node, Method::PATCH, &status).with_body(MERGE, phase.to_string()))
+        cluster.handle(&ApiRequest::new(node, Method::PATCH, &status).with_body(MERGE, phase.to_string()))
     };
     assert_eq!(reason(&patch("node-2")), (403, "Forbidden"));
     assert_eq!(patch("node-1").0, 200);
@@ -87,7 +87,9 @@ async fn a_kubelet_without_its_node_still_renews_and_reports() {
     cluster.send(Method::POST, PODS, &pod);
     cluster.delete(&format!("{NODES}/node-1"), &Value::Null);
     let patch = |target: String, body: Value| {
-        cluster.ask(&Asked::new("node-1", Method::PATCH, &target).with_body(MERGE, body.to_string())).0
+        cluster
+            .handle(&ApiRequest::new("node-1", Method::PATCH, &target).with_body(MERGE, body.to_string()))
+            .0
     };
     let renewed = json!({ "spec": { "renewTime": "2027-01-15T08:00:00.000000Z" } });
     assert_eq!(patch(format!("{NODE_LEASES}/node-1"), renewed), 200);

@@ -10,7 +10,7 @@ use super::*;
 struct Always(Course);
 
 impl Conduct for Always {
-    fn course(&self, _server: &str, _asked: &Asked) -> Course {
+    fn course(&self, _server: &str, _asked: &ApiRequest) -> Course {
         self.0
     }
 }
@@ -31,7 +31,7 @@ async fn pass(seconds: u64) {
 async fn a_request_outlives_its_sender() {
     let second = Duration::from_secs(1);
     let cluster = Cluster::with(Arc::new(Always(Course { before: second, after: second, ..Course::PROMPT })));
-    let client = Door::new(&cluster.server, "t").client();
+    let client = Transport::new(&cluster.server, "t").client();
     let sent = tokio::time::timeout(Duration::from_millis(500), client.send(node())).await;
     assert!(sent.is_err(), "the sender died before the request arrived");
     assert!(cluster.etcd.object("Node", "n").is_none());
@@ -44,7 +44,7 @@ async fn answers_and_requests_may_be_lost() {
     for (fate, applied) in [(Fate::ApplyThenLoseAnswer, true), (Fate::DropBefore, false)] {
         for reset in [true, false] {
             let cluster = Cluster::with(Arc::new(Always(Course { fate, reset, ..Course::PROMPT })));
-            let client = Door::new(&cluster.server, "t").client();
+            let client = Transport::new(&cluster.server, "t").client();
             let heard = tokio::time::timeout(Duration::from_secs(600), client.send(node())).await;
             assert_eq!(heard.is_ok(), reset, "without a reset the sender hears nothing");
             assert!(heard.is_err() || heard.unwrap().is_err());
@@ -56,7 +56,7 @@ async fn answers_and_requests_may_be_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_refusal_of_the_world_is_not_executed() {
     let cluster = Cluster::with(Arc::new(Always(Course { fate: Fate::Error(429), ..Course::PROMPT })));
-    let answer = Door::new(&cluster.server, "t").client().send(node()).await.unwrap();
+    let answer = Transport::new(&cluster.server, "t").client().send(node()).await.unwrap();
     assert_eq!((answer.status().as_u16(), answer.headers()["retry-after"].to_str().unwrap()), (429, "1"));
     assert!(cluster.etcd.object("Node", "n").is_none());
 }
@@ -67,32 +67,32 @@ async fn a_server_cut_off_from_etcd_answers_late_and_may_have_written() {
         let cluster = Cluster::new();
         cluster.server.reach(reach);
         let began = tokio::time::Instant::now();
-        let answer = Door::new(&cluster.server, "t").client().send(node()).await.unwrap();
+        let answer = Transport::new(&cluster.server, "t").client().send(node()).await.unwrap();
         assert_eq!((answer.status().as_u16(), began.elapsed().as_secs()), (504, 34));
         assert_eq!(cluster.etcd.object("Node", "n").is_some(), applied);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_known_is_said_and_counted() {
+async fn unimplemented_requests_are_answered_and_counted() {
     let cluster = Cluster::new();
     for (method, target) in [
         (Method::GET, "/api/v1/secrets"),
         (Method::GET, "/api/v1/pods?sharding=1"),
         (Method::POST, "/api/v1/namespaces/default/pods/a/exec"),
     ] {
-        assert_eq!(cluster.ask(&Asked::new("t", method, target)).0, 501, "{target}");
+        assert_eq!(cluster.handle(&ApiRequest::new("t", method, target)).0, 501, "{target}");
     }
-    let mut asked = Asked::new("t", Method::GET, PODS);
+    let mut asked = ApiRequest::new("t", Method::GET, PODS);
     asked.accept = "application/json;as=Table;v=v1;g=meta.k8s.io".to_owned();
-    assert_eq!(cluster.ask(&asked).0, 501);
+    assert_eq!(cluster.handle(&asked).0, 501);
     assert_eq!(cluster.etcd.unimplemented().len(), 4);
 }
 
 /// The newest list looks in the index by node,
 /// any other in the whole namespace, and each says that more comes if more is there.
 #[test]
-fn the_newest_list_by_node_looks_in_an_index() {
+fn a_list_by_node_uses_the_index() {
     let cluster = Cluster::new();
     for name in ["a", "b"] {
         cluster.pod(name);
@@ -116,7 +116,7 @@ async fn an_answer_that_breaks_off_was_carried_out_and_cannot_be_read() {
     for reset in [true, false] {
         let cluster =
             Cluster::with(Arc::new(Always(Course { fate: Fate::CutAnswer, reset, ..Course::PROMPT })));
-        let answer = Door::new(&cluster.server, "t").client().send(node()).await.unwrap();
+        let answer = Transport::new(&cluster.server, "t").client().send(node()).await.unwrap();
         assert_eq!(answer.status(), 201);
         let body = answer.into_body().collect_bytes().await;
         assert_eq!(body.is_err(), reset);

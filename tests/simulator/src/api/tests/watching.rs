@@ -12,7 +12,7 @@ fn kinds(events: &[(String, Value)]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_tells_what_came_after_its_version() {
+async fn a_watch_sends_changes_after_its_version() {
     let cluster = Cluster::new();
     let first = rv(&cluster.pod("a"));
     cluster.pod("b");
@@ -47,11 +47,11 @@ async fn initial_events_end_with_a_marked_bookmark() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_before_the_window_is_told_that_its_history_is_gone() {
+async fn a_watch_older_than_the_window_gets_410_gone() {
     let cluster = Cluster::new();
     let first = rv(&cluster.pod("a"));
     cluster.pod("b");
-    cluster.server.forget(cluster.etcd.revision());
+    cluster.server.compact_watch_cache(cluster.etcd.revision());
     let events = cluster.watch(&format!("{PODS}?watch=true&resourceVersion={first}"));
     assert_eq!(
         (events[0].0.as_str(), &events[0].1["code"], &events[0].1["reason"]),
@@ -68,7 +68,7 @@ async fn versions_of_the_future_are_refused_in_lists_and_awaited_in_watches() {
     let exact = format!("{PODS}?resourceVersion=999&resourceVersionMatch=Exact");
     assert_eq!(reason(&cluster.get(&exact)), (504, "Timeout"));
     assert!(cluster.watch(&format!("{PODS}?watch=true&resourceVersion=999")).is_empty());
-    let client = Door::new(&cluster.server, "t").client();
+    let client = Transport::new(&cluster.server, "t").client();
     let began = tokio::time::Instant::now();
     let asked =
         http::Request::get(format!("{PODS}?resourceVersion=999")).body(kube::client::Body::empty()).unwrap();
@@ -92,7 +92,7 @@ async fn pages_show_the_state_of_the_first_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_lags_shows_the_past_to_those_who_let_it() {
+async fn a_lagging_server_serves_old_data_where_allowed() {
     let cluster = Cluster::new();
     cluster.pod("a");
     cluster.server.follow(Following::Held);
@@ -106,9 +106,9 @@ async fn a_server_that_lags_shows_the_past_to_those_who_let_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_watch_hears_a_bookmark_each_minute_and_ends_in_time() {
+async fn a_quiet_watch_gets_a_bookmark_each_minute_and_ends_in_time() {
     let cluster = Cluster::new();
-    let reply = cluster.server.handle(&Asked::new(
+    let reply = cluster.server.handle(&ApiRequest::new(
         "t",
         Method::GET,
         &format!(

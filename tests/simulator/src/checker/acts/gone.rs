@@ -8,7 +8,7 @@ use super::{Acts, Missed, VALID_FOR};
 const MISSED_LASTS: Duration = Duration::from_millis(2_200);
 
 /// The two requests of a look begin together, and each may take so long.
-const LOOK_LASTS: Duration = Duration::from_secs(31);
+const READ_VALID_FOR: Duration = Duration::from_secs(31);
 
 impl Acts {
     /// Whether a quorum read has just missed the node: so long one is good for the pods of its turn that are asked to end.
@@ -61,7 +61,7 @@ impl Acts {
         };
         // A read of the Node without one of the Lease is no look. The latest look is the one that excuses most.
         let with_lease = |first: &Missed| {
-            let beside = reads.iter().filter(|at| at.abs_diff(first.at) <= LOOK_LASTS && *at < to);
+            let beside = reads.iter().filter(|at| at.abs_diff(first.at) <= READ_VALID_FOR && *at < to);
             beside.min_by_key(|at| at.abs_diff(first.at)).map(|lease| first.at.max(*lease))
         };
         let looks = missed.iter().rev().filter(old_enough);

@@ -6,7 +6,7 @@ use http::Method;
 use pod_safety_shared::transport::{Identity, Power};
 use serde_json::{Value, json};
 
-use crate::api::Asked;
+use crate::api::ApiRequest;
 use crate::checker::tests::{ME, POD, broken, change, patch, phase, pod, seconds};
 use crate::checker::{Answered, Checker, Invariant, Touched};
 
@@ -15,12 +15,12 @@ const NODE: &str = "/api/v1/nodes/node-0";
 
 /// A read by a process of ours.
 fn reads(checker: &Checker, path: &str, code: u16) {
-    checker.executed(&Asked::new(ME, Method::GET, path), code, &[]);
+    checker.executed(&ApiRequest::new(ME, Method::GET, path), code, &[]);
 }
 
 /// Our process calls the pod ended.
 fn releases(checker: &Checker) {
-    let asked = Asked { body: patch().to_string().into(), ..Asked::new(ME, Method::PATCH, POD) };
+    let asked = ApiRequest { body: patch().to_string().into(), ..ApiRequest::new(ME, Method::PATCH, POD) };
     let ended = change("Pod", "default/data-0", Some(pod()), Some(phase(pod(), "Failed")));
     checker.executed(&asked, 200, &[ended]);
 }
@@ -29,11 +29,11 @@ fn releases(checker: &Checker) {
 fn node_gone(speaks_for: u64) -> Vec<Invariant> {
     broken(async move |checker| {
         checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
-        let person = Asked::new("person", Method::DELETE, NODE);
+        let person = ApiRequest::new("person", Method::DELETE, NODE);
         checker.executed(&person, 200, &[change("Node", "node-0", Some(json!({})), None)]);
         for second in 0..=40 {
             if second % 10 == 5 && second <= speaks_for {
-                checker.executed(&Asked::new("node-0", Method::PATCH, LEASE), 404, &[]);
+                checker.executed(&ApiRequest::new("node-0", Method::PATCH, LEASE), 404, &[]);
             }
             if second % 40 == 0 {
                 reads(checker, NODE, 404);
@@ -48,22 +48,24 @@ fn node_gone(speaks_for: u64) -> Vec<Invariant> {
 }
 
 #[test]
-fn s18_a_kubelet_that_speaks_without_its_node_is_there_to_be_heard() {
+fn s18_a_kubelet_that_reports_without_its_node_counts_as_reporting() {
     assert_eq!(node_gone(40), [Invariant::Connected]);
     assert_eq!(node_gone(20), [], "nobody could hear it: a limit");
 }
 
 fn renews(checker: &Checker, at: &str) {
     let lease = json!({ "spec": { "renewTime": format!("2026-11-21T00:00:{at}Z") } });
-    let kubelet = Asked::new("node-0", Method::PATCH, LEASE);
+    let kubelet = ApiRequest::new("node-0", Method::PATCH, LEASE);
     checker.executed(&kubelet, 200, &[change("Lease", "kube-node-lease/node-0", None, Some(lease))]);
 }
 
-fn looks(checker: &Checker) {
+fn report_off(checker: &Checker) {
     let touched = Touched { caller: ME.to_owned(), device: "bmc-0".to_owned(), node: "node-0".to_owned() };
     let (power, identity) = (Power::Off, Identity::Unknown);
-    checker
-        .device_said(&touched, &Answered { power, identity, is_on: true, reached: false, documented: false });
+    checker.record_answer(
+        &touched,
+        &Answered { power, identity, is_on: true, reached: false, documented: false },
+    );
 }
 
 /// A device says off of another machine, and the kubelet renews before all looks and so long after the release.
@@ -72,18 +74,18 @@ async fn wrong_device(checker: &Arc<Checker>, renewed_after: u64) {
     let life = json!({ "name": "node-0", "uid": "n1", "bootID": "b" });
     let node: Value = json!({ "metadata": { "name": "node-0", "uid": "n1" },
         "status": { "nodeInfo": { "bootID": "b" }, "conditions": [{ "type": "Ready", "status": "False" }] } });
-    let kubelet = Asked::new("node-0", Method::POST, "/api/v1/nodes");
+    let kubelet = ApiRequest::new("node-0", Method::POST, "/api/v1/nodes");
     checker.executed(&kubelet, 201, &[change("Node", "node-0", None, Some(node))]);
     renews(checker, "10");
-    looks(checker);
+    report_off(checker);
     seconds(5).await;
-    looks(checker);
+    report_off(checker);
     reads(checker, LEASE, 200);
     let evidence = json!({ "metadata": { "name": "e" }, "spec": { "kind": "PowerOff", "node": life,
         "samples": [{ "device": { "name": "bmc-0" } }], "leaseRenewed": "2026-11-21T00:00:10Z" } });
-    let proves = Asked::new(ME, Method::POST, "/apis/pod-safety.dev/v1/fenceevidences");
+    let proves = ApiRequest::new(ME, Method::POST, "/apis/pod-safety.dev/v1/fenceevidences");
     checker.executed(&proves, 201, &[change("FenceEvidence", "e", None, Some(evidence))]);
-    looks(checker);
+    report_off(checker);
     reads(checker, LEASE, 200);
     releases(checker);
     seconds(renewed_after).await;
@@ -91,7 +93,7 @@ async fn wrong_device(checker: &Arc<Checker>, renewed_after: u64) {
 }
 
 #[test]
-fn s19_a_kubelet_that_renews_before_and_after_was_never_silent() {
+fn s19_a_kubelet_that_renews_before_and_after_was_never_unreachable() {
     let renewed_after = |wait| broken(async move |checker| wrong_device(checker, wait).await);
     assert_eq!(renewed_after(5), [Invariant::Renewing; 2], "the evidence, and the release");
     assert_eq!(renewed_after(40), [], "it was cut off: a lie that nobody could see");

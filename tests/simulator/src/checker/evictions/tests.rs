@@ -6,25 +6,25 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::api::{Asked, CONTINUE, Seen};
+use crate::api::{ApiRequest, CONTINUE, ObservedChange};
 use crate::checker::tests::{self, seconds};
 use crate::checker::{Checker, Invariant};
 
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 
 /// A world of one workload, and what is told of it.
-struct Told {
+struct Fixture {
     checker: Arc<Checker>,
     budget: Value,
 }
 
-fn broken(told: impl AsyncFnOnce(&mut Told)) -> Vec<Invariant> {
+fn broken(told: impl AsyncFnOnce(&mut Fixture)) -> Vec<Invariant> {
     tests::broken(async |checker| {
-        told(&mut Told { checker: Arc::clone(checker), budget: Value::Null }).await;
+        told(&mut Fixture { checker: Arc::clone(checker), budget: Value::Null }).await;
     })
 }
 
-fn change(kind: &str, name: &str, before: Option<Value>, after: Option<Value>) -> Seen {
+fn change(kind: &str, name: &str, before: Option<Value>, after: Option<Value>) -> ObservedChange {
     tests::change(kind, &format!("default/{name}"), before, after)
 }
 
@@ -41,11 +41,11 @@ fn pod(name: &str, ready: bool, terminates: bool) -> Value {
     pod
 }
 
-impl Told {
-    fn request(&self, caller: &str, method: Method, path: &str, code: u16, changes: &[Seen]) {
+impl Fixture {
+    fn request(&self, caller: &str, method: Method, path: &str, code: u16, changes: &[ObservedChange]) {
         // As whoever has manners asks: their lack is another rule's business.
         let body = json!({ "metadata": { "uid": "named", "resourceVersion": "1" } }).to_string().into();
-        self.checker.executed(&Asked { body, ..Asked::new(caller, method, path) }, code, changes);
+        self.checker.executed(&ApiRequest { body, ..ApiRequest::new(caller, method, path) }, code, changes);
     }
 
     fn scale(&self, replicas: i64) {
@@ -73,7 +73,7 @@ impl Told {
             "status": { "disruptionsAllowed": 0, "observedGeneration": 1 } });
         let changes = [change("PodDisruptionBudget", "b", None, Some(self.budget.clone()))];
         self.request("person", Method::POST, BUDGETS, 201, &changes);
-        self.says(1);
+        self.set_allowed(1);
         seconds(20).await;
     }
 
@@ -85,7 +85,7 @@ impl Told {
         self.request(caller, method, path, code, &changes);
     }
 
-    fn says(&mut self, allowed: i64) {
+    fn set_allowed(&mut self, allowed: i64) {
         self.write("replica-0.1", &format!("{BUDGETS}/b/status"), 200, |budget| {
             budget["status"]["disruptionsAllowed"] = allowed.into();
         });
@@ -110,7 +110,7 @@ impl Told {
 }
 
 #[test]
-fn what_a_budget_allows_is_let_through_and_what_it_does_not_is_refused() {
+fn evictions_pass_exactly_as_the_pdb_allows() {
     let broken = broken(async |told| {
         told.well().await;
         told.evict("a", 201);
@@ -122,7 +122,7 @@ fn what_a_budget_allows_is_let_through_and_what_it_does_not_is_refused() {
 }
 
 #[test]
-fn s7_more_is_let_through_than_a_budget_allows() {
+fn s7_more_evictions_pass_than_the_pdb_allows() {
     let broken = broken(async |told| {
         told.well().await;
         told.evict("a", 201);
@@ -136,7 +136,7 @@ fn s7_more_is_let_through_than_a_budget_allows() {
 fn s7_a_status_allows_more_than_its_budget() {
     let broken = broken(async |told| {
         told.well().await;
-        told.says(2);
+        told.set_allowed(2);
     });
     assert_eq!(broken, [Invariant::Budget]);
 }
@@ -146,7 +146,7 @@ fn s7_an_eviction_that_was_refused_leaves_the_budget_as_it_was() {
     let broken = broken(async |told| {
         told.well().await;
         told.evict("a", 409);
-        told.says(1);
+        told.set_allowed(1);
         told.evict("b", 201);
     });
     assert_eq!(broken, [], "the pod is there still, and ready");
@@ -163,8 +163,10 @@ fn s7_a_process_under_test_names_a_uid_that_the_pod_does_not_have() {
                 budget["status"]["disruptionsAllowed"] = 0.into()
             });
             let body = json!({ "metadata": { "uid": "named" }, "deleteOptions": { "preconditions": { "uid": uid } } });
-            let asked =
-                Asked { body: body.to_string().into(), ..Asked::new("replica-0.1", Method::POST, path) };
+            let asked = ApiRequest {
+                body: body.to_string().into(),
+                ..ApiRequest::new("replica-0.1", Method::POST, path)
+            };
             told.checker.executed(&asked, 409, &[]);
         })
     };
@@ -173,7 +175,7 @@ fn s7_a_process_under_test_names_a_uid_that_the_pod_does_not_have() {
 }
 
 #[test]
-fn what_happened_in_the_last_instants_could_not_be_known() {
+fn the_latest_changes_need_not_be_observed_yet() {
     let told = |waits: u64| {
         broken(async move |told| {
             told.well().await;
@@ -191,7 +193,7 @@ fn what_happened_in_the_last_instants_could_not_be_known() {
 }
 
 #[test]
-fn trouble_opens_the_window_until_it_has_been_over_for_a_while() {
+fn faults_widen_the_allowed_range_until_some_time_after() {
     let told = |waits: u64| {
         broken(async move |told| {
             told.well().await;
@@ -213,7 +215,7 @@ fn an_eviction_is_never_excused_by_trouble() {
         told.well().await;
         told.checker.control_is_troubled(told.checker.now() + Duration::from_secs(600));
         told.evict("a", 201);
-        told.says(1);
+        told.set_allowed(1);
     });
     assert_eq!(broken, [Invariant::Budget]);
 }
@@ -223,7 +225,7 @@ fn l5_what_a_budget_allows_is_refused() {
     let told = |waits: u64| {
         broken(async move |told| {
             told.well().await;
-            told.says(0);
+            told.set_allowed(0);
             seconds(waits).await;
             told.refuse("a");
         })
@@ -249,7 +251,7 @@ fn l5_a_budget_is_processed_for_ever() {
 }
 
 #[test]
-fn s7_at_rest_a_status_that_nobody_corrected() {
+fn s7_a_wrong_status_remains_at_rest() {
     let broken = broken(async |told| {
         told.well().await;
         seconds(100).await;
@@ -263,17 +265,17 @@ fn s7_at_rest_a_status_that_nobody_corrected() {
 /// Seed 11255: the numbers were of a moment at which the pod was not ready, so its eviction took one that another could
 /// have used.
 #[test]
-fn bug_an_eviction_of_a_pod_that_had_not_counted_as_healthy_leaves_one_less() {
+fn bug_an_eviction_of_an_unhealthy_pod_reduced_disruptions_allowed() {
     let told = |waits: u64| {
         broken(async move |told| {
             told.well().await;
             told.write("person", &format!("{BUDGETS}/b"), 200, |budget| {
                 budget["spec"]["maxUnavailable"] = 2.into()
             });
-            told.says(2);
+            told.set_allowed(2);
             seconds(100).await;
             told.pod("b", false, false);
-            told.says(1);
+            told.set_allowed(1);
             seconds(60).await;
             told.pod("b", true, false);
             told.evict("b", 201);

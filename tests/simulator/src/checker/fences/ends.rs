@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::known::{Incident, Proof};
+use super::known::{Evidence, Incident};
 use crate::checker::budgets::{REACTS, RECOVERS};
 use crate::checker::{Checker, Invariant, State};
 
@@ -29,7 +29,7 @@ const DOUBT_TAKES: Duration = Duration::from_secs(30 + 10);
 /// For how long a machine that was switched on may boot (docs/fencing.md).
 const BOOT_TAKES: Duration = Duration::from_secs(300);
 /// A kubelet is heard every ten seconds.
-const HEARD: Duration = Duration::from_secs(15);
+const REPORT_SEEN_AFTER: Duration = Duration::from_secs(15);
 
 impl Checker {
     /// Every incident goes on.
@@ -51,7 +51,7 @@ impl Checker {
         let unused = state.unused(now, from).into_iter().map(|what| (Invariant::Released, what));
         for (rule, what) in late.chain(unused).collect::<Vec<_>>() {
             let key = what.split(" (").next().unwrap_or_default().to_owned();
-            if state.fences.is_news(key) {
+            if state.fences.report_once(key) {
                 state.violated(now, rule, what);
             }
         }
@@ -68,7 +68,7 @@ impl State {
         recovers: bool,
     ) -> Option<String> {
         let fences = &self.fences;
-        let (node, devices) = (&incident.life.0, ["bmc", "ec2", "psu", "pdu", "agent"]);
+        let (node, devices) = (&incident.incarnation.0, ["bmc", "ec2", "psu", "pdu", "agent"]);
         let number = node.rsplit('-').next().unwrap_or_default();
         let doubted = devices.iter().any(|kind| {
             let name = format!("{kind}-{number}");
@@ -76,7 +76,7 @@ impl State {
         });
         let working = fences.failing.values().copied().max().unwrap_or_default();
         let since = from.max(incident.since).max(working);
-        let there = fences.nodes.get(node).filter(|there| there.life == incident.life);
+        let there = fences.nodes.get(node).filter(|there| there.incarnation == incident.incarnation);
         // Somebody else may switch it on; what it then does is not known before it is heard.
         let behind = match () {
             () if fences.of_provider => PROVIDER_IS_BEHIND,
@@ -84,7 +84,7 @@ impl State {
             () => Duration::ZERO,
         };
         let is_gone = fences.terminated.contains(node);
-        let off = !fences.was_seen_on(node, incident.since);
+        let off = !fences.was_reported_on(node, incident.since);
         let late = |takes: Duration| now > since + takes;
         let told = |what: String| Some(format!("{what} (in {} since {:?})", incident.phase, incident.since));
         match incident.phase.as_str() {
@@ -95,7 +95,9 @@ impl State {
                 told("is neither proved nor given up".to_owned())
             }
             "Fenced"
-                if off && there.is_some_and(|there| !there.ready) && self.is_proved(&incident.life, now) =>
+                if off
+                    && there.is_some_and(|there| !there.ready)
+                    && self.is_proved(&incident.incarnation, now) =>
             {
                 let waits = |leaving: &&super::known::Leaving| {
                     leaving.node == *node && now > since.max(leaving.since) + RELEASE_TAKES
@@ -105,7 +107,7 @@ impl State {
                 match pod {
                     Some(pod) => told(format!("is fenced, and {} is not released", pod.name)),
                     // Its watchdog resets it: no device switches it on.
-                    None if self.is_promised(&incident.life) => None,
+                    None if self.is_promised(&incident.incarnation) => None,
                     None if recovers && rests && !is_gone && !doubted && late(RELEASE_TAKES + behind) => {
                         told("is fenced, all is released, and it is not switched on".to_owned())
                     }
@@ -125,14 +127,21 @@ impl State {
         let fences = &self.fences;
         let mut late = Vec::new();
         // Of a word a clock that jumped may say that it is over.
-        let counts = |proof: &&Proof| proof.by_looks || proof.word.is_some() && !self.clocks_jumped;
-        for proof in fences.proofs.values().filter(counts).filter(|proof| self.is_unrefuted(proof, now)) {
-            let node = &proof.life.0;
-            let there = fences.nodes.get(node).is_some_and(|there| there.life == proof.life && !there.ready);
+        let counts =
+            |proof: &&Evidence| proof.by_status_checks || proof.confirmation.is_some() && !self.clocks_jumped;
+        for proof in
+            fences.evidence.values().filter(counts).filter(|proof| self.is_uncontradicted(proof, now))
+        {
+            let node = &proof.incarnation.0;
+            let there = fences
+                .nodes
+                .get(node)
+                .is_some_and(|there| there.incarnation == proof.incarnation && !there.ready);
             // No device is asked about a person's word.
-            let working = fences.failing.get(node).copied().filter(|_| proof.by_looks).unwrap_or_default();
+            let working =
+                fences.failing.get(node).copied().filter(|_| proof.by_status_checks).unwrap_or_default();
             let trusted = proof.devices.iter().all(|device| !fences.distrusted.contains_key(device));
-            if !there || !trusted || fences.was_seen_on(node, proof.created) {
+            if !there || !trusted || fences.was_reported_on(node, proof.created) {
                 continue;
             }
             // A node that is fenced right after it came back says Ready until its grace is over, and a Ready node is believed.
@@ -154,31 +163,31 @@ impl State {
     }
 
     /// Whether evidence about this life holds, and nobody was heard since.
-    pub(super) fn is_proved(&self, life: &super::known::Life, now: Duration) -> bool {
-        self.fences.proofs_of(life).any(|proof| self.is_unrefuted(proof, now))
+    pub(super) fn is_proved(&self, life: &super::known::Incarnation, now: Duration) -> bool {
+        self.fences.evidence_of(life).any(|proof| self.is_uncontradicted(proof, now))
     }
 
     /// Whether agents alone vouch for the end of this life.
-    fn is_promised(&self, life: &super::known::Life) -> bool {
+    fn is_promised(&self, life: &super::known::Incarnation) -> bool {
         let by_agents =
-            |proof: &Proof| !proof.devices.is_empty() && proof.devices.is_subset(&self.fences.agents);
-        self.fences.proofs_of(life).any(by_agents)
+            |proof: &Evidence| !proof.devices.is_empty() && proof.devices.is_subset(&self.fences.agents);
+        self.fences.evidence_of(life).any(by_agents)
     }
 
-    fn is_unrefuted(&self, proof: &Proof, now: Duration) -> bool {
-        proof.stands(now) && !self.is_heard_since(proof)
+    fn is_uncontradicted(&self, proof: &Evidence, now: Duration) -> bool {
+        proof.is_valid(now) && !self.has_reported_since_evidence(proof)
     }
 
     /// Whether its kubelet wrote another time than that of the evidence since then: a later one, or one of a clock that was
     /// set back.
-    fn is_heard_since(&self, proof: &Proof) -> bool {
-        let beats = self.fences.beats.get(&proof.life.0).map(Vec::as_slice).unwrap_or_default();
+    fn has_reported_since_evidence(&self, proof: &Evidence) -> bool {
+        let beats = self.fences.renewals.get(&proof.incarnation.0).map(Vec::as_slice).unwrap_or_default();
         beats.iter().any(|(at, lease)| *at > proof.created && lease.is_some() && *lease != proof.lease)
     }
 
     /// When the node was first heard after it had been proved off.
-    fn heard_since(&self, proof: &Proof) -> Option<Duration> {
-        let beats = self.fences.beats.get(&proof.life.0)?;
+    fn first_report_since(&self, proof: &Evidence) -> Option<Duration> {
+        let beats = self.fences.renewals.get(&proof.incarnation.0)?;
         let renewed = |(at, lease): &&(Duration, Option<jiff::Timestamp>)| {
             *at > proof.created && lease.is_some() && *lease > proof.lease
         };
@@ -188,24 +197,36 @@ impl State {
     /// Nodes that were proved off, are heard in the same life, and of which nobody says so.
     fn unchallenged(&self, now: Duration, from: Duration) -> Vec<String> {
         let mut late = Vec::new();
-        for proof in self.fences.proofs.values().filter(|proof| proof.by_looks && proof.invalid.is_none()) {
-            let same = self.fences.nodes.get(&proof.life.0).is_some_and(|node| node.life == proof.life);
-            let incident = self.fences.incidents.values().find(|incident| incident.life == proof.life);
+        for proof in
+            self.fences.evidence.values().filter(|proof| proof.by_status_checks && proof.invalid.is_none())
+        {
+            let same = self
+                .fences
+                .nodes
+                .get(&proof.incarnation.0)
+                .is_some_and(|node| node.incarnation == proof.incarnation);
+            let incident =
+                self.fences.incidents.values().find(|incident| incident.incarnation == proof.incarnation);
             let live = incident
                 .filter(|one| matches!(one.phase.as_str(), "Fenced" | "Recovering" | "AwaitingOperator"));
-            let (Some(heard), Some(incident)) = (self.heard_since(proof), live) else { continue };
-            let last = self.fences.beats.get(&proof.life.0).and_then(|beats| beats.last()).map(|(at, _)| *at);
-            let lives = last.is_some_and(|last| now.saturating_sub(last) < HEARD);
+            let (Some(heard), Some(incident)) = (self.first_report_since(proof), live) else { continue };
+            let last = self
+                .fences
+                .renewals
+                .get(&proof.incarnation.0)
+                .and_then(|beats| beats.last())
+                .map(|(at, _)| *at);
+            let lives = last.is_some_and(|last| now.saturating_sub(last) < REPORT_SEEN_AFTER);
             // What a device was told last is waited for first: it may be what started the machine.
-            let told = self.fences.intents.iter().filter(|intent| intent.node == proof.life.0);
-            let told = told.map(super::known::Intent::ends).max().unwrap_or_default();
+            let told = self.fences.intents.iter().filter(|intent| intent.node == proof.incarnation.0);
+            let told = told.map(super::known::Intent::deadline).max().unwrap_or_default();
             // A machine that was seen on may renew its Lease and be refused its status, for as long as a boot may take.
-            let boots = self.fences.was_seen_on(&proof.life.0, proof.created);
+            let boots = self.fences.was_reported_on(&proof.incarnation.0, proof.created);
             let patience = if boots { BOOT_TAKES + DOUBT_TAKES } else { DOUBT_TAKES };
             if same && lives && now > heard.max(from).max(incident.since).max(told) + patience {
                 late.push(format!(
                     "{} is heard again, and its evidence stands (since {heard:?})",
-                    proof.life.0
+                    proof.incarnation.0
                 ));
             }
         }

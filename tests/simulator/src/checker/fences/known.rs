@@ -10,17 +10,17 @@ use pod_safety_shared::api::PAUSE_ANNOTATION;
 use pod_safety_shared::transport::{Identity, Power};
 use serde_json::Value;
 
-use crate::api::Seen;
-use crate::world::{number, part, word};
+use crate::api::ObservedChange;
+use crate::world::{number_at, str_at, value_at};
 
 /// The taint by which kube-controller-manager releases pods.
 pub(super) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// One life of a node: its name, the UID of its Node, and its boot id.
-pub(super) type Life = (String, String, String);
+pub(super) type Incarnation = (String, String, String);
 
-pub(super) fn life(about: &Value) -> Life {
-    let text = |field| word(about, field).to_owned();
+pub(super) fn incarnation_of(about: &Value) -> Incarnation {
+    let text = |field| str_at(about, field).to_owned();
     (text("/name"), text("/uid"), text("/bootID"))
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Intent {
 
 impl Intent {
     /// When nothing of it can land any more.
-    pub(super) fn ends(&self) -> Duration {
+    pub(super) fn deadline(&self) -> Duration {
         self.written + self.within
     }
 }
@@ -48,7 +48,7 @@ impl Intent {
 /// An incident.
 #[derive(Clone, Debug)]
 pub(super) struct Incident {
-    pub(super) life: Life,
+    pub(super) incarnation: Incarnation,
     pub(super) phase: String,
     /// Since when it is in this phase.
     pub(super) since: Duration,
@@ -58,11 +58,11 @@ pub(super) struct Incident {
 
 /// Evidence.
 #[derive(Clone, Debug)]
-pub(super) struct Proof {
-    pub(super) life: Life,
-    pub(super) by_looks: bool,
+pub(super) struct Evidence {
+    pub(super) incarnation: Incarnation,
+    pub(super) by_status_checks: bool,
     /// A person's word.
-    pub(super) word: Option<Word>,
+    pub(super) confirmation: Option<Confirmation>,
     pub(super) devices: BTreeSet<String>,
     /// It rests on the silence of the kubelet's port, too.
     pub(super) corroborated: bool,
@@ -73,7 +73,7 @@ pub(super) struct Proof {
 
 /// What is known of a person's word.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Word {
+pub(super) struct Confirmation {
     /// Until when it releases pods.
     pub(super) until: Duration,
     /// The machine had power when it was given.
@@ -82,7 +82,7 @@ pub(super) struct Word {
 
 /// A look at a device, as whoever looked heard of it.
 #[derive(Clone, Debug)]
-pub(super) struct Look {
+pub(super) struct StatusCheck {
     pub(super) at: Duration,
     pub(super) device: String,
     pub(super) power: Power,
@@ -96,25 +96,25 @@ pub(super) struct Look {
 /// A Node as the API has it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
-    pub(super) life: Life,
+    pub(super) incarnation: Incarnation,
     pub(super) ready: bool,
     /// The value of its out-of-service taint.
     pub(super) taint: Option<String>,
 }
 
 impl Node {
-    pub(super) fn of(object: &Value) -> Self {
-        let list = |pointer| part(object, pointer).and_then(Value::as_array).into_iter().flatten();
-        let taint = list("/spec/taints").find(|taint| word(taint, "/key") == OUT_OF_SERVICE);
-        let ready = list("/status/conditions").find(|one| word(one, "/type") == "Ready");
+    pub(super) fn from_object(object: &Value) -> Self {
+        let list = |pointer| value_at(object, pointer).and_then(Value::as_array).into_iter().flatten();
+        let taint = list("/spec/taints").find(|taint| str_at(taint, "/key") == OUT_OF_SERVICE);
+        let ready = list("/status/conditions").find(|one| str_at(one, "/type") == "Ready");
         Self {
-            life: (
-                word(object, "/metadata/name").to_owned(),
-                word(object, "/metadata/uid").to_owned(),
-                word(object, "/status/nodeInfo/bootID").to_owned(),
+            incarnation: (
+                str_at(object, "/metadata/name").to_owned(),
+                str_at(object, "/metadata/uid").to_owned(),
+                str_at(object, "/status/nodeInfo/bootID").to_owned(),
             ),
-            ready: ready.is_some_and(|one| word(one, "/status") == "True"),
-            taint: taint.map(|taint| word(taint, "/value").to_owned()),
+            ready: ready.is_some_and(|one| str_at(one, "/status") == "True"),
+            taint: taint.map(|taint| str_at(taint, "/value").to_owned()),
         }
     }
 }
@@ -133,7 +133,7 @@ pub(in crate::checker) struct Fences {
     pub(super) ports: BTreeMap<(String, String), Vec<(Duration, bool)>>,
     pub(super) intents: Vec<Intent>,
     pub(super) incidents: BTreeMap<String, Incident>,
-    pub(super) proofs: BTreeMap<String, Proof>,
+    pub(super) evidence: BTreeMap<String, Evidence>,
     /// Devices that were declared not trusted, and when.
     pub(super) distrusted: BTreeMap<String, Duration>,
     pub(super) required: BTreeSet<String>,
@@ -147,17 +147,17 @@ pub(in crate::checker) struct Fences {
     /// Since when a node has no policy. Each has one of its own, with its name.
     pub(super) without_policy: BTreeMap<String, Duration>,
     /// Nodes that were deleted last, and when.
-    pub(super) gone: BTreeMap<String, (Duration, Life)>,
+    pub(super) gone: BTreeMap<String, (Duration, Incarnation)>,
     /// Since when each Node says of this life what it says of its readiness.
     pub(super) called_since: BTreeMap<String, Duration>,
     /// When each node's Lease was written, and which time it had then.
-    pub(super) beats: BTreeMap<String, Vec<(Duration, Option<Timestamp>)>>,
+    pub(super) renewals: BTreeMap<String, Vec<(Duration, Option<Timestamp>)>>,
     /// By caller and node: the looks at its devices.
-    pub(super) looks: BTreeMap<(String, String), Vec<Look>>,
+    pub(super) checks: BTreeMap<(String, String), Vec<StatusCheck>>,
     /// By UID.
     pub(super) leaving: BTreeMap<String, Leaving>,
     /// By node: whether the machine has power of which a person is about to say that it is down.
-    pub(super) words: BTreeMap<String, bool>,
+    pub(super) confirmations: BTreeMap<String, bool>,
     /// UIDs of pods that were released though a process ran, by a lie that nobody could see.
     pub(super) deceived: BTreeSet<String>,
     /// The machines are instances of a provider.
@@ -167,7 +167,7 @@ pub(in crate::checker) struct Fences {
     /// By node: until when its devices fail.
     pub(super) failing: BTreeMap<String, Duration>,
     /// What was said already.
-    pub(super) told: BTreeSet<String>,
+    pub(super) reported: BTreeSet<String>,
 }
 
 /// A time of a Lease: two of them are compared with each other only.
@@ -176,40 +176,40 @@ pub(super) fn time_of(text: &str) -> Option<Timestamp> {
 }
 
 fn status_of<'a>(object: &'a Value, condition: &str) -> &'a str {
-    let all = part(object, "/status/conditions").and_then(Value::as_array).into_iter().flatten();
-    all.into_iter().find(|one| word(one, "/type") == condition).map_or("", |one| word(one, "/status"))
+    let all = value_at(object, "/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    all.into_iter().find(|one| str_at(one, "/type") == condition).map_or("", |one| str_at(one, "/status"))
 }
 
 fn names(devices: Option<&Value>) -> BTreeSet<String> {
     let all = devices.and_then(Value::as_array).into_iter().flatten();
-    all.map(|device| word(device, "/name").to_owned()).collect()
+    all.map(|device| str_at(device, "/name").to_owned()).collect()
 }
 
-impl Proof {
+impl Evidence {
     /// Whether nobody declared it invalid, and its time is not over.
-    pub(super) fn stands(&self, now: Duration) -> bool {
+    pub(super) fn is_valid(&self, now: Duration) -> bool {
         self.invalid.is_none() && !self.is_over(now)
     }
 
     pub(super) fn is_over(&self, now: Duration) -> bool {
-        self.word.is_some_and(|word| word.until < now)
+        self.confirmation.is_some_and(|word| word.until < now)
     }
 }
 
 impl Fences {
     /// What any change says.
-    pub(super) fn learn(&mut self, now: Duration, change: &Seen) {
+    pub(super) fn observe(&mut self, now: Duration, change: &ObservedChange) {
         let after = change.after.as_deref();
         match (change.kind.as_str(), after) {
-            ("NodeFence", Some(after)) => self.learn_incident(now, &change.name, after),
+            ("NodeFence", Some(after)) => self.observe_incident(now, &change.name, after),
             ("NodeFence", None) => drop(self.incidents.remove(&change.name)),
-            ("FenceEvidence", Some(after)) => self.learn_proof(now, &change.name, after),
+            ("FenceEvidence", Some(after)) => self.observe_evidence(now, &change.name, after),
             ("FenceDevice", Some(after)) => {
-                let name = word(after, "/metadata/name").to_owned();
-                if word(after, "/spec/identityCheck") == "Required" {
+                let name = str_at(after, "/metadata/name").to_owned();
+                if str_at(after, "/spec/identityCheck") == "Required" {
                     self.required.insert(name.clone());
                 }
-                if word(after, "/spec/driver") == "WatchdogLease" {
+                if str_at(after, "/spec/driver") == "WatchdogLease" {
                     self.agents.insert(name.clone());
                 }
                 if status_of(after, "Trusted") == "False" {
@@ -219,14 +219,14 @@ impl Fences {
             ("FencePolicy", None) => drop(self.without_policy.insert(change.name.clone(), now)),
             ("FencePolicy", Some(_)) => drop(self.without_policy.remove(&change.name)),
             ("Node", Some(after)) => {
-                let is_paused = part(after, "/metadata/annotations")
+                let is_paused = value_at(after, "/metadata/annotations")
                     .is_some_and(|annotations| annotations.get(PAUSE_ANNOTATION).is_some());
                 match is_paused {
                     true => drop(self.paused.entry(change.name.clone()).or_insert(now)),
                     false => drop(self.paused.remove(&change.name)),
                 }
-                let node = Node::of(after);
-                let is_old = |old: &Node| old.ready == node.ready && old.life == node.life;
+                let node = Node::from_object(after);
+                let is_old = |old: &Node| old.ready == node.ready && old.incarnation == node.incarnation;
                 if !self.nodes.get(&change.name).is_some_and(is_old) {
                     self.called_since.insert(change.name.clone(), now);
                 }
@@ -235,56 +235,60 @@ impl Fences {
             ("Node", None) => {
                 self.paused.remove(&change.name);
                 if let Some(node) = self.nodes.remove(&change.name) {
-                    self.gone.insert(change.name.clone(), (now, node.life));
+                    self.gone.insert(change.name.clone(), (now, node.incarnation));
                 }
             }
             ("Lease", after) => {
                 if let Some((node, lease)) = watchdog(&change.name).zip(after) {
-                    match says(lease, "state") {
-                        "Revoked" => self.revoked.insert(node.to_owned(), says(lease, "boot-id").to_owned()),
+                    match agent_field(lease, "state") {
+                        "Revoked" => {
+                            self.revoked.insert(node.to_owned(), agent_field(lease, "boot-id").to_owned())
+                        }
                         _ => self.revoked.remove(node),
                     };
                 }
                 if let Some(node) = change.name.strip_prefix("kube-node-lease/") {
-                    let renewed = after.and_then(|lease| time_of(word(lease, "/spec/renewTime")));
-                    self.beats.entry(node.to_owned()).or_default().push((now, renewed));
+                    let renewed = after.and_then(|lease| time_of(str_at(lease, "/spec/renewTime")));
+                    self.renewals.entry(node.to_owned()).or_default().push((now, renewed));
                 }
             }
-            ("Pod", Some(after)) => self.learn_pod(now, after),
+            ("Pod", Some(after)) => self.observe_pod(now, after),
             ("Pod", None) => {
-                let uid = change.before.as_ref().map(|pod| word(pod, "/metadata/uid")).unwrap_or_default();
+                let uid = change.before.as_ref().map(|pod| str_at(pod, "/metadata/uid")).unwrap_or_default();
                 self.leaving.remove(uid);
             }
             _ => {}
         }
     }
 
-    fn learn_pod(&mut self, now: Duration, pod: &Value) {
-        let (uid, node) = (word(pod, "/metadata/uid"), word(pod, "/spec/nodeName"));
-        let ends = part(pod, "/metadata/deletionTimestamp").is_some();
-        let kept = part(pod, "/metadata/finalizers/0").is_some();
+    fn observe_pod(&mut self, now: Duration, pod: &Value) {
+        let (uid, node) = (str_at(pod, "/metadata/uid"), str_at(pod, "/spec/nodeName"));
+        let ends = value_at(pod, "/metadata/deletionTimestamp").is_some();
+        let kept = value_at(pod, "/metadata/finalizers/0").is_some();
         if ends && !kept && !node.is_empty() && !self.leaving.contains_key(uid) {
-            let (name, node) = (word(pod, "/metadata/name").to_owned(), node.to_owned());
+            let (name, node) = (str_at(pod, "/metadata/name").to_owned(), node.to_owned());
             self.leaving.insert(uid.to_owned(), Leaving { name, node, since: now });
         }
     }
 
-    fn learn_incident(&mut self, now: Duration, name: &str, object: &Value) {
-        let life = part(object, "/spec/node").map(life).unwrap_or_default();
-        let phase = match word(object, "/status/phase") {
+    fn observe_incident(&mut self, now: Duration, name: &str, object: &Value) {
+        let life = value_at(object, "/spec/node").map(incarnation_of).unwrap_or_default();
+        let phase = match str_at(object, "/status/phase") {
             "" => "Pending",
             phase => phase,
         };
-        let gates = part(object, "/status/gates").and_then(Value::as_array).into_iter().flatten();
-        let held = gates.into_iter().any(|gate| part(gate, "/holds") == Some(&Value::Bool(true)));
+        let gates = value_at(object, "/status/gates").and_then(Value::as_array).into_iter().flatten();
+        let held = gates.into_iter().any(|gate| value_at(gate, "/holds") == Some(&Value::Bool(true)));
         let since = self.incidents.get(name).filter(|known| known.phase == phase);
         let since = since.map_or(now, |known| known.since);
         let node = life.0.clone();
-        self.incidents.insert(name.to_owned(), Incident { life, phase: phase.to_owned(), since, held });
-        let attempts = part(object, "/status/attempts").and_then(Value::as_array).into_iter().flatten();
+        self.incidents
+            .insert(name.to_owned(), Incident { incarnation: life, phase: phase.to_owned(), since, held });
+        let attempts = value_at(object, "/status/attempts").and_then(Value::as_array).into_iter().flatten();
         for attempt in attempts {
-            let id = number(attempt, "/id").unwrap_or(0);
-            let is_closed = part(attempt, "/outcome").is_some() || part(attempt, "/verified").is_some();
+            let id = number_at(attempt, "/id").unwrap_or(0);
+            let is_closed =
+                value_at(attempt, "/outcome").is_some() || value_at(attempt, "/verified").is_some();
             let closed = is_closed.then_some(now);
             let known = self.intents.iter_mut().find(|known| known.fence == name && known.id == id);
             match known {
@@ -293,11 +297,11 @@ impl Fences {
                     fence: name.to_owned(),
                     node: node.clone(),
                     id,
-                    act: word(attempt, "/act").to_owned(),
-                    devices: names(part(attempt, "/devices")),
+                    act: str_at(attempt, "/act").to_owned(),
+                    devices: names(value_at(attempt, "/devices")),
                     written: now,
                     within: Duration::from_secs(
-                        u64::try_from(number(attempt, "/withinSeconds").unwrap_or(0)).unwrap_or(0),
+                        u64::try_from(number_at(attempt, "/withinSeconds").unwrap_or(0)).unwrap_or(0),
                     ),
                     closed,
                 }),
@@ -305,22 +309,22 @@ impl Fences {
         }
     }
 
-    fn learn_proof(&mut self, now: Duration, name: &str, object: &Value) {
-        let invalid = part(object, "/status/invalidated").is_some();
-        let samples = part(object, "/spec/samples").and_then(Value::as_array).into_iter().flatten();
-        let valid = number(object, "/spec/validSeconds").and_then(|seconds| seconds.try_into().ok());
-        let said = (word(object, "/spec/kind") == "Asserted").then(|| Word {
+    fn observe_evidence(&mut self, now: Duration, name: &str, object: &Value) {
+        let invalid = value_at(object, "/status/invalidated").is_some();
+        let samples = value_at(object, "/spec/samples").and_then(Value::as_array).into_iter().flatten();
+        let valid = number_at(object, "/spec/validSeconds").and_then(|seconds| seconds.try_into().ok());
+        let said = (str_at(object, "/spec/kind") == "Asserted").then(|| Confirmation {
             until: valid.map_or(Duration::MAX, |seconds| now + Duration::from_secs(seconds)),
-            wrong: self.words.get(word(object, "/spec/node/name")) == Some(&true),
+            wrong: self.confirmations.get(str_at(object, "/spec/node/name")) == Some(&true),
         });
-        let proof = self.proofs.entry(name.to_owned()).or_insert_with(|| Proof {
-            word: said,
-            life: part(object, "/spec/node").map(life).unwrap_or_default(),
-            by_looks: is_by_looks(word(object, "/spec/kind")),
-            corroborated: part(object, "/spec/corroborated").is_some(),
-            devices: samples.map(|sample| word(sample, "/device/name").to_owned()).collect(),
+        let proof = self.evidence.entry(name.to_owned()).or_insert_with(|| Evidence {
+            confirmation: said,
+            incarnation: value_at(object, "/spec/node").map(incarnation_of).unwrap_or_default(),
+            by_status_checks: is_by_status_checks(str_at(object, "/spec/kind")),
+            corroborated: value_at(object, "/spec/corroborated").is_some(),
+            devices: samples.map(|sample| str_at(sample, "/device/name").to_owned()).collect(),
             created: now,
-            lease: time_of(word(object, "/spec/leaseRenewed")),
+            lease: time_of(str_at(object, "/spec/leaseRenewed")),
             invalid: None,
         });
         if invalid && proof.invalid.is_none() {
@@ -330,31 +334,31 @@ impl Fences {
 
     /// The time that a node's Lease had then, if it had one.
     pub(super) fn lease_at(&self, node: &str, then: Duration) -> Option<Timestamp> {
-        let beats = self.beats.get(node).map(Vec::as_slice).unwrap_or_default();
+        let beats = self.renewals.get(node).map(Vec::as_slice).unwrap_or_default();
         beats.iter().rev().find(|(at, _)| *at <= then).and_then(|(_, renewed)| *renewed)
     }
 
     /// The looks of a process at a device for a node, until that moment.
-    pub(super) fn looked<'a>(
+    pub(super) fn checks_of<'a>(
         &'a self,
         caller: &str,
         node: &str,
         device: &'a str,
         until: Duration,
-    ) -> impl DoubleEndedIterator<Item = &'a Look> {
-        let all = self.looks.get(&(caller.to_owned(), node.to_owned())).map(Vec::as_slice);
+    ) -> impl DoubleEndedIterator<Item = &'a StatusCheck> {
+        let all = self.checks.get(&(caller.to_owned(), node.to_owned())).map(Vec::as_slice);
         all.unwrap_or_default().iter().filter(move |look| look.device == device && look.at <= until)
     }
 
     /// Whether one of its devices has said since then that it is on: by that one nothing is proved any more.
-    pub(super) fn was_seen_on(&self, node: &str, since: Duration) -> bool {
-        let of_it = self.looks.iter().filter(|((_, of), _)| of == node);
+    pub(super) fn was_reported_on(&self, node: &str, since: Duration) -> bool {
+        let of_it = self.checks.iter().filter(|((_, of), _)| of == node);
         of_it.flat_map(|(_, looks)| looks).any(|look| look.at > since && look.power == Power::On)
     }
 
     /// All evidence about this life.
-    pub(super) fn proofs_of<'a>(&'a self, life: &'a Life) -> impl Iterator<Item = &'a Proof> {
-        self.proofs.values().filter(move |proof| proof.life == *life)
+    pub(super) fn evidence_of<'a>(&'a self, life: &'a Incarnation) -> impl Iterator<Item = &'a Evidence> {
+        self.evidence.values().filter(move |proof| proof.incarnation == *life)
     }
 
     /// Since when the pod with this UID is asked to end, on a node, with nothing else that keeps it.
@@ -363,19 +367,19 @@ impl Fences {
     }
 
     /// The life of a node that was deleted after it was judged: what was read of it may be used for so long.
-    pub(in crate::checker) fn gone_lately(&self, node: &str, now: Duration) -> Option<Life> {
+    pub(in crate::checker) fn gone_lately(&self, node: &str, now: Duration) -> Option<Incarnation> {
         let (at, life) = self.gone.get(node)?;
         (now < *at + super::VALID_FOR).then(|| life.clone())
     }
 
     /// Whether there is evidence about the life in which this node is, whatever became of it.
     pub(in crate::checker) fn is_proved(&self, node: &str) -> bool {
-        self.nodes.get(node).is_some_and(|node| self.proofs_of(&node.life).next().is_some())
+        self.nodes.get(node).is_some_and(|node| self.evidence_of(&node.incarnation).next().is_some())
     }
 
     /// Says something once.
-    pub(super) fn is_news(&mut self, what: String) -> bool {
-        self.told.insert(what)
+    pub(super) fn report_once(&mut self, what: String) -> bool {
+        self.reported.insert(what)
     }
 
     /// Whether nodes have agents.
@@ -385,7 +389,7 @@ impl Fences {
 
     /// Whether there was evidence about any life of this node.
     pub(in crate::checker) fn is_fenced(&self, node: &str) -> bool {
-        self.proofs.values().any(|proof| proof.life.0 == node)
+        self.evidence.values().any(|proof| proof.incarnation.0 == node)
     }
 
     pub(in crate::checker) fn is_deceived(&self, uid: &str) -> bool {
@@ -394,7 +398,7 @@ impl Fences {
 }
 
 /// Whether evidence of this kind rests on looks at devices, or on what agents promised.
-pub(super) fn is_by_looks(kind: &str) -> bool {
+pub(super) fn is_by_status_checks(kind: &str) -> bool {
     matches!(kind, "PowerOff" | "InstanceStopped" | "InstanceGone" | "WatchdogLease")
 }
 
@@ -404,14 +408,14 @@ pub(super) fn watchdog(lease: &str) -> Option<&str> {
 }
 
 /// What stands in the Lease of an agent.
-pub(super) fn says<'a>(lease: &'a Value, field: &str) -> &'a str {
-    let all = part(lease, "/metadata/annotations");
+pub(super) fn agent_field<'a>(lease: &'a Value, field: &str) -> &'a str {
+    let all = value_at(lease, "/metadata/annotations");
     all.and_then(|all| all.get(format!("watchdog.pod-safety.dev/{field}")))
         .and_then(Value::as_str)
         .unwrap_or_default()
 }
 
 /// Whether evidence that somebody wrote tells of that change: it is new.
-pub(super) fn is_new(change: &Seen, kind: &str) -> Option<Arc<Value>> {
+pub(super) fn is_new(change: &ObservedChange, kind: &str) -> Option<Arc<Value>> {
     (change.kind == kind && change.before.is_none()).then(|| change.after.clone()).flatten()
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use pod_safety_shared::transport::{Act, Identity, Power};
 use serde_json::Value;
 
-use super::known::Look;
-use crate::api::Asked;
+use super::known::StatusCheck;
+use crate::api::ApiRequest;
 use crate::checker::budgets::{REACTS, RECOVERS};
 use crate::checker::{Checker, Invariant, State, Tone};
-use crate::world::{part, word};
+use crate::world::{str_at, value_at};
 
 /// So long after a device was called not trusted, or fencing was paused, an order that was read before may reach it.
 const READ_BEFORE: Duration = Duration::from_secs(25);
@@ -39,19 +39,19 @@ pub(crate) struct Answered {
 
 impl Checker {
     /// A device is told off or on.
-    pub(crate) fn device_told(&self, touched: &Touched, act: Act) {
+    pub(crate) fn record_order(&self, touched: &Touched, act: Act) {
         let now = self.now();
         let mut state = self.state.lock();
         let Touched { caller, device, node } = touched;
         let told = format!("{caller} tells {device} {} for {node}", act.name());
         let text = format!("pod-safety has {device} power {node} {}", act.name());
-        state.tell(now, Tone::Other, told.clone(), text);
+        state.announce(now, Tone::Other, told.clone(), text);
         state.probe(&format!("a device was told {}", act.name()));
         if let Some(why) = state.fences.unwritten(now, touched, act) {
             state.violated(now, Invariant::Fence, format!("{told}: {why}"));
         }
-        state.judge_trust(now, &told, device);
-        state.judge_pause(now, &told, node);
+        state.check_trust(now, &told, device);
+        state.check_pause(now, &told, node);
         let calm = state.budgets.untroubled_since(now, state.healed);
         let calm = calm.is_zero() || now > calm + RECOVERS;
         let waits = |leaving: &&super::known::Leaving| leaving.node == *node && leaving.since + REACTS < now;
@@ -62,7 +62,7 @@ impl Checker {
     }
 
     /// A device answers to a look.
-    pub(crate) fn device_said(&self, touched: &Touched, answered: &Answered) {
+    pub(crate) fn record_answer(&self, touched: &Touched, answered: &Answered) {
         let now = self.now();
         let mut state = self.state.lock();
         let Touched { caller, device, node } = touched;
@@ -72,11 +72,11 @@ impl Checker {
         if untrue && *documented {
             state.probe("a provider showed an earlier stop of an instance that ran");
         }
-        state.judge_trust(now, &format!("{caller} looks at {device} for {node}"), device);
+        state.check_trust(now, &format!("{caller} looks at {device} for {node}"), device);
         if lied {
             state.probe("a device said off of a machine that was on");
         }
-        let look = Look {
+        let look = StatusCheck {
             at: now,
             device: device.clone(),
             power: *power,
@@ -84,7 +84,7 @@ impl Checker {
             lied,
             reached: *reached,
         };
-        state.fences.looks.entry((caller.clone(), node.clone())).or_default().push(look);
+        state.fences.checks.entry((caller.clone(), node.clone())).or_default().push(look);
     }
 
     /// Somebody tries the port of a node's kubelet, and something answers or not.
@@ -98,8 +98,8 @@ impl Checker {
     }
 
     /// A person is about to say that a machine is down, which has power or not.
-    pub(crate) fn person_says(&self, node: &str, runs: bool) {
-        self.state.lock().fences.words.insert(node.to_owned(), runs);
+    pub(crate) fn record_confirmation(&self, node: &str, runs: bool) {
+        self.state.lock().fences.confirmations.insert(node.to_owned(), runs);
     }
 
     /// The machines are instances of a provider, whose copies may be behind.
@@ -122,7 +122,7 @@ impl Checker {
 
 impl super::Fences {
     /// Why the last that this process heard from the port of a node is no second fact for what it sends now.
-    pub(super) fn port_was_silent(&self, caller: &str, node: &str, sent: Duration) -> Result<(), String> {
+    pub(super) fn port_did_not_answer(&self, caller: &str, node: &str, sent: Duration) -> Result<(), String> {
         let tried = self.ports.get(&(caller.to_owned(), node.to_owned()));
         let last = tried.into_iter().flatten().rev().find(|(at, _)| *at <= sent);
         match last {
@@ -149,36 +149,36 @@ impl super::Fences {
         if intent.closed.is_some_and(|closed| closed <= now) {
             return Some(format!("the attempt {} of {} is over", intent.id, intent.fence));
         }
-        (now > intent.ends() + TRAVELS)
-            .then(|| format!("the time of the attempt ended at {:?}", intent.ends()))
+        (now > intent.deadline() + TRAVELS)
+            .then(|| format!("the time of the attempt ended at {:?}", intent.deadline()))
     }
 }
 
 impl State {
     /// A process under test takes back what an agent promised.
-    pub(super) fn judge_revocation(&mut self, now: Duration, asked: &Asked, node: &str) {
+    pub(super) fn check_revocation(&mut self, now: Duration, asked: &ApiRequest, node: &str) {
         let caller = &*asked.caller;
         let device = format!("agent-{}", node.rsplit('-').next().unwrap_or_default());
         let told = format!("{caller} takes back the promise of the agent of {node}");
         let text = format!("pod-safety revokes the promise of the agent of {node}");
-        self.tell(now, Tone::Other, told.clone(), text);
+        self.announce(now, Tone::Other, told.clone(), text);
         self.probe("the promise of an agent was taken back");
         let touched = Touched { caller: caller.to_owned(), device: device.clone(), node: node.to_owned() };
         // What was sent during the attempt may arrive after it.
         if let Some(why) = self.fences.unwritten(asked.sent.unwrap_or(now), &touched, Act::Off) {
             self.violated(now, Invariant::Fence, format!("{told}: {why}"));
         }
-        self.judge_trust(now, &told, &device);
+        self.check_trust(now, &told, &device);
     }
 
-    fn judge_trust(&mut self, now: Duration, told: &str, device: &str) {
+    fn check_trust(&mut self, now: Duration, told: &str, device: &str) {
         let since = self.fences.distrusted.get(device).copied();
         if let Some(since) = since.filter(|since| *since + READ_BEFORE < now) {
             self.violated(now, Invariant::Fence, format!("{told}, which is not trusted since {since:?}"));
         }
     }
 
-    pub(super) fn judge_pause(&mut self, now: Duration, told: &str, node: &str) {
+    pub(super) fn check_pause(&mut self, now: Duration, told: &str, node: &str) {
         let fences = &self.fences;
         let paused = fences.paused.get(node).map(|since| (since, "is paused"));
         let without = fences.without_policy.get(node).map(|since| (since, "has no policy"));
@@ -190,7 +190,7 @@ impl State {
     }
 
     /// A process under test writes the status of an incident.
-    pub(super) fn judge_phase(
+    pub(super) fn check_phase(
         &mut self,
         now: Duration,
         caller: &str,
@@ -198,28 +198,28 @@ impl State {
         before: Option<&Value>,
         after: &Value,
     ) {
-        let phase = |object: &Value| word(object, "/status/phase").to_owned();
+        let phase = |object: &Value| str_at(object, "/status/phase").to_owned();
         let (old, new) = (before.map(phase).unwrap_or_default(), phase(after));
         if old != new && !new.is_empty() {
             self.probe(&format!("an incident became {new}"));
-            let (node, message) = (word(after, "/spec/node/name"), word(after, "/status/message"));
+            let (node, message) = (str_at(after, "/spec/node/name"), str_at(after, "/status/message"));
             let exact = format!("{caller}: {fence} is {new}: {message}");
-            self.tell(now, Tone::Other, exact, format!("fencing of {node}: {new}: {message}"));
+            self.announce(now, Tone::Other, exact, format!("fencing of {node}: {new}: {message}"));
         }
-        let node = word(after, "/spec/node/name").to_owned();
-        let attempts = part(after, "/status/attempts").and_then(Value::as_array).into_iter().flatten();
+        let node = str_at(after, "/spec/node/name").to_owned();
+        let attempts = value_at(after, "/status/attempts").and_then(Value::as_array).into_iter().flatten();
         for attempt in attempts {
-            let id = crate::world::number(attempt, "/id").unwrap_or(0);
+            let id = crate::world::number_at(attempt, "/id").unwrap_or(0);
             let known = self.fences.intents.iter().find(|known| known.fence == fence && known.id == id);
             let early = match known {
                 Some(known) => {
-                    let looked = known.closed.is_none() && part(attempt, "/outcome").is_none();
-                    (looked && part(attempt, "/verified").is_some() && now < known.ends())
+                    let looked = known.closed.is_none() && value_at(attempt, "/outcome").is_none();
+                    (looked && value_at(attempt, "/verified").is_some() && now < known.deadline())
                         .then(|| format!("{caller} looks at attempt {id} of {fence}, which may still land"))
                 }
                 None => {
                     let open = |other: &&super::known::Intent| {
-                        other.node == node && other.closed.is_none() && now < other.ends()
+                        other.node == node && other.closed.is_none() && now < other.deadline()
                     };
                     let open = self.fences.intents.iter().find(open);
                     open.map(|other| {
@@ -227,7 +227,7 @@ impl State {
                             "{caller} begins attempt {id} of {fence}, and {} of {} may land until {:?}",
                             other.id,
                             other.fence,
-                            other.ends()
+                            other.deadline()
                         )
                     })
                 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pod_safety_shared::transport::Act;
 use serde_json::json;
 
-use super::known::{Incident, Leaving, Life, Node, Proof};
+use super::known::{Evidence, Incarnation, Incident, Leaving, Node};
 use super::*;
 use crate::checker::{Assumption, Checker, Promise, tests};
 
@@ -30,16 +30,16 @@ fn incident(attempts: &Value) -> Value {
         "status": { "phase": "Fencing", "attempts": attempts } })
 }
 
-fn change(kind: &str, name: &str, after: Value) -> Seen {
+fn change(kind: &str, name: &str, after: Value) -> ObservedChange {
     tests::change(kind, name, None, Some(after))
 }
 
-fn life() -> Life {
+fn incarnation() -> Incarnation {
     ("node-0".to_owned(), "u".to_owned(), "b".to_owned())
 }
 
 fn not_ready() -> BTreeMap<String, Node> {
-    [("node-0".to_owned(), Node { life: life(), ready: false, taint: None })].into()
+    [("node-0".to_owned(), Node { incarnation: incarnation(), ready: false, taint: None })].into()
 }
 
 fn attempt(id: i64, act: &str, outcome: Option<&str>) -> Value {
@@ -51,15 +51,15 @@ fn attempt(id: i64, act: &str, outcome: Option<&str>) -> Value {
 }
 
 #[test]
-fn a_device_is_told_what_is_written_and_nothing_else() {
+fn a_device_gets_the_recorded_order_and_no_other() {
     inside(|checker| {
         let broken = |act| {
-            checker.device_told(&touched(), act);
+            checker.record_order(&touched(), act);
             state(checker).broken.remove(&Invariant::Fence).unwrap_or_default()
         };
         assert_eq!(broken(Act::Off), 1, "nothing is written");
         let learn = |attempts: Value| {
-            state(checker).fences.learn(Duration::ZERO, &change("NodeFence", "f", incident(&attempts)));
+            state(checker).fences.observe(Duration::ZERO, &change("NodeFence", "f", incident(&attempts)));
         };
         learn(json!([attempt(1, "off", None)]));
         assert_eq!(broken(Act::Off), 0);
@@ -71,15 +71,15 @@ fn a_device_is_told_what_is_written_and_nothing_else() {
 
 /// An order that was read before the pause may still be on its way.
 #[test]
-fn s10_a_device_is_told_nothing_while_fencing_is_paused() {
-    let broken = |pause: Seen, resume: Option<Seen>, after: u64| {
+fn s10_a_device_gets_no_order_while_fencing_is_paused() {
+    let broken = |pause: ObservedChange, resume: Option<ObservedChange>, after: u64| {
         let mut found = 0;
         inside(|checker| {
             let mut state = state(checker);
             let at = Duration::from_secs(after);
-            state.fences.learn(Duration::ZERO, &pause);
-            resume.iter().for_each(|resume| state.fences.learn(at, resume));
-            state.judge_pause(at, "an order", "node-0");
+            state.fences.observe(Duration::ZERO, &pause);
+            resume.iter().for_each(|resume| state.fences.observe(at, resume));
+            state.check_pause(at, "an order", "node-0");
             found = state.broken.get(&Invariant::Fence).copied().unwrap_or_default();
         });
         found
@@ -99,11 +99,11 @@ fn s10_a_device_is_told_nothing_while_fencing_is_paused() {
 fn an_attempt_waits_for_the_one_before() {
     inside(|checker| {
         let open = incident(&json!([attempt(1, "off", None)]));
-        state(checker).fences.learn(Duration::ZERO, &change("NodeFence", "f", open.clone()));
+        state(checker).fences.observe(Duration::ZERO, &change("NodeFence", "f", open.clone()));
         let next = incident(&json!([attempt(1, "off", None), attempt(2, "off", None)]));
         let broken = |at: u64| {
             let mut state = state(checker);
-            state.judge_phase(Duration::from_secs(at), "replica-0.1", "f", Some(&open), &next);
+            state.check_phase(Duration::from_secs(at), "replica-0.1", "f", Some(&open), &next);
             state.broken.remove(&Invariant::Fence).unwrap_or_default()
         };
         assert_eq!(broken(19), 1);
@@ -111,8 +111,8 @@ fn an_attempt_waits_for_the_one_before() {
     });
 }
 
-fn look(at: u64, power: Power, identity: Identity) -> Look {
-    Look {
+fn status_check(at: u64, power: Power, identity: Identity) -> StatusCheck {
+    StatusCheck {
         at: Duration::from_secs(at),
         device: "bmc-0".to_owned(),
         power,
@@ -124,59 +124,79 @@ fn look(at: u64, power: Power, identity: Identity) -> Look {
 
 /// Guarded seed 22694: a person switched it on, and it was cut off.
 #[test]
-fn pods_of_a_fenced_node_are_released_unless_its_switch_says_on_again() {
+fn pods_of_a_fenced_node_are_released_unless_its_device_reports_on_again() {
     inside(|checker| {
         let fenced = Incident {
-            life: life(),
+            incarnation: incarnation(),
             phase: "Fenced".to_owned(),
             since: Duration::from_secs(100),
             held: false,
         };
-        let late = |looks: Vec<Look>| {
+        let late = |looks: Vec<StatusCheck>| {
             let mut state = state(checker);
             let fences = &mut state.fences;
             fences.nodes = not_ready();
             let pod = Leaving { name: "a".to_owned(), node: "node-0".to_owned(), since: Duration::ZERO };
             fences.leaving = [("uid-a".to_owned(), pod)].into();
-            let proof = Proof {
-                word: None,
-                life: life(),
-                by_looks: true,
+            let proof = Evidence {
+                confirmation: None,
+                incarnation: incarnation(),
+                by_status_checks: true,
                 corroborated: false,
                 devices: [].into(),
                 created: Duration::from_secs(99),
                 lease: None,
                 invalid: None,
             };
-            fences.proofs = [("e".to_owned(), proof)].into();
-            fences.looks = [(("replica-0.1".to_owned(), "node-0".to_owned()), looks)].into();
+            fences.evidence = [("e".to_owned(), proof)].into();
+            fences.checks = [(("replica-0.1".to_owned(), "node-0".to_owned()), looks)].into();
             state.stays(Duration::from_secs(400), Duration::ZERO, &fenced, true)
         };
-        let before = || look(90, Power::On, Identity::Match);
+        let before = || status_check(90, Power::On, Identity::Match);
         assert!(late(vec![before()]).is_some_and(|told| told.contains("a is not released")));
-        assert_eq!(late(vec![before(), look(150, Power::On, Identity::Match)]), None);
+        assert_eq!(late(vec![before(), status_check(150, Power::On, Identity::Match)]), None);
     });
 }
 
 #[test]
-fn evidence_rests_on_two_looks_apart_at_the_right_machine() {
+fn evidence_needs_two_separate_status_checks_of_the_right_machine() {
     inside(|checker| {
         let stranger = || Identity::Mismatch { found: "node-1".to_owned() };
         let off = Power::Off;
         for (looks, strict, wanted) in [
             (vec![], false, false),
-            (vec![look(10, off, Identity::Unknown)], false, false),
-            (vec![look(10, off, Identity::Unknown), look(14, off, Identity::Unknown)], false, false),
-            (vec![look(10, off, Identity::Unknown), look(15, off, Identity::Unknown)], false, true),
-            (vec![look(10, off, Identity::Unknown), look(15, off, Identity::Unknown)], true, false),
-            (vec![look(10, off, Identity::Match), look(15, off, Identity::Match)], true, true),
-            (vec![look(10, off, Identity::Match), look(15, off, stranger())], false, false),
-            (vec![look(10, Power::On, Identity::Match), look(15, off, Identity::Match)], false, false),
+            (vec![status_check(10, off, Identity::Unknown)], false, false),
+            (
+                vec![status_check(10, off, Identity::Unknown), status_check(14, off, Identity::Unknown)],
+                false,
+                false,
+            ),
+            (
+                vec![status_check(10, off, Identity::Unknown), status_check(15, off, Identity::Unknown)],
+                false,
+                true,
+            ),
+            (
+                vec![status_check(10, off, Identity::Unknown), status_check(15, off, Identity::Unknown)],
+                true,
+                false,
+            ),
+            (
+                vec![status_check(10, off, Identity::Match), status_check(15, off, Identity::Match)],
+                true,
+                true,
+            ),
+            (vec![status_check(10, off, Identity::Match), status_check(15, off, stranger())], false, false),
+            (
+                vec![status_check(10, Power::On, Identity::Match), status_check(15, off, Identity::Match)],
+                false,
+                false,
+            ),
         ] {
             let mut state = state(checker);
             let told = format!("{looks:?}");
             state.fences.required = strict.then(|| "bmc-0".to_owned()).into_iter().collect();
-            state.fences.looks = [(("replica-0.1".to_owned(), "node-0".to_owned()), looks)].into();
+            state.fences.checks = [(("replica-0.1".to_owned(), "node-0".to_owned()), looks)].into();
             let is_off =
                 state.was_off_twice("replica-0.1", "node-0", ("bmc-0", APART), Duration::from_secs(16));
             assert_eq!(is_off, wanted, "{told}");
@@ -192,7 +212,7 @@ fn node_evidence(lease: &str) -> Value {
 
 /// It was not asked for: evidence by a process that never read the Lease counted as proved.
 #[test]
-fn bug_evidence_rests_on_a_read_of_the_lease_after_the_looks() {
+fn bug_evidence_needs_a_lease_read_after_the_status_checks() {
     inside(|checker| {
         let key = || ("replica-0.1".to_owned(), "node-0".to_owned());
         let renewed = "2026-11-21T00:00:10Z";
@@ -200,26 +220,26 @@ fn bug_evidence_rests_on_a_read_of_the_lease_after_the_looks() {
             [(None, false), (Some(9), false), (Some(14), false), (Some(15), true), (Some(100), true)]
         {
             let mut state = state(checker);
-            let looks = [10, 15].map(|at| look(at, Power::Off, Identity::Match));
-            state.fences.looks = [(key(), looks.to_vec())].into();
+            let looks = [10, 15].map(|at| status_check(at, Power::Off, Identity::Match));
+            state.fences.checks = [(key(), looks.to_vec())].into();
             state.acts.lease_reads =
                 read.map(|at| (key(), vec![Duration::from_secs(at)])).into_iter().collect();
-            state.fences.beats =
+            state.fences.renewals =
                 [("node-0".to_owned(), vec![(Duration::ZERO, known::time_of(renewed))])].into();
             let now = Duration::from_secs(read.unwrap_or(15) + 1);
-            let wrong = state.unproved(now, "replica-0.1", &node_evidence(renewed));
+            let wrong = state.evidence_defect(now, "replica-0.1", &node_evidence(renewed));
             assert_eq!(wrong.is_none(), proved, "read at {read:?}: {wrong:?}");
         }
     });
 }
 
 #[test]
-fn l2_what_is_proved_is_made_use_of_at_once() {
+fn l2_evidence_is_used_immediately() {
     inside(|checker| {
         let mut state = state(checker);
         state.fences.nodes = not_ready();
         let evidence = change("FenceEvidence", "e", node_evidence("2026-11-21T00:00:10Z"));
-        state.fences.learn(Duration::from_secs(99), &evidence);
+        state.fences.observe(Duration::from_secs(99), &evidence);
         let leaving = |since| Leaving {
             name: "a".to_owned(),
             node: "node-0".to_owned(),
@@ -238,7 +258,7 @@ fn l2_what_is_proved_is_made_use_of_at_once() {
 
 /// A person's word, given at 100 s for a minute; the Lease as it was then and as it is; what is released at `sent`.
 #[derive(Clone, Copy)]
-struct Said {
+struct ConfirmationCase {
     wrong: bool,
     runs: bool,
     lease: &'static str,
@@ -247,39 +267,43 @@ struct Said {
 }
 
 #[test]
-fn a_persons_word_releases_while_it_holds_and_the_kubelet_is_silent() {
+fn a_confirmation_releases_while_valid_and_the_kubelet_is_unreachable() {
     const THEN: &str = "2026-11-21T00:00:10Z";
-    let right = Said { wrong: false, runs: false, lease: THEN, sent: 150, jumped: false };
+    let right = ConfirmationCase { wrong: false, runs: false, lease: THEN, sent: 150, jumped: false };
     for (what, said, expected) in [
         ("in its time", right, Ok(0)),
-        ("when it has expired", Said { sent: 163, ..right }, Err("had expired")),
-        ("when it has expired, by another clock", Said { sent: 163, jumped: true, ..right }, Ok(0)),
-        ("after a renewal", Said { lease: "2026-11-21T00:00:20Z", ..right }, Err("was renewed")),
-        ("of what runs, of another machine", Said { runs: true, ..right }, Err("was right")),
-        ("wrongly", Said { runs: true, wrong: true, ..right }, Ok(1)),
+        ("when it has expired", ConfirmationCase { sent: 163, ..right }, Err("had expired")),
+        (
+            "when it has expired, by another clock",
+            ConfirmationCase { sent: 163, jumped: true, ..right },
+            Ok(0),
+        ),
+        ("after a renewal", ConfirmationCase { lease: "2026-11-21T00:00:20Z", ..right }, Err("was renewed")),
+        ("of what runs, of another machine", ConfirmationCase { runs: true, ..right }, Err("was right")),
+        ("wrongly", ConfirmationCase { runs: true, wrong: true, ..right }, Ok(1)),
     ] {
         inside(|checker| {
-            checker.person_says("node-0", said.wrong);
+            checker.record_confirmation("node-0", said.wrong);
             if said.runs {
                 checker.process_starts("default/a", "uid-a", &"node-0".into(), 1);
             }
             let mut state = state(checker);
             // Its kubelet can report in which boot it is.
-            let speaks = Asked::new("node-0", http::Method::GET, "/api/v1/nodes/node-0");
-            (0..150).step_by(10).for_each(|second| state.hear(Duration::from_secs(second), &speaks));
+            let speaks = ApiRequest::new("node-0", http::Method::GET, "/api/v1/nodes/node-0");
+            (0..150).step_by(10).for_each(|second| state.record_report(Duration::from_secs(second), &speaks));
             state.clocks_jumped = said.jumped;
             state.fences.nodes = not_ready();
             let spec = json!({ "kind": "Asserted", "leaseRenewed": THEN, "validSeconds": 60,
                 "node": { "name": "node-0", "uid": "u", "bootID": "b" } });
             let word = json!({ "metadata": { "name": "e" }, "spec": spec });
-            state.fences.learn(Duration::from_secs(100), &change("FenceEvidence", "e", word));
+            state.fences.observe(Duration::from_secs(100), &change("FenceEvidence", "e", word));
             let sent = Duration::from_secs(said.sent);
             let key = ("replica-0.1".to_owned(), "node-0".to_owned());
             state.acts.lease_reads = [(key, vec![sent])].into();
-            state.fences.beats =
+            state.fences.renewals =
                 [("node-0".to_owned(), vec![(Duration::ZERO, known::time_of(said.lease))])].into();
             let pod = json!({ "metadata": { "uid": "uid-a" }, "spec": { "nodeName": "node-0" } });
-            let found = state.released("replica-0.1", &pod, sent).map(|()| state.fences.deceived.len());
+            let found = state.check_release("replica-0.1", &pod, sent).map(|()| state.fences.deceived.len());
             match (found, expected) {
                 (Ok(excused), Ok(wanted)) => assert_eq!(excused, wanted, "{what}"),
                 (Err(why), Err(wanted)) => assert!(why.contains(wanted), "{what}: {why}"),
@@ -291,9 +315,9 @@ fn a_persons_word_releases_while_it_holds_and_the_kubelet_is_silent() {
 
 /// What a device cannot answer is no excuse where a person has confirmed the node.
 #[test]
-fn l2_a_persons_word_is_made_use_of_though_the_device_fails() {
+fn l2_a_confirmation_is_used_though_the_device_fails() {
     inside(|checker| {
-        checker.person_says("node-0", false);
+        checker.record_confirmation("node-0", false);
         let mut state = state(checker);
         state.fences.nodes = not_ready();
         state.fences.failing = [("node-0".to_owned(), Duration::from_secs(900))].into();
@@ -302,7 +326,7 @@ fn l2_a_persons_word_is_made_use_of_though_the_device_fails() {
         let mut learn = |at: u64, kind: &str, valid: Option<u64>| {
             let mut evidence = node_evidence("2026-11-21T00:00:10Z");
             (evidence["spec"]["kind"], evidence["spec"]["validSeconds"]) = (kind.into(), json!(valid));
-            state.fences.learn(Duration::from_secs(at), &change("FenceEvidence", kind, evidence));
+            state.fences.observe(Duration::from_secs(at), &change("FenceEvidence", kind, evidence));
             let late = |now: u64| state.unused(Duration::from_secs(now), Duration::ZERO).len();
             [late(at + 15), late(at + 16), late(at + 61)]
         };
@@ -311,7 +335,7 @@ fn l2_a_persons_word_is_made_use_of_though_the_device_fails() {
     });
 }
 
-fn asked_to_end() -> Seen {
+fn asked_to_end() -> ObservedChange {
     let metadata = json!({ "name": "a", "uid": "uid-a", "generation": 2, "deletionGracePeriodSeconds": 30,
         "deletionTimestamp": "t" });
     change("Pod", "a", json!({ "metadata": metadata, "spec": { "nodeName": "node-0" }, "status": {} }))
@@ -319,7 +343,7 @@ fn asked_to_end() -> Seen {
 
 /// An assumption that was broken for another node, or before the pod was asked to end, excuses nobody.
 #[test]
-fn a_connected_kubelet_is_excused_by_what_was_broken_for_it_since_it_was_asked() {
+fn a_connected_kubelet_is_excused_by_faults_since_the_deletion() {
     let at = Duration::from_secs;
     for (what, node, from, until, excused) in [
         ("since", "node-0", 110, 120, true),
@@ -330,14 +354,14 @@ fn a_connected_kubelet_is_excused_by_what_was_broken_for_it_since_it_was_asked()
     ] {
         inside(|checker| {
             let mut state = state(checker);
-            state.fences.learn(at(100), &asked_to_end());
-            let speaks = Asked::new("node-0", http::Method::GET, "/api/v1/nodes/node-0");
-            [90, 104, 118, 132, 139].into_iter().for_each(|second| state.hear(at(second), &speaks));
+            state.fences.observe(at(100), &asked_to_end());
+            let speaks = ApiRequest::new("node-0", http::Method::GET, "/api/v1/nodes/node-0");
+            [90, 104, 118, 132, 139].into_iter().for_each(|second| state.record_report(at(second), &speaks));
             assert_eq!(state.excuse_of_release(at(140), "uid-a", "node-0"), None, "{what}");
-            state.broken(Assumption::Hears, Some(node), at(from), at(until));
+            state.record_broken(Assumption::WatchDelivers, Some(node), at(from), at(until));
             assert_eq!(state.excuse_of_release(at(140), "uid-a", "node-0").is_some(), excused, "{what}");
             assert!(state.excuse_of_release(at(155), "uid-a", "node-0").is_some(), "nobody could hear it");
-            state.hear(at(171), &speaks);
+            state.record_report(at(171), &speaks);
             let back = state.excuse_of_release(at(172), "uid-a", "node-0");
             assert!(back.is_some(), "it is back since the reads of that release");
         });
@@ -346,17 +370,17 @@ fn a_connected_kubelet_is_excused_by_what_was_broken_for_it_since_it_was_asked()
 
 /// It is cut off when the pod is asked to end, and back at 125 s.
 #[test]
-fn a_kubelet_that_comes_back_within_the_quarantine_is_heard_only_if_it_reports() {
+fn a_kubelet_back_within_the_quarantine_counts_only_if_it_reports() {
     let at = Duration::from_secs;
     let excused = |reports_at: Option<u64>, released_at: u64| {
         let mut excused = false;
         inside(|checker| {
             let mut state = state(checker);
-            state.fences.learn(at(100), &asked_to_end());
-            let speaks = Asked::new("node-0", http::Method::GET, "/api/v1/nodes/node-0");
-            [125, 139, 153, 166].into_iter().for_each(|second| state.hear(at(second), &speaks));
-            let report = Asked::new("node-0", http::Method::PATCH, "/x");
-            reports_at.iter().for_each(|second| state.learn(at(*second), &report, &asked_to_end()));
+            state.fences.observe(at(100), &asked_to_end());
+            let speaks = ApiRequest::new("node-0", http::Method::GET, "/api/v1/nodes/node-0");
+            [125, 139, 153, 166].into_iter().for_each(|second| state.record_report(at(second), &speaks));
+            let report = ApiRequest::new("node-0", http::Method::PATCH, "/x");
+            reports_at.iter().for_each(|second| state.observe(at(*second), &report, &asked_to_end()));
             excused = state.excuse_of_release(at(released_at), "uid-a", "node-0").is_some();
         });
         excused
@@ -367,16 +391,16 @@ fn a_kubelet_that_comes_back_within_the_quarantine_is_heard_only_if_it_reports()
 
 /// Seed 7691: a pod was judged, its Node was deleted, and its release was called one for want of the Node.
 #[test]
-fn what_was_read_of_a_node_counts_for_two_seconds_after_it_was_deleted() {
+fn a_node_read_counts_for_two_seconds_after_the_deletion() {
     inside(|checker| {
         let mut state = state(checker);
         state.fences.nodes = not_ready();
         let at = Duration::from_secs(100);
-        let gone = Seen { after: None, ..change("Node", "node-0", json!({})) };
-        state.fences.learn(at, &gone);
+        let gone = ObservedChange { after: None, ..change("Node", "node-0", json!({})) };
+        state.fences.observe(at, &gone);
         assert_eq!(
             state.fences.gone_lately("node-0", at + VALID_FOR - Duration::from_millis(1)),
-            Some(life())
+            Some(incarnation())
         );
         assert_eq!(state.fences.gone_lately("node-0", at + VALID_FOR), None);
         assert_eq!(state.fences.gone_lately("node-1", at), None);

@@ -35,7 +35,8 @@ fn sends(checker: &Arc<Checker>, caller: &str, version: &str) {
 
 /// The API server applies a write that names one version to an object of another.
 fn applies(checker: &Checker, named: &str, there: &str) {
-    let asked = Asked { body: node(named).to_string().into(), ..Asked::new(ME, Method::PATCH, NODE) };
+    let asked =
+        ApiRequest { body: node(named).to_string().into(), ..ApiRequest::new(ME, Method::PATCH, NODE) };
     checker.executed(&asked, 200, &[change("Node", "node-0", Some(node(there)), Some(node("9")))]);
 }
 
@@ -76,7 +77,7 @@ fn the_lease_is_not_given_back_while_a_write_is_under_way() {
 }
 
 #[test]
-fn every_write_of_a_leader_is_judged_by_the_terms_of_others() {
+fn each_write_of_a_leader_is_checked_against_other_terms() {
     for path in [
         NODE,
         "/apis/policy/v1/namespaces/d/poddisruptionbudgets/b/status",
@@ -92,7 +93,7 @@ fn every_write_of_a_leader_is_judged_by_the_terms_of_others() {
 }
 
 #[test]
-fn a_write_that_is_applied_late_is_bound_to_what_its_sender_knew() {
+fn a_late_write_has_the_version_its_sender_knew() {
     let late = |sent: &'static str, named: &'static str, there: &'static str, wait: u64| {
         broken(async move |checker| {
             leads(checker, ME);
@@ -114,7 +115,7 @@ fn a_write_that_is_applied_late_is_bound_to_what_its_sender_knew() {
 }
 
 #[test]
-fn a_creation_that_is_applied_late_is_bound_by_its_name() {
+fn a_late_creation_is_protected_by_its_name() {
     let late = |metadata: Value| {
         broken(async move |checker| {
             let (path, body) =
@@ -122,7 +123,7 @@ fn a_creation_that_is_applied_late_is_bound_by_its_name() {
             leads(checker, ME);
             drop(checker.sent(ME, &Method::POST, path, body.as_bytes()));
             seconds(30).await;
-            let asked = Asked { body: body.into(), ..Asked::new(ME, Method::POST, path) };
+            let asked = ApiRequest { body: body.into(), ..ApiRequest::new(ME, Method::POST, path) };
             checker.executed(&asked, 201, &[change("NodeFence", "f", None, Some(json!({})))]);
         })
     };
@@ -131,7 +132,7 @@ fn a_creation_that_is_applied_late_is_bound_by_its_name() {
 }
 
 #[test]
-fn a_term_ends_by_what_its_process_knows() {
+fn a_term_ends_by_the_clock_of_its_process() {
     let found = broken(async |checker| {
         let body = json!({ "spec": { "holderIdentity": ME } }).to_string();
         checker.renewed(ME, &Method::PATCH, LEASE, body.as_bytes(), Duration::ZERO, 409);

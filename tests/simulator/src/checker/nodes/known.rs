@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::super::Invariant;
-use super::{BOOKMARK_EACH, BREAK, GRACE, OUTAGE, SUSPECTED_AFTER, TURN, come_back};
-use crate::api::Seen;
+use super::{BOOKMARK_EACH, BREAK, GRACE, OUTAGE, SUSPECTED_AFTER, TURN, return_interval};
+use crate::api::ObservedChange;
 use crate::campaign::Keeper;
-use crate::world::{is_shipped, word};
+use crate::world::{is_shipped, str_at};
 
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -66,19 +66,20 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn of(node: &Value, before: Option<&Self>, now: Duration) -> Self {
-        let uid = word(node, "/metadata/uid").to_owned();
+    pub(super) fn from_object(node: &Value, before: Option<&Self>, now: Duration) -> Self {
+        let uid = str_at(node, "/metadata/uid").to_owned();
         let before = before.filter(|before| before.uid == uid);
         let conditions = node.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-        let condition = conditions.into_iter().find(|one| word(one, "/type") == "Ready");
+        let condition = conditions.into_iter().find(|one| str_at(one, "/type") == "Ready");
         let says =
-            |field: &str| condition.map(|condition| word(condition, field)).unwrap_or_default().to_owned();
+            |field: &str| condition.map(|condition| str_at(condition, field)).unwrap_or_default().to_owned();
         let ready = says("/status");
         let since = before.filter(|before| before.ready == ready).map_or(now, |before| before.since);
         let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
-        let ours = taints.filter(|taint| is_of_loss(word(taint, "/key")) || word(taint, "/key") == SUSPECT);
+        let ours =
+            taints.filter(|taint| is_of_loss(str_at(taint, "/key")) || str_at(taint, "/key") == SUSPECT);
         let taints = ours.map(|taint| {
-            let text = |field: &str| word(taint, field).to_owned();
+            let text = |field: &str| str_at(taint, field).to_owned();
             let mut new =
                 Taint { key: text("/key"), effect: text("/effect"), added: text("/timeAdded"), since: now };
             let mut known = before.into_iter().flat_map(|before| &before.taints);
@@ -90,14 +91,14 @@ impl Node {
         Self { ready, since, beat: says("/lastHeartbeatTime"), zone, taints: taints.collect(), uid }
     }
 
-    pub(super) fn has(&self, key: &str, effect: &str) -> bool {
+    pub(super) fn has_taint(&self, key: &str, effect: &str) -> bool {
         self.taints.iter().any(|taint| taint.key == key && taint.effect == effect)
     }
 
     /// Whether one of the two taints of loss came for the other.
     pub(super) fn replaces(&self, gone: &Taint, before: &Self) -> bool {
         let other = if gone.key == UNREACHABLE { NOT_READY } else { UNREACHABLE };
-        self.has(other, &gone.effect) && !before.has(other, &gone.effect)
+        self.has_taint(other, &gone.effect) && !before.has_taint(other, &gone.effect)
     }
 
     fn is_ready(&self) -> bool {
@@ -107,7 +108,7 @@ impl Node {
 
 /// How a kubelet is heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Sign {
+enum ReportKind {
     /// Its Lease changed.
     Renewal,
     /// It said how its node is.
@@ -121,9 +122,9 @@ pub(in crate::checker) struct Nodes {
     /// When processes under test began.
     pub(super) began: BTreeMap<String, Duration>,
     /// When each sign of a node came: last, and before that.
-    heard: BTreeMap<(String, Sign), (Duration, Option<Duration>)>,
+    last_reports: BTreeMap<(String, ReportKind), (Duration, Option<Duration>)>,
     /// The reads of a process: when, and when the kubelet had been heard last by then.
-    looks: BTreeMap<(String, String, Sign), Vec<(Duration, Duration)>>,
+    reads: BTreeMap<(String, String, ReportKind), Vec<(Duration, Duration)>>,
     /// When any kubelet renewed its Lease, and when one did after a break.
     renewed: Duration,
     resumed: Duration,
@@ -135,44 +136,45 @@ pub(in crate::checker) struct Nodes {
     all_lost: Option<Duration>,
     /// Since when nothing keeps or changes the turns of a zone.
     zones: BTreeMap<String, Duration>,
-    told: BTreeSet<(String, String, &'static str)>,
+    reported: BTreeSet<(String, String, &'static str)>,
 }
 
 /// What is owed: when, by which rule, of which node.
 type Owed = (Duration, Invariant, String, &'static str);
 
 impl Nodes {
-    pub(super) fn heard(&self, node: &str) -> Duration {
-        let sign = |sign| self.heard.get(&(node.to_owned(), sign)).map_or(Duration::ZERO, |(last, _)| *last);
-        sign(Sign::Renewal).max(sign(Sign::Report))
+    pub(super) fn last_report(&self, node: &str) -> Duration {
+        let sign =
+            |sign| self.last_reports.get(&(node.to_owned(), sign)).map_or(Duration::ZERO, |(last, _)| *last);
+        sign(ReportKind::Renewal).max(sign(ReportKind::Report))
     }
 
     /// When it had been heard last by this moment, which is a short while ago.
-    pub(super) fn heard_by(&self, node: &str, at: Duration) -> Duration {
+    pub(super) fn last_report_by(&self, node: &str, at: Duration) -> Duration {
         let sign = |sign| {
-            let (last, before) = *self.heard.get(&(node.to_owned(), sign))?;
+            let (last, before) = *self.last_reports.get(&(node.to_owned(), sign))?;
             Some(last).filter(|last| *last <= at).or(before.filter(|before| *before <= at))
         };
-        sign(Sign::Renewal).max(sign(Sign::Report)).unwrap_or_default()
+        sign(ReportKind::Renewal).max(sign(ReportKind::Report)).unwrap_or_default()
     }
 
-    fn hear(&mut self, node: &str, sign: Sign, now: Duration) {
-        let heard = self.heard.entry((node.to_owned(), sign)).or_insert((now, None));
+    fn record_report(&mut self, node: &str, sign: ReportKind, now: Duration) {
+        let heard = self.last_reports.entry((node.to_owned(), sign)).or_insert((now, None));
         if heard.0 != now {
             *heard = (now, Some(heard.0));
         }
     }
 
     /// A process read a node, or its Lease.
-    pub(super) fn looked(&mut self, now: Duration, caller: &str, path: &str) {
+    pub(super) fn record_read(&mut self, now: Duration, caller: &str, path: &str) {
         let lease = path.split_once("/namespaces/kube-node-lease/leases/");
         let (name, sign) = match (path.strip_prefix("/api/v1/nodes/"), lease) {
-            (Some(name), _) => (name, Sign::Report),
-            (None, Some((_, name))) => (name, Sign::Renewal),
+            (Some(name), _) => (name, ReportKind::Report),
+            (None, Some((_, name))) => (name, ReportKind::Renewal),
             (None, None) => return,
         };
-        let heard = self.heard.get(&(name.to_owned(), sign)).map_or(Duration::ZERO, |(last, _)| *last);
-        let looks = self.looks.entry((caller.to_owned(), name.to_owned(), sign)).or_default();
+        let heard = self.last_reports.get(&(name.to_owned(), sign)).map_or(Duration::ZERO, |(last, _)| *last);
+        let looks = self.reads.entry((caller.to_owned(), name.to_owned(), sign)).or_default();
         looks.retain(|(at, _)| now.saturating_sub(*at) <= READ_LASTS);
         looks.push((now, heard));
     }
@@ -180,11 +182,11 @@ impl Nodes {
     /// When this process last read the node and its Lease, and how long both had been silent then.
     pub(super) fn read_by(&self, now: Duration, caller: &str, node: &str) -> Option<(Duration, Duration)> {
         let of = |sign| {
-            let looks = self.looks.get(&(caller.to_owned(), node.to_owned(), sign))?.iter();
+            let looks = self.reads.get(&(caller.to_owned(), node.to_owned(), sign))?.iter();
             let fresh = looks.filter(|(at, _)| now.saturating_sub(*at) <= READ_LASTS);
             fresh.map(|(at, heard)| (at.saturating_sub(*heard), *at)).max()
         };
-        let (lease, node) = (of(Sign::Renewal)?, of(Sign::Report)?);
+        let (lease, node) = (of(ReportKind::Renewal)?, of(ReportKind::Report)?);
         Some((lease.1.max(node.1), lease.0.min(node.0)))
     }
 
@@ -199,7 +201,7 @@ impl Nodes {
     /// A node was called lost by a read at this moment: was that the API server's silence?
     pub(super) fn doubt(&mut self, at: Duration, node: &str, told: &str) {
         let Some((from, Some(until))) = self.outage else { return };
-        let back = until + come_back(GRACE);
+        let back = until + return_interval(GRACE);
         if until.saturating_sub(from) >= OUTAGE && at < back {
             let told = format!("{told} after an outage of all API servers until {until:?}, and comes back");
             self.doubted.insert(node.to_owned(), (back, told));
@@ -207,15 +209,20 @@ impl Nodes {
     }
 
     /// Gives back what is wrong with an earlier word.
-    pub(super) fn learn_lease(&mut self, now: Duration, node: &str, change: &Seen) -> Option<String> {
+    pub(super) fn observe_lease(
+        &mut self,
+        now: Duration,
+        node: &str,
+        change: &ObservedChange,
+    ) -> Option<String> {
         let after = change.after.as_deref()?;
         let renewed = |lease: &Value| {
-            (word(lease, "/metadata/uid").to_owned(), word(lease, "/spec/renewTime").to_owned())
+            (str_at(lease, "/metadata/uid").to_owned(), str_at(lease, "/spec/renewTime").to_owned())
         };
         if change.before.as_deref().is_some_and(|before| renewed(before) == renewed(after)) {
             return None;
         }
-        self.hear(node, Sign::Renewal, now);
+        self.record_report(node, ReportKind::Renewal, now);
         if now.saturating_sub(self.renewed) > BREAK {
             self.resumed = now;
         }
@@ -223,16 +230,16 @@ impl Nodes {
         self.doubted.remove(node).filter(|(back, _)| now < *back).map(|(_, told)| told)
     }
 
-    pub(super) fn learn_node(&mut self, now: Duration, caller: &str, change: &Seen) {
+    pub(super) fn observe_node(&mut self, now: Duration, caller: &str, change: &ObservedChange) {
         let name = &change.name;
         let before = self.all.remove(name);
         let were_lost = self.are_all_lost(before.as_ref());
-        let after = change.after.as_deref().map(|node| Node::of(node, before.as_ref(), now));
+        let after = change.after.as_deref().map(|node| Node::from_object(node, before.as_ref(), now));
         if let Some(after) = &after {
             let same = before.as_ref().filter(|before| before.uid == after.uid);
             let said = same.is_none_or(|same| same.beat != after.beat || same.ready != after.ready);
             if said && !is_shipped(caller) && after.ready != "Unknown" {
-                self.hear(name, Sign::Report, now);
+                self.record_report(name, ReportKind::Report, now);
             }
         }
         let seen = |node: &Option<Node>| node.as_ref().map(|node| (node.ready.clone(), node.taints.clone()));
@@ -279,7 +286,7 @@ impl Nodes {
         let all = here().count();
         let lost = here().filter(|(_, node)| !node.is_ready()).count();
         // Two renewals by the process's ears are a little less by the log.
-        let silent = |name: &str| now.saturating_sub(self.heard(name)) > BREAK;
+        let silent = |name: &str| now.saturating_sub(self.last_report(name)) > BREAK;
         let feared = here().filter(|(name, node)| node.is_ready() && silent(name)).count();
         (lost..=lost + feared).any(|lost| lost >= 3 && lost < all && lost * 100 >= all * 55)
     }
@@ -292,12 +299,12 @@ impl Nodes {
             let mut owes = |when: Duration, rule: Invariant, what: &'static str| {
                 owed.push((when, rule, name.clone(), what));
             };
-            let lost = |effect: &str| node.has(UNREACHABLE, effect);
+            let lost = |effect: &str| node.has_taint(UNREACHABLE, effect);
             let suspicion = node.taints.iter().find(|taint| taint.is_suspicion());
             match (node.ready.as_str(), ours) {
                 ("True", true) => {
                     owes(
-                        self.silent_for(name, GRACE, now, listens),
+                        self.not_reporting_for(name, GRACE, now, listens),
                         Invariant::Lost,
                         "is silent and called Ready",
                     );
@@ -313,7 +320,7 @@ impl Nodes {
                     if !lost("NoExecute") && !nobody_is_heard {
                         let turn = self.zones.get(&node.zone).copied().unwrap_or_default().max(node.since);
                         // Who was lost with all others is waited for when the first of them is back.
-                        let back = self.resumed.max(listens) + BREAK + come_back(GRACE);
+                        let back = self.resumed.max(listens) + BREAK + return_interval(GRACE);
                         owes(
                             (turn + TURN).max(back),
                             Invariant::Lost,
@@ -322,13 +329,13 @@ impl Nodes {
                     }
                 }
                 ("True", false) if suspicion.is_none() => {
-                    let when = self.silent_for(name, SUSPECTED_AFTER, now, listens);
+                    let when = self.not_reporting_for(name, SUSPECTED_AFTER, now, listens);
                     owes(when, Invariant::Lost, "is silent and not suspected");
                 }
                 _ => {}
             }
             if let Some(suspicion) = suspicion {
-                let heard = self.heard(name);
+                let heard = self.last_report(name);
                 if heard > suspicion.since {
                     owes(heard, Invariant::Recovered, "is heard again and suspected still");
                 } else if !node.is_ready() {
@@ -340,19 +347,19 @@ impl Nodes {
     }
 
     /// When a node must be found silent, at the latest.
-    fn silent_for(&self, name: &str, grace: Duration, now: Duration, listens: Duration) -> Duration {
-        let due = self.heard(name).max(listens) + grace;
+    fn not_reporting_for(&self, name: &str, grace: Duration, now: Duration, listens: Duration) -> Duration {
+        let due = self.last_report(name).max(listens) + grace;
         if now.saturating_sub(self.renewed) > BREAK {
             // A watch that is opened anew waits for a bookmark of its own. One that is listed anew after that begins the count
             // anew, once.
-            return due + BOOKMARK_EACH * 2 + come_back(grace) * 2;
+            return due + BOOKMARK_EACH * 2 + return_interval(grace) * 2;
         }
-        due.max(self.resumed + come_back(grace))
+        due.max(self.resumed + return_interval(grace))
     }
 
     /// Whether that was not said yet.
-    pub(super) fn is_news(&mut self, name: &str, what: &'static str) -> bool {
+    pub(super) fn report_once(&mut self, name: &str, what: &'static str) -> bool {
         let uid = self.all.get(name).map(|node| node.uid.clone()).unwrap_or_default();
-        self.told.insert((name.to_owned(), uid, what))
+        self.reported.insert((name.to_owned(), uid, what))
     }
 }

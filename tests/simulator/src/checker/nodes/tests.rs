@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::tests::{self, ME, change};
 use super::super::{Checker, Invariant};
 use super::KNOWN;
-use crate::api::Asked;
+use crate::api::ApiRequest;
 use crate::campaign::Keeper;
 use crate::world::stamp;
 
@@ -48,7 +48,11 @@ fn node(ready: &str, taints: &[(&str, &str, u64)]) -> Value {
 }
 
 fn changed(checker: &Checker, caller: &str, kind: &str, name: &str, before: Option<Value>, after: Value) {
-    checker.executed(&Asked::new(caller, Method::POST, "/"), 201, &[change(kind, name, before, Some(after))]);
+    checker.executed(
+        &ApiRequest::new(caller, Method::POST, "/"),
+        201,
+        &[change(kind, name, before, Some(after))],
+    );
 }
 
 fn renews(checker: &Checker, name: &str) {
@@ -65,7 +69,7 @@ fn reads(checker: &Checker) {
     for path in
         ["/api/v1/nodes/node-0", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-0"]
     {
-        checker.executed(&Asked::new(ME, Method::GET, path), 200, &[]);
+        checker.executed(&ApiRequest::new(ME, Method::GET, path), 200, &[]);
     }
 }
 
@@ -74,7 +78,7 @@ const KEPT_AWAY: (&str, &str, u64) = (UNREACHABLE, "NoSchedule", 51);
 const GIVEN_UP: (&str, &str, u64) = (UNREACHABLE, "NoExecute", 51);
 
 /// It falls silent, is found lost in time, and all that follows is done.
-async fn lost(checker: &Checker) {
+async fn node_is_lost(checker: &Checker) {
     seconds(checker, 51).await;
     reads(checker);
     writes(checker, "Unknown", &[]);
@@ -82,9 +86,9 @@ async fn lost(checker: &Checker) {
 }
 
 #[test]
-fn a_lost_node_is_called_so_and_stays_so() {
+fn a_lost_node_is_marked_and_remains_marked() {
     let well = async |checker: &Arc<Checker>| {
-        lost(checker).await;
+        node_is_lost(checker).await;
         seconds(checker, 300).await;
         renews(checker, NODE);
         changed(checker, NODE, "Node", NODE, None, node("True", &[KEPT_AWAY, GIVEN_UP]));
@@ -95,7 +99,7 @@ fn a_lost_node_is_called_so_and_stays_so() {
 }
 
 #[test]
-fn s15_whoever_is_heard_is_not_called_lost() {
+fn s15_a_reporting_node_is_not_marked_lost() {
     let early = async |checker: &Arc<Checker>| {
         seconds(checker, 49).await;
         reads(checker);
@@ -127,7 +131,7 @@ fn s15_whoever_is_heard_is_not_called_lost() {
         let sent = Some(checker.now() + before);
         tokio::time::sleep(Duration::from_secs(1)).await;
         let suspected = node("True", &[("pod-safety.dev/suspect", "NoSchedule", 26)]);
-        let asked = Asked { sent, ..Asked::new(ME, Method::POST, "/") };
+        let asked = ApiRequest { sent, ..ApiRequest::new(ME, Method::POST, "/") };
         checker.executed(&asked, 200, &[change("Node", NODE, None, Some(suspected))]);
     };
     let under_way = async |checker: &Arc<Checker>| heard(checker, Duration::ZERO).await;
@@ -137,7 +141,7 @@ fn s15_whoever_is_heard_is_not_called_lost() {
 }
 
 #[test]
-fn s15_an_outage_of_the_api_servers_is_nobodys_loss() {
+fn s15_an_api_server_outage_marks_no_node_lost() {
     let outage = async |checker: &Arc<Checker>, comes_back: bool| {
         checker.all_servers_are_cut(true);
         tokio::time::sleep(Duration::from_secs(60)).await;
@@ -154,16 +158,16 @@ fn s15_an_outage_of_the_api_servers_is_nobodys_loss() {
 }
 
 #[test]
-fn s16_what_says_that_a_node_is_lost_stays() {
+fn s16_the_lost_mark_of_a_node_stays() {
     for after in [vec![KEPT_AWAY], vec![GIVEN_UP], vec![KEPT_AWAY, (UNREACHABLE, "NoExecute", 70)]] {
         let freed = async |checker: &Arc<Checker>| {
-            lost(checker).await;
+            node_is_lost(checker).await;
             writes(checker, "Unknown", &after);
         };
         assert_eq!(broken(Keeper::Ours, freed), [Invariant::Kept], "{after:?}");
     }
     let all_are_lost = async |checker: &Arc<Checker>| {
-        lost(checker).await;
+        node_is_lost(checker).await;
         changed(checker, "somebody", "Node", OTHER, None, node("Unknown", &[]));
         writes(checker, "Unknown", &[KEPT_AWAY]);
     };
@@ -171,7 +175,7 @@ fn s16_what_says_that_a_node_is_lost_stays() {
 }
 
 #[test]
-fn l11_and_l6_what_is_not_done_in_time_is_found() {
+fn l11_and_l6_late_marks_are_violations() {
     let unseen = async |checker: &Arc<Checker>| seconds(checker, 60).await;
     assert_eq!(broken(Keeper::Ours, unseen), [Invariant::Lost]);
     assert_eq!(broken(Keeper::Guarded, unseen), [Invariant::Lost]);
@@ -184,7 +188,7 @@ fn l11_and_l6_what_is_not_done_in_time_is_found() {
     };
     assert_eq!(broken(Keeper::Ours, never_given_up), [Invariant::Lost]);
     let never_freed = async |checker: &Arc<Checker>| {
-        lost(checker).await;
+        node_is_lost(checker).await;
         renews(checker, NODE);
         changed(checker, NODE, "Node", NODE, None, node("True", &[KEPT_AWAY, GIVEN_UP]));
         seconds(checker, 8).await;

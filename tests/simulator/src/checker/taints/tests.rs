@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::tests::{self, ME, POD, change, seconds};
 use super::super::{Checker, Invariant};
-use crate::api::Asked;
+use crate::api::ApiRequest;
 use crate::world::stamp;
 
 const NODE: &str = "/api/v1/nodes/node-0";
@@ -48,27 +48,35 @@ fn changed(checker: &Checker, kind: &str, name: &str, after: Value) {
 }
 
 fn changed_by(checker: &Checker, caller: &str, kind: &str, name: &str, after: Value) {
-    checker.executed(&Asked::new(caller, Method::POST, "/"), 201, &[change(kind, name, None, Some(after))]);
+    checker.executed(
+        &ApiRequest::new(caller, Method::POST, "/"),
+        201,
+        &[change(kind, name, None, Some(after))],
+    );
 }
 
-fn looks(checker: &Checker) {
-    checker.executed(&Asked::new(ME, Method::GET, NODE), 200, &[]);
+fn read_node(checker: &Checker) {
+    checker.executed(&ApiRequest::new(ME, Method::GET, NODE), 200, &[]);
 }
 
-fn asks(checker: &Checker, method: Method, path: &str, body: &Value) {
-    checker.executed(&Asked { body: body.to_string().into(), ..Asked::new(ME, method, path) }, 200, &[]);
+fn request_with_body(checker: &Checker, method: Method, path: &str, body: &Value) {
+    checker.executed(
+        &ApiRequest { body: body.to_string().into(), ..ApiRequest::new(ME, method, path) },
+        200,
+        &[],
+    );
 }
 
 fn marks(checker: &Checker) {
     let condition =
         json!({ "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager" });
     let body = json!({ "metadata": { "uid": "u1", "resourceVersion": "1" }, "status": { "conditions": [condition] } });
-    asks(checker, Method::PATCH, &format!("{POD}/status"), &body);
+    request_with_body(checker, Method::PATCH, &format!("{POD}/status"), &body);
 }
 
 fn deletes(checker: &Checker, grace: i64) {
     let preconditions = json!({ "uid": "u1", "resourceVersion": "2" });
-    asks(
+    request_with_body(
         checker,
         Method::DELETE,
         POD,
@@ -77,23 +85,23 @@ fn deletes(checker: &Checker, grace: i64) {
 }
 
 #[test]
-fn s14_nobody_is_asked_to_end_before_its_time() {
+fn s14_no_pod_is_evicted_before_its_time() {
     let due = broken(Some(20), async |checker| {
         seconds(20).await;
-        looks(checker);
+        read_node(checker);
         marks(checker);
         deletes(checker, 30);
     });
     assert_eq!(due, [], "its time is over");
     let early = broken(Some(20), async |checker| {
         seconds(19).await;
-        looks(checker);
+        read_node(checker);
         marks(checker);
     });
     assert_eq!(early, [Invariant::Tolerance]);
     let ever = broken(None, async |checker| {
         seconds(500).await;
-        looks(checker);
+        read_node(checker);
         marks(checker);
     });
     assert_eq!(ever, [Invariant::Tolerance]);
@@ -102,7 +110,7 @@ fn s14_nobody_is_asked_to_end_before_its_time() {
 /// Seed 23344: our leader's clock was an hour ahead, and the whole second in which it stamps a taint began 0.2 s earlier. The
 /// pod was asked to end by that stamp, as it is by the stamps of clocks that are right.
 #[test]
-fn s14_a_taint_that_a_clock_ahead_stamped_counts_from_that_second_and_no_other_from_the_future_does() {
+fn s14_a_taint_stamped_by_a_fast_clock_counts_from_that_second_and_no_other_future_one() {
     const AHEAD: u64 = 3_600;
     for (what, by, ahead, marked, expected) in [
         ("by a clock that is ahead", ME, 3_600, 30_000, vec![]),
@@ -120,7 +128,7 @@ fn s14_a_taint_that_a_clock_ahead_stamped_counts_from_that_second_and_no_other_f
             tainted["spec"]["taints"][0]["timeAdded"] = json!(stamp(Duration::from_secs(10 + AHEAD)));
             changed_by(checker, by, "Node", "node-0", tainted);
             tokio::time::sleep(Duration::from_millis(marked) - checker.now()).await;
-            looks(checker);
+            read_node(checker);
             marks(checker);
         });
         assert_eq!(found, expected, "stamped {what}");
@@ -128,14 +136,14 @@ fn s14_a_taint_that_a_clock_ahead_stamped_counts_from_that_second_and_no_other_f
 }
 
 #[test]
-fn s14_the_node_is_read_right_before_and_what_was_read_counts() {
+fn s14_the_node_is_read_right_before_the_eviction_and_that_read_counts() {
     let blind = broken(Some(5), async |checker| {
         seconds(5).await;
         marks(checker);
     });
     assert_eq!(blind, [Invariant::Tolerance], "nobody looked");
     let old = broken(Some(5), async |checker| {
-        looks(checker);
+        read_node(checker);
         seconds(5).await;
         marks(checker);
     });
@@ -143,13 +151,13 @@ fn s14_the_node_is_read_right_before_and_what_was_read_counts() {
     let lifted = broken(Some(5), async |checker| {
         seconds(5).await;
         changed(checker, "Node", "node-0", node(false));
-        looks(checker);
+        read_node(checker);
         marks(checker);
     });
     assert_eq!(lifted, [Invariant::Tolerance], "the look found no taint");
     let since = broken(Some(5), async |checker| {
         seconds(5).await;
-        looks(checker);
+        read_node(checker);
         changed(checker, "Node", "node-0", node(false));
         marks(checker);
     });
@@ -161,7 +169,7 @@ fn s12_and_s5_a_graceful_deletion_is_marked_and_has_the_pods_own_grace() {
     let unmarked = broken(Some(0), async |checker| deletes(checker, 30));
     assert_eq!(unmarked, [Invariant::Hygiene]);
     let short = broken(Some(0), async |checker| {
-        looks(checker);
+        read_node(checker);
         marks(checker);
         deletes(checker, 29);
     });
@@ -169,7 +177,7 @@ fn s12_and_s5_a_graceful_deletion_is_marked_and_has_the_pods_own_grace() {
 }
 
 #[test]
-fn l10_whoever_bears_it_no_longer_is_asked_in_time() {
+fn l10_a_pod_whose_toleration_expired_is_evicted_in_time() {
     let late = broken(Some(20), async |checker| {
         seconds(25).await;
         checker.check_taints();

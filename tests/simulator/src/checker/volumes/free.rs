@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::super::processes::Process;
 use super::super::{Checker, Invariant, Shown, State};
-use super::{Lease, boot_of, is_gated, is_of, is_ready};
-use crate::world::{claims_of, moment, word};
+use super::{Lease, belongs_to_holder, boot_of, is_gated, is_ready};
+use crate::world::{claims_of, moment, str_at};
 
 /// From the last change that a pod behind the gate waits for, or the holder of a volume, to what follows: the requests,
 /// and the longest pause of an attacher that was refused (122 s; seed 240170).
@@ -29,7 +29,7 @@ fn has_claim(pod: &Value, volume: &str) -> bool {
 }
 
 fn named<'a>(objects: &'a [Arc<Value>], name: &str) -> Option<&'a Value> {
-    objects.iter().find(|object| word(object, "/metadata/name") == name).map(Arc::as_ref)
+    objects.iter().find(|object| str_at(object, "/metadata/name") == name).map(Arc::as_ref)
 }
 
 impl Checker {
@@ -39,9 +39,10 @@ impl Checker {
         let now = self.now();
         let mut state = self.state.lock();
         let mut wrong = Vec::new();
-        let ours = |lease: &&Arc<Value>| word(lease, "/metadata/namespace") == VOLUME_LEASE_NAMESPACE;
+        let ours = |lease: &&Arc<Value>| str_at(lease, "/metadata/namespace") == VOLUME_LEASE_NAMESPACE;
         for lease in objects.leases.iter().filter(ours) {
-            let (volume, Lease { holder, held, .. }) = (word(lease, "/metadata/name"), Lease::of(lease));
+            let (volume, Lease { holder, held, .. }) =
+                (str_at(lease, "/metadata/name"), Lease::from_object(lease));
             if state.owners.changed.get(volume).is_some_and(|at| now < *at + FOLLOWS) {
                 continue;
             }
@@ -50,7 +51,7 @@ impl Checker {
                     let which: Vec<&Value> =
                         named(objects.volumes, volume).into_iter().chain([&**lease]).collect();
                     let shown = |reason: &str| holds.holds_volume(volume, &which, reason);
-                    wrong.extend(state.kept(objects, volume, &holder, held, &shown));
+                    wrong.extend(state.check_holder(objects, volume, &holder, held, &shown));
                 }
                 None if named(objects.volumes, volume).is_none() => {
                     wrong.push(format!("{volume} is gone and nobody's, and its Lease is there"));
@@ -72,7 +73,7 @@ impl Checker {
 
 impl State {
     /// What is wrong with it that somebody keeps a volume.
-    fn kept(
+    fn check_holder(
         &self,
         objects: &Owned<'_>,
         volume: &str,
@@ -80,14 +81,16 @@ impl State {
         held: bool,
         shown: &impl Fn(&str) -> bool,
     ) -> Vec<String> {
-        let uses = |pod: &Arc<Value>| has_claim(pod, volume) && word(pod, "/spec/nodeName") == &*holder.node;
+        let uses =
+            |pod: &Arc<Value>| has_claim(pod, volume) && str_at(pod, "/spec/nodeName") == &*holder.node;
         let identity = format!("default/{volume}");
-        let writes = |process: &Process| is_of(process, holder) && self.storage.has(process, &identity);
+        let writes =
+            |process: &Process| belongs_to_holder(process, holder) && self.storage.holds(process, &identity);
         let used = objects.pods.iter().any(uses) || self.processes.running().any(writes);
         let node = named(objects.nodes, &holder.node);
         // Where no UUID tells boots apart, the UID of the Node must.
         let is_same = |node: &Value| {
-            let same_node = *word(node, "/metadata/uid") == *holder.node_uid.to_string();
+            let same_node = *str_at(node, "/metadata/uid") == *holder.node_uid.to_string();
             holder.boot_id.is_known_same(boot_of(node)) || holder.boot_id == boot_of(node) && same_node
         };
         let well = node.is_some_and(|node| is_ready(node) && is_same(node));
@@ -106,19 +109,19 @@ impl State {
 
     /// What is wrong with it that a pod waits behind the gate.
     fn waits(&self, now: Duration, objects: &Owned<'_>, pod: &Value, holds: &Shown) -> Option<String> {
-        let name = word(pod, "/metadata/name");
+        let name = str_at(pod, "/metadata/name");
         let claims = claims_of(pod);
         let is_in_its_way = |volume: &String| {
             let lease = named(objects.leases, volume);
-            let is_held = lease.is_some_and(|lease| Lease::of(lease).holder.is_some());
+            let is_held = lease.is_some_and(|lease| Lease::from_object(lease).holder.is_some());
             let missing = named(objects.claims, volume).is_none() || named(objects.volumes, volume).is_none();
             let is_other = |other: &Arc<Value>| {
-                has_claim(other, volume) && word(other, "/metadata/uid") != word(pod, "/metadata/uid")
+                has_claim(other, volume) && str_at(other, "/metadata/uid") != str_at(pod, "/metadata/uid")
             };
             is_held || missing || objects.pods.iter().any(is_other)
         };
         let changed = claims.iter().filter_map(|volume| self.owners.changed.get(volume).copied()).max();
-        let last = moment(word(pod, "/metadata/creationTimestamp")).max(changed);
+        let last = moment(str_at(pod, "/metadata/creationTimestamp")).max(changed);
         if last.is_some_and(|at| now < at + FOLLOWS) {
             return None;
         }

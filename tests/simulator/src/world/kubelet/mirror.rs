@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Kubelet, LOOK_EACH, path, word};
+use super::{Kubelet, POLL_INTERVAL, path, str_at};
 
 /// Whether a pod is such a copy.
 pub(in crate::world) fn is_mirror(pod: &Value) -> bool {
@@ -20,16 +20,16 @@ impl Kubelet {
     /// Keeps the copy of its static pod there, for ever.
     pub(super) async fn keep_mirror(self: Arc<Self>) {
         loop {
-            self.env.sleep(LOOK_EACH).await;
+            self.env.sleep(POLL_INTERVAL).await;
             let known =
                 self.pods.lock().as_ref().map(|pods| pods.values().find(|pod| is_mirror(pod)).cloned());
             match known {
                 // It has heard nothing yet.
                 None => {}
                 Some(Some(mirror)) if mirror.pointer("/metadata/deletionTimestamp").is_some() => {
-                    let uid = word(&mirror, "/metadata/uid");
+                    let uid = str_at(&mirror, "/metadata/uid");
                     let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": { "uid": uid } });
-                    self.ask("DELETE", &path(&mirror), Some(options)).await;
+                    self.request("DELETE", &path(&mirror), Some(options)).await;
                 }
                 Some(Some(_)) => {}
                 Some(None) => self.make_mirror().await,
@@ -38,18 +38,18 @@ impl Kubelet {
     }
 
     /// The UID of its Node, as its informer has it: what was last heard, while nothing is.
-    fn hear_of_node(&self) -> Option<String> {
+    fn observe_node(&self) -> Option<String> {
         let server = self.world.servers.get(self.server)?;
         let mut owner = self.owner.lock();
         if !self.world.links.is_cut(&self.node, server.name()) {
-            let nodes = server.cached_that("Node", |node| word(node, "/metadata/name") == &*self.node);
-            *owner = nodes.first().map(|node| word(node, "/metadata/uid").to_owned());
+            let nodes = server.cached_that("Node", |node| str_at(node, "/metadata/name") == &*self.node);
+            *owner = nodes.first().map(|node| str_at(node, "/metadata/uid").to_owned());
         }
         owner.clone()
     }
 
     async fn make_mirror(&self) {
-        let Some(owner) = self.hear_of_node() else {
+        let Some(owner) = self.observe_node() else {
             return self.world.checker.probe("a kubelet could make no mirror pod: its Node is gone");
         };
         let pod = json!({
@@ -63,7 +63,7 @@ impl Kubelet {
             "spec": { "nodeName": &*self.node, "containers": [{ "name": "main", "image": "hollow" }],
                 "tolerations": [{ "operator": "Exists", "effect": "NoExecute" }] },
         });
-        match self.ask("POST", "/api/v1/namespaces/default/pods", Some(pod)).await {
+        match self.request("POST", "/api/v1/namespaces/default/pods", Some(pod)).await {
             Some((201, _)) => self.world.checker.probe("a kubelet made a mirror pod"),
             Some((403 | 404, _)) => {
                 self.world.checker.probe("a mirror pod was refused: its Node is gone, or another");

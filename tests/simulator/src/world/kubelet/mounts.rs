@@ -38,7 +38,7 @@ impl Kubelet {
         }
         let patch = json!({ "status": { "volumesInUse": volumes } });
         let path = format!("/api/v1/nodes/{}/status", self.node);
-        let told = matches!(self.ask("PATCH", &path, Some(patch)).await, Some((200, _)));
+        let told = matches!(self.request("PATCH", &path, Some(patch)).await, Some((200, _)));
         // Who got no answer does not know what was written.
         *self.reported.lock() = told.then_some(volumes);
         told
@@ -66,7 +66,7 @@ impl Kubelet {
     /// volume whose detachment failed is not among them until it is attached anew. `None`: in this world nobody says it.
     async fn attached(&self) -> Option<BTreeSet<String>> {
         self.world.with.guarded_volumes?;
-        let read = self.ask("GET", &format!("/api/v1/nodes/{}", self.node), None).await;
+        let read = self.request("GET", &format!("/api/v1/nodes/{}", self.node), None).await;
         Some(read.map_or_else(BTreeSet::new, |(_, node)| said_of(&node)))
     }
 
@@ -79,7 +79,7 @@ impl Kubelet {
         if taken || !self.world.may_start_with(volume) {
             return false;
         }
-        let read = self.ask("GET", &attachment(volume, &self.node), None).await;
+        let read = self.request("GET", &attachment(volume, &self.node), None).await;
         read.is_some_and(|(_, read)| read.pointer("/status/attached") == Some(&Value::Bool(true)))
     }
 }

@@ -6,17 +6,17 @@ use std::time::Duration;
 use pod_safety_shared::clock::Mono;
 use serde_json::{Value, json};
 
-use super::{Kubelet, RENEW_EACH};
+use super::{Kubelet, RENEW_INTERVAL};
 use crate::campaign::{Ailment, Keeper, Lack};
 use crate::checker::Tone;
 use crate::world::fencing::HOSTNAME;
 use crate::world::kcm_nodes::ready;
 use crate::world::machines::number_of;
 use crate::world::shops::start_up;
-use crate::world::{boot_id, word, zone};
+use crate::world::{boot_id, str_at, zone};
 
 /// `nodeStatusReportFrequency`: so often it says that all is as it was.
-const POST_EACH: Duration = Duration::from_secs(300);
+const POST_INTERVAL: Duration = Duration::from_secs(300);
 
 /// What a kubelet last said of its node, and when.
 #[derive(Default)]
@@ -97,25 +97,25 @@ impl Kubelet {
             posted.at.is_none()
                 && self.world.etcd.object("Node", &self.node).is_some_and(|node| ready(&node) == "False")
         };
-        let each = if self.renews_a_lease() { POST_EACH } else { RENEW_EACH };
+        let each = if self.renews_a_lease() { POST_INTERVAL } else { RENEW_INTERVAL };
         let posts = self.is_listened_to() || !self.renews_a_lease();
         if !posts && ailment.is_none() && posted.ailment.is_none() && !was_sick() {
             return;
         }
         let path = format!("/api/v1/nodes/{}", self.node);
-        let Some((200, node)) = self.ask("GET", &path, None).await else { return };
+        let Some((200, node)) = self.request("GET", &path, None).await else { return };
         let now = self.env.now();
         let due = posted.at.is_none_or(|at| now.since(at) >= each);
         let so = if ailment.is_some() { "False" } else { "True" };
         if !due && ready(&node) == so && ailment == posted.ailment {
             return;
         }
-        let body = json!({ "metadata": { "uid": word(&node, "/metadata/uid") },
+        let body = json!({ "metadata": { "uid": str_at(&node, "/metadata/uid") },
             "status": { "conditions": self.conditions(), "nodeInfo": { "bootID": self.boot_id() } } });
-        if let Some((200, _)) = self.ask("PATCH", &format!("{path}/status"), Some(body)).await {
+        if let Some((200, _)) = self.request("PATCH", &format!("{path}/status"), Some(body)).await {
             if ailment.is_some() && posted.ailment.is_none() {
                 self.world.checker.probe("a kubelet said that its node is not ready, and renewed");
-                self.world.checker.say(Tone::Loss, format!("{} says that it is not ready", self.node));
+                self.world.checker.announce(Tone::Loss, format!("{} says that it is not ready", self.node));
             }
             *posted = Posted { at: Some(now), ailment };
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::worker::{self, ContainerState, has_second};
-use super::{Kubelet, path, word};
+use super::{Kubelet, path, str_at};
 
 /// The init containers of a pod with a sidecar: one that ends before it, and it.
 pub(in crate::world) fn with_sidecar() -> Value {
@@ -49,7 +49,7 @@ impl Kubelet {
             return;
         }
         let now = format!("{:.0}", self.env.clock.wall());
-        let mut patch = json!({ "metadata": { "uid": word(pod, "/metadata/uid") }, "status": {
+        let mut patch = json!({ "metadata": { "uid": str_at(pod, "/metadata/uid") }, "status": {
             "initContainerStatuses": statuses(pod, true, &now),
             "containerStatuses": [{ "name": "main", "image": "hollow", "imageID": "hollow", "ready": false,
                 "restartCount": 0, "state": { "terminated": { "exitCode": 0, "finishedAt": now }, "running": null } }],
@@ -58,8 +58,8 @@ impl Kubelet {
             patch["status"]["containerStatuses"] =
                 worker::statuses(ContainerState::Terminated, ContainerState::Terminated, &now);
         }
-        self.ask("PATCH", &format!("{}/status", path(pod)), Some(patch)).await;
+        self.request("PATCH", &format!("{}/status", path(pod)), Some(patch)).await;
         self.world.checker.probe("a sidecar outlived the main container");
-        self.env.sleep(Duration::from_secs(self.draw(uid, "sidecar", grace / 2 + 1))).await;
+        self.env.sleep(Duration::from_secs(self.draw_number(uid, "sidecar", grace / 2 + 1))).await;
     }
 }

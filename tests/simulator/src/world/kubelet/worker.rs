@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::future::select;
 use serde_json::{Value, json};
 
-use super::{Kubelet, path, sidecar, word};
+use super::{Kubelet, path, sidecar, str_at};
 use crate::campaign::Restart;
 
 /// `syncPeriod` of the status manager.
@@ -122,19 +122,19 @@ impl Kubelet {
             self.restart(pod, why, seconds).await;
             return true;
         }
-        let wanted = word(pod, "/spec/containers/0/image").to_owned();
+        let wanted = str_at(pod, "/spec/containers/0/image").to_owned();
         let changed = image.replace(wanted.clone()).is_some_and(|runs| runs != wanted);
         if changed {
             // As for a failed probe: the same `SyncPod` ends and starts it.
             self.world.checker.probe("a kubelet restarted a container for its new image");
-            self.env.sleep(Duration::from_secs(self.draw(uid, &wanted, PULLS_WITHIN))).await;
+            self.env.sleep(Duration::from_secs(self.draw_number(uid, &wanted, PULLS_WITHIN))).await;
             self.told_late(pod);
         }
         changed
     }
 
     fn told_late(&self, pod: &Value) {
-        let now = self.pod(word(pod, "/metadata/uid"));
+        let now = self.pod(str_at(pod, "/metadata/uid"));
         if now.is_none_or(|pod| pod.pointer("/metadata/deletionTimestamp").is_some()) {
             self.world.checker.probe("a worker was busy when its pod was deleted");
         }
@@ -142,8 +142,8 @@ impl Kubelet {
 
     /// Whether an API server answered.
     async fn report_status(&self, pod: &Value, status: Value) -> bool {
-        let patch = json!({ "metadata": { "uid": word(pod, "/metadata/uid") }, "status": status });
-        let answer = self.ask("PATCH", &format!("{}/status", path(pod)), Some(patch)).await;
+        let patch = json!({ "metadata": { "uid": str_at(pod, "/metadata/uid") }, "status": status });
+        let answer = self.request("PATCH", &format!("{}/status", path(pod)), Some(patch)).await;
         answer.is_some_and(|(code, _)| code < 500)
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pod_safety_simulator::campaign::{Entry, page, subject};
-use pod_safety_simulator::world::{Launch, run, stricken};
+use pod_safety_simulator::world::{Launch, run, run_with_strike};
 
 /// `tests/simulator/corpus`.
 pub(crate) fn corpus() -> PathBuf {
@@ -17,7 +17,7 @@ pub(crate) fn page_of(entry: &Entry, launch: Launch) -> Option<String> {
     let (rule, subject) = (rules.first()?, subject(name, launch)?);
     let outcome = match &entry.strike {
         None => run(&entry.plan, subject),
-        Some(strike) => stricken(&entry.plan, subject, strike).0,
+        Some(strike) => run_with_strike(&entry.plan, subject, strike).0,
     };
     Some(page(&format!("{}\n\nsubject: {name}; broken: {rule}", entry.why), &entry.plan, &outcome, rule))
 }

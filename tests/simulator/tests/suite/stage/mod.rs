@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::{Method, Request};
 use kube::client::Body;
 use pod_safety_shared::clock::Env;
-use pod_safety_simulator::api::{ApiServer, Asked, Conduct, Course, Door, Etcd, Kind};
+use pod_safety_simulator::api::{ApiRequest, ApiServer, Conduct, Course, Etcd, Kind, Transport};
 use pod_safety_simulator::chance::Chance;
 use pod_safety_simulator::serve::{self, Listener};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ const REST: Duration = Duration::from_millis(2);
 struct Slow;
 
 impl Conduct for Slow {
-    fn course(&self, _server: &str, _asked: &Asked) -> Course {
+    fn course(&self, _server: &str, _asked: &ApiRequest) -> Course {
         let leg = Duration::from_millis(3);
         Course { before: leg, after: leg, ..Course::PROMPT }
     }
@@ -58,7 +58,7 @@ impl Stage {
                 .unwrap();
             let begin = async {
                 let env = paused::env(1);
-                let etcd = Etcd::new(Chance::new(7), &Kind::ours(), env.clock.wall());
+                let etcd = Etcd::new(Chance::new(7), &Kind::custom_resources(), env.clock.wall());
                 let server = ApiServer::start("api", &etcd, env.clone(), Arc::new(Slow));
                 furnish(&server).await;
                 env.spawner.spawn("kubelet", Box::pin(end_pods(Arc::clone(&server), env.clone())));
@@ -98,7 +98,7 @@ async fn ask(server: &Arc<ApiServer>, method: Method, path: &str, body: &Value) 
     let media = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
     let request = Request::builder().method(method).uri(path).header("content-type", media);
     let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-    let client = Door::new(server, "inside").client();
+    let client = Transport::new(server, "inside").client();
     let answer = client.send(request.body(Body::from(body)).unwrap()).await.unwrap();
     let code = answer.status();
     let bytes = answer.into_body().collect_bytes().await.unwrap();

@@ -1,7 +1,7 @@
 //! Volumes and claims that come and go, volumes for one pod, an attacher that forgets what it knew, and who is faster
 //! than the guard.
 
-use pod_safety_simulator::campaign::{Fault, Guarding, Plan, Plant, Trouble, draw, tell};
+use pod_safety_simulator::campaign::{Fault, Guarding, Plan, Plant, Trouble, draw, report};
 use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::{Outcome, Subject, run};
 
@@ -15,7 +15,7 @@ fn catches(plant: Plant, invariant: Invariant, plan: &Plan) {
     drop(well(plan));
     let outcome = run(plan, Subject::Shipped(launch, Some(plant)));
     let broken = outcome.violations.iter().any(|violation| violation.invariant == invariant);
-    assert!(broken, "{plant:?} breaks no {invariant}: {}", tell(plan, &outcome));
+    assert!(broken, "{plant:?} breaks no {invariant}: {}", report(plan, &outcome));
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn race(seed: u64, guarding: Guarding, us: Us, forced_before: u64) -> (bool, boo
     let plan = Plan { seed, heal_at: BEGIN + 140, ..plan(guarding, Some(FENCED), faults) };
     let outcome = run(&plan, super::SHIPPED);
     let storage = outcome.violations.iter().any(|violation| violation.invariant == Invariant::Storage);
-    assert_eq!(storage, !outcome.violations.is_empty(), "{}", tell(&plan, &outcome));
+    assert_eq!(storage, !outcome.violations.is_empty(), "{}", report(&plan, &outcome));
     // Drawn worlds have that, too: the referee excuses what a person does while no process of ours leads.
     let excused =
         outcome.probes.contains_key("limit: a person detached by force, and no process of ours was there");

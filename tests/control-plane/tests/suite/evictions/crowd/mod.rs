@@ -21,20 +21,20 @@ pub(crate) struct Crowd {
     api: Client,
     owner: OwnerReference,
     /// How many there should be.
-    wanted: Cell<usize>,
+    replicas: Cell<usize>,
     created: Cell<usize>,
 }
 
 impl Crowd {
     /// Creates the pods, all of them ready.
-    pub(crate) async fn of(
+    pub(crate) async fn create_all(
         api: &Client,
         namespace: &'static str,
         owner: OwnerReference,
         wanted: usize,
     ) -> Self {
         let crowd =
-            Self { namespace, api: api.clone(), owner, wanted: Cell::new(wanted), created: Cell::new(0) };
+            Self { namespace, api: api.clone(), owner, replicas: Cell::new(wanted), created: Cell::new(0) };
         for _ in 0..wanted {
             crowd.create(true).await;
         }
@@ -72,7 +72,7 @@ impl Crowd {
 
     /// What the workload's controller and the kubelet do, for ever: pods that were asked to end end, others take
     /// their places and are ready a moment later.
-    pub(crate) async fn tend(&self) {
+    pub(crate) async fn run_workload(&self) {
         loop {
             tokio::time::sleep(TICK).await;
             let pods = self.pods().await;
@@ -87,7 +87,7 @@ impl Crowd {
                 let name = pod.metadata.name.as_deref().unwrap();
                 observe::delete_pod(&self.api, self.namespace, name, true).await.unwrap();
             }
-            for _ in staying.len()..self.wanted.get() {
+            for _ in staying.len()..self.replicas.get() {
                 self.create(false).await;
             }
         }
@@ -111,7 +111,7 @@ fn healthy(pod: &Pod) -> bool {
 }
 
 /// Counts the healthy pods after every single change, in the order in which the changes were made.
-pub(crate) struct Witness<'a> {
+pub(crate) struct HealthWatch<'a> {
     crowd: &'a Crowd,
     version: String,
     pods: RefCell<BTreeMap<String, bool>>,
@@ -121,9 +121,9 @@ pub(crate) struct Witness<'a> {
     ends: RefCell<BTreeSet<String>>,
 }
 
-impl<'a> Witness<'a> {
+impl<'a> HealthWatch<'a> {
     /// What is there now; [`watch`](Self::watch) goes on from here.
-    pub(crate) async fn of(crowd: &'a Crowd) -> Self {
+    pub(crate) async fn start(crowd: &'a Crowd) -> Self {
         let pods = Api::<Pod>::namespaced(crowd.api.clone(), crowd.namespace);
         let list = pods.list(&ListParams::default()).await.unwrap();
         let known = list.items.iter().map(|pod| (pod.metadata.name.clone().unwrap(), healthy(pod))).collect();
@@ -134,7 +134,7 @@ impl<'a> Witness<'a> {
     /// Watches for ever.
     pub(crate) async fn watch(&self) {
         let pods = Api::<Pod>::namespaced(self.crowd.api.clone(), self.crowd.namespace);
-        observe::every_version(pods, self.version.clone(), |pod, gone| {
+        observe::watch_all_versions(pods, self.version.clone(), |pod, gone| {
             if gone || pod.metadata.deletion_timestamp.is_some() {
                 self.ends.borrow_mut().extend(pod.metadata.name.clone());
             }
@@ -159,12 +159,12 @@ impl<'a> Witness<'a> {
     }
 
     /// Whether it has heard that this one ends.
-    pub(crate) fn heard_of(&self, name: &str) -> bool {
+    pub(crate) fn saw_deletion(&self, name: &str) -> bool {
         self.ends.borrow().contains(name)
     }
 
     /// How many were lost so far.
-    pub(crate) fn losses(&self) -> Vec<String> {
+    pub(crate) fn disrupted_pods(&self) -> Vec<String> {
         self.lost.borrow().keys().cloned().collect()
     }
 }

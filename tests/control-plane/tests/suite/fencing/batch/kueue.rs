@@ -102,7 +102,7 @@ impl Kueue {
         let assigned = json!({ "name": "main", "count": 1, "flavors": { "cpu": "default" }, "resourceUsage": { "cpu": CPU } });
         let admission = json!({ "clusterQueue": "default", "podSetAssignments": [assigned] });
         let reserved = [("QuotaReserved", true), ("Admitted", true), ("Evicted", false)];
-        self.says(name, &reserved, &admission).await;
+        self.set_conditions(name, &reserved, &admission).await;
     }
 
     /// `RunWithPodSetsInfo`.
@@ -113,7 +113,7 @@ impl Kueue {
     /// A Workload that is evicted: for a more important one, or because its pods are not ready for too long.
     pub(super) async fn evicts(&self, name: &str) {
         let evicted = [("QuotaReserved", true), ("Admitted", true), ("Evicted", true)];
-        self.says(name, &evicted, &self.status(name).await["admission"]).await;
+        self.set_conditions(name, &evicted, &self.status(name).await["admission"]).await;
     }
 
     /// What its reconciler does at each change of the Job: steps 2 and 6 of `reconciler.go`.
@@ -125,14 +125,14 @@ impl Kueue {
             status.conditions.iter().flatten().any(|one| one.type_ == kind && one.status == "True")
         };
         if is("Complete") || is("Failed") {
-            self.says(name, &[("Finished", true)], &workload["admission"]).await;
+            self.set_conditions(name, &[("Finished", true)], &workload["admission"]).await;
         } else if holds(&workload, "Evicted") {
             if job.spec.unwrap().suspend != Some(true) {
                 self.stops(name).await;
             }
             if holds(&workload, "QuotaReserved") && status.active.unwrap_or(0) == 0 {
                 let pending = [("QuotaReserved", false), ("Admitted", false), ("Evicted", true)];
-                self.says(name, &pending, &Value::Null).await;
+                self.set_conditions(name, &pending, &Value::Null).await;
             }
         }
     }
@@ -157,7 +157,7 @@ impl Kueue {
         self.workloads().get(&workload(name)).await.unwrap().data["status"].clone()
     }
 
-    async fn says(&self, name: &str, conditions: &[(&str, bool)], admission: &Value) {
+    async fn set_conditions(&self, name: &str, conditions: &[(&str, bool)], admission: &Value) {
         let now = Timestamp::now().to_string();
         let condition = |&(kind, holds): &(&str, bool)| json!({ "type": kind, "status": if holds { "True" } else { "False" }, "reason": kind, "message": kind, "lastTransitionTime": now });
         let conditions: Vec<_> = conditions.iter().map(condition).collect();

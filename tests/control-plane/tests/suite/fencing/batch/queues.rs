@@ -27,7 +27,7 @@ fn queued(name: &str) -> Value {
     job
 }
 
-async fn start_job_set(scene: &Scene, name: &str, recipe: bool) {
+async fn start_job_set(scene: &Fixture, name: &str, recipe: bool) {
     let jobs = [("lead", SWITCHED), ("peer", PEER)].map(|(replicated, node)| {
         let mut job = job("", node);
         if !recipe {
@@ -39,7 +39,7 @@ async fn start_job_set(scene: &Scene, name: &str, recipe: bool) {
 }
 
 /// One policy of the chart denies. It takes the API server a moment to know it.
-async fn denies(scene: &Scene, policy: &str, probe: impl AsyncFn() -> kube::Result<()>) {
+async fn denies(scene: &Fixture, policy: &str, probe: impl AsyncFn() -> kube::Result<()>) {
     let chart = chart();
     let show = format!("--show-only=templates/admission/{policy}.yaml");
     let args = [
@@ -54,7 +54,7 @@ async fn denies(scene: &Scene, policy: &str, probe: impl AsyncFn() -> kube::Resu
     scene.plane.kubectl_with(&["apply", "-f", "-"], &rendered).await.unwrap().text().unwrap();
     until(&format!("{policy} holds"), async || {
         let answer = probe().await;
-        seen(answer.is_err(), format!("{answer:?}"))
+        check_that(answer.is_err(), format!("{answer:?}"))
     })
     .await
     .unwrap();
@@ -68,7 +68,7 @@ fn refused(answer: kube::Result<()>, policy: &str) {
     }
 }
 
-impl Scene {
+impl Fixture {
     /// The name of the first pod, when its kubelet has reported that its container runs.
     async fn runs_first(&self, job: &str) -> String {
         self.until_runs(job, |node| node == SWITCHED).await;
@@ -95,7 +95,7 @@ impl Scene {
         until(&format!("the condition Suspended is {status}"), async || {
             let conditions = self.job(TRAIN).await.status.unwrap().conditions.unwrap_or_default();
             let says = conditions.iter().any(|one| one.type_ == "Suspended" && one.status == status);
-            seen(says, format!("{conditions:?}"))
+            check_that(says, format!("{conditions:?}"))
         })
         .await
         .unwrap();
@@ -104,7 +104,7 @@ impl Scene {
 
 /// Kueue's first request suffices: to the Job a pod of phase Failed has ended, and the machine still runs.
 async fn attack_a_timer_calls_a_pod_failed_and_its_job_starts_another(
-    scene: &Scene,
+    scene: &Fixture,
     kueue: &Kueue,
     job: &str,
     pod: &str,
@@ -117,7 +117,7 @@ async fn attack_a_timer_calls_a_pod_failed_and_its_job_starts_another(
 }
 
 /// The policy on phases is what protects the Job: it refuses the request that would have it start another pod.
-async fn neither_request_passes_and_the_job_keeps_its_quota(scene: &Scene, kueue: &Kueue, pod: &str) {
+async fn both_requests_are_denied_and_the_job_keeps_its_quota(scene: &Fixture, kueue: &Kueue, pod: &str) {
     refused(kueue.calls_failed(pod, false).await.map(drop), "pod-safety-terminal-phase");
     refused(kueue.deletes(pod, false).await, "pod-safety-force-delete");
     assert!(kueue.takes_quota(TRAIN).await);
@@ -127,12 +127,12 @@ async fn neither_request_passes_and_the_job_keeps_its_quota(scene: &Scene, kueue
 /// Kueue counts only active pods of a Job, so an evicted Workload gives its quota back while its pod terminates. The Job, admitted
 /// anew, waits all the same.
 async fn an_evicted_workload_gives_its_quota_back_and_its_job_starts_no_second_pod(
-    scene: &Scene,
+    scene: &Fixture,
     kueue: &Kueue,
     pod: &str,
 ) {
     kueue.evicts(TRAIN).await;
-    until("its quota is free", async || seen(!kueue.takes_quota(TRAIN).await, "not yet".to_owned()))
+    until("its quota is free", async || check_that(!kueue.takes_quota(TRAIN).await, "not yet".to_owned()))
         .await
         .unwrap();
     scene.until_suspended("True").await;
@@ -146,7 +146,7 @@ async fn an_evicted_workload_gives_its_quota_back_and_its_job_starts_no_second_p
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_kueue_and_job_set_do_on_a_lost_node_waits_for_evidence_and_no_timer_starts_a_second_pod() {
-    let scene = scene().await;
+    let scene = fixture().await;
     let kueue = Kueue::install(&scene.plane).await;
     job_sets::install(&scene.plane).await;
     let mut first = Vec::new();
@@ -170,7 +170,7 @@ async fn what_kueue_and_job_set_do_on_a_lost_node_waits_for_evidence_and_no_time
 }
 
 /// Both controllers look at what they own again and again.
-async fn reconcile(scene: &Scene, kueue: &Kueue) {
+async fn reconcile(scene: &Fixture, kueue: &Kueue) {
     loop {
         kueue.reconciles(TRAIN).await;
         for name in [GANG, BARE] {
@@ -180,7 +180,7 @@ async fn reconcile(scene: &Scene, kueue: &Kueue) {
     }
 }
 
-async fn a_node_is_lost(scene: &Scene, kueue: &Kueue, first: [String; 3], peer: &str) {
+async fn a_node_is_lost(scene: &Fixture, kueue: &Kueue, first: [String; 3], peer: &str) {
     let [early, late, train] = first;
     scene.switched.cut_off().await;
     for name in [EARLY, LATE, TRAIN] {
@@ -193,7 +193,7 @@ async fn a_node_is_lost(scene: &Scene, kueue: &Kueue, first: [String; 3], peer: 
     attack_a_timer_calls_a_pod_failed_and_its_job_starts_another(scene, kueue, LATE, &late).await;
     refused(kueue.deletes(&late, false).await, "pod-safety-force-delete");
     denies(scene, "terminal-phase", async || kueue.calls_failed(&train, true).await.map(drop)).await;
-    neither_request_passes_and_the_job_keeps_its_quota(scene, kueue, &train).await;
+    both_requests_are_denied_and_the_job_keeps_its_quota(scene, kueue, &train).await;
     an_evicted_workload_gives_its_quota_back_and_its_job_starts_no_second_pod(scene, kueue, &train).await;
     assert_eq!(job_sets::end_of(&scene.plane, GANG).await, (Value::Null, 0));
 
@@ -205,7 +205,7 @@ async fn a_node_is_lost(scene: &Scene, kueue: &Kueue, first: [String; 3], peer: 
     scene.until_runs(&job_sets::job_of(GANG, "lead"), |node| node != SWITCHED).await;
     until("the JobSet without the rule has failed", async || {
         let end = job_sets::end_of(&scene.plane, BARE).await;
-        seen(end.0 == "Failed", format!("{end:?}"))
+        check_that(end.0 == "Failed", format!("{end:?}"))
     })
     .await
     .unwrap();

@@ -30,27 +30,27 @@ const EVICTS: &str = r#"{"apiVersion":"policy/v1","kind":"Eviction","metadata":{
 const FAILED: &str = r#"{"metadata":{"uid":"UID"},"status":{"phase":"Failed"}}"#;
 const CORDON: &str = r#"{"spec":{"unschedulable":true}}"#;
 const KEEPS: &str = r#"{"metadata":{"finalizers":["karpenter.sh/termination"]}}"#;
-const LOOSES: &str = r#"{"metadata":{"finalizers":null}}"#;
+const LETS_GO: &str = r#"{"metadata":{"finalizers":null}}"#;
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-const SWITCHED_OFF: Because = Because::Evidence("PowerOff");
-const CLAIMED: Because = Because::Evidence("Remediated");
-const NODE_GONE: Because = Because::Says("does not exist");
-const TAINTED: Because = Because::Says("accepts as proof");
+const SWITCHED_OFF: Reason = Reason::Evidence("PowerOff");
+const CLAIMED: Reason = Reason::Evidence("Remediated");
+const NODE_GONE: Reason = Reason::Reports("does not exist");
+const TAINTED: Reason = Reason::Reports("accepts as proof");
 
 /// Why the pod may go.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Because {
+pub(super) enum Reason {
     /// There is a FenceEvidence of this kind. When pod-safety has set the pod to `Failed`, other controllers may remove it too.
     Evidence(&'static str),
     /// The Event of the release says this.
-    Says(&'static str),
+    Reports(&'static str),
 }
 
 /// What a controller does next.
 pub(super) enum Step {
     /// Sends a request until it is allowed; or, where this policy refuses the first one, until the pod is gone.
-    Asks(&'static str, &'static str, &'static str, Option<&'static str>),
+    Sends(&'static str, &'static str, &'static str, Option<&'static str>),
     /// Sends a request that is refused, and goes on.
     Once(&'static str, &'static str, &'static str, &'static str),
     /// Adds a taint, unless it is there; this policy refuses it at first.
@@ -60,7 +60,7 @@ pub(super) enum Step {
     /// Waits until pod-safety has deleted this object.
     Deleted(&'static str),
     /// Waits until pod-safety has created this object.
-    There(&'static str),
+    Exists(&'static str),
     /// Waits until the pod is gone.
     PodGone,
 }
@@ -69,9 +69,9 @@ impl Step {
     /// The policy that refuses it at first.
     pub(super) const fn refused(&self) -> Option<&'static str> {
         match *self {
-            Self::Asks(_, _, _, policy) | Self::Taints(_, _, policy) => policy,
+            Self::Sends(_, _, _, policy) | Self::Taints(_, _, policy) => policy,
             Self::Once(_, _, _, policy) => Some(policy),
-            Self::Off | Self::Deleted(_) | Self::There(_) | Self::PodGone => None,
+            Self::Off | Self::Deleted(_) | Self::Exists(_) | Self::PodGone => None,
         }
     }
 }
@@ -96,26 +96,26 @@ pub(super) struct Row {
     pub(super) set: &'static str,
     pub(super) flags: &'static [&'static str],
     pub(super) proof: Proof,
-    pub(super) because: Because,
+    pub(super) reason: Reason,
     pub(super) script: &'static [Step],
 }
 
 impl Row {
-    const fn of(
+    const fn new(
         name: &'static str,
         account: &'static str,
         source: &'static str,
         script: &'static [Step],
     ) -> Self {
-        let (set, flags, proof, because) = ("", &[], Proof::Switch, SWITCHED_OFF);
-        Self { name, account, source, set, flags, proof, because, script }
+        let (set, flags, proof, reason) = ("", &[], Proof::Switch, SWITCHED_OFF);
+        Self { name, account, source, set, flags, proof, reason, script }
     }
 
-    const fn proved(self, proof: Proof, because: Because) -> Self {
-        Self { proof, because, ..self }
+    const fn proved(self, proof: Proof, because: Reason) -> Self {
+        Self { proof, reason: because, ..self }
     }
 
-    const fn with(self, set: &'static str, flags: &'static [&'static str]) -> Self {
+    const fn with_settings(self, set: &'static str, flags: &'static [&'static str]) -> Self {
         Self { set, flags, ..self }
     }
 }
@@ -125,15 +125,15 @@ pub(super) fn row(name: &str) -> &'static Row {
 }
 
 const fn far(kind: &'static str, plural: &'static str) -> Kind {
-    Kind::of("fence-agents-remediation.medik8s.io/v1alpha1", kind, plural)
+    Kind::custom("fence-agents-remediation.medik8s.io/v1alpha1", kind, plural)
 }
 
 const fn snr(kind: &'static str, plural: &'static str) -> Kind {
-    Kind::of("self-node-remediation.medik8s.io/v1alpha1", kind, plural)
+    Kind::custom("self-node-remediation.medik8s.io/v1alpha1", kind, plural)
 }
 
 const fn sbr(kind: &'static str, plural: &'static str) -> Kind {
-    Kind::of("storage-based-remediation.medik8s.io/v1alpha1", kind, plural)
+    Kind::custom("storage-based-remediation.medik8s.io/v1alpha1", kind, plural)
 }
 
 const REMEDIATORS: [[Kind; 2]; 3] = [
@@ -153,7 +153,7 @@ const REMEDIATORS: [[Kind; 2]; 3] = [
 
 const NODE_CLAIM: Proof = Proof::Object {
     driver: "NodeClaim",
-    kind: Kind::of("karpenter.sh/v1", "NodeClaim", "nodeclaims"),
+    kind: Kind::custom("karpenter.sh/v1", "NodeClaim", "nodeclaims"),
     at: CLAIM,
     object: r#"{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim",
         "metadata":{"name":"default-x7","finalizers":["karpenter.sh/termination"]},
@@ -163,7 +163,7 @@ const NODE_CLAIM: Proof = Proof::Object {
 };
 const OPENSHIFT_MACHINE: Proof = Proof::Object {
     driver: "OpenShiftMachine",
-    kind: Kind::of("machine.openshift.io/v1beta1", "Machine", "machines"),
+    kind: Kind::custom("machine.openshift.io/v1beta1", "Machine", "machines"),
     at: MACHINE,
     object: r#"{"apiVersion":"machine.openshift.io/v1beta1","kind":"Machine",
         "metadata":{"namespace":"pod-safety","name":"worker-a","finalizers":["machine.machine.openshift.io"]},
@@ -179,67 +179,67 @@ const MCM: &str = "system:serviceaccount:kube-system:machine-controller-manager"
 const CCM: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
 
 pub(super) static ROWS: [Row; 17] = [
-    Row::of(
+    Row::new(
         "karpenter",
         KARPENTER,
         "kubernetes-sigs/karpenter@22664681 pkg/controllers/nodeclaim/lifecycle finalize, node/termination finalize",
         &[
-            Step::Asks("PATCH", NODE, KEEPS, None),
+            Step::Sends("PATCH", NODE, KEEPS, None),
             Step::Deleted(CLAIM),
-            Step::Asks("DELETE", NODE, NOTHING, None),
+            Step::Sends("DELETE", NODE, NOTHING, None),
             Step::Taints("karpenter.sh/disrupted", "NoSchedule", None),
             Step::Off,
-            Step::Asks("PATCH", NODE, LOOSES, None),
-            Step::Asks("PATCH", CLAIM, LOOSES, None),
+            Step::Sends("PATCH", NODE, LETS_GO, None),
+            Step::Sends("PATCH", CLAIM, LETS_GO, None),
         ],
     )
     .proved(NODE_CLAIM, NODE_GONE),
-    Row::of(
+    Row::new(
         "karpenter_repair",
         KARPENTER,
         "kubernetes-sigs/karpenter@22664681 pkg/controllers/node/health Reconcile, node/termination/terminator forceDelete",
         &[
-            Step::Asks("PATCH", NODE, KEEPS, None),
-            Step::Asks("DELETE", NODE, NOTHING, None),
+            Step::Sends("PATCH", NODE, KEEPS, None),
+            Step::Sends("DELETE", NODE, NOTHING, None),
             Step::Taints("karpenter.sh/disrupted", "NoSchedule", None),
-            Step::Asks("DELETE", POD, IN_A_SECOND, None),
+            Step::Sends("DELETE", POD, IN_A_SECOND, None),
             Step::Off,
-            Step::Asks("PATCH", NODE, LOOSES, None),
+            Step::Sends("PATCH", NODE, LETS_GO, None),
         ],
     )
     .proved(Proof::None, NODE_GONE),
-    Row::of(
+    Row::new(
         "cluster_autoscaler",
         "system:serviceaccount:kube-system:cluster-autoscaler",
         "kubernetes/autoscaler@1d0777f7 cluster-autoscaler/core/scaledown/actuation/drain.go drainNode",
         &[
             Step::Taints("ToBeDeletedByClusterAutoscaler", "NoSchedule", None),
-            Step::Asks("POST", EVICTION, EVICTS, None),
+            Step::Sends("POST", EVICTION, EVICTS, None),
             Step::PodGone,
         ],
     ),
-    Row::of(
+    Row::new(
         "descheduler",
         "system:serviceaccount:kube-system:descheduler",
         "kubernetes-sigs/descheduler@7d2b28bf pkg/descheduler/evictions/evictions.go evictPod, gracePeriodSeconds: 0",
-        &[Step::Asks("POST", EVICTION, EVICTS_AT_ONCE, Some("eviction"))],
+        &[Step::Sends("POST", EVICTION, EVICTS_AT_ONCE, Some("eviction"))],
     ),
-    Row::of(
+    Row::new(
         "fence_agents_remediation",
         "system:serviceaccount:fence-agents-remediation:fence-agents-remediation-controller-manager",
         "medik8s/fence-agents-remediation@51f603e0 controllers Reconcile, medik8s/common pkg/resources DeletePods",
         &[
-            Step::There(FAR),
+            Step::Exists(FAR),
             Step::Taints("medik8s.io/fence-agents-remediation", "NoExecute", None),
             Step::Off,
-            Step::Asks(
+            Step::Sends(
                 "PATCH",
                 FAR_STATUS,
                 r#"{"status":{"conditions":[{"type":"FenceAgentActionSucceeded","status":"True"}]}}"#,
                 None,
             ),
-            Step::Asks("DELETE", PODS_THERE, r#"{"gracePeriodSeconds":0}"#, Some("force-delete")),
-            Step::Asks(
+            Step::Sends("DELETE", PODS_THERE, r#"{"gracePeriodSeconds":0}"#, Some("force-delete")),
+            Step::Sends(
                 "PATCH",
                 FAR_STATUS,
                 r#"{"status":{"conditions":[{"type":"FenceAgentActionSucceeded","status":"True"},{"type":"Succeeded","status":"True"}]}}"#,
@@ -248,31 +248,31 @@ pub(super) static ROWS: [Row; 17] = [
         ],
     )
     .proved(Proof::Remediator(REMEDIATORS[0]), CLAIMED),
-    Row::of(
+    Row::new(
         "self_node_remediation",
         "system:serviceaccount:self-node-remediation:self-node-remediation-controller-manager",
         "medik8s/self-node-remediation@640aac50 internal/controller remediateWithResourceRemoval, useOutOfServiceTaint",
         &[
-            Step::There(SNR),
+            Step::Exists(SNR),
             Step::Taints("remediation.medik8s.io/self-node-remediation", "NoSchedule", None),
-            Step::Asks("PATCH", SNR_STATUS, r#"{"status":{"phase":"Pre-Reboot-Completed"}}"#, None),
+            Step::Sends("PATCH", SNR_STATUS, r#"{"status":{"phase":"Pre-Reboot-Completed"}}"#, None),
             Step::Off,
-            Step::Asks("PATCH", SNR_STATUS, r#"{"status":{"phase":"Reboot-Completed"}}"#, None),
+            Step::Sends("PATCH", SNR_STATUS, r#"{"status":{"phase":"Reboot-Completed"}}"#, None),
             Step::Taints(OUT_OF_SERVICE, "NoExecute", Some("node")),
             Step::PodGone,
-            Step::Asks("PATCH", SNR_STATUS, r#"{"status":{"phase":"Fencing-Completed"}}"#, None),
+            Step::Sends("PATCH", SNR_STATUS, r#"{"status":{"phase":"Fencing-Completed"}}"#, None),
         ],
     )
     .proved(Proof::Remediator(REMEDIATORS[1]), CLAIMED),
-    Row::of(
+    Row::new(
         "storage_based_remediation",
         "system:serviceaccount:sbr-operator-system:sbr-operator-controller-manager",
         "medik8s/storage-based-remediation@0a1dc771 internal/controller Reconcile, ensureOutOfServiceTaint",
         &[
-            Step::There(SBR),
-            Step::Asks("PATCH", NODE, CORDON, None),
+            Step::Exists(SBR),
+            Step::Sends("PATCH", NODE, CORDON, None),
             Step::Off,
-            Step::Asks(
+            Step::Sends(
                 "PATCH",
                 SBR_STATUS,
                 r#"{"status":{"conditions":[{"type":"FencingSucceeded","status":"True"}]}}"#,
@@ -283,99 +283,99 @@ pub(super) static ROWS: [Row; 17] = [
     )
     .proved(Proof::Remediator(REMEDIATORS[2]), CLAIMED),
     // Its Machine goes after its Node: neither waits for the other, because it is among the default deleters.
-    Row::of(
+    Row::new(
         "machine_api",
         MACHINE_API,
         "openshift/machine-api-operator@95119612 pkg/controller/machine drainNode, Reconcile",
         &[
             Step::Deleted(MACHINE),
-            Step::Asks("PATCH", NODE, CORDON, None),
-            Step::Asks("POST", EVICTION, EVICTS_IN_A_SECOND, None),
+            Step::Sends("PATCH", NODE, CORDON, None),
+            Step::Sends("POST", EVICTION, EVICTS_IN_A_SECOND, None),
             Step::Off,
-            Step::Asks("DELETE", NODE, NOTHING, None),
-            Step::Asks("PATCH", MACHINE, LOOSES, None),
+            Step::Sends("DELETE", NODE, NOTHING, None),
+            Step::Sends("PATCH", MACHINE, LETS_GO, None),
         ],
     )
     .proved(OPENSHIFT_MACHINE, NODE_GONE),
-    Row::of(
+    Row::new(
         "machine_api_vsphere",
         MACHINE_API,
         "openshift/machine-api-operator@95119612 pkg/controller/vsphere delete, deleteUnevictedPods",
         &[
-            Step::Asks("PATCH", NODE, CORDON, None),
-            Step::Asks("POST", EVICTION, EVICTS_IN_A_SECOND, None),
+            Step::Sends("PATCH", NODE, CORDON, None),
+            Step::Sends("POST", EVICTION, EVICTS_IN_A_SECOND, None),
             Step::Off,
-            Step::Asks("DELETE", POD, AT_ONCE, Some("force-delete")),
-            Step::Asks("DELETE", NODE, NOTHING, None),
+            Step::Sends("DELETE", POD, AT_ONCE, Some("force-delete")),
+            Step::Sends("DELETE", NODE, NOTHING, None),
         ],
     ),
-    Row::of(
+    Row::new(
         "machine_controller_manager",
         MCM,
         "gardener/machine-controller-manager@54caf546 pkg/util/provider/machinecontroller drainNode, deleteVM, deleteNodeObject",
         &[
-            Step::Asks("PATCH", NODE, CORDON, None),
+            Step::Sends("PATCH", NODE, CORDON, None),
             Step::Once("DELETE", POD, AT_ONCE, "force-delete"),
             Step::Off,
-            Step::Asks("DELETE", NODE, NOTHING, Some("node")),
+            Step::Sends("DELETE", NODE, NOTHING, Some("node")),
         ],
     ),
-    Row::of(
+    Row::new(
         "machine_controller_manager_listed",
         MCM,
         "gardener/machine-controller-manager@54caf546, as above",
         &[
-            Step::Asks("PATCH", NODE, CORDON, None),
+            Step::Sends("PATCH", NODE, CORDON, None),
             Step::Once("DELETE", POD, AT_ONCE, "force-delete"),
             Step::Off,
-            Step::Asks("DELETE", NODE, NOTHING, None),
+            Step::Sends("DELETE", NODE, NOTHING, None),
         ],
     )
-    .with(",admissionPolicies.nodeDeleters={machine-controller-manager}", &[])
+    .with_settings(",admissionPolicies.nodeDeleters={machine-controller-manager}", &[])
     .proved(Proof::None, NODE_GONE),
-    Row::of(
+    Row::new(
         "cloud_node_lifecycle",
         "system:serviceaccount:kube-system:node-controller",
         "kubernetes/cloud-provider controllers/nodelifecycle MonitorNodes",
-        &[Step::Off, Step::Asks("DELETE", NODE, NOTHING, None)],
+        &[Step::Off, Step::Sends("DELETE", NODE, NOTHING, None)],
     )
     .proved(Proof::None, NODE_GONE),
-    Row::of(
+    Row::new(
         "azure_cloud_controller_manager",
         CCM,
         "kubernetes-sigs/cloud-provider-azure#4508 pkg/provider/azure.go updateNodeTaint",
         &[Step::Off, Step::Taints(OUT_OF_SERVICE, "NoExecute", Some("node"))],
     ),
-    Row::of(
+    Row::new(
         "azure_cloud_controller_manager_listed",
         CCM,
         "kubernetes-sigs/cloud-provider-azure#4508, as above",
         &[Step::Off, Step::Taints(OUT_OF_SERVICE, "NoExecute", None)],
     )
-    .with(
+    .with_settings(
         ",admissionPolicies.outOfServiceTainters={system:serviceaccount:kube-system:cloud-controller-manager},controllers.podGc.trustOutOfServiceTaint=true",
         &["--trust-out-of-service-taint"],
     )
     .proved(Proof::None, TAINTED),
-    Row::of(
+    Row::new(
         "longhorn",
         "system:serviceaccount:longhorn-system:longhorn-service-account",
         "longhorn/longhorn-manager@5ddaa369 controller/kubernetes_pod_controller.go handlePodDeletionIfNodeDown",
-        &[Step::Asks("DELETE", POD, AT_ONCE, Some("force-delete"))],
+        &[Step::Sends("DELETE", POD, AT_ONCE, Some("force-delete"))],
     ),
-    Row::of(
+    Row::new(
         "piraeus_ha_controller",
         "system:serviceaccount:piraeus-datastore:ha-controller",
         "piraeusdatastore/piraeus-ha-controller@2f09cfaa pkg/agent/reconcile_failover.go evictPods",
         &[
             Step::Taints("drbd.linbit.com/lost-quorum", "NoSchedule", None),
-            Step::Asks("DELETE", POD, AT_ONCE, Some("force-delete")),
+            Step::Sends("DELETE", POD, AT_ONCE, Some("force-delete")),
         ],
     ),
-    Row::of(
+    Row::new(
         "kueue",
         "system:serviceaccount:kueue-system:kueue-controller-manager",
         "kubernetes-sigs/kueue@v0.17.0 pkg/controller/failurerecovery Reconcile",
-        &[Step::Asks("PATCH", STATUS, FAILED, Some("terminal-phase"))],
+        &[Step::Sends("PATCH", STATUS, FAILED, Some("terminal-phase"))],
     ),
 ];

@@ -31,7 +31,7 @@ const OWN: &str = "0aaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d";
 
 /// What a keeper knows.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct MachineState {
     petted: Option<Instant>,
     boots_at: Option<Instant>,
     /// How often it cut the power.
@@ -44,14 +44,14 @@ pub(super) struct Kept {
     cgroup: Option<PathBuf>,
 }
 
-impl Kept {
+impl MachineState {
     /// Nothing is left in the cgroup of the pod.
     fn empty(&self) {
         self.cgroup.iter().for_each(|cgroup| fs::write(cgroup.join("cgroup.procs"), "").unwrap());
     }
 }
 
-impl Drop for Kept {
+impl Drop for MachineState {
     fn drop(&mut self) {
         for child in [self.agent.take(), self.pod.take()].iter_mut().flatten() {
             let _gone = child.kill();
@@ -68,7 +68,7 @@ pub(super) struct Guarded {
     pub(super) machine: Arc<Machine>,
     powered: Arc<AtomicBool>,
     cable: watch::Sender<bool>,
-    kept: tokio::sync::Mutex<Kept>,
+    state: tokio::sync::Mutex<MachineState>,
 }
 
 impl Guarded {
@@ -83,12 +83,12 @@ impl Guarded {
         let power = Arc::clone(&powered);
         // Its kubelet does nothing while its gate is closed.
         let machine = Machine::new(name, move || power.load(Ordering::SeqCst) && !closed.exists());
-        tasks.spawn(Arc::clone(&machine).live(plane.admin()));
+        tasks.spawn(Arc::clone(&machine).run_kubelet(plane.admin()));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (cable, connected) = watch::channel(true);
         let server: u16 = plane.url().rsplit(':').next().unwrap().parse().unwrap();
-        tasks.spawn(carry(listener, server, connected));
+        tasks.spawn(forward(listener, server, connected));
         let guarded = Arc::new(Self {
             folder: folder.to_owned(),
             name: name.to_owned(),
@@ -97,19 +97,19 @@ impl Guarded {
             machine,
             powered,
             cable,
-            kept: tokio::sync::Mutex::default(),
+            state: tokio::sync::Mutex::default(),
         });
-        guarded.furnish(plane).await;
+        guarded.prepare_folders(plane).await;
         mknodat(CWD, folder.join("keeper"), FileType::Fifo, 0o600.into(), 0).unwrap();
-        tasks.spawn(Arc::clone(&guarded).keep());
-        let mut kept = guarded.kept.lock().await;
+        tasks.spawn(Arc::clone(&guarded).run_watchdog());
+        let mut kept = guarded.state.lock().await;
         guarded.boot(&mut kept, 1);
         drop(kept);
         guarded
     }
 
     /// The folders of a machine, and what the kubelet mounts into the agent's pod.
-    async fn furnish(&self, plane: &ControlPlane) {
+    async fn prepare_folders(&self, plane: &ControlPlane) {
         let own = format!("{PODS}/pod{OWN}");
         fs::create_dir_all(self.folder.join(&own)).unwrap();
         for folder in ["cgroups/pids", PODS, &own] {
@@ -125,7 +125,7 @@ impl Guarded {
     }
 
     /// A kernel and an agent begin.
-    fn boot(&self, kept: &mut Kept, number: u32) {
+    fn boot(&self, kept: &mut MachineState, number: u32) {
         let path = |path: &str| self.folder.join(path).display().to_string();
         fs::write(
             self.folder.join("proc/sys/kernel/random/boot_id"),
@@ -155,13 +155,13 @@ impl Guarded {
         let cgroup = self.folder.join(PODS).join(format!("pod{uid}"));
         fs::create_dir_all(&cgroup).unwrap();
         fs::write(cgroup.join("cgroup.procs"), format!("{}\n", pod.id())).unwrap();
-        let mut kept = self.kept.lock().await;
+        let mut kept = self.state.lock().await;
         (kept.pod, kept.ended, kept.cgroup) = (Some(pod), None, Some(cgroup));
     }
 
     /// The process of the pod ends, and its container runtime does not notice.
     pub(super) async fn end_pod(&self) {
-        self.kept.lock().await.pod.as_mut().unwrap().kill().unwrap();
+        self.state.lock().await.pod.as_mut().unwrap().kill().unwrap();
     }
 
     pub(super) async fn cut_off(&self) {
@@ -174,8 +174,8 @@ impl Guarded {
         self.cable.send_replace(true);
     }
 
-    pub(super) async fn kept(&self) -> tokio::sync::MutexGuard<'_, Kept> {
-        self.kept.lock().await
+    pub(super) async fn lock_state(&self) -> tokio::sync::MutexGuard<'_, MachineState> {
+        self.state.lock().await
     }
 
     pub(super) fn log(&self) -> String {
@@ -183,26 +183,26 @@ impl Guarded {
     }
 
     /// Cuts the power of a machine that is not petted, and switches it on again.
-    async fn keep(self: Arc<Self>) {
+    async fn run_watchdog(self: Arc<Self>) {
         let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();
         let mut pipe =
             OpenOptions::new().read(true).custom_flags(nonblocking).open(self.folder.join("keeper")).unwrap();
         let mut words = [0; 64];
         loop {
-            let mut kept = self.kept.lock().await;
+            let mut kept = self.state.lock().await;
             let length = pipe.read(&mut words).unwrap_or(0);
             match words[..length].last() {
                 Some(b'V') => kept.petted = None,
                 Some(_) => kept.petted = Some(Instant::now()),
                 None => {}
             }
-            self.look(&mut kept);
+            self.check_programs(&mut kept);
             drop(kept);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    fn look(&self, kept: &mut Kept) {
+    fn check_programs(&self, kept: &mut MachineState) {
         if kept.petted.is_some_and(|petted| petted.elapsed() > TIMEOUT) {
             kept.petted = None;
             kept.resets += 1;
@@ -230,7 +230,7 @@ impl Guarded {
 }
 
 /// A cable that can be pulled.
-async fn carry(listener: TcpListener, server: u16, mut connected: watch::Receiver<bool>) {
+async fn forward(listener: TcpListener, server: u16, mut connected: watch::Receiver<bool>) {
     let mut open = JoinSet::new();
     loop {
         tokio::select! {

@@ -1,6 +1,6 @@
 //! A cluster with the chart in it, people and controllers who may do all that RBAC can say, and kubectl as each of them.
 
-use pod_safety_control_plane::{ControlPlane, Options, Output, chart, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, Output, chart, check_that, until};
 use serde_json::{Value, json};
 
 /// May all that RBAC can say of these kinds, as a developer of a careless cluster may.
@@ -8,7 +8,7 @@ pub(crate) const DEV: &str = "dev";
 /// The same, and the verbs of `pod-safety-break-glass`.
 pub(crate) const OPERATOR: &str = "operator";
 /// May all verbs of these kinds, as Roles for tenants often say.
-pub(crate) const WILD: &str = "wild";
+pub(crate) const ALL_VERBS: &str = "wild";
 /// Exempt by the chart's values.
 pub(crate) const EXEMPT: &str = "agent-of-virtual-nodes";
 /// May delete nodes that do not report, by the chart's values.
@@ -19,7 +19,7 @@ pub(crate) const TAINTER: &str = "tainter";
 pub(crate) const CLOUD: &str = "system:serviceaccount:kube-system:node-controller";
 pub(crate) const KARPENTER: &str = "system:serviceaccount:kube-system:karpenter";
 /// The service account itself.
-pub(crate) const OURS: &str = "system:serviceaccount:pod-safety:pod-safety";
+pub(crate) const POD_SAFETY: &str = "system:serviceaccount:pod-safety:pod-safety";
 /// Kubernetes' own.
 pub(crate) const POD_GC: &str = "system:serviceaccount:kube-system:pod-garbage-collector";
 pub(crate) const STATEFUL_SETS: &str = "system:serviceaccount:kube-system:statefulset-controller";
@@ -40,7 +40,7 @@ const USERS: [&str; 14] = [
     TAINTER,
     CLOUD,
     KARPENTER,
-    OURS,
+    POD_SAFETY,
     POD_GC,
     STATEFUL_SETS,
     ATTACH_DETACH,
@@ -50,16 +50,16 @@ const USERS: [&str; 14] = [
 ];
 pub(crate) const REASON: &str = "pod-safety.dev/break-glass";
 
-pub(crate) struct Scene {
+pub(crate) struct Fixture {
     pub(crate) plane: ControlPlane,
 }
 
-pub(crate) async fn scene(set: &str) -> Scene {
-    scene_on(Options::default(), "", set).await
+pub(crate) async fn fixture(set: &str) -> Fixture {
+    fixture_on(Options::default(), "", set).await
 }
 
 /// On an API server with more kinds.
-pub(crate) async fn scene_on(options: Options, more: &str, set: &str) -> Scene {
+pub(crate) async fn fixture_on(options: Options, more: &str, set: &str) -> Fixture {
     let plane = ControlPlane::start(options).await.unwrap();
     let set = format!(
         "--set=controllers.volumeGuard.enabled=true,admissionPolicies.exemptUsers={{{EXEMPT}}},admissionPolicies.nodeDeleters={{cloud-controller-manager,karpenter,user:{DELETER}}},admissionPolicies.outOfServiceTainters={{user:{TAINTER}}},controllers.podGc.trustOutOfServiceTaint=true,{set}"
@@ -74,25 +74,27 @@ pub(crate) async fn scene_on(options: Options, more: &str, set: &str) -> Scene {
     ]
     .map(str::to_owned);
     plane.helm(&install.each_ref().map(String::as_str)).await.unwrap().text().unwrap();
-    let scene = Scene { plane };
+    let scene = Fixture { plane };
     let kinds = "pods,pods/status,pods/eviction,pods/ephemeralcontainers,pods/resize,nodes,nodes/status,volumeattachments.storage.k8s.io,volumeattachments.storage.k8s.io/status,statefulsets.apps,fenceevidences.pod-safety.dev,fenceevidences.pod-safety.dev/status,nodefences.pod-safety.dev,nodefences.pod-safety.dev/status,fencedevices.pod-safety.dev,fencedevices.pod-safety.dev/status,podsafetyremediations.pod-safety.dev,podsafetyremediations.pod-safety.dev/status";
     let kinds = &format!("{kinds}{more}");
     let verbs = "--verb=get,list,watch,create,update,patch,delete,deletecollection";
-    scene.must(&["create", "clusterrole", "careless", verbs, "--resource", kinds]).await;
+    scene.expect(&["create", "clusterrole", "careless", verbs, "--resource", kinds]).await;
     for user in USERS {
         let name = user.replace(':', "-");
-        scene.must(&["create", "clusterrolebinding", &name, "--clusterrole=careless", "--user", user]).await;
+        scene
+            .expect(&["create", "clusterrolebinding", &name, "--clusterrole=careless", "--user", user])
+            .await;
     }
     let may =
         ["create", "clusterrolebinding", "may", "--clusterrole=pod-safety-break-glass", "--user", OPERATOR];
-    scene.must(&may).await;
+    scene.expect(&may).await;
     let all = ["create", "clusterrole", "wild", "--verb=*", "--resource", kinds];
-    scene.must(&all).await;
-    scene.must(&["create", "clusterrolebinding", "wild", "--clusterrole=wild", "--user", WILD]).await;
+    scene.expect(&all).await;
+    scene.expect(&["create", "clusterrolebinding", "wild", "--clusterrole=wild", "--user", ALL_VERBS]).await;
     scene
 }
 
-impl Scene {
+impl Fixture {
     /// kubectl as `user`.
     pub(crate) async fn run(&self, user: &str, args: &[&str], input: &Value) -> Output {
         let mut all = args.to_vec();
@@ -103,7 +105,7 @@ impl Scene {
         self.plane.kubectl_with(&all, &input).await.unwrap()
     }
 
-    pub(crate) async fn must(&self, args: &[&str]) {
+    pub(crate) async fn expect(&self, args: &[&str]) {
         self.run(ADMIN, args, &Value::Null).await.text().unwrap();
     }
 
@@ -150,7 +152,7 @@ impl Scene {
     }
 
     /// As what happened should have been. Of two policies that refuse (`a or b`) the API server names one.
-    pub(crate) fn judge(row: &str, output: &Output, refusal: Option<&str>) {
+    pub(crate) fn check_answer(row: &str, output: &Output, refusal: Option<&str>) {
         match refusal {
             None => assert!(output.status.success(), "{row} was refused: {}", output.stderr),
             Some(policy) => {
@@ -165,14 +167,14 @@ impl Scene {
 }
 
 /// Policies hold a moment after they were written.
-pub(crate) async fn until_they_hold(scene: &Scene) {
+pub(crate) async fn until_they_hold(scene: &Fixture) {
     scene.pod("probe", true, 30, None).await;
     scene.node("probe", Some("Unknown"), None).await;
     until("the policies hold", async || {
         let force = ["delete", "pod", "probe", "--force", "--grace-period=0", "--dry-run=server"];
         let first = scene.run(DEV, &force, &Value::Null).await;
         let second = scene.run(DEV, &["delete", "node", "probe", "--dry-run=server"], &Value::Null).await;
-        seen(!first.status.success() && !second.status.success(), format!("{first:?} {second:?}"))
+        check_that(!first.status.success() && !second.status.success(), format!("{first:?} {second:?}"))
     })
     .await
     .unwrap();

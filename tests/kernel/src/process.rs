@@ -11,7 +11,7 @@ use pod_safety_proof::{AbsenceRead, Evidence, LastHeartbeat, Liveness, PodVersio
 
 use crate::objects;
 use crate::search::Scope;
-use crate::world::{Lease, Node, PodObject, Seen, World};
+use crate::world::{Lease, Node, ObservedAt, PodObject, World};
 
 /// A gap of the watch that may go unnoticed (15 s), rounded up to whole ticks by [`Scope`].
 pub(crate) const BREAK_SECONDS: u64 = 15;
@@ -48,7 +48,7 @@ pub struct CachedPod {
     /// The object.
     pub object: PodObject,
     /// When it was seen.
-    pub seen: Seen,
+    pub seen: ObservedAt,
 }
 
 /// The Lease, as it was delivered.
@@ -64,7 +64,7 @@ pub enum CachedLease {
 
 /// What was heard of a kubelet before its Node went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Heard {
+pub(crate) struct LastReport {
     at: u8,
     until: u8,
 }
@@ -73,20 +73,20 @@ pub(crate) struct Heard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Absence {
     since: u8,
-    before: Option<Heard>,
+    before: Option<LastReport>,
     /// This process saw the Node go.
-    seen_to_go: bool,
+    deletion_observed: bool,
     /// The first read.
-    pub(crate) witness: Option<FirstRead>,
+    pub(crate) first: Option<FirstRead>,
 }
 
 /// What the first read of a missing Node found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FirstRead {
     /// Sent.
-    pub asked: u8,
+    pub sent_at: u8,
     /// Answered.
-    pub answered: u8,
+    pub answered_at: u8,
     /// The Lease then.
     pub lease: Option<Lease>,
 }
@@ -95,7 +95,7 @@ pub struct FirstRead {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reads {
     /// Sent.
-    pub asked: u8,
+    pub sent_at: u8,
     /// The answer about the Node, if it is there.
     pub node: Option<Option<Node>>,
     /// The answer about the Lease, if it is there.
@@ -108,7 +108,7 @@ pub struct Reads {
 
 /// A force deletion that was begun.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Act {
+pub struct PendingDelete {
     /// On what.
     pub evidence: Held<PodVersion>,
     /// The version that the PATCH was answered with.
@@ -117,7 +117,7 @@ pub struct Act {
 
 /// The process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Ours {
+pub struct Process {
     /// The pod.
     pub pod: Option<CachedPod>,
     /// The Node, by its UID.
@@ -131,25 +131,25 @@ pub struct Ours {
     /// The Node is missing.
     pub absence: Option<Absence>,
     /// The watch of Leases has had no gap since.
-    pub listening: u8,
+    pub watching_since: u8,
     /// It last brought something.
-    pub contact: u8,
+    pub last_contact: u8,
     /// Reads under way.
     pub reads: Option<Reads>,
     /// The device reported off.
-    pub shown: Option<u8>,
+    pub checked_off_at: Option<u8>,
     /// What was found about the node.
-    pub found: Option<Held<Incarnation>>,
+    pub verified: Option<Held<Incarnation>>,
     /// The pod that was claimed before it was found.
     pub claimed: Option<(u8, u8)>,
     /// The act.
-    pub act: Option<Act>,
+    pub pending_delete: Option<PendingDelete>,
     /// Not delivered yet: a renewal.
-    pub lease_moved: bool,
+    pub lease_renewed: bool,
     /// Not delivered yet: a report on the pod.
     pub pod_reported: bool,
     /// Not delivered yet: a Node that came.
-    pub node_came: bool,
+    pub node_created: bool,
 }
 
 /// The streams of the watches.
@@ -163,10 +163,11 @@ pub enum Stream {
     Leases,
 }
 
-impl Ours {
+impl Process {
     /// A process that begins, and lists everything.
     pub(crate) fn begin(now: u8, pod: Option<PodObject>, node: Option<Node>, lease: Option<Lease>) -> Self {
-        let seen = |pod: &PodObject| Seen { deletion: if pod.deleted { now } else { 0 }, known: true };
+        let seen =
+            |pod: &PodObject| ObservedAt { deletion: if pod.deleted { now } else { 0 }, maybe_known: true };
         let pod = pod.map(|object| CachedPod { object, seen: seen(&object) });
         Self {
             pod,
@@ -177,25 +178,25 @@ impl Ours {
             absence: node.is_none().then_some(Absence {
                 since: now,
                 before: None,
-                seen_to_go: false,
-                witness: None,
+                deletion_observed: false,
+                first: None,
             }),
-            listening: now,
-            contact: now,
+            watching_since: now,
+            last_contact: now,
             reads: None,
-            shown: None,
-            found: None,
+            checked_off_at: None,
+            verified: None,
             claimed: None,
-            act: None,
-            lease_moved: false,
+            pending_delete: None,
+            lease_renewed: false,
             pod_reported: false,
-            node_came: false,
+            node_created: false,
         }
     }
 
     /// The pod was written: by its kubelet, as the cache would tell?
-    pub(crate) fn wrote(&mut self, before: &PodObject, after: &PodObject) {
-        let seen = Seen { deletion: 0, known: false };
+    pub(crate) fn on_write(&mut self, before: &PodObject, after: &PodObject) {
+        let seen = ObservedAt { deletion: 0, maybe_known: false };
         let (before, after) = (objects::pod(before, seen, 1, 1), objects::pod(after, seen, 1, 1));
         self.pod_reported |= after.was_updated_by_kubelet(&before);
     }
@@ -212,7 +213,7 @@ pub(crate) fn deliver(world: &mut World, stream: Stream, scope: &Scope) -> Optio
 }
 
 fn pods(world: &mut World, now: u8) -> Option<()> {
-    let ours = &mut world.ours;
+    let ours = &mut world.process;
     let before = ours.pod;
     if before.map(|cached| cached.object) == world.pod && !ours.pod_reported {
         return None;
@@ -224,11 +225,11 @@ fn pods(world: &mut World, now: u8) -> Option<()> {
         let reported = object.observed >= if object.deleted { 2 } else { 1 };
         let seen = match before.filter(|cached| cached.object.uid == object.uid) {
             Some(CachedPod { object: before, seen }) if before.deleted => {
-                Seen { known: seen.known || reported, ..seen }
+                ObservedAt { maybe_known: seen.maybe_known || reported, ..seen }
             }
-            Some(_) if object.deleted => Seen { deletion: now, known: reported },
-            None if object.deleted => Seen { deletion: now, known: true },
-            Some(_) | None => Seen { deletion: 0, known: true },
+            Some(_) if object.deleted => ObservedAt { deletion: now, maybe_known: reported },
+            None if object.deleted => ObservedAt { deletion: now, maybe_known: true },
+            Some(_) | None => ObservedAt { deletion: 0, maybe_known: true },
         };
         CachedPod { object, seen }
     });
@@ -236,24 +237,26 @@ fn pods(world: &mut World, now: u8) -> Option<()> {
 }
 
 fn nodes(world: &mut World, now: u8, scope: &Scope) -> Option<()> {
-    let ours = &mut world.ours;
+    let ours = &mut world.process;
     let uid = world.node.map(|node| node.uid);
-    let came = std::mem::take(&mut ours.node_came);
+    let came = std::mem::take(&mut ours.node_created);
     if ours.node == uid && !came {
         return None;
     }
     ours.node = uid;
-    let unbroken = now - ours.contact <= scope.break_ticks();
+    let unbroken = now - ours.last_contact <= scope.break_ticks();
     let gone_at = if let CachedLease::Gone(at) = ours.lease { Some(at) } else { None };
-    let at = ours.renewed_at.unwrap_or(0).max(ours.listening);
-    let before = (unbroken && scope.follows_silence()).then_some(Heard { at, until: gone_at.unwrap_or(now) });
-    ours.absence = uid.is_none().then_some(Absence { since: now, before, seen_to_go: true, witness: None });
+    let at = ours.renewed_at.unwrap_or(0).max(ours.watching_since);
+    let before =
+        (unbroken && scope.follows_heartbeats()).then_some(LastReport { at, until: gone_at.unwrap_or(now) });
+    ours.absence =
+        uid.is_none().then_some(Absence { since: now, before, deletion_observed: true, first: None });
     Some(())
 }
 
 fn leases(world: &mut World, now: u8, scope: &Scope) -> Option<()> {
-    let ours = &mut world.ours;
-    let moved = std::mem::take(&mut ours.lease_moved);
+    let ours = &mut world.process;
+    let moved = std::mem::take(&mut ours.lease_renewed);
     let after = match (world.lease, ours.lease) {
         (Some(lease), _) => CachedLease::There(lease),
         (None, CachedLease::There(_)) => CachedLease::Gone(now),
@@ -261,14 +264,14 @@ fn leases(world: &mut World, now: u8, scope: &Scope) -> Option<()> {
         (None, CachedLease::Never) if moved => CachedLease::Gone(now),
         (None, before) => before,
     };
-    if ours.lease == after && !moved && (ours.contact == now || !scope.follows_silence()) {
+    if ours.lease == after && !moved && (ours.last_contact == now || !scope.follows_heartbeats()) {
         return None;
     }
-    if scope.follows_silence() {
-        if now - ours.contact > scope.break_ticks() {
-            ours.listening = now;
+    if scope.follows_heartbeats() {
+        if now - ours.last_contact > scope.break_ticks() {
+            ours.watching_since = now;
         }
-        ours.contact = now;
+        ours.last_contact = now;
     }
     if moved {
         ours.renewed_at = Some(now);
@@ -279,15 +282,15 @@ fn leases(world: &mut World, now: u8, scope: &Scope) -> Option<()> {
 
 /// What the kernel asks of the cache.
 pub(crate) struct View<'a> {
-    ours: &'a Ours,
+    ours: &'a Process,
     scope: &'a Scope,
-    witness: Option<AbsenceRead>,
+    first: Option<AbsenceRead>,
 }
 
 impl<'a> View<'a> {
-    pub(crate) fn new(ours: &'a Ours, scope: &'a Scope) -> Self {
-        let witness = ours.absence.and_then(|absence| absence.witness);
-        Self { ours, scope, witness: witness.and_then(|first| scope.witness(&first)) }
+    pub(crate) fn new(ours: &'a Process, scope: &'a Scope) -> Self {
+        let witness = ours.absence.and_then(|absence| absence.first);
+        Self { ours, scope, first: witness.and_then(|first| scope.first_read(&first)) }
     }
 }
 
@@ -298,7 +301,7 @@ impl Liveness for View<'_> {
     }
 
     fn first_read(&self, _node: &str) -> Option<&AbsenceRead> {
-        self.witness.as_ref()
+        self.first.as_ref()
     }
 
     fn last_heartbeat(&self, _node: &str) -> Option<LastHeartbeat> {
@@ -336,13 +339,14 @@ impl Liveness for View<'_> {
     }
 
     fn reports_deletions(&self, _node: &str) -> bool {
-        self.scope.says_what_it_observed && self.ours.absence.is_some_and(|absence| absence.seen_to_go)
+        self.scope.reports_observed_generation
+            && self.ours.absence.is_some_and(|absence| absence.deletion_observed)
     }
 }
 
 /// That a first read was made, if the Node is missing since.
-pub(crate) fn witnessed(ours: &mut Ours, first: FirstRead) -> Option<()> {
-    let absence = ours.absence.as_mut().filter(|absence| first.asked >= absence.since)?;
-    absence.witness = Some(first);
+pub(crate) fn first_read_of(ours: &mut Process, first: FirstRead) -> Option<()> {
+    let absence = ours.absence.as_mut().filter(|absence| first.sent_at >= absence.since)?;
+    absence.first = Some(first);
     Some(())
 }

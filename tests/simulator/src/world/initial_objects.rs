@@ -3,11 +3,11 @@
 
 use serde_json::{Value, json};
 
-use super::ask::ask;
 use super::guarded::{CLAIMS, VOLUMES, claim, claims, volume};
 use super::replica::{Replica, Settings};
+use super::request::send_request;
 use super::run::World;
-use super::{is_called_ready, number, word};
+use super::{is_called_ready, number_at, str_at};
 use crate::api::Kind;
 
 /// The StatefulSet of the pods `data-0`, `data-1`, …
@@ -45,13 +45,13 @@ pub(super) fn own(pod: &mut Value, uid: &str) {
 impl World {
     async fn install(&self, method: &str, path: &str, body: Value) {
         if let Some(server) = self.servers.get(0) {
-            let answer = ask(&server, "installer", method, path, Some(body)).await;
+            let answer = send_request(&server, "installer", method, path, Some(body)).await;
             assert!(answer.as_ref().is_some_and(|(code, _)| *code < 300), "{method} {path}: {answer:?}");
         }
     }
 
     /// Makes what is there before the first pod.
-    pub(super) async fn furnish(&self) {
+    pub(super) async fn create_objects(&self) {
         if !self.with.furnished {
             return;
         }
@@ -85,18 +85,18 @@ impl World {
     /// Makes a pod one of the StatefulSet, with its claim.
     pub(super) fn make_member(&self, pod: &mut Value) {
         if let Some(set) = self.etcd.object("StatefulSet", &format!("default/{SET}")) {
-            own(pod, word(&set, "/metadata/uid"));
+            own(pod, str_at(&set, "/metadata/uid"));
         }
         pod["metadata"]["labels"] = json!({ "app": SET });
         if self.with.guarded_volumes.is_none() {
-            let name = word(pod, "/metadata/name").to_owned();
+            let name = str_at(pod, "/metadata/name").to_owned();
             pod["spec"]["volumes"] = claims(&[name]);
         }
     }
 
     /// The processes under test as the pods of an installation.
     pub(super) fn our_pods(&self) -> Vec<Value> {
-        let args = Settings::with(None, self, 0).arguments();
+        let args = Settings::for_process(None, self, 0).arguments();
         let pod = |place: &Replica| {
             let name = place.caller()?;
             let is_ready = if place.host().is_some_and(|host| host.is_paused()) { "False" } else { "True" };
@@ -115,13 +115,13 @@ impl World {
     /// Counts the StatefulSet's pods in its status, when their number has changed.
     pub(super) async fn count_members(&self) {
         let Some(set) = self.etcd.object("StatefulSet", &format!("default/{SET}")) else { return };
-        let uid = word(&set, "/metadata/uid");
-        let pods = self.etcd.objects_that("Pod", |pod| word(pod, "/metadata/ownerReferences/0/uid") == uid);
+        let uid = str_at(&set, "/metadata/uid");
+        let pods = self.etcd.objects_that("Pod", |pod| str_at(pod, "/metadata/ownerReferences/0/uid") == uid);
         let (all, ready) = (pods.len(), pods.iter().filter(|pod| is_ready(pod)).count());
         let status = json!({ "observedGeneration": 1, "replicas": all, "readyReplicas": ready,
             "availableReplicas": ready, "currentReplicas": all });
         // Zeros are left out.
-        let count = |status: &Value, field: &str| number(status, &format!("/status/{field}")).unwrap_or(0);
+        let count = |status: &Value, field: &str| number_at(status, &format!("/status/{field}")).unwrap_or(0);
         let new = json!({ "status": status });
         if ["replicas", "readyReplicas"].iter().any(|field| count(&set, field) != count(&new, field)) {
             self.install("PATCH", &format!("{SETS}/{SET}/status"), new).await;
@@ -132,7 +132,7 @@ impl World {
 /// As its kubelet says; where that says nothing of readiness, whether its container is.
 fn is_ready(pod: &Value) -> bool {
     let conditions = pod.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-    match conditions.into_iter().find(|one| word(one, "/type") == "Ready") {
+    match conditions.into_iter().find(|one| str_at(one, "/type") == "Ready") {
         Some(_) => is_called_ready(pod),
         None => pod.pointer("/status/containerStatuses/0/ready") == Some(&Value::Bool(true)),
     }

@@ -18,7 +18,7 @@ use crate::machine::Machine;
 use crate::objects::{DRIFT_PPM, RESET_SECONDS, TICK_SECONDS};
 use crate::watch::{copies, uptime};
 
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// An API server that stands still is asked anew.
 const ANSWER: Duration = Duration::from_secs(1);
 /// No agent of ours waits longer for its next grant, in seconds. So one that shows up after an outage is no older than this.
@@ -54,16 +54,16 @@ impl fmt::Display for Outlived {
 
 /// What is known of the agent of one node.
 #[derive(Default)]
-struct Promise {
+struct AgentLease {
     /// The highest round of each epoch that was seen. What a restored etcd shows again is no grant.
     rounds: BTreeMap<Epoch, u64>,
     /// When its last grant came at the earliest, in seconds of uptime, and T. `None`: it promises nothing.
     granted: Option<(f64, f64)>,
 }
 
-impl Promise {
+impl AgentLease {
     /// `since`: at that time this was not there yet.
-    fn sees(&mut self, record: &Record, since: f64) {
+    fn observe(&mut self, record: &Record, since: f64) {
         let highest = self.rounds.entry(record.epoch).or_default();
         let is_new = record.round > *highest;
         *highest = record.round.max(*highest);
@@ -75,7 +75,7 @@ impl Promise {
         }
     }
 
-    fn outlived(&self, now: f64) -> Option<Outlived> {
+    fn overrun(&self, now: f64) -> Option<Outlived> {
         self.granted.map(|(at, bound)| Outlived { seconds: now - at, bound })
     }
 }
@@ -94,31 +94,31 @@ fn wait(device: &Device) -> Option<f64> {
 }
 
 #[derive(Default)]
-struct Book {
-    of: BTreeMap<String, Promise>,
+struct LedgerState {
+    agents: BTreeMap<String, AgentLease>,
     longest: Option<Outlived>,
 }
 
 /// Looks at Leases and at the process tables of the machines until it is dropped.
 pub(crate) struct Ledger {
-    book: Arc<Mutex<Book>>,
-    _looks: JoinSet<()>,
+    state: Arc<Mutex<LedgerState>>,
+    _watches: JoinSet<()>,
 }
 
 impl Ledger {
     pub(crate) fn begin(client: Client) -> Self {
-        let (book, mut looks) = (Arc::<Mutex<Book>>::default(), JoinSet::new());
-        looks.spawn(look_at_leases(client, Arc::clone(&book)));
-        looks.spawn(look_at_copies(Arc::clone(&book)));
-        Self { book, _looks: looks }
+        let (state, mut looks) = (Arc::<Mutex<LedgerState>>::default(), JoinSet::new());
+        looks.spawn(watch_leases(client, Arc::clone(&state)));
+        looks.spawn(watch_copies(Arc::clone(&state)));
+        Self { state, _watches: looks }
     }
 
     pub(crate) fn longest(&self) -> Option<Outlived> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner).longest
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).longest
     }
 }
 
-async fn look_at_leases(client: Client, book: Arc<Mutex<Book>>) {
+async fn watch_leases(client: Client, book: Arc<Mutex<LedgerState>>) {
     let (leases, mut before) = (Api::<Lease>::namespaced(client, "pod-safety"), 0.0_f64);
     let of_agents = ListParams::default().labels("app.kubernetes.io/component=agent");
     loop {
@@ -133,24 +133,24 @@ async fn look_at_leases(client: Client, book: Arc<Mutex<Book>>) {
                 if let Some(annotations) = lease.and_then(|lease| lease.metadata.annotations.as_ref())
                     && let Ok(record) = Record::from_annotations(annotations)
                 {
-                    book.of.entry(machine.name()).or_default().sees(&record, since);
+                    book.agents.entry(machine.name()).or_default().observe(&record, since);
                 }
             }
             before = began;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn look_at_copies(book: Arc<Mutex<Book>>) {
+async fn watch_copies(book: Arc<Mutex<LedgerState>>) {
     loop {
         if let Ok(now) = uptime() {
             let alive = copies();
             let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
-            let outlived = alive.iter().filter_map(|(_, copy)| book.of.get(&copy.node)?.outlived(now));
+            let outlived = alive.iter().filter_map(|(_, copy)| book.agents.get(&copy.node)?.overrun(now));
             book.longest = outlived.fold(book.longest, |longest, one| Outlived::longer(longest, Some(one)));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -174,26 +174,26 @@ mod tests {
     }
 
     #[test]
-    fn it_counts_from_the_last_grant_and_not_from_one_that_etcd_shows_again() {
-        let mut promise = Promise::default();
+    fn time_counts_from_the_last_grant_and_not_from_one_in_a_restored_etcd() {
+        let mut promise = AgentLease::default();
         for (state, round, since) in
             [(State::Armed, 7, 1.0), (State::Armed, 6, 9.0), (State::Revoked, 7, 10.0)]
         {
-            promise.sees(&record(state, round), since);
+            promise.observe(&record(state, round), since);
         }
-        let outlived = promise.outlived(12.0).unwrap();
+        let outlived = promise.overrun(12.0).unwrap();
         assert!(
             (outlived.seconds - 11.0).abs() < 0.001 && (outlived.bound - 32.27).abs() < 0.001,
             "{outlived:?}"
         );
-        assert!(!outlived.is_late() && promise.outlived(34.0).unwrap().is_late());
+        assert!(!outlived.is_late() && promise.overrun(34.0).unwrap().is_late());
     }
 
     #[test]
-    fn what_was_taken_back_in_good_order_promises_nothing() {
-        let mut promise = Promise::default();
-        promise.sees(&record(State::Armed, 7), 1.0);
-        promise.sees(&record(State::Disarmed, 8), 2.0);
-        assert_eq!(promise.outlived(99.0), None);
+    fn a_lease_returned_gracefully_sets_no_bound() {
+        let mut promise = AgentLease::default();
+        promise.observe(&record(State::Armed, 7), 1.0);
+        promise.observe(&record(State::Disarmed, 8), 2.0);
+        assert_eq!(promise.overrun(99.0), None);
     }
 }

@@ -4,18 +4,18 @@ use jiff::Timestamp;
 use pod_safety_model::Mono;
 use pod_safety_proof::{AbsenceRead, LastHeartbeat, Liveness, Renewal};
 
-use crate::ours::View;
+use crate::process::View;
 use crate::search::{Plant, Scope};
 use crate::world::World;
 
-pub(crate) fn view<'a>(world: &'a World, scope: &'a Scope) -> Planted<'a> {
-    Planted(View::new(&world.ours, scope), scope)
+pub(crate) fn view<'a>(world: &'a World, scope: &'a Scope) -> FaultyCache<'a> {
+    FaultyCache(View::new(&world.process, scope), scope)
 }
 
 /// The cache, or one that lies as the planted bug does.
-pub(crate) struct Planted<'a>(View<'a>, &'a Scope);
+pub(crate) struct FaultyCache<'a>(View<'a>, &'a Scope);
 
-impl Liveness for Planted<'_> {
+impl Liveness for FaultyCache<'_> {
     fn is_current(&self, now: Mono) -> bool {
         self.0.is_current(now)
     }
@@ -32,10 +32,10 @@ impl Liveness for Planted<'_> {
         self.0.lease_is_gone(node)
     }
     fn renewal(&self, node: &str) -> Option<Renewal> {
-        self.0.renewal(node).filter(|_| !self.1.has(Plant::NoLease))
+        self.0.renewal(node).filter(|_| !self.1.has_plant(Plant::NoLease))
     }
     fn unreachable_before_node_deleted(&self, node: &str) -> bool {
-        self.1.has(Plant::NoSignal) || self.0.unreachable_before_node_deleted(node)
+        self.1.has_plant(Plant::NoSignal) || self.0.unreachable_before_node_deleted(node)
     }
     fn reports_deletions(&self, node: &str) -> bool {
         self.0.reports_deletions(node)

@@ -7,7 +7,7 @@ use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::Uid;
 use serde_json::Value;
 
-use crate::world::word;
+use crate::world::str_at;
 
 /// All holds that are shown at one moment: about what, and why.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,7 @@ impl Shown {
 
     /// Why this pod waits, or all pods of its node do.
     pub(super) fn of_pod<'a>(&'a self, pod: &'a Value) -> impl Iterator<Item = &'static str> + 'a {
-        let (uid, node) = (Uid::new(word(pod, "/metadata/uid")), word(pod, "/spec/nodeName"));
+        let (uid, node) = (Uid::new(str_at(pod, "/metadata/uid")), str_at(pod, "/spec/nodeName"));
         self.0.iter().filter_map(move |(subject, reason)| {
             let is_it = match subject {
                 Subject::Pod(pod) => Some(&pod.uid) == uid.as_ref(),
@@ -42,7 +42,7 @@ impl Shown {
         self.0.iter().any(|(subject, shown)| {
             let Subject::Volume(volume) = subject else { return false };
             let is_it =
-                |object: &&Value| Some(&volume.uid) == Uid::new(word(object, "/metadata/uid")).as_ref();
+                |object: &&Value| Some(&volume.uid) == Uid::new(str_at(object, "/metadata/uid")).as_ref();
             *shown == reason && *volume.name == *name && objects.iter().any(is_it)
         })
     }

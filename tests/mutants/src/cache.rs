@@ -16,16 +16,16 @@ use crate::list::Mutant;
 pub(crate) type Package = (&'static str, &'static str);
 
 /// What is known of the mutants of one crate.
-pub(crate) struct Known {
+pub(crate) struct Cache {
     path: PathBuf,
-    kept: Kept,
+    file: CacheFile,
     /// The packages whose tests are asked, in this order, with the state of their files.
     suites: Vec<(&'static str, u64)>,
 }
 
 /// The file.
 #[derive(Default, Serialize, Deserialize)]
-struct Kept {
+struct CacheFile {
     /// The state of the crate's files.
     state: u64,
     /// Does the compiler take it in its place?
@@ -39,12 +39,12 @@ struct Suite {
     verdicts: BTreeMap<String, Verdict>,
 }
 
-impl Known {
+impl Cache {
     /// What is known of the mutants of `own` by its tests and those of `users`, of the files as they are unless `all`.
     ///
     /// # Errors
     /// If git or the disk fails, or the file was made by another version of this program.
-    pub(crate) fn of(
+    pub(crate) fn load(
         repository: &Path,
         work: &Path,
         own: Package,
@@ -56,37 +56,37 @@ impl Known {
             .map(|(package, folder)| Ok((*package, state(repository, folder)?)))
             .collect::<Result<Vec<_>>>()?;
         let path = work.join("known").join(own.0).with_extension("json");
-        let mut kept: Kept = match std::fs::read_to_string(&path) {
+        let mut kept: CacheFile = match std::fs::read_to_string(&path) {
             Ok(text) => serde_json::from_str(&text).with_context(|| path.display().to_string())?,
-            Err(_) => Kept::default(),
+            Err(_) => CacheFile::default(),
         };
         let now = suites.first().map_or(0, |(_, state)| *state);
         if all {
             let asked = |(package, _): &(&str, u64)| kept.suites.contains_key(*package);
-            return Ok(Self { suites: suites.into_iter().filter(asked).collect(), path, kept });
+            return Ok(Self { suites: suites.into_iter().filter(asked).collect(), path, file: kept });
         }
         if kept.state != now {
-            kept = Kept { state: now, ..Kept::default() };
+            kept = CacheFile { state: now, ..CacheFile::default() };
         }
         kept.suites.retain(|package, suite| suites.contains(&(package.as_str(), suite.state)));
-        Ok(Self { path, kept, suites })
+        Ok(Self { path, file: kept, suites })
     }
 
     /// What is known to not compile.
     pub(crate) fn refused(&self, mutants: &[&Mutant]) -> BTreeSet<usize> {
-        let refused = mutants.iter().filter(|mutant| self.kept.viable.get(&mutant.id) == Some(&false));
+        let refused = mutants.iter().filter(|mutant| self.file.viable.get(&mutant.id) == Some(&false));
         refused.map(|mutant| mutant.number).collect()
     }
 
     /// Which of `mutants` compile.
     pub(crate) fn compiled(&mut self, mutants: &[&Mutant], viable: &BTreeSet<usize>) {
         let each = mutants.iter().map(|mutant| (mutant.id.clone(), viable.contains(&mutant.number)));
-        self.kept.viable.extend(each);
+        self.file.viable.extend(each);
     }
 
     /// Whether the tests of `package` still have to judge it.
-    pub(crate) fn must_judge(&self, package: &str, mutant: &Mutant) -> bool {
-        let said = self.kept.suites.get(package).is_some_and(|suite| suite.verdicts.contains_key(&mutant.id));
+    pub(crate) fn needs_verdict(&self, package: &str, mutant: &Mutant) -> bool {
+        let said = self.file.suites.get(package).is_some_and(|suite| suite.verdicts.contains_key(&mutant.id));
         !said && self.verdict(mutant).is_none()
     }
 
@@ -99,24 +99,24 @@ impl Known {
         package: &str,
         verdicts: impl Iterator<Item = (String, Verdict)>,
     ) -> Result<()> {
-        let suite = self.kept.suites.entry(package.to_owned()).or_default();
+        let suite = self.file.suites.entry(package.to_owned()).or_default();
         suite.state = self.suites.iter().find(|(name, _)| *name == package).map_or(0, |(_, state)| *state);
         suite.verdicts.extend(verdicts);
         std::fs::create_dir_all(self.path.parent().context("a file has a folder")?)?;
         // A run that is ended meanwhile leaves the file as it was.
         let beside = self.path.with_extension("new");
-        std::fs::write(&beside, serde_json::to_vec(&self.kept)?)?;
+        std::fs::write(&beside, serde_json::to_vec(&self.file)?)?;
         std::fs::rename(&beside, &self.path)?;
         Ok(())
     }
 
     /// `Some(None)` does not compile in its place. Without an answer it is not judged yet.
     pub(crate) fn verdict(&self, mutant: &Mutant) -> Option<Option<Verdict>> {
-        if !*self.kept.viable.get(&mutant.id)? {
+        if !*self.file.viable.get(&mutant.id)? {
             return Some(None);
         }
         for (package, _) in &self.suites {
-            match self.kept.suites.get(*package)?.verdicts.get(&mutant.id)? {
+            match self.file.suites.get(*package)?.verdicts.get(&mutant.id)? {
                 Missed => {}
                 caught => return Some(Some(*caught)),
             }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tower::Service;
 
-use crate::api::{ApiServer, Door};
+use crate::api::{ApiServer, Transport};
 
 /// How long a peer waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ impl Servers {
 pub(crate) type Answer = (u16, Value);
 
 /// Asks a server; `None`: no answer came.
-pub(crate) async fn ask(
+pub(crate) async fn send_request(
     server: &Arc<ApiServer>,
     caller: &str,
     method: &str,
@@ -60,7 +60,7 @@ pub(crate) async fn ask(
     let body = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
     let request = Request::builder().method(method).uri(path).header("accept", "application/json");
     let request = request.header("content-type", content_type).body(Body::from(body)).ok()?;
-    let mut door = Door::new(server, caller);
+    let mut door = Transport::new(server, caller);
     let work = async move {
         let response = door.call(request).await.ok()?;
         let code = response.status().as_u16();

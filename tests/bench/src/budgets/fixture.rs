@@ -6,7 +6,7 @@ use k8s_openapi::ByteString;
 use crate::cluster::Cluster;
 use crate::etcd::Stored;
 use crate::plan::Plan;
-use crate::say;
+use crate::print_line;
 
 /// How many pods the loader gives one ReplicaSet and one budget.
 pub(super) const PODS: i32 = 20;
@@ -42,17 +42,17 @@ fn budget_name(number: usize) -> String {
 }
 
 /// All groups, neighbours in different namespaces.
-pub(super) struct Stage {
+pub(super) struct Fixture {
     namespaces: usize,
     groups: Vec<Group>,
 }
 
-impl Stage {
+impl Fixture {
     /// Fills a cluster with pods, as evenly over so many namespaces as can be.
-    pub(super) async fn fill(cluster: &Cluster, plan: &Plan, namespaces: usize) -> Result<Self> {
+    pub(super) async fn create_objects(cluster: &Cluster, plan: &Plan, namespaces: usize) -> Result<Self> {
         let most = plan.budgets.iter().copied().max().unwrap_or(0);
         let (pods, budgets) = (plan.pods.div_ceil(namespaces), most.div_ceil(namespaces));
-        say(&format!("filling {namespaces} namespaces with {pods} pods and {budgets} budgets each"));
+        print_line(&format!("filling {namespaces} namespaces with {pods} pods and {budgets} budgets each"));
         let (pods, count) = (pods.max(budgets * PODS_PER_BUDGET).to_string(), budgets.to_string());
         let namespace_of = |number: usize| format!("load-{number}");
         for number in 0..namespaces {

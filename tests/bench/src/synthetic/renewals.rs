@@ -7,17 +7,17 @@ use std::time::Duration;
 const STEP: usize = 7_919;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Beats {
+pub(crate) struct RenewalSchedule {
     /// The node of each place in a round, and the place of each node.
     order: Vec<u32>,
     place: Vec<u32>,
     per_second: u32,
     /// When the first was due, since 1970.
-    began: Duration,
+    started: Duration,
 }
 
-impl Beats {
-    pub(crate) fn new(nodes: usize, per_second: u32, began: Duration) -> Self {
+impl RenewalSchedule {
+    pub(crate) fn new(nodes: usize, per_second: u32, started: Duration) -> Self {
         // With a number of nodes that the step divides, only some would be met.
         let step = if nodes.is_multiple_of(STEP) { 1 } else { STEP };
         let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
@@ -26,7 +26,7 @@ impl Beats {
         for (at, node) in order.iter().enumerate() {
             place[*node as usize] = number(at);
         }
-        Self { order, place, per_second, began }
+        Self { order, place, per_second, started }
     }
 
     /// How many there were after this time.
@@ -46,7 +46,7 @@ impl Beats {
 
     /// When this one was, since 1970.
     pub(crate) fn moment(&self, renewal: usize) -> Duration {
-        self.began + self.due(renewal).unwrap_or_default()
+        self.started + self.due(renewal).unwrap_or_default()
     }
 
     /// Whose Lease this one renewed.
@@ -67,9 +67,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_node_is_renewed_once_in_a_round_and_its_last_renewal_is_known() {
+    fn each_node_is_renewed_once_per_round() {
         for nodes in [1, 2, 10, STEP, 10_000] {
-            let beats = Beats::new(nodes, 10, Duration::ZERO);
+            let beats = RenewalSchedule::new(nodes, 10, Duration::ZERO);
             let mut last = vec![None; nodes];
             for renewal in 1..=nodes * 2 + nodes / 2 {
                 last[beats.node(renewal)] = Some(renewal);
@@ -83,13 +83,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_has_been_and_what_is_next_has_not() {
-        let beats = Beats::new(7, 13_000, Duration::from_secs(1));
+    fn due_renewals_are_past_and_the_next_is_not() {
+        let beats = RenewalSchedule::new(7, 13_000, Duration::from_secs(1));
         for renewal in [1, 2, 500, 13_000, 1_000_003] {
             let due = beats.due(renewal).unwrap();
             assert_eq!(beats.count(due), renewal);
             assert_eq!(beats.count(due - Duration::from_micros(2)), renewal - 1);
         }
-        assert_eq!(Beats::new(7, 0, Duration::ZERO).due(1), None);
+        assert_eq!(RenewalSchedule::new(7, 0, Duration::ZERO).due(1), None);
     }
 }

@@ -38,11 +38,11 @@ pub struct Pace {
 
 /// What an audience can do to the world, besides the faults of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum Intervention {
     /// Something goes wrong.
     Fault(Fault),
     /// A node is cut off no longer.
-    Mend(usize),
+    Reconnect(usize),
     /// A machine that was frozen goes on.
     Thaw(usize),
     /// A machine gets power.
@@ -51,11 +51,11 @@ pub enum Deed {
 
 /// Something that is done inside of the simulation, between two of its moments.
 /// Tasks that it starts belong to the host that it is given.
-pub type Visit = Box<dyn FnOnce(&Arc<World>, &pod_safety_shared::clock::Env) + Send>;
+pub type WorldTask = Box<dyn FnOnce(&Arc<World>, &pod_safety_shared::clock::Env) + Send>;
 
 enum Order {
-    Deed(Deed),
-    Visit(Visit),
+    Deed(Intervention),
+    Task(WorldTask),
     Speed(Option<f64>),
     Pause(bool),
     Close,
@@ -74,13 +74,13 @@ enum Next {
 
 /// A run that is being shown.
 #[derive(Debug)]
-pub struct Stage {
+pub struct LiveRun {
     orders: Sender<Order>,
     pictures: Receiver<Snapshot>,
     thread: Option<JoinHandle<Outcome>>,
 }
 
-impl Stage {
+impl LiveRun {
     /// Begins a run.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl Stage {
             pictures: sender,
             pace,
             paused: false,
-            told: 0,
+            sent_news: 0,
             leaves: Arc::new(Notify::new()),
         };
         let plan = plan.clone();
@@ -105,7 +105,7 @@ impl Stage {
 
     /// The next picture; `None`: none came in this time, or none will.
     #[must_use]
-    pub fn picture(&self, patience: Duration) -> Option<Snapshot> {
+    pub fn next_snapshot(&self, patience: Duration) -> Option<Snapshot> {
         self.pictures.recv_timeout(patience).ok()
     }
 
@@ -116,18 +116,18 @@ impl Stage {
     }
 
     /// Does something in the world. Nothing happens when it has ended.
-    pub fn act(&self, deed: Deed) {
+    pub fn intervene(&self, deed: Intervention) {
         self.order(Order::Deed(deed));
     }
 
     /// Runs `visit` inside of the simulation: how requests come in from outside.
-    pub fn visit(&self, visit: Visit) {
-        self.order(Order::Visit(visit));
+    pub fn run_inside(&self, visit: WorldTask) {
+        self.order(Order::Task(visit));
     }
 
     /// Real clients come in through this gate, as long as the run lasts.
     pub fn serve(&self, visitors: crate::serve::Visitors) {
-        self.visit(Box::new(move |world, env| {
+        self.run_inside(Box::new(move |world, env| {
             let world = Arc::clone(world);
             let shown = Arc::clone(&world);
             let ours = move || shown.our_pods();
@@ -138,8 +138,8 @@ impl Stage {
 
     /// A handle for another thread that visits.
     #[must_use]
-    pub fn visitors(&self) -> Visitors {
-        Visitors(self.orders.clone())
+    pub fn task_sender(&self) -> TaskSender {
+        TaskSender(self.orders.clone())
     }
 
     /// Simulated seconds in a real one; `None`: as fast as it goes.
@@ -176,13 +176,13 @@ impl Stage {
 
 /// Lets another thread into the simulation.
 #[derive(Clone, Debug)]
-pub struct Visitors(Sender<Order>);
+pub struct TaskSender(Sender<Order>);
 
-impl Visitors {
+impl TaskSender {
     /// As [`Stage::visit`]; `false`: the run has ended.
     #[must_use]
-    pub fn visit(&self, visit: Visit) -> bool {
-        self.0.send(Order::Visit(visit)).is_ok()
+    pub fn run_inside(&self, visit: WorldTask) -> bool {
+        self.0.send(Order::Task(visit)).is_ok()
     }
 }
 
@@ -199,7 +199,7 @@ pub(super) struct Audience {
     pace: Pace,
     paused: bool,
     /// Lines of the timeline that it has been told.
-    told: usize,
+    sent_news: usize,
     leaves: Arc<Notify>,
 }
 
@@ -213,8 +213,8 @@ impl Audience {
         Box::pin(async move {
             let mut due = real_now();
             loop {
-                let picture = world.snapshot(self.told);
-                self.told += picture.news.len();
+                let picture = world.snapshot(self.sent_news);
+                self.sent_news += picture.news.len();
                 let last = picture.over && self.pace.ends;
                 if self.pictures.send(picture).is_err() || last {
                     break;
@@ -253,10 +253,10 @@ impl Audience {
                     *due = real_now();
                 }
                 Ok(Order::Deed(deed)) => {
-                    world.act(deed, peers);
+                    world.intervene(deed, peers);
                     return if self.paused { Next::Still } else { Next::On };
                 }
-                Ok(Order::Visit(visit)) => {
+                Ok(Order::Task(visit)) => {
                     visit(world, &peers.env());
                     return if self.paused { Next::Still } else { Next::On };
                 }
@@ -272,23 +272,23 @@ fn real_now() -> Instant {
 
 impl World {
     /// Does what somebody in the audience wants.
-    fn act(self: &Arc<Self>, deed: Deed, peers: &Arc<Host>) {
+    fn intervene(self: &Arc<Self>, deed: Intervention, peers: &Arc<Host>) {
         match deed {
-            Deed::Fault(fault) => self.strike(fault, peers),
-            Deed::Mend(node) => {
-                self.checker.say(Tone::Other, format!("{} is reconnected", self.node(node)));
-                self.links.mend(&self.node(node));
+            Intervention::Fault(fault) => self.strike(fault, peers),
+            Intervention::Reconnect(node) => {
+                self.checker.announce(Tone::Other, format!("{} is reconnected", self.node(node)));
+                self.links.reconnect(&self.node(node));
             }
-            Deed::Thaw(node) => {
+            Intervention::Thaw(node) => {
                 let host = self.machines.lock().get(node).and_then(|machine| machine.host.clone());
                 if let Some(host) = host.filter(|host| host.is_paused()) {
-                    self.checker.say(Tone::Other, format!("{} continues", self.node(node)));
+                    self.checker.announce(Tone::Other, format!("{} continues", self.node(node)));
                     host.resume();
                 }
             }
-            Deed::PowerOn(node) => {
+            Intervention::PowerOn(node) => {
                 let world = Arc::clone(self);
-                self.checker.say(Tone::Other, format!("{} gets power", self.node(node)));
+                self.checker.announce(Tone::Other, format!("{} gets power", self.node(node)));
                 peers.env().spawner.spawn("power", Box::pin(async move { world.power_on(node).await }));
             }
         }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::words::split;
+use super::shell_words::split;
 use super::{Block, blocks};
 
 /// Programs that only pass on what others print: they are run, and decide nothing.
@@ -10,7 +10,7 @@ const FILTERS: [&str; 12] =
     ["awk", "cut", "grep", "head", "jq", "less", "sed", "sort", "tail", "tr", "wc", "xargs"];
 
 /// Subcommands of `pod-safety` that ask no cluster; their flags are read, and other tests run them.
-const ALONE: [&str; 8] =
+const STANDALONE: [&str; 8] =
     ["completion", "demo", "fence-agents", "man", "manifests", "run", "simulate", "version"];
 
 /// Commands that no test of `make test` can run, and what types them.
@@ -61,11 +61,11 @@ const fn elsewhere(
 
 /// What a person is told whose command is of no kind.
 const WHAT_TO_DO: &str = "write it as pod-safety, kubectl, helm, curl, make or cargo, or add how it begins to NOT_HERE in \
-    tests/locks/src/documents/ways.rs, with what it needs and what types it";
+    tests/locks/src/documents/commands.rs, with what it needs and what types it";
 
 /// Which test runs a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum TestedBy {
     /// The simulator's: `pod-safety` in a served demonstration.
     Demo,
     /// The control plane's: `kubectl`, `helm` and `curl`.
@@ -86,7 +86,7 @@ pub struct Command {
     /// All of it.
     pub text: String,
     /// Which test runs it.
-    pub way: Way,
+    pub tested_by: TestedBy,
 }
 
 /// Every command of every block, as a person copies it.
@@ -107,8 +107,8 @@ pub fn commands_of(block: &Block) -> Result<Vec<Command>> {
     for (line, text) in block.lines() {
         for text in split(&text, &["&&", ";"]) {
             let place = format!("{}:{line}", block.file);
-            let way = way(&text).with_context(|| format!("{place}: {text}: {WHAT_TO_DO}"))?;
-            found.push(Command { place, text, way });
+            let way = tested_by(&text).with_context(|| format!("{place}: {text}: {WHAT_TO_DO}"))?;
+            found.push(Command { place, text, tested_by: way });
         }
     }
     Ok(found)
@@ -121,27 +121,31 @@ pub fn idle_exceptions(commands: &[Command]) -> Vec<&'static str> {
     NOT_HERE.iter().map(|one| one.begins).filter(idle).collect()
 }
 
-fn way(text: &str) -> Result<Way> {
+fn tested_by(text: &str) -> Result<TestedBy> {
     if let Some(elsewhere) = NOT_HERE.iter().find(|one| text.starts_with(one.begins)) {
-        return Ok(Way::NotHere(*elsewhere));
+        return Ok(TestedBy::NotHere(*elsewhere));
     }
     let mut way = None;
     for program in split(text, &["|"]) {
         let words: Vec<&str> = program.split_whitespace().collect();
         let this = match words.as_slice() {
             ["kubectl", "pod-safety", rest @ ..] | ["pod-safety", rest @ ..] => {
-                if rest.first().is_some_and(|first| ALONE.contains(first)) { Way::Flags } else { Way::Demo }
+                if rest.first().is_some_and(|first| STANDALONE.contains(first)) {
+                    TestedBy::Flags
+                } else {
+                    TestedBy::Demo
+                }
             }
             // What follows is for the cluster of the served demonstration.
-            ["export", variable] if variable.starts_with("KUBECONFIG=") => Way::Demo,
-            ["kubectl" | "helm" | "curl", ..] => Way::ControlPlane,
-            ["make" | "cargo", ..] => Way::Build,
+            ["export", variable] if variable.starts_with("KUBECONFIG=") => TestedBy::Demo,
+            ["kubectl" | "helm" | "curl", ..] => TestedBy::ControlPlane,
+            ["make" | "cargo", ..] => TestedBy::Build,
             [filter, ..] if FILTERS.contains(filter) => continue,
             [other, ..] => bail!("no test knows {other}"),
             [] => bail!("there is no command"),
         };
         // What prints for kubectl is run with it.
-        let prints = way == Some(Way::Flags) && this == Way::ControlPlane;
+        let prints = way == Some(TestedBy::Flags) && this == TestedBy::ControlPlane;
         ensure!(prints || way.as_ref().is_none_or(|one| *one == this), "no test runs both of its programs");
         way = Some(this);
     }

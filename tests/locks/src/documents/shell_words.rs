@@ -28,7 +28,7 @@ pub fn split(line: &str, separators: &[&str]) -> Vec<String> {
 
 /// The words of a command, as a shell makes them.
 #[must_use]
-pub fn words(command: &str) -> Vec<String> {
+pub fn split_words(command: &str) -> Vec<String> {
     let (mut words, mut quote, mut is_inside) = (Vec::new(), None, false);
     for letter in command.chars() {
         match (quote, letter) {

@@ -16,30 +16,30 @@ use tower::{BoxError, Service};
 
 use super::conduct::{Course, Fate};
 use super::reply::Reply;
-use super::route::Asked;
+use super::route::ApiRequest;
 use super::server::ApiServer;
 
 /// What the sender hears.
-enum Heard {
+enum Delivery {
     Answer(Reply),
     /// Half of it; then the connection breaks, or the answer ends as if that were all.
-    Half(Reply, bool),
+    Partial(Reply, bool),
     /// The connection broke.
     Reset,
     /// Nothing, for ever.
-    Nothing,
+    Hangs,
 }
 
 /// A connection of one caller to one server. Give it to
 /// `pod_safety_shared::client::Connection::over` or to `kube::Client::new`.
 #[derive(Clone, Debug)]
-pub struct Door {
+pub struct Transport {
     server: Arc<ApiServer>,
     caller: Arc<str>,
     stranger: bool,
 }
 
-impl Door {
+impl Transport {
     /// The door of `server` for `caller`, as the world names its hosts.
     #[must_use]
     pub fn new(server: &Arc<ApiServer>, caller: &str) -> Self {
@@ -59,11 +59,11 @@ impl Door {
     }
 
     /// Starts the server's own task for a request.
-    fn send(&self, asked: Asked) -> oneshot::Receiver<Heard> {
+    fn send(&self, asked: ApiRequest) -> oneshot::Receiver<Delivery> {
         let (sender, receiver) = oneshot::channel();
         let server = Arc::clone(&self.server);
         let task = async move {
-            let heard = carry(&server, asked).await;
+            let heard = deliver(&server, asked).await;
             // The sender may be gone; its request was executed all the same.
             drop(sender.send(heard));
         };
@@ -72,18 +72,18 @@ impl Door {
     }
 }
 
-async fn carry(server: &Arc<ApiServer>, asked: Asked) -> Heard {
+async fn deliver(server: &Arc<ApiServer>, asked: ApiRequest) -> Delivery {
     let Course { before, after, fate, reset, sent } = server.course(&asked);
-    let asked = &Asked { sent, ..asked };
-    let lost = if reset { Heard::Reset } else { Heard::Nothing };
+    let asked = &ApiRequest { sent, ..asked };
+    let lost = if reset { Delivery::Reset } else { Delivery::Hangs };
     if !before.is_zero() {
         server.env().sleep(before).await;
     }
     let heard = match fate {
         Fate::DropBefore => return lost,
-        Fate::Error(code) => Heard::Answer(server.refuse(&super::failure::Failure::injected(code))),
-        Fate::Deliver => Heard::Answer(server.serve(asked).await),
-        Fate::CutAnswer => Heard::Half(server.serve(asked).await, reset),
+        Fate::Error(code) => Delivery::Answer(server.refuse(&super::failure::Failure::injected(code))),
+        Fate::Deliver => Delivery::Answer(server.serve(asked).await),
+        Fate::CutAnswer => Delivery::Partial(server.serve(asked).await, reset),
         Fate::ApplyThenLoseAnswer => {
             drop(server.serve(asked).await);
             lost
@@ -95,7 +95,7 @@ async fn carry(server: &Arc<ApiServer>, asked: Asked) -> Heard {
     heard
 }
 
-impl Service<Request<Body>> for Door {
+impl Service<Request<Body>> for Transport {
     type Response = Response<UnsyncBoxBody<Bytes, BoxError>>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
@@ -105,8 +105,8 @@ impl Service<Request<Body>> for Door {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let asked = match read(request, &self.caller) {
-            Ok(asked) => Asked { stranger: self.stranger, ..asked },
+        let asked = match into_api_request(request, &self.caller) {
+            Ok(asked) => ApiRequest { stranger: self.stranger, ..asked },
             Err(error) => return Box::pin(async move { Err(error) }),
         };
         // Sent here and not when the future is polled: a dropped future is a dead
@@ -114,12 +114,12 @@ impl Service<Request<Body>> for Door {
         let receiver = self.send(asked);
         Box::pin(async move {
             match receiver.await {
-                Ok(Heard::Answer(reply)) => {
+                Ok(Delivery::Answer(reply)) => {
                     let (head, body) = reply.into_parts();
                     let body = StreamBody::new(body.map(|part| part.map(Frame::data)));
                     Ok(head.body(UnsyncBoxBody::new(body))?)
                 }
-                Ok(Heard::Half(reply, breaks)) => {
+                Ok(Delivery::Partial(reply, breaks)) => {
                     let (head, body) = reply.into_parts();
                     let half = |bytes: Bytes| bytes.slice(..bytes.len() / 2);
                     let first = body.take(1).map(move |part| part.map(half));
@@ -128,21 +128,21 @@ impl Service<Request<Body>> for Door {
                     let body = StreamBody::new(body.map(|part| part.map(Frame::data)));
                     Ok(head.body(UnsyncBoxBody::new(body))?)
                 }
-                Ok(Heard::Nothing) => futures::future::pending().await,
-                Ok(Heard::Reset) | Err(oneshot::Canceled) => Err("connection reset by peer".into()),
+                Ok(Delivery::Hangs) => futures::future::pending().await,
+                Ok(Delivery::Reset) | Err(oneshot::Canceled) => Err("connection reset by peer".into()),
             }
         })
     }
 }
 
-fn read(request: Request<Body>, caller: &Arc<str>) -> Result<Asked, BoxError> {
+fn into_api_request(request: Request<Body>, caller: &Arc<str>) -> Result<ApiRequest, BoxError> {
     let (head, body) = request.into_parts();
     let bytes = body.collect_bytes().now_or_never().ok_or("the simulator takes whole bodies only")?;
     let header = |name: http::HeaderName| {
         head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
     };
     let target = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
-    let mut asked = Asked::new(caller, head.method.clone(), &target);
+    let mut asked = ApiRequest::new(caller, head.method.clone(), &target);
     asked.content_type = header(http::header::CONTENT_TYPE);
     asked.accept = header(http::header::ACCEPT);
     asked.body = bytes.map_err(|error| -> BoxError { Box::new(error) })?;

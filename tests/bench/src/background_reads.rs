@@ -10,24 +10,24 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
-use crate::results::{OTHERS_BEFORE, OTHERS_P50, OTHERS_P99, Sample, percentile};
+use crate::results::{BACKGROUND_BEFORE, BACKGROUND_P50, BACKGROUND_P99, Sample, percentile};
 
-const READS_EACH: Duration = Duration::from_millis(20);
+const READ_INTERVAL: Duration = Duration::from_millis(20);
 
 /// One that reads until it is dropped.
-pub(crate) struct Others {
+pub(crate) struct BackgroundReads {
     times: Arc<Mutex<Vec<Duration>>>,
     before: Option<f64>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Others {
+impl Drop for BackgroundReads {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Others {
+impl BackgroundReads {
     /// Begins to read, as a client that the API server counts among all other ServiceAccounts.
     pub(crate) async fn start(cluster: &Cluster) -> Result<Self> {
         let plane = &cluster.plane;
@@ -54,7 +54,7 @@ impl Others {
                 // A read that fails has taken its time, too.
                 let _answer = api.get("others").await;
                 into.lock().push(began.elapsed());
-                tokio::time::sleep(READS_EACH).await;
+                tokio::time::sleep(READ_INTERVAL).await;
             }
         });
         Ok(Self { times, before: None, task })
@@ -67,9 +67,9 @@ impl Others {
     }
 
     /// Adds what was seen until now.
-    pub(crate) fn tell(&self, sample: Sample) -> Sample {
-        let sample = sample.with(OTHERS_BEFORE, self.before);
-        sample.with(OTHERS_P50, self.percentile(50)).with(OTHERS_P99, self.percentile(99))
+    pub(crate) fn add_to(&self, sample: Sample) -> Sample {
+        let sample = sample.with(BACKGROUND_BEFORE, self.before);
+        sample.with(BACKGROUND_P50, self.percentile(50)).with(BACKGROUND_P99, self.percentile(99))
     }
 
     fn percentile(&self, percent: usize) -> Option<f64> {

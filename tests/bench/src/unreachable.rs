@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use crate::losses::ALL_RENEWED;
 use crate::results::percentile;
-use crate::scale::{Ours, RENEWS_EACH, Server};
-use crate::synthetic::{MARKED, SILENT, ZONES};
-use crate::{http, say};
+use crate::scale::{PodSafetyProcess, RENEW_INTERVAL, Server};
+use crate::synthetic::{MARKED, STOPPED_PATH, ZONES};
+use crate::{http, print_line};
 
 /// `--node-monitor-grace-period`.
 const GRACE: Duration = Duration::from_secs(40);
@@ -23,8 +23,8 @@ const GRACE: Duration = Duration::from_secs(40);
 /// Beyond the grace period, marks are waited for so long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-const LOOK_CLOSELY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+const SHORT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How many nodes are lost at once, beside one and a quarter of all.
 const MANY: usize = 100;
@@ -49,7 +49,7 @@ pub(crate) struct Silent {
 }
 
 /// A cluster, and how far its nodes have been silenced.
-struct Scene {
+struct Case {
     nodes: usize,
     server: Client,
     /// The next node of the first zone that is not silent.
@@ -68,14 +68,14 @@ pub(crate) async fn run(plan: Silent) -> Result<String> {
 }
 
 async fn measure(plan: &Silent, nodes: usize, table: &mut String) -> Result<()> {
-    let size = [("nodes", nodes), ("pods", 0), ("heartbeats", nodes / RENEWS_EACH)];
+    let size = [("nodes", nodes), ("pods", 0), ("heartbeats", nodes / RENEW_INTERVAL)];
     let server = Server::start_with(&size, &["--labelled"]).await?;
     let kubeconfig = server.kubeconfig();
-    let mut scene = Scene { nodes, server: client(&kubeconfig).await?, next: 0 };
+    let mut scene = Case { nodes, server: client(&kubeconfig).await?, next: 0 };
     let grace = format!("--node-monitor-grace-period={}s", GRACE.as_secs());
     let flags =
         ["--controllers=node-lifecycle", "--mode=replace", "--leader-elect=true", &grace].map(str::to_owned);
-    let ours = Ours::start(&plan.pod_safety, &kubeconfig, &flags).await?;
+    let ours = PodSafetyProcess::start(&plan.pod_safety, &kubeconfig, &flags).await?;
     tokio::time::sleep(ALL_RENEWED).await;
     for count in [1, MANY, nodes / 4] {
         let before = usage::cpu_seconds(ours.pid)?;
@@ -89,23 +89,23 @@ async fn measure(plan: &Silent, nodes: usize, table: &mut String) -> Result<()> 
             of(99),
             of(100)
         )?;
-        say(table.lines().last().unwrap_or_default());
+        print_line(table.lines().last().unwrap_or_default());
     }
-    let _standby = Ours::start(&plan.pod_safety, &kubeconfig, &flags).await?;
+    let _standby = PodSafetyProcess::start(&plan.pod_safety, &kubeconfig, &flags).await?;
     tokio::time::sleep(ALL_RENEWED).await;
     let took = scene.takeover(ours).await?;
     writeln!(table, "| {nodes} | {MANY} | | | | | | {:.1} |", took.as_secs_f64())?;
-    say(table.lines().last().unwrap_or_default());
+    print_line(table.lines().last().unwrap_or_default());
     Ok(())
 }
 
-impl Scene {
+impl Case {
     /// Silences so many more nodes of the first zone.
-    async fn silence(&mut self, count: usize) -> Result<Vec<usize>> {
+    async fn stop_renewing(&mut self, count: usize) -> Result<Vec<usize>> {
         let nodes: Vec<usize> = (self.next..self.next + count).map(|node| node * ZONES).collect();
         ensure!(nodes.iter().all(|node| *node < self.nodes), "the first zone has no {count} nodes more");
         self.next += count;
-        http::post::<Value>(&self.server, SILENT, &json!({ "nodes": nodes })).await?;
+        http::post::<Value>(&self.server, STOPPED_PATH, &json!({ "nodes": nodes })).await?;
         Ok(nodes)
     }
 
@@ -117,7 +117,7 @@ impl Scene {
 
     /// How long after their grace period so many nodes are marked that fall silent at once, sorted.
     async fn lose(&mut self, count: usize) -> Result<Vec<Duration>> {
-        let nodes = self.silence(count).await?;
+        let nodes = self.stop_renewing(count).await?;
         let deadline = Instant::now() + GRACE + PATIENCE;
         loop {
             let marked = self.marked().await?;
@@ -130,14 +130,14 @@ impl Scene {
                 return Ok(lags);
             }
             ensure!(Instant::now() < deadline, "{} of {count} nodes were marked", lags.len());
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     /// How long after the death of its leader a standby marks the first node.
-    async fn takeover(&mut self, leader: Ours) -> Result<Duration> {
+    async fn takeover(&mut self, leader: PodSafetyProcess) -> Result<Duration> {
         let before = self.marked().await?.len();
-        self.silence(MANY).await?;
+        self.stop_renewing(MANY).await?;
         tokio::time::sleep(DIES_AFTER).await;
         leader.kill().await?;
         let died = Instant::now();
@@ -146,7 +146,7 @@ impl Scene {
         ensure!(by_it < before + MANY, "the leader had marked all of them");
         while self.marked().await?.len() == by_it {
             ensure!(died.elapsed() < PATIENCE, "no standby marked a node");
-            tokio::time::sleep(LOOK_CLOSELY).await;
+            tokio::time::sleep(SHORT_POLL_INTERVAL).await;
         }
         Ok(died.elapsed())
     }

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use pod_safety_control_plane::{Balancer, PodSafety};
 use serde_json::Value;
 
-use crate::cluster::{Cluster, Way};
+use crate::cluster::{Cluster, Mode};
 use crate::machine::run;
 
 /// A small file system, where they log; scripts/world.sh mounts it.
@@ -43,14 +43,14 @@ fn clock() -> PathBuf {
 
 impl Cluster {
     /// One replica more.
-    pub(crate) async fn start_ours(&mut self) -> Result<()> {
-        self.start_ours_with(&[]).await
+    pub(crate) async fn start_pod_safety(&mut self) -> Result<()> {
+        self.start_pod_safety_with(&[]).await
     }
 
-    async fn start_ours_with(&mut self, env: &[(&str, &str)]) -> Result<()> {
+    async fn start_pod_safety_with(&mut self, env: &[(&str, &str)]) -> Result<()> {
         let Some(account) = self.account.clone() else { return Ok(()) };
         let args = [
-            format!("--mode={}", self.way.name()),
+            format!("--mode={}", self.mode.name()),
             "--controllers=pod-gc,disruption,node-lifecycle,taint-eviction,fencing".to_owned(),
             "--node-monitor-grace-period=8s".to_owned(),
             "--agent-reports-from=pod-safety".to_owned(),
@@ -69,7 +69,7 @@ impl Cluster {
         config["clusters"][0]["cluster"]["server"] = way.url().into();
         let kubeconfig = account.with_file_name(format!("{name}.kubeconfig"));
         std::fs::write(&kubeconfig, config.to_string())?;
-        let mut program = self.plane.pod_safety_with(&name, &kubeconfig, args, env).await?;
+        let mut program = self.plane.pod_safety_with_flags(&name, &kubeconfig, args, env).await?;
         program.ready().await?;
         self.ours.push(Replica { program, way });
         Ok(())
@@ -86,7 +86,7 @@ impl Cluster {
     }
 
     /// Ours begin anew, and who leads has a clock that shows this. Its monotonic clock goes as always.
-    pub(crate) async fn ours_by_clock(&mut self, shows: &str) -> Result<()> {
+    pub(crate) async fn pod_safety_by_clock(&mut self, shows: &str) -> Result<()> {
         if self.account.is_none() {
             return Ok(());
         }
@@ -104,13 +104,13 @@ impl Cluster {
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
             ("NO_FAKE_STAT", "1"),
         ];
-        self.start_ours_with(&env).await?;
+        self.start_pod_safety_with(&env).await?;
         let first = self.ours.first().context("none of ours")?;
         // A library that does not fit is left out with a warning, and its clock would be everybody's.
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", first.pid()))?;
         ensure!(maps.contains("libfaketime"), "{} has the clock of everybody", first.name());
-        self.ours.first_mut().context("none of ours")?.leads().await?;
-        self.start_ours().await
+        self.ours.first_mut().context("none of ours")?.is_leader().await?;
+        self.start_pod_safety().await
     }
 
     /// Nothing more can be written to their logs.
@@ -121,7 +121,7 @@ impl Cluster {
     }
 
     /// All are there, with clocks like everybody's and room for their logs. One that has ended by itself is an error.
-    pub(crate) async fn repair_ours(&mut self) -> Result<()> {
+    pub(crate) async fn repair_pod_safety(&mut self) -> Result<()> {
         if std::fs::exists(FILLER)? {
             std::fs::remove_file(FILLER)?;
         }
@@ -134,8 +134,8 @@ impl Cluster {
             std::fs::remove_file(clock())?;
             self.ours.clear();
         }
-        while self.way != Way::Plain && self.ours.len() < 2 {
-            self.start_ours().await?;
+        while self.mode != Mode::Plain && self.ours.len() < 2 {
+            self.start_pod_safety().await?;
         }
         Ok(())
     }

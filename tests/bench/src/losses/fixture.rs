@@ -33,22 +33,22 @@ pub(super) struct Lost {
 }
 
 /// All nodes, and what was stored of those that will be touched.
-pub(super) struct Stage {
+pub(super) struct Fixture {
     nodes: usize,
     pods: usize,
     before: Vec<Stored>,
 }
 
 impl Lost {
-    fn of(what: &'static str, numbers: impl Iterator<Item = usize>, with_pods: bool) -> Self {
+    fn new(what: &'static str, numbers: impl Iterator<Item = usize>, with_pods: bool) -> Self {
         let numbers: Vec<usize> = numbers.collect();
         let nodes = numbers.iter().map(|number| format!("node-{number}")).collect();
         Self { what, nodes, numbers, with_pods }
     }
 }
 
-impl Stage {
-    pub(super) async fn of(cluster: &Cluster, plan: &Plan) -> Result<Self> {
+impl Fixture {
+    pub(super) async fn read(cluster: &Cluster, plan: &Plan) -> Result<Self> {
         let mut stage = Self { nodes: plan.nodes, pods: plan.pods, before: cluster.etcd.all(NODES).await? };
         let lost = stage.losses();
         let all = lost
@@ -66,7 +66,7 @@ impl Stage {
 
     /// The first nodes of all.
     pub(super) fn tainted(&self, count: usize) -> Lost {
-        Lost::of("tainted", 0..count.min(self.nodes), true)
+        Lost::new("tainted", 0..count.min(self.nodes), true)
     }
 
     /// The next one, the next hundred (a tenth of a small cluster), and those of the last zone that are left.
@@ -75,9 +75,9 @@ impl Stage {
         let many = one + 1..(one + 1 + MANY.min(self.nodes / 10)).min(self.nodes);
         let rest = many.end..self.nodes;
         [
-            Lost::of("one node", one..one + 1, true),
-            Lost::of("many nodes", many, true),
-            Lost::of("a zone", rest.filter(|number| number % ZONES == ZONES - 1), false),
+            Lost::new("one node", one..one + 1, true),
+            Lost::new("many nodes", many, true),
+            Lost::new("a zone", rest.filter(|number| number % ZONES == ZONES - 1), false),
         ]
     }
 
@@ -109,9 +109,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_lost_twice_and_everybody_has_his_pods() {
+    fn each_node_is_lost_once_and_has_its_own_pods() {
         for (nodes, pods) in [(5_000, 150_000), (50, 1_000)] {
-            let stage = Stage { nodes, pods, before: Vec::new() };
+            let stage = Fixture { nodes, pods, before: Vec::new() };
             let mut all = stage.tainted(10).nodes;
             all.extend(stage.losses().into_iter().flat_map(|lost| lost.nodes));
             assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
