@@ -1,4 +1,4 @@
-//! Nodes that pods name and that are not there.
+//! Nodes that pods or volume Leases name and that do not exist.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,35 +8,36 @@ use super::sync::WATCH_GAP;
 use crate::clock::Mono;
 use pod_safety_proof::AbsenceRead;
 
-/// That a node is missing, and what a quorum read said of it.
+/// The absence of a node, and the first quorum read of it.
 #[derive(Clone, Debug)]
 pub struct Absence {
-    /// Since when this process has missed it, without a break.
+    /// Since when this process has missed the node, without a gap.
     pub since: Mono,
-    /// What was heard of its kubelet before its Node went; `None`: this process did not see it go.
+    /// The last contact with its kubelet before its Node was deleted; `None`: this process did not see the deletion.
     pub(super) last_contact: Option<KubeletContact>,
-    /// Its kubelet reports that it saw the deletion of a pod; `false`: it does not, or this process did not see the Node go.
+    /// Whether its kubelet reports that it saw the deletion of a pod; `false` also if this process did not see the
+    /// deletion of the Node.
     pub(super) reports_deletions: bool,
-    /// The first quorum read in that time, if it was taken and not refuted.
+    /// The first quorum read during the absence, if it was made and not refuted.
     pub first_read: Option<AbsenceRead>,
 }
 
-/// What was heard of a kubelet before its Node went.
+/// The last contact with a kubelet before its Node was deleted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KubeletContact {
-    /// When it was last heard, or from when on this process would have heard it without a break.
+    /// When it last reported, or from when on this process watched without a gap, if that is later.
     pub(super) last_report: Mono,
-    /// Until when it could have been heard: without its Node, a kubelet cannot make its Lease anew.
+    /// Until when a report could have been observed: without its Node, a kubelet cannot create its Lease again.
     pub(super) observed_until: Mono,
-    /// How long it promises to be heard again within.
+    /// The lease duration, within which the kubelet renews.
     pub(super) lease_duration: Duration,
 }
 
 impl KubeletContact {
-    /// Whether the kubelet was silent for a whole duration of its Lease, if `sign` is the last sign of its life. The watch
-    /// may have been cut for as long as a break before anybody notices, so that much does not count.
+    /// Whether the kubelet did not report for a whole duration of its Lease, if `last_heartbeat` is its last report.
+    /// A gap of the watch shorter than `WATCH_GAP` may go unnoticed, so that much is added.
     pub(super) fn was_unreachable(&self, last_heartbeat: Option<Mono>) -> bool {
-        let last_report = last_heartbeat.map_or(self.last_report, |sign| sign.max(self.last_report));
+        let last_report = last_heartbeat.map_or(self.last_report, |at| at.max(self.last_report));
         self.observed_until.since(last_report) >= self.lease_duration + WATCH_GAP
     }
 }
@@ -45,8 +46,8 @@ impl KubeletContact {
 pub(super) struct Absences(BTreeMap<Arc<str>, Absence>);
 
 impl Absences {
-    /// A node that comes back, or that no pod names any more, loses its record:
-    /// its next absence is another one.
+    /// Sets or clears the absence of a node. A node that exists again, or that nothing names any more, loses its
+    /// record: its next absence is a new one.
     pub(super) fn set(&mut self, name: &Arc<str>, missing: bool, now: Mono) {
         if !missing {
             self.0.remove(name);
@@ -57,7 +58,7 @@ impl Absences {
         }
     }
 
-    /// This process saw the Node go.
+    /// Records that this process saw the Node removed.
     pub(super) fn record_node_deleted(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Budgets, and which pods they choose.
+//! PodDisruptionBudgets.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::wire;
 
-/// The selector, if the API has semantics for it.
+/// Parses the selector, if it is valid.
 pub fn parse_selector(wire: Option<wire::LabelSelector>) -> Result<Option<Selector>, BadSelector> {
     let Some(wire::LabelSelector { match_labels, match_expressions }) = wire else { return Ok(None) };
     let pairs = match_labels.iter().map(|(key, value)| Requirement::equals(key, value));
@@ -34,7 +34,7 @@ fn parse_amount(
     }
 }
 
-/// As KCM asks: `maxUnavailable` counts if both are set, which the API forbids.
+/// As in KCM, `maxUnavailable` wins if both are set, which the API forbids.
 fn budget_limit(spec: &wire::BudgetSpec) -> BudgetLimit {
     match (&spec.max_unavailable, &spec.min_available) {
         (Some(most), _) => parse_amount("maxUnavailable", most, BudgetLimit::MaxUnavailable),
@@ -91,8 +91,9 @@ fn project(
     })
 }
 
-/// Keeps what was seen of entries that were there before, and notes which pod a new one is about: the one that has the
-/// name, unless it shows that pods are behind. The API server lets no pod be evicted that ends already, or that came later.
+/// Keeps `first_seen` and the pod of `disruptedPods` entries that were there before. A new entry gets the UID of the
+/// pod that has its name, unless the cached pod is already terminating or younger than the entry: the eviction API
+/// evicts no such pod, so the cache of pods is behind.
 fn carry_over_disrupted(inner: &Inner, before: &Budget, after: &mut Budget) {
     for (name, entry) in &mut after.status.disrupted {
         match before.status.disrupted.get(name) {
@@ -155,7 +156,7 @@ impl Object for Budget {
         if allowed > 0 && known != Some(allowed) {
             inner.notify_budget_evictions(&uid, notify);
         }
-        // Also for a change of the version alone: whoever writes needs to know it.
+        // Also for a change of the version alone: a status write needs the current version.
         notify(Change::Budget { uid: &uid });
     }
 

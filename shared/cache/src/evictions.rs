@@ -1,4 +1,4 @@
-//! Requests to evict pods, and Evictions: by UID, and by the pod that they are about.
+//! EvictionRequests and Evictions: by UID, and by their pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::wire;
 
-/// All of them.
+/// All EvictionRequests and Evictions.
 #[derive(Debug, Default)]
 pub(super) struct Evictions {
     pub(super) requests: Table<EvictionRequest>,
@@ -23,12 +23,12 @@ pub(super) struct Evictions {
     foreign_counts: BTreeMap<Arc<str>, usize>,
 }
 
-/// What is about one pod.
+/// The requests and Evictions of one pod.
 #[derive(Debug, Default)]
 struct TargetEntry {
     requests: BTreeSet<Uid>,
     evictions: BTreeSet<Uid>,
-    /// When this process saw the pod go or finish.
+    /// When this process saw the pod removed or its phase become terminal.
     ended_at: Option<Mono>,
 }
 
@@ -99,7 +99,7 @@ impl Evictions {
 }
 
 impl Inner {
-    /// The pod of this UID changed. `ended`: it went, or its phase says that it ran to its end.
+    /// Notifies of a change of this pod. `ended`: it was removed, or its phase is terminal.
     pub(super) fn notify_eviction_target(
         &mut self,
         pod: &EvictionTarget,
@@ -112,7 +112,7 @@ impl Inner {
         notify(Change::Eviction { target: pod });
     }
 
-    /// A budget allows another number of disruptions: those who wait for it are woken.
+    /// Notifies the evictions of a budget's pods: the budget allows another number of disruptions.
     pub(super) fn notify_budget_evictions(&self, budget: &Uid, notify: Notify<'_>) {
         if self.evictions.evictions.len() == 0 {
             return;
@@ -130,7 +130,7 @@ fn seconds(time: Option<wire::Time>) -> Option<i64> {
     time.map(wire::Time::whole_seconds)
 }
 
-/// A name that becomes part of a path or a label.
+/// An optional text, empty if it is missing.
 fn text(text: Option<String>) -> Box<str> {
     text.unwrap_or_default().into_boxed_str()
 }
@@ -189,7 +189,7 @@ fn project_request(
     })
 }
 
-/// Who evicts: what both lists say of the same name. In the order of their turns.
+/// Joins the entries of both lists by responder name, in the order of their turns.
 fn project_responders(
     targets: Vec<wire::TargetResponder>,
     reports: Vec<wire::ResponderStatus>,
@@ -256,7 +256,7 @@ fn project_eviction(
     })
 }
 
-/// What of an object is about which pod.
+/// Selects one set of UIDs of a [`TargetEntry`].
 type UidSetOf = fn(&mut TargetEntry) -> &mut BTreeSet<Uid>;
 
 impl Evictions {
@@ -301,7 +301,7 @@ impl Object for EvictionRequest {
         let target = EvictionTarget::from_pod(&request.pod);
         inner.evictions.index(&request.pod, &uid, |about| &mut about.requests);
         inner.evictions.requests.put(uid, Entry::Known(request));
-        // Also for a change of the version alone: whoever writes needs to know it.
+        // Also for a change of the version alone: a status write needs the current version.
         notify(Change::Eviction { target: &target });
     }
 

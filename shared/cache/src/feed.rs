@@ -1,16 +1,15 @@
-//! List and watch: one feed per kind keeps the cache as the API server has it.
+//! List and watch: one feed for each kind keeps the cache in sync with the API server.
 //!
-//! Why not kube-runtime's watcher: it reads JSON alone. With streaming lists, lean types and `DeserializeGuard` a start with
-//! 150,000 pods takes 6.5 times the CPU, 2.8 times the memory and 4.9 times the API server's CPU (docs/benchmarks.md). And
-//! what vanished during a relist goes unreported.
+//! kube-runtime's watcher is not used because it reads only JSON. With streaming lists, lean types and
+//! `DeserializeGuard` a start with 150,000 pods takes 6.5 times the CPU, 2.8 times the memory and 4.9 times the API
+//! server's CPU (docs/benchmarks.md). It also does not report the objects that were removed during a relist.
 //!
-//! Invariants: lists are consistent reads (no `resourceVersion=0`); a watch goes
-//! on from the last version seen, bookmarks included; a version that is too old
-//! (410), or that the API server has not reached, means a new list, whose gaps are
-//! removals. After a failure the API server is asked which version it has reached,
-//! before it passes one that was watched to: etcd may have been restored, and what
-//! the restore took away is reported by no watch. A stream that is silent for longer than a bookmark takes is dead, and
-//! after two of them a new list says whether anything went by.
+//! Invariants: lists are consistent reads (no `resourceVersion=0`). A watch continues from the last version seen,
+//! bookmarks included. A version that is too old (410), or that the API server has not reached, leads to a new list;
+//! objects that it does not contain are removed. After a failure the feed first reads which version the API server
+//! has reached, before that passes the version of the feed: etcd may have been restored, and no watch reports what
+//! the restore removed. A stream without events for longer than the bookmark interval is closed, and after two such
+//! streams a new list finds missed changes.
 
 mod watch;
 
@@ -30,34 +29,34 @@ use pod_safety_client::{ApiError, Call, Connection, ListStream, error_chain, pag
 pub(super) use watch::WATCH_IDLE_TIMEOUT;
 use watch::{VERSION_AHEAD, WatchEnd};
 
-/// Objects of one page: of our own kinds, and of the others once a whole list has failed. A list without a limit is
-/// served from the API server's cache and costs it 4 to 7 s of CPU for 150,000
-/// pods; pages may have to come from etcd, at two to three times that. They are
-/// the gentler way when something is wrong. Read as streams, both cost us the
-/// memory of one object. Of our own kinds there are few objects, unless somebody makes many.
+/// Objects of one page: of pod-safety's own kinds, and of the others once a whole list has failed. A list without a
+/// limit is served from the API server's cache and costs it 4 to 7 s of CPU for 150,000 pods; pages may have to come
+/// from etcd, at two to three times that. After a failure, pages are the smaller load. Both are read as streams, so
+/// this process needs the memory of one object. Of its own kinds there are few objects, unless a client creates many.
 const PAGE: usize = 5_000;
 
-/// A list of which nothing comes for this long is given up.
+/// A list that delivers nothing for this long is aborted.
 pub(super) const LIST_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// After so many silent watches in a row the kind is listed again. After etcd was restored from a backup a watch waits for
-/// versions that are long in coming, and nothing says so. A kind without a change in three minutes is cheap to list.
+/// After this many idle watches in a row the kind is listed again. After a restore of etcd from a backup, a watch
+/// waits for versions that do not exist for a long time, without an error. A kind without a change in three minutes
+/// is cheap to list.
 /// docs/assumptions.md: history-is-kept
 const MAX_IDLE_WATCHES: u32 = 2;
 
-/// The first pause after a failure, doubled each time up to the last.
+/// The first pause after a failure, doubled each time up to `MAX_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The longest pause: a returning API server is found again within this.
+/// The longest pause: a recovered API server is contacted within this time.
 const MAX_PAUSE: Duration = Duration::from_secs(8);
 
-/// A watch that ends sooner than this is not opened again at once: a proxy that
-/// ends every watch, or a server that forgets its history, is not hammered.
+/// A watch that ends sooner than this is not opened again at once, in case a proxy ends every watch or a server has
+/// lost its history.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 
-/// How often an API server is asked again for a kind that it does not serve: it has to be started anew to serve it.
+/// How often a kind that the API server does not serve is requested again: the API server has to restart to serve it.
 const UNSERVED_RETRY: Duration = Duration::from_secs(60);
 
-/// How often a lasting trouble is logged again.
+/// How often a lasting problem is logged.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Starts one feed for each of `kinds`. They run until the process ends.
@@ -81,11 +80,11 @@ pub fn start_feeds(
         cache.enable_evictions();
     }
     for kind in kinds {
-        // Of what the API server does not serve there is nothing to be alarmed about.
+        // A kind that the API server does not serve must raise no alert.
         if !kind.is_often_unserved() {
             metrics.synced(*kind, false);
         }
-        // Of these there may be hundreds of thousands.
+        // There may be hundreds of thousands of these.
         let on_own_thread = matches!(kind, Kind::Pods | Kind::Nodes | Kind::NodeLeases);
         let connection = if on_own_thread { connection.isolated() } else { connection.clone() };
         let context =
@@ -100,7 +99,7 @@ pub fn start_feeds(
     }
 }
 
-/// What a feed works with.
+/// The dependencies of a feed.
 struct FeedContext {
     connection: Connection,
     cache: Arc<Cache>,
@@ -108,8 +107,8 @@ struct FeedContext {
     metrics: CacheMetrics,
 }
 
-/// Whether a list may have failed because it was too much at once. A server that
-/// is not there yet, or that forbids it, is asked for the whole again.
+/// Whether a list may have failed because it was too large, so that the next one is paged. After other errors (no
+/// connection, Forbidden) the whole list is requested again.
 fn may_be_too_large(error: &ApiError) -> bool {
     match error {
         ApiError::TimedOut { .. } | ApiError::Body(_) | ApiError::Undecodable(_) => true,
@@ -122,7 +121,7 @@ fn may_be_too_large(error: &ApiError) -> bool {
     }
 }
 
-/// How many objects of this kind one answer may have at first.
+/// The first page size for this kind.
 pub(super) fn first_limit(kind: Kind) -> Option<usize> {
     kind.is_own_crd().then_some(PAGE)
 }
@@ -147,23 +146,23 @@ pub async fn read_page(
 struct Feed {
     kind: Kind,
     context: FeedContext,
-    /// Whether what arrives may lie in the socket for a little.
+    /// Whether the thread of this feed may wait to receive several events at once.
     batching: EventBatching,
-    /// Where the next watch goes on; `None` before the first list and after 410.
+    /// The version from which the next watch continues; `None` before the first list and after 410.
     version: Option<String>,
-    /// When something came last.
+    /// When something was last received.
     last_event: Mono,
-    /// The last watch failed. The API server may have begun anew, with older data.
+    /// The last watch failed. The API server may have restarted with older data.
     failed: bool,
-    /// How many watches in a row brought nothing at all.
+    /// How many watches in a row received nothing.
     idle_watches: u32,
-    /// The last list failed: the next one asks for pages.
+    /// The last list failed: the next one is paged.
     paged: bool,
     pause: Duration,
     logged_at: Option<Mono>,
-    /// It was said that the API server does not serve this kind.
+    /// Whether it was logged that the API server does not serve this kind.
     logged_unserved: bool,
-    /// The metrics of this kind, once there is something to show.
+    /// The metrics of this kind, created with the first value.
     contact: Option<Gauge>,
     objects: Option<[IntGauge; 2]>,
 }
@@ -212,8 +211,8 @@ impl Feed {
                     tracing::info!(resource = self.kind.resource(), why, "listing again");
                     self.version = None;
                 }
-                // Nothing to worry anybody: an API server sends no bookmarks for a kind of which
-                // it has seen no change since it started, unless etcd reports its progress.
+                // Not an error: an API server sends no bookmarks for a kind of which it has seen no change since it
+                // started, unless etcd reports its progress.
                 WatchEnd::Idle => {
                     self.idle_watches += 1;
                     tracing::debug!(
@@ -246,7 +245,7 @@ impl Feed {
         self.context.metrics.synced(self.kind, true);
     }
 
-    /// Says what is wrong, once and then once a minute, and waits.
+    /// Logs the problem, at first and then once a minute, and waits.
     async fn on_error(&mut self, verb: &'static str, error: &ApiError) {
         let mut message = error_chain(error);
         if self.kind.is_often_unserved() && error.is_unknown_kind() {
@@ -271,7 +270,7 @@ impl Feed {
         self.back_off().await;
     }
 
-    /// The API server does not serve this kind. That is said once, and is no trouble.
+    /// Handles a kind that the API server does not serve: logged once, and not an error.
     async fn on_unserved(&mut self) {
         let FeedContext { cache, env, .. } = &self.context;
         cache.mark_unserved(self.kind);
@@ -290,20 +289,21 @@ impl Feed {
         self.pause = (self.pause * 2).min(MAX_PAUSE);
     }
 
-    /// Nodes have taints, which others date.
+    /// Only the feed of nodes needs the wall clock, for the `timeAdded` of taints.
     fn record_wall_time(&self, now: Mono, wall: Timestamp) {
         if self.kind == Kind::Nodes {
             self.context.cache.record_wall_time(now, wall);
         }
     }
 
-    /// It sent an event, a bookmark, or all of a list.
+    /// Records an event, a bookmark, or the end of a list.
     fn record_event(&mut self, now: Mono) {
         self.context.cache.record_event(self.kind, now);
         self.update_contact(now);
     }
 
-    /// The API server answered: it opened a watch, or sent a page or an error. That is no news of every object.
+    /// Records an answer: an opened watch, a page, or an error. It does not show that the state of every object is
+    /// current.
     fn record_contact(&mut self, now: Mono) {
         self.context.cache.record_contact(self.kind, now);
         self.update_contact(now);
@@ -326,7 +326,8 @@ impl Feed {
         }
     }
 
-    /// All nodes renew, and hardly a renewal changes a decision. A list is waited for.
+    /// Batches the watch of Leases: every node renews, and hardly a renewal changes a decision. Lists are not
+    /// batched.
     fn set_batching(&self, watching: bool) {
         self.batching.set(watching && self.kind == Kind::NodeLeases);
     }
@@ -344,7 +345,7 @@ impl Feed {
                 .apply_page(page_path(&self.context.cache.collection_path(self.kind), limit, &token))
                 .await?;
             if page.resource_version().is_empty() {
-                // Some other JSON, or a list of no moment: its gaps say nothing.
+                // The response is some other JSON, or has no version: objects that it lacks do not count as removed.
                 return Err(ApiError::Undecodable(WireError::Truncated));
             }
             self.record_contact(self.context.env.now());
@@ -358,7 +359,7 @@ impl Feed {
         }
     }
 
-    /// Whether the API server has not reached this version. Asked after a failure only.
+    /// Whether the API server has not reached this version. Reads it only after a failure.
     async fn is_server_behind(&mut self, version: &str) -> Result<bool, ApiError> {
         if !self.failed {
             return Ok(false);
@@ -368,7 +369,7 @@ impl Feed {
             read_page(connection, env, page_path(&cache.collection_path(self.kind), Some(1), ""), &mut drop)
                 .await?;
         self.failed = false;
-        // Versions are numbers that only grow (KEP-5504). Where they are not, the watch must do.
+        // Versions are numbers that only grow (KEP-5504). Where they are not, the check is skipped.
         let reached = one.resource_version().parse::<u64>().ok();
         Ok(reached.zip(version.parse().ok()).is_some_and(|(reached, seen)| reached < seen))
     }

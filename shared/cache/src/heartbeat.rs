@@ -1,4 +1,4 @@
-//! When each kubelet was last seen to renew its Lease, by our own clock.
+//! When each kubelet was last seen to renew its Lease, by this process's clock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,36 +10,35 @@ use jiff::Timestamp;
 use crate::clock::Mono;
 use crate::model::{NodeLease, Uid, lease_duration};
 
-/// How long the record of a deleted Lease is kept where its node is not missed: a Lease may go before its Node does.
+/// How long the record of a deleted Lease is kept if its node is not missing: a Lease may be removed before its Node.
 /// docs/assumptions.md: lease-goes-after-its-node
 pub(super) const KEEP_DELETED: Duration = Duration::from_secs(600);
 
-/// What is known of one kubelet's heartbeat.
+/// The heartbeat of one kubelet.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
-    /// When we saw the Lease renewed, or appear anew, or may have missed that.
-    /// `None`: it has not moved since we began to look, which says nothing about
-    /// before.
+    /// When this process saw the Lease renewed or created again, or may have missed that. `None`: it has not changed
+    /// since this process began to watch, which shows nothing about the time before.
     pub renewed_at: Option<Mono>,
-    /// When we saw the Lease go.
+    /// When this process saw the Lease removed.
     pub deleted_at: Option<Mono>,
-    /// How long its kubelet promises to be heard again within.
+    /// The lease duration, within which the kubelet renews.
     pub duration: Duration,
-    /// Its `renewTime`, if it is there and says so: compared for change, never with our time.
+    /// Its `renewTime`, if the Lease exists and has one: only compared for change, never with this process's time.
     pub renew_time: Option<Timestamp>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Heartbeats {
-    /// Each renewal looks here: by a hash, for of a hundred thousand names a tree compares seventeen.
+    /// A hash map: each renewal is a lookup, and a tree of a hundred thousand names compares seventeen.
     heartbeats: IndexMap<Arc<str>, Heartbeat>,
-    /// Whose the Leases are that cannot be read: their end must be seen too.
+    /// The names of the Leases that cannot be read: their removal must be recorded, too.
     unreadable: BTreeMap<Uid, Arc<str>>,
 }
 
 impl Heartbeats {
-    /// Notes `after`; gives back whether it is a sign of life. `synced`: the
-    /// Leases had been listed before, so one that is new to us was just made.
+    /// Records `after`; returns whether the kubelet renewed it. `synced`: the Leases had been listed before, so a
+    /// Lease that is not in the cache was just created.
     pub(super) fn record_lease(
         &mut self,
         before: Option<&NodeLease>,
@@ -63,8 +62,7 @@ impl Heartbeats {
         moved
     }
 
-    /// A Lease that cannot be read was written, perhaps by a kubelet: unknown is
-    /// not absent.
+    /// Records a Lease that cannot be read. A kubelet may have written it, so it counts as renewed.
     pub(super) fn record_unreadable(&mut self, uid: &Uid, name: &Arc<str>, now: Mono) {
         let duration = lease_duration(None);
         let heartbeat = Heartbeat { renewed_at: Some(now), deleted_at: None, duration, renew_time: None };
@@ -72,8 +70,8 @@ impl Heartbeats {
         self.unreadable.insert(uid.clone(), Arc::clone(name));
     }
 
-    /// A Lease went between a watch and the list after it: a kubelet may have
-    /// renewed it before, and unknown is not silent. `name`: if it could be read.
+    /// Records a Lease that was removed between a watch and the list after it: a kubelet may have renewed it before,
+    /// and unknown does not count as unreachable. `name`: if it could be read.
     pub(super) fn record_missed_renewal(&mut self, uid: &Uid, name: Option<Arc<str>>, now: Mono) {
         let name = name.or_else(|| self.unreadable.get(uid).cloned());
         if let Some(heartbeat) = name.and_then(|name| self.heartbeats.get_mut(&name)) {
@@ -87,7 +85,7 @@ impl Heartbeats {
         }
     }
 
-    /// The end of a Lease that could not be read; gives back whose it was.
+    /// Records the removal of an unreadable Lease; returns its node's name.
     pub(super) fn record_unreadable_deleted(&mut self, uid: &Uid, now: Mono) -> Option<Arc<str>> {
         let name = self.unreadable.remove(uid)?;
         self.record_deleted(&name, now);
@@ -98,9 +96,11 @@ impl Heartbeats {
         self.heartbeats.get(name)
     }
 
-    /// Of a node that is `missed` it is asked a quarantine later whether its Lease was renewed, however long that is.
-    pub(super) fn prune(&mut self, now: Mono, missed: impl Fn(&str) -> bool) {
-        let keep = |beat: &Heartbeat| beat.deleted_at.is_none_or(|gone| now.since(gone) < KEEP_DELETED);
-        self.heartbeats.retain(|name, beat| keep(beat) || missed(name));
+    /// Drops old records of deleted Leases. That of a `missing` node is kept: after its quarantine, however long, it
+    /// is read whether the Lease was renewed.
+    pub(super) fn prune(&mut self, now: Mono, missing: impl Fn(&str) -> bool) {
+        let keep =
+            |beat: &Heartbeat| beat.deleted_at.is_none_or(|deleted_at| now.since(deleted_at) < KEEP_DELETED);
+        self.heartbeats.retain(|name, beat| keep(beat) || missing(name));
     }
 }

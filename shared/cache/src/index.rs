@@ -1,4 +1,4 @@
-//! An index for every question that a decision asks: no scans.
+//! One index for each lookup of a decision, so that none scans all pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) struct PodIndex {
     by_node: BTreeMap<Arc<str>, BTreeSet<Uid>>,
     terminated: BTreeSet<CollectionOrder>,
     terminating_unscheduled: BTreeSet<Uid>,
-    /// Pods that somebody was about to end.
+    /// Pods with the condition `DisruptionTarget`.
     disruption_targets: BTreeSet<Uid>,
     /// When the kubelet of a node last reported on a pod.
     last_reports: BTreeMap<Arc<str>, Mono>,
@@ -82,8 +82,8 @@ impl PodIndex {
         self.disruption_targets.remove(uid);
     }
 
-    /// Drops the signs of life of a node that no pod names any more. Not part of
-    /// `remove`: a change of the last pod removes it for a moment.
+    /// Drops the last report on a node that no pod names any more. Not part of `remove`: a change of the last pod
+    /// removes it for a moment.
     pub(super) fn forget_if_unused(&mut self, node: &str) {
         if !self.by_node.contains_key(node) {
             self.last_reports.remove(node);
@@ -123,8 +123,7 @@ impl PodIndex {
     }
 }
 
-/// Which node incarnations stand under a name: one, but for the moments of a
-/// re-registration seen out of order.
+/// The UIDs of the Nodes of one name: one, except for a moment when a re-registration is seen out of order.
 #[derive(Debug, Default)]
 pub(super) struct NodeIndex(IndexMap<Arc<str>, BTreeSet<Uid>>);
 
@@ -142,7 +141,7 @@ impl NodeIndex {
         }
     }
 
-    /// Of an undecodable node, which has its name here alone: all names are looked at.
+    /// The name of an undecodable node, which is kept in this index only. Scans all names.
     pub(super) fn name_of(&self, uid: &Uid) -> Option<Arc<str>> {
         self.0.iter().find(|(_, uids)| uids.contains(uid)).map(|(name, _)| Arc::clone(name))
     }

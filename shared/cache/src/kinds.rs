@@ -1,5 +1,5 @@
-//! From a kind to the type that follows it. What is done by kind is dispatched here, once: a feed of a type of its own for
-//! each kind took minutes to compile.
+//! The mapping from a kind to the type that follows it. Operations by kind are dispatched here, in one place: a
+//! generic feed for each kind took minutes to compile.
 
 use super::Cache;
 use crate::clock::Mono;
@@ -44,27 +44,27 @@ macro_rules! dispatch_kind {
 pub(super) use dispatch_kind;
 
 impl Cache {
-    /// A list of this kind begins: what it does not name is gone at its end.
+    /// Begins a list of this kind: an object that it does not contain counts as removed at its end.
     pub(super) fn begin_list_of_kind(&self, kind: Kind) {
         dispatch_kind!(kind, T => self.begin_list::<T>());
     }
 
-    /// It ended: what it did not name is removed, and the kind counts as synced.
+    /// Ends the list: removes the objects that it did not contain and marks the kind as synced.
     pub(super) fn end_list_of_kind(&self, kind: Kind, now: Mono) {
         dispatch_kind!(kind, T => self.end_list::<T>(now));
     }
 
-    /// An object as it came over the wire, with its version; one that cannot be read stays as unknown.
+    /// Stores a wire object and returns its version; one that cannot be decoded is kept as unknown.
     pub(super) fn apply_wire(&self, kind: Kind, raw: &Raw, now: Mono) -> Option<String> {
         dispatch_kind!(kind, T => self.decode_and_apply::<T>(raw, now))
     }
 
-    /// A new version of an object that is known, if a glance at it is enough: gives back the version.
+    /// Stores a new version of a cached object if partial decoding is enough; returns the version.
     pub(super) fn apply_partial_of_kind<'a>(&self, kind: Kind, raw: &'a Raw, now: Mono) -> Option<&'a str> {
         dispatch_kind!(kind, T => self.apply_partial::<T>(raw, now))
     }
 
-    /// The object of this kind with this UID went.
+    /// Removes the object of this kind with this UID.
     pub(super) fn remove_of_kind(&self, kind: Kind, uid: &Uid, now: Mono) {
         dispatch_kind!(kind, T => self.remove::<T>(uid, now));
     }

@@ -1,7 +1,7 @@
 //! The Leases of nodes: the heartbeats of their kubelets.
 //!
-//! Why the `renewTime` is read, and the metadata alone are not enough: a Lease is also written by others, and a write without a
-//! renewal is no sign of life.
+//! The `renewTime` is needed, the metadata alone are not enough: other clients write Leases, too, and a write without
+//! a renewal is no report of the kubelet.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ fn project_lease(
     interner: &mut Interner,
 ) -> Result<NodeLease, ProjectError> {
     let Identity { uid, rv, name } = parse_identity(meta)?;
-    let renewed = spec
+    let renew_time = spec
         .renew_time
         .map(|time| time.timestamp().ok_or(ProjectError::Time("spec.renewTime")))
         .transpose()?;
     let duration = lease_duration(spec.lease_duration_seconds);
-    Ok(NodeLease { name: interner.intern(&name), uid, rv, renew_time: renewed, duration })
+    Ok(NodeLease { name: interner.intern(&name), uid, rv, renew_time, duration })
 }
 
 impl Object for NodeLease {
@@ -37,20 +37,20 @@ impl Object for NodeLease {
             .map_err(|error| Undecodable::from_meta(&meta, &error))
     }
 
-    /// Most that happens in a large cluster is that a Lease is renewed.
+    /// Most events of a large cluster are renewals of Leases.
     fn decode_partial<'a>(inner: &Inner, raw: &'a wire::Raw) -> Option<(Self, &'a str)> {
         let renewal = raw.renewal()?;
         let uid = Uid::new(renewal.uid)?;
-        // The name was looked at when the Lease came.
+        // The name was checked when the Lease was first stored.
         let known = inner.leases.get_known(&uid).filter(|known| *known.name == *renewal.name)?;
         let name = Arc::clone(&known.name);
         let rv = renewal.resource_version.parse().ok()?;
-        let renewed = match renewal.renew_time {
+        let renew_time = match renewal.renew_time {
             Some(time) => Some(time.timestamp()?),
             None => None,
         };
         let duration = lease_duration(renewal.lease_duration_seconds);
-        Some((Self { name, uid, rv, renew_time: renewed, duration }, renewal.resource_version))
+        Some((Self { name, uid, rv, renew_time, duration }, renewal.resource_version))
     }
 
     fn meta(wire: &wire::Lease) -> Option<&wire::ObjectMeta> {
@@ -67,14 +67,14 @@ impl Object for NodeLease {
         let before = inner.leases.put(lease.uid.clone(), Entry::Known(lease.clone()));
         let known = match &before {
             Some(Entry::Known(before)) => Some(before),
-            // What we could not read may have moved since: unknown is not unmoved.
+            // The Lease may have been renewed while it was unreadable: it does not count as unchanged.
             Some(Entry::Undecodable(_)) | None => None,
         };
         if inner.heartbeats.record_lease(known, &lease, synced, now) {
             inner.record_renewal(&name, now, notify);
         }
         if !synced {
-            // It is no sign of life, but whatever was renewed before this list was not seen.
+            // This is no report, but renewals before this list were not seen.
             inner.reset_last_report(&name, now);
         }
     }

@@ -1,13 +1,12 @@
 //! The one informer cache.
 //!
-//! Duty: hold what the API server last said, by UID, with an index for every
-//! question that a decision asks, and know how far that can be believed (sync
-//! state, last contact, objects that could not be read).
+//! Holds the latest state of each watched object, by UID, with an index for each lookup of a decision, and how
+//! current that state is (sync state, last contact, objects that could not be read).
 //!
-//! Invariants: an object that cannot be decoded stays as *unknown*, it does not
-//! vanish; what vanished during a relist is reported as removed, by UID; a change
-//! that alters nothing but the resourceVersion wakes nobody; kinds are not
-//! mutually consistent, so a pod may name a node that is not known yet.
+//! Invariants: an object that cannot be decoded stays in the cache as *unknown*; it does not disappear. An object
+//! that disappeared during a relist is reported as removed, by UID. A change of nothing but the resourceVersion
+//! notifies no subscriber, except where a writer needs the new version. Kinds are not mutually consistent: a pod may
+//! name a node that is not in the cache yet.
 
 #![forbid(unsafe_code)]
 
@@ -82,7 +81,7 @@ use wall::WallClock;
 use workloads::Workloads;
 use zones::Zones;
 
-/// Lean domain types, and those of our own kinds.
+/// Lean domain types, and those of pod-safety's own CRDs.
 pub mod model {
     pub use pod_safety_crds::{
         CustomObject, CustomSpec, DeviceKey, FenceDeviceObject, FenceEvidenceObject, FencePolicyObject,
@@ -91,63 +90,64 @@ pub mod model {
     pub use pod_safety_model::*;
 }
 
-/// What changed, for those who keep dirty keys. It says where to look, never
-/// what to believe.
+/// A change, for subscribers that keep work queues. It tells which keys to decide again; a decision reads the View,
+/// not the change.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
-    /// A pod appeared, changed or went.
+    /// A pod was added, changed or removed.
     Pod {
-        /// As it was.
+        /// The pod before the change.
         before: Option<&'a Pod>,
-        /// As it is.
+        /// The pod after the change.
         after: Option<&'a Pod>,
     },
-    /// A node appeared, changed or went, or became unreadable.
+    /// A node was added, changed or removed, or became unreadable.
     Node {
         /// Its name.
         name: &'a Arc<str>,
-        /// Whether its taints that end pods may be others now.
+        /// Whether its NoExecute taints may have changed.
         taints: bool,
-        /// Whether its readiness may be another now, or last changed at another time.
+        /// Whether its readiness, or the time of its last transition, may have changed.
         readiness: bool,
     },
-    /// A node's Lease was renewed, appeared or went, or its kubelet reported that all is as it was.
+    /// A node's Lease was renewed, added or removed, or its kubelet reported an unchanged status.
     Heartbeat {
         /// The node's name.
         name: &'a Arc<str>,
-        /// Whether the node is there and a sign of life of it is news.
+        /// Whether the Node exists and a report can change a decision about it.
         relevant: bool,
     },
-    /// What the status of a budget rests on changed: its spec or status, its pods,
-    /// or their controllers. Or the budget went.
+    /// What the status of a budget is computed from changed: its spec or status, its pods, or their controllers. Or
+    /// the budget was removed.
     Budget {
         /// Its UID.
         uid: &'a Uid,
     },
-    /// A device, a policy, a fence or evidence appeared, changed or went.
+    /// A FenceDevice, FencePolicy, NodeFence or FenceEvidence was added, changed or removed.
     Fencing {
-        /// The node that it is about; `None`: about several.
+        /// The node that it concerns; `None`: several nodes.
         node: Option<&'a Arc<str>>,
     },
-    /// What is known of an exclusive volume changed: where it is used, whose it is, or its holder.
+    /// The state of an exclusive volume changed: where it is used, its Lease, or its holder.
     Volume {
         /// The name of its PersistentVolume.
         name: &'a Arc<str>,
-        /// The pods that wait for it behind our gate.
+        /// The pods that wait for the volume behind pod-safety's scheduling gate.
         gated: &'a [Uid],
     },
-    /// What an eviction rests on changed: its requests, its Evictions, its pod, or what budgets allow.
+    /// What the decision about an eviction rests on changed: its requests, its Evictions, its pod, or what
+    /// PodDisruptionBudgets allow.
     Eviction {
-        /// Of which pod.
+        /// The pod of the eviction.
         target: &'a EvictionTarget,
     },
     /// A kind was listed in full for the first time, or again.
     Listed(Kind),
 }
 
-/// Hears of changes while the cache is locked: mark and return.
+/// Receives changes while the cache is locked: an implementation enqueues keys and returns.
 pub trait Subscriber: Send + Sync + 'static {
-    /// Marks what `change` may affect.
+    /// Enqueues the keys that `change` may affect.
     fn on_change(&self, change: Change<'_>);
 }
 
@@ -175,15 +175,15 @@ pub(crate) struct Inner {
     leases: Table<NodeLease>,
     budgets: Table<Budget>,
     workloads: Workloads,
-    /// By namespace, and by all that an owner reference says: whoever writes a
-    /// foreign UID into one gets an answer of his own.
+    /// By namespace and by the whole owner reference: an object whose owner reference carries a foreign UID gets its
+    /// own entry.
     scales: BTreeMap<(Arc<str>, Arc<Controller>), ScaleAnswer>,
     /// Whether budgets are followed, so that pods are kept with their labels.
     budgets_enabled: bool,
     selection: Selection,
-    /// Whether nodes are fenced, so that they are kept with what that asks of them.
+    /// Whether nodes are fenced, so that they are kept with the fields that fencing reads.
     fencing_enabled: bool,
-    /// The namespaces whose FenceDevices and PodSafetyRemediations are followed; `None`: of every one.
+    /// The namespaces whose FenceDevices and PodSafetyRemediations are followed; `None`: all namespaces.
     fencing_namespaces: Option<BTreeSet<String>>,
     own_kinds: OwnKinds,
     /// Whether volumes are guarded, so that pods are kept with their claims.
@@ -194,14 +194,14 @@ pub(crate) struct Inner {
     evictions: Evictions,
     heartbeats: Heartbeats,
     absences: Absences,
-    /// Pods whose end is proved, until they are removed.
+    /// Pods whose processes are proved to have ended, until the pods are removed.
     proved_terminated: BTreeSet<Uid>,
     kinds: sync::Kinds,
     wall: WallClock,
     interner: Interner,
 }
 
-/// A read guard: while it lives, the cache does not change.
+/// A read guard: the cache does not change while a guard exists.
 pub struct ViewGuard<'a>(RwLockReadGuard<'a, Inner>);
 
 impl std::fmt::Debug for ViewGuard<'_> {
@@ -211,7 +211,7 @@ impl std::fmt::Debug for ViewGuard<'_> {
 }
 
 impl ViewGuard<'_> {
-    /// What decisions see.
+    /// The view that decisions read.
     #[must_use]
     pub fn view(&self) -> View<'_> {
         View::new(&self.0)
@@ -219,29 +219,32 @@ impl ViewGuard<'_> {
 }
 
 impl Cache {
-    /// Adds a listener. Those who subscribe late must look at everything once.
+    /// Adds a subscriber. One that subscribes late must decide every key once.
     pub fn subscribe(&self, subscriber: Arc<dyn Subscriber>) {
         self.subscribers.write().push(subscriber);
     }
 
-    /// Keeps labels and controllers of pods, for the budgets that choose among
-    /// them. Before the first pod comes.
+    /// Keeps labels and controllers of pods, for the selectors of budgets. To be called before the first pod is
+    /// applied.
     pub(crate) fn enable_budgets(&self) {
         self.inner.write().budgets_enabled = true;
     }
 
-    /// Keeps what fencing asks of nodes, and the controllers of pods. Before the first of them comes.
+    /// Keeps the fields of nodes that fencing reads, and the controllers of pods. To be called before the first of
+    /// them is applied.
     pub(crate) fn enable_fencing(&self) {
         self.inner.write().fencing_enabled = true;
     }
 
-    /// Follows FenceDevices and PodSafetyRemediations of these namespaces alone: by theirs machines are switched off, and a
-    /// right in one namespace is no right on nodes. What came before stays, and no decision uses a device of it.
+    /// Follows FenceDevices and PodSafetyRemediations of these namespaces only: they switch machines off, and RBAC
+    /// rights in one namespace must not extend to nodes. Objects of other namespaces that were applied before stay;
+    /// no decision uses their devices.
     pub fn restrict_fencing_to(&self, namespaces: BTreeSet<String>) {
         self.inner.write().fencing_namespaces = Some(namespaces);
     }
 
-    /// Where objects of a kind are listed and watched: in the one namespace that they are followed in, or in all.
+    /// The path by which objects of a kind are listed and watched: of one namespace if they are followed in one only,
+    /// else of all.
     fn collection_path(&self, kind: Kind) -> String {
         let inner = self.inner.read();
         let namespaces =
@@ -250,23 +253,24 @@ impl Cache {
         kind.path_in(only.map(String::as_str))
     }
 
-    /// Keeps claims of pods, and what guarding volumes asks of nodes. Before the first of them comes.
+    /// Keeps the claims of pods, and the fields of nodes that the volume guard reads. To be called before the first
+    /// of them is applied.
     pub(crate) fn enable_volume_guard(&self) {
         self.inner.write().volume_guard_enabled = true;
     }
 
-    /// Keeps responders of pods. Before the first of them comes.
+    /// Keeps the responders of pods. To be called before the first pod is applied.
     pub(crate) fn enable_evictions(&self) {
         self.inner.write().evictions_enabled = true;
     }
 
-    /// Reads. Do not hold the guard across an await.
+    /// Locks for reading. Do not hold the guard across an await.
     #[must_use]
     pub fn read(&self) -> ViewGuard<'_> {
         ViewGuard(self.inner.read())
     }
 
-    /// The object as it now is.
+    /// Stores the current version of an object.
     pub(crate) fn apply<T: Object>(&self, wire: T::Wire, now: Mono) {
         let mut inner = self.inner.write();
         match T::project(wire, &mut inner.interner, now) {
@@ -277,7 +281,7 @@ impl Cache {
         }
     }
 
-    /// A new version of an object that is known, if a glance at it is enough: gives back the version.
+    /// Stores a new version of a cached object if partial decoding is enough; returns the version.
     fn apply_partial<'a, T: Object>(&self, raw: &'a Raw, now: Mono) -> Option<&'a str> {
         let mut inner = self.inner.write();
         let (object, version) = T::decode_partial(&inner, raw)?;
@@ -285,23 +289,23 @@ impl Cache {
         Some(version)
     }
 
-    /// An object that could not be read at all or in part.
+    /// Records an object that could not be read at all or in part.
     pub(crate) fn apply_undecodable<T: Object>(&self, undecodable: Undecodable, now: Mono) {
         let mut inner = self.inner.write();
         T::put_undecodable(&mut inner, undecodable, now, &mut |change| self.notify(change));
     }
 
-    /// The object with this UID went.
+    /// Removes the object with this UID.
     pub(crate) fn remove<T: Object>(&self, uid: &Uid, now: Mono) {
         T::remove(&mut self.inner.write(), uid, now, &mut |change| self.notify(change));
     }
 
-    /// A list begins: what it does not name is gone at its end.
+    /// Begins a list: an object that the list does not contain counts as removed at its end.
     pub(crate) fn begin_list<T: Object>(&self) {
         T::table(&mut self.inner.write()).begin_list();
     }
 
-    /// A list ended: removes what it did not name and counts the kind as synced.
+    /// Ends a list: removes the objects that it did not contain and marks the kind as synced.
     pub(crate) fn end_list<T: Object>(&self, now: Mono) {
         let mut inner = self.inner.write();
         let notify = &mut |change: Change<'_>| self.notify(change);
@@ -317,32 +321,32 @@ impl Cache {
         notify(Change::Listed(T::KIND));
     }
 
-    /// The API server answered about this kind.
+    /// Records an answer of the API server about this kind.
     pub(crate) fn record_contact(&self, kind: Kind, now: Mono) {
         self.inner.write().kinds.record_contact(kind, now);
     }
 
-    /// The API server sent an event, a bookmark, or all of a list of this kind.
+    /// Records an event, a bookmark, or the end of a list of this kind.
     pub(crate) fn record_event(&self, kind: Kind, now: Mono) {
         self.inner.write().kinds.record_event(kind, now);
     }
 
-    /// The wall clock says so at `now`, for the ages of what others stamped.
+    /// Records the wall time at `now`, to compute the ages of timestamps that others wrote.
     pub(crate) fn record_wall_time(&self, now: Mono, wall: Timestamp) {
         self.inner.write().wall.record(now, wall);
     }
 
-    /// The API server does not serve this kind.
+    /// Records that the API server does not serve this kind.
     pub(crate) fn mark_unserved(&self, kind: Kind) {
         self.inner.write().kinds.mark_unserved(kind);
     }
 
-    /// The feed of this kind is in trouble.
-    pub(crate) fn record_problem(&self, kind: Kind, trouble: WatchProblem) {
-        self.inner.write().kinds.record_problem(kind, trouble);
+    /// Records a problem of this kind's feed.
+    pub(crate) fn record_problem(&self, kind: Kind, problem: WatchProblem) {
+        self.inner.write().kinds.record_problem(kind, problem);
     }
 
-    /// Forgets what nobody can ask for any more.
+    /// Drops entries that no decision can need any more.
     pub fn prune(&self, now: Mono) {
         let mut inner = self.inner.write();
         let Inner { heartbeats, absences, .. } = &mut *inner;
@@ -358,17 +362,17 @@ impl Cache {
     }
 }
 
-/// What the authority learns by reads of its own. A crate that cannot name this trait cannot tell the cache anything.
+/// What the authority learns by its own reads. A crate that cannot name this trait cannot write to the cache.
 pub trait CacheWriter {
-    /// What a controller's scale said, or why it could not be asked.
+    /// Records the answer of a controller's scale subresource, or why it could not be read.
     fn record_scale(&self, namespace: &Arc<str>, controller: &Arc<Controller>, answer: ScaleAnswer);
-    /// When which watchdog Lease was seen first.
+    /// When each watchdog Lease was first seen.
     fn watchdogs(&self) -> &Watchdogs;
-    /// Keeps what a quorum read said of a node that the cache misses. Without effect if the node is back.
+    /// Records the result of a quorum read of a node that the cache misses. Without effect if the Node exists again.
     fn record_absence_read(&self, node: &str, witness: AbsenceRead);
-    /// Forgets what a quorum read said: it has been refuted.
+    /// Discards the result of a quorum read: a later read refuted it.
     fn discard_absence_read(&self, node: &str);
-    /// There is evidence that the processes of this pod have ended, whichever client removes it.
+    /// Records that there is evidence that the processes of this pod have ended, whichever client removes the pod.
     fn record_proved_terminated(&self, pod: &Uid);
 }
 
@@ -399,16 +403,17 @@ impl CacheWriter for Cache {
     }
 }
 
-/// How long an answer about a scale is kept: whoever needs it asks again long before.
+/// How long the answer of a scale subresource is kept. Its readers repeat the request long before.
 const SCALE_ANSWER_TTL: Duration = Duration::from_secs(600);
 
 impl Inner {
-    /// Whether objects of ours in this namespace count. Those of the cluster are in none.
+    /// Whether pod-safety's own objects of this namespace are followed. Cluster-scoped objects have an empty
+    /// namespace.
     fn is_fencing_namespace(&self, namespace: &str) -> bool {
         namespace.is_empty() || self.fencing_namespaces.as_ref().is_none_or(|all| all.contains(namespace))
     }
 
-    /// Keeps up which budgets choose which pods; gives back those that this concerns.
+    /// Updates which budgets select which pods; returns the budgets that the change affects.
     fn replace_pod(&mut self, before: Option<&Pod>, after: Option<&Pod>, now: Mono) -> BTreeSet<Uid> {
         if self.budgets_enabled { self.selection.replace_pod(before, after, now) } else { BTreeSet::new() }
     }
@@ -427,15 +432,15 @@ impl Inner {
         last_contact.is_some_and(|before| before.was_unreachable(last_heartbeat))
     }
 
-    /// Every node that some pod names and nobody knows.
+    /// Records every node that a pod names, or a volume Lease, and that does not exist.
     fn record_absences(&mut self, now: Mono) {
         for name in self.pod_index.nodes().chain(self.volumes.holders()) {
             self.absences.set(name, !self.node_index.contains(name), now);
         }
     }
 
-    /// Looks again whether this node is named by pods and missing. Before the
-    /// nodes were listed nothing can be said to be missing.
+    /// Recomputes whether this node is named by pods or volume Leases and missing. Before the first list of nodes
+    /// none counts as missing.
     fn update_absence(&mut self, name: &Arc<str>, now: Mono) {
         let missing = self.kinds.state(Kind::Nodes).synced
             && !self.node_index.contains(name)

@@ -4,7 +4,7 @@ use prometheus::{Gauge, GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Re
 
 use crate::model::Kind;
 
-/// The cache.
+/// The metrics of the cache.
 #[derive(Clone, Debug)]
 pub struct CacheMetrics {
     objects: IntGaugeVec,
@@ -16,10 +16,10 @@ pub struct CacheMetrics {
 }
 
 impl CacheMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     ///
     /// # Errors
-    /// They are registered already.
+    /// A metric is already registered.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let gauge = |name: &str, help: &str| -> Result<IntGaugeVec, prometheus::Error> {
             let made = IntGaugeVec::new(Opts::new(name, help), &["resource"])?;
@@ -69,7 +69,7 @@ impl CacheMetrics {
         self.synced.with_label_values(&[kind.resource()]).set(i64::from(synced));
     }
 
-    /// When something was last heard of a kind.
+    /// When something was last received about a kind.
     pub(crate) fn last_contact_of(&self, kind: Kind) -> Gauge {
         self.last_contact.with_label_values(&[kind.resource()])
     }

@@ -1,4 +1,4 @@
-//! How nodes are kept: their readiness, and since when they bear which taints.
+//! How nodes are kept: their readiness, and when each taint was first seen.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::model::{
 };
 use crate::wire;
 
-/// The effect by which a taint keeps new pods away.
+/// The effect of taints that keep new pods off the node.
 const NO_SCHEDULE: &str = "NoSchedule";
 
-/// Zones do not count nodes that have this label, whatever its value is.
+/// Nodes with this label, whatever its value, are not counted in their zone.
 const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-disruption";
 
-/// Labels that should have the value of another one.
+/// Each of the first labels should have the value of the second one.
 const FOLLOWING_LABELS: [(&str, &str); 2] =
     [("beta.kubernetes.io/os", "kubernetes.io/os"), ("beta.kubernetes.io/arch", "kubernetes.io/arch")];
 
@@ -90,7 +90,8 @@ fn project_node(
 /// `PodObservedGenerationTracking` is on by default since this minor version (`pkg/features/kube_features.go`).
 const REPORTS_DELETIONS_SINCE: (u32, u32) = (1, 34);
 
-/// Whether a kubelet of this version writes `status.observedGeneration`. A version that cannot be read is an old one.
+/// Whether a kubelet of this version writes `status.observedGeneration`. A version that cannot be parsed counts as an
+/// old one.
 fn reports_deletions(info: &wire::NodeInfo) -> bool {
     let version = info.kubelet_version.as_deref().unwrap_or_default();
     let mut parts = version.trim_start_matches('v').split('.').map(|part| part.parse().ok());
@@ -115,7 +116,8 @@ fn volumes_in_use(status: &wire::NodeStatus) -> Box<[Box<str>]> {
     names.into()
 }
 
-/// By these somebody wants a node left alone: ours, Cluster API's and medik8s'.
+/// Marks by which an operator or another controller excludes a node from remediation: of pod-safety, Cluster API and
+/// medik8s.
 const EXCLUDING_ANNOTATIONS: [&str; 2] = [PAUSE_ANNOTATION, "cluster.x-k8s.io/skip-remediation"];
 const EXCLUDING_LABEL: &str = "remediation.medik8s.io/exclude-from-remediation";
 
@@ -139,7 +141,7 @@ fn node_details(meta: &wire::ObjectMeta, spec: &wire::NodeSpec, status: &wire::N
     }
 }
 
-/// KCM's key of a zone. The old labels win where both are there, as there.
+/// KCM's key of a zone. Where a node has both the old labels and the new ones, the old ones win, as in KCM.
 fn zone(labels: &BTreeMap<String, String>) -> String {
     let topology_label = |what: &str| {
         let old = labels.get(&format!("failure-domain.beta.kubernetes.io/{what}"));
@@ -147,7 +149,7 @@ fn zone(labels: &BTreeMap<String, String>) -> String {
     };
     match (topology_label("region"), topology_label("zone")) {
         ("", "") => String::new(),
-        // The null character keeps apart what has a colon in it.
+        // The null character separates names that contain a colon.
         (region, zone) => format!("{region}:\0:{zone}"),
     }
 }
@@ -163,17 +165,16 @@ fn stale_labels(
     FOLLOWING_LABELS.into_iter().filter_map(stale).collect()
 }
 
-/// Its age is known when it is clear that it is new: see [`Object::put`].
+/// Its age is computed in [`Object::put`], when it is clear that the taint is new.
 fn project_taint(taint: &wire::Taint, interner: &mut Interner, now: Mono) -> Taint {
     let mut text = |text: &Option<String>| interner.intern(text.as_deref().unwrap_or_default());
     let (key, value) = (text(&taint.key), text(&taint.value));
-    // Before 1970 nobody added taints.
+    // A time before 1970 is not a real `timeAdded`.
     let time_added = taint.time_added.map(wire::Time::whole_seconds).filter(|seconds| *seconds > 0);
     Taint { key, value, time_added, first_seen: now, age: Duration::ZERO }
 }
 
-/// Keeps since when taints are known that were there before, and finds out how old
-/// the others are.
+/// Keeps `first_seen` and `age` of taints that were there before, and computes the age of the others.
 fn date_taints(taints: &mut [Taint], before: &[Taint], wall: WallClock, now: Mono) {
     for taint in taints {
         match (before.iter().find(|earlier| taint.is_same_taint_as(earlier)), taint.time_added) {
@@ -222,11 +223,11 @@ impl Object for Node {
                 if changed.is_none() {
                     node.readiness_since = before.readiness_since;
                 }
-                if let (Some(life), Some(earlier)) = (&mut node.details, &before.details) {
-                    Arc::make_mut(life).carry_over(earlier, changed);
+                if let (Some(details), Some(earlier)) = (&mut node.details, &before.details) {
+                    Arc::make_mut(details).carry_over(earlier, changed);
                 }
             }
-            // Before 1970 there were no nodes: nobody said.
+            // A creation time before 1970 counts as missing.
             None if node.created > 0 => node.age = inner.wall.age(node.created, now),
             None => {}
         }
@@ -262,7 +263,7 @@ impl Object for Node {
         notify(Change::Node { name: &name, taints: true, readiness: true });
     }
 
-    /// What it reported meanwhile is not known: unknown is not silent.
+    /// Reports of the kubelet may have been missed: unknown does not count as unreachable.
     fn note_missed_changes(inner: &mut Inner, uid: &Uid, now: Mono) {
         if let Some(node) = inner.nodes.get_known(uid).cloned() {
             inner.nodes.put(uid.clone(), Entry::Known(Self { last_report: now, ..node }));
@@ -290,8 +291,8 @@ impl Object for Node {
     }
 }
 
-/// Whether the kubelet of a node has reported since it was `before`. Only kubelets say True or
-/// False; Unknown is the word of whoever misses them.
+/// Whether the kubelet of a node has reported between `before` and `after`. Only kubelets write True or False; the
+/// node lifecycle controller writes Unknown when it misses their reports.
 fn has_reported(before: &Node, after: &Node) -> bool {
     match after.readiness {
         Readiness::Ready | Readiness::NotReady => {
@@ -299,15 +300,15 @@ fn has_reported(before: &Node, after: &Node) -> bool {
                 || !matches!(before.readiness, Readiness::Ready | Readiness::NotReady)
         }
         Readiness::Unknown => false,
-        // Somebody took it away: as if it began anew.
+        // A client removed the Ready condition: the time without a report starts again.
         Readiness::Missing => before.readiness != Readiness::Missing,
     }
 }
 
-/// What others should hear of a node.
+/// What subscribers are notified of.
 enum NodeChange {
     Unchanged,
-    /// All is as it was, and its kubelet said so.
+    /// Nothing changed but the heartbeat time that the kubelet wrote.
     Heartbeat,
     Change {
         taints: bool,
@@ -331,8 +332,8 @@ impl NodeChange {
 }
 
 impl super::Cache {
-    /// For whoever looks once: since when a node is silent, and its readiness is as it is, is what the stamps of its
-    /// kubelet say, by our wall clock.
+    /// For a one-off snapshot: takes the last report of each node, and the start of its readiness, from the kubelet's
+    /// timestamps by this process's wall clock.
     pub(super) fn apply_timestamps(&self, now: Mono) {
         let mut inner = self.inner.write();
         let wall = inner.wall;
@@ -358,9 +359,10 @@ impl Inner {
         renewed.map_or(node.last_report, |renewed| renewed.max(node.last_report))
     }
 
-    /// `None`: not known. A watch that was cut brings the end of a Node late, and what was silent meanwhile is the watch. A node
-    /// that never had a Lease (some virtual kubelets) renews none, and nothing says how often it reports. Once a kubelet's Lease
-    /// is collected with its Node, the kubelet has nothing to renew.
+    /// The last contact with the kubelet of a node that was just removed; `None`: unknown. A watch that was
+    /// interrupted delivers the deletion of a Node late, and missing events then do not show that the kubelet did not
+    /// report. A node that never had a Lease (some virtual kubelets) renews none, and its report interval is unknown.
+    /// Once a kubelet's Lease is garbage collected with its Node, the kubelet has nothing to renew.
     fn last_contact_before_deletion(&self, node: &Node, now: Mono) -> Option<KubeletContact> {
         let watched_since = self.kinds.watched_without_gap_since(Kind::NodeLeases, now)?;
         let heartbeat = self.heartbeats.get(&node.name)?;
@@ -378,7 +380,7 @@ impl Inner {
         }
     }
 
-    /// The silence of this name's kubelet counts from now on at the earliest.
+    /// Moves the last report of the nodes of this name to `now` at the earliest.
     pub(super) fn reset_last_report(&mut self, name: &str, now: Mono) {
         for uid in self.node_index.uids(name).cloned().collect::<Vec<_>>() {
             Node::note_missed_changes(self, &uid, now);
@@ -386,7 +388,7 @@ impl Inner {
         }
     }
 
-    /// Something was seen of the kubelet of this name, or of its Lease.
+    /// Records a report of the kubelet of this name, or a renewal of its Lease.
     pub(super) fn record_report(&mut self, name: &Arc<str>, notify: Notify<'_>) {
         let mut relevant = false;
         for uid in self.node_index.uids(name) {
@@ -397,7 +399,7 @@ impl Inner {
         notify(Change::Heartbeat { name, relevant });
     }
 
-    /// The Lease of this name was renewed just now: nothing else that was seen of its kubelet is later.
+    /// Records a renewal of the Lease of this name at `now`, which is later than any other report of its kubelet.
     pub(super) fn record_renewal(&mut self, name: &Arc<str>, now: Mono, notify: Notify<'_>) {
         let mut relevant = false;
         for uid in self.node_index.uids(name) {

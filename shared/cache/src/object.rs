@@ -1,5 +1,4 @@
-//! What it takes to be followed by the cache: projection from the wire, and the
-//! upkeep of the indexes.
+//! What a kind implements to be followed by the cache: projection from the wire types, and the upkeep of the indexes.
 
 use std::sync::Arc;
 
@@ -13,19 +12,19 @@ use crate::model::{
 };
 use crate::wire;
 
-/// Who hears of changes.
+/// The callback that receives changes.
 pub(super) type Notify<'t> = &'t mut dyn FnMut(Change<'_>);
 
 /// Why an object cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProjectError {
-    /// A field without which nothing can be said.
+    /// A required field is missing or empty.
     #[error("{0} is missing or empty")]
     Missing(&'static str),
-    /// A version that is no number.
+    /// A resourceVersion that is not a number.
     #[error(transparent)]
     Version(#[from] BadRv),
-    /// A name that could not stand in a URL for what it means.
+    /// A name that is not a Kubernetes name and would change the meaning of a URL path.
     #[error("{field} is {value:?}, which is not a Kubernetes name")]
     Name {
         /// The field.
@@ -33,19 +32,19 @@ pub(crate) enum ProjectError {
         /// The value.
         value: String,
     },
-    /// A moment beyond the calendar.
+    /// A time that is out of range.
     #[error("{0} is not a time")]
     Time(&'static str),
 }
 
-/// An object that is there but cannot be read.
+/// An object that exists but cannot be read.
 #[derive(Clone, Debug, Default)]
 pub struct Undecodable {
-    /// Its identity, if that much could be read.
+    /// Its UID, if that could be read.
     pub(super) uid: Option<Uid>,
-    /// Its name, if that much could be read.
+    /// Its name, if that could be read.
     pub(super) name: Option<String>,
-    /// Its namespace, if it has one and that much could be read.
+    /// Its namespace, if it has one and that could be read.
     pub(super) namespace: Option<String>,
     /// What is wrong with it.
     pub(super) reason: String,
@@ -71,11 +70,11 @@ impl Undecodable {
     }
 }
 
-/// A kind that the cache follows. Sealed: the cache's own indexes hang on it.
+/// A kind that the cache follows. Sealed: the cache's own indexes depend on it.
 pub(crate) trait Object: Sized + Send + Sync + 'static {
-    /// What the API server sends.
+    /// The wire type.
     type Wire: wire::Decode + Send;
-    /// What is kept of it.
+    /// The type that is stored.
     type Stored: Send + Sync + 'static;
     /// The kind.
     const KIND: Kind;
@@ -83,60 +82,59 @@ pub(crate) trait Object: Sized + Send + Sync + 'static {
     /// Keeps the fields that decisions read.
     ///
     /// # Errors
-    /// What could be read of an object that lacks one of them.
+    /// The part of the object that could be read, if a required field is missing or invalid.
     fn project(wire: Self::Wire, interner: &mut Interner, now: Mono) -> Result<Self::Stored, Undecodable>;
 
-    /// Reads a new version of an object that is known, where that can be done with less than decoding and projecting it,
-    /// to the same end; with its version. `None`: decode it.
+    /// Reads a new version of a cached object, with its resourceVersion, where that costs less than decoding and
+    /// projecting it and has the same result. `None`: the object must be decoded.
     fn decode_partial<'a>(_inner: &Inner, _raw: &'a wire::Raw) -> Option<(Self::Stored, &'a str)> {
         None
     }
 
-    /// The metadata on the wire, for removals and for the version to go on from.
+    /// The metadata of the wire object: for removals, and for the version from which the watch continues.
     fn meta(wire: &Self::Wire) -> Option<&wire::ObjectMeta>;
 
     /// All objects of this kind.
     fn table(inner: &mut Inner) -> &mut Table<Self::Stored>;
-    /// Keeps `object` and its indexes, and tells if it differs from what was there.
+    /// Stores `object`, updates its indexes, and notifies if it differs from the stored one.
     fn put(inner: &mut Inner, object: Self::Stored, now: Mono, notify: Notify<'_>);
-    /// Keeps that there is something unreadable.
+    /// Records that an unreadable object exists.
     fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, notify: Notify<'_>) {
         let Some(uid) = undecodable.uid else { return Self::table(inner).count_unidentified() };
         Self::remove(inner, &uid, now, notify);
         Self::table(inner).put(uid, Entry::Undecodable(undecodable.reason.into()));
     }
-    /// The object went while nobody watched: what it was last is not known. Its
-    /// removal follows.
+    /// The object was removed while no watch was open, so its last state is unknown. `remove` follows.
     fn note_missed_changes(_inner: &mut Inner, _uid: &Uid, _now: Mono) {}
-    /// Forgets the object and tells.
+    /// Removes the object and notifies.
     fn remove(inner: &mut Inner, uid: &Uid, now: Mono, notify: Notify<'_>);
 }
 
-/// A pod that a quorum read shows, by the rules of the cache.
+/// Projects a pod that a quorum read returned, as the cache does.
 ///
 /// # Errors
-/// It cannot be read.
+/// The pod cannot be read.
 pub fn pod_from_wire(wire: wire::Pod, now: Mono) -> Result<Pod, Undecodable> {
     Pod::project(wire, &mut Interner::default(), now)
 }
 
-/// A node that a quorum read shows, by the rules of the cache.
+/// Projects a node that a quorum read returned, as the cache does.
 ///
 /// # Errors
-/// It cannot be read.
+/// The node cannot be read.
 pub fn node_from_wire(wire: wire::Node, now: Mono) -> Result<Node, Undecodable> {
     Node::project(wire, &mut Interner::default(), now)
 }
 
-/// Who an object is.
+/// UID, version and name of an object.
 pub(super) struct Identity {
     pub(super) uid: Uid,
     pub(super) rv: Rv,
     pub(super) name: String,
 }
 
-/// A name as RFC 1123 allows it. Names become parts of URLs: one with a `/` or a
-/// `?` in it would make a question about one object a question about another.
+/// A name as RFC 1123 allows it. Names become parts of URL paths: one with a `/` or a `?` would address another
+/// object.
 pub(super) fn parse_name(text: Option<&str>, field: &'static str) -> Result<String, ProjectError> {
     let text = text.filter(|text| !text.is_empty()).ok_or(ProjectError::Missing(field))?;
     if is_kubernetes_name(text) {
@@ -155,7 +153,7 @@ pub(super) fn parse_identity(meta: &wire::ObjectMeta) -> Result<Identity, Projec
     })
 }
 
-/// A condition of this type, whatever it says.
+/// The condition of this type, whatever its status.
 fn any_condition<'a>(status: &'a wire::PodStatus, name: &str) -> Option<&'a wire::PodCondition> {
     status.conditions.iter().find(|one| one.r#type.as_deref() == Some(name))
 }
@@ -194,7 +192,7 @@ fn project_uncommon(
     }
 }
 
-/// A pod has at most ten (the API server's limit).
+/// The API server allows at most ten for a pod.
 const MAX_RESPONDERS: usize = 10;
 
 fn eviction_responders(all: &[wire::EvictionResponder]) -> Vec<(Box<str>, i32)> {
@@ -202,7 +200,7 @@ fn eviction_responders(all: &[wire::EvictionResponder]) -> Vec<(Box<str>, i32)> 
     named.take(MAX_RESPONDERS).collect()
 }
 
-/// How many of a pod's containers run, by their last report.
+/// How many of a pod's containers run, by their last container statuses.
 fn running_containers(status: &wire::PodStatus) -> u16 {
     let running = reports(status).filter(|report| pod_worker::is_running(report)).count();
     u16::try_from(running).unwrap_or(u16::MAX)
@@ -224,7 +222,7 @@ fn container_states(status: &wire::PodStatus) -> u32 {
     })
 }
 
-/// The reports on all containers of a pod.
+/// The container statuses of all containers of a pod.
 fn reports(status: &wire::PodStatus) -> impl Iterator<Item = &wire::ContainerStatus> {
     let wire::PodStatus { container_statuses, init_container_statuses, ephemeral_container_statuses, .. } =
         status;
@@ -242,7 +240,8 @@ fn project_pod(
     let namespace = self::parse_name(meta.namespace.as_deref(), "metadata.namespace")?;
     let uncommon = project_uncommon(meta, &name, &spec, status, now);
     let (generation, observed) = (meta.generation.unwrap_or(0), status.observed_generation.unwrap_or(0));
-    // A deletion is one generation, too. A kubelet before Kubernetes 1.34 does not say which it has seen.
+    // A deletion raises the generation, too. A kubelet before Kubernetes 1.34 does not report the generation that it
+    // has observed.
     let ahead = if observed > 0 { generation - observed - i64::from(uncommon.deletion.is_some()) } else { 0 };
     let worker_may_be_busy = pod_worker::may_be_busy(&spec, status, ahead);
     let node = spec.node_name.filter(|node| !node.is_empty());
@@ -284,7 +283,7 @@ fn project_pod(
     Ok(pod)
 }
 
-/// Since when a deletion is known that was there before, and whether its kubelet has reported about it since.
+/// Keeps when a deletion that was there before was first seen, and whether the kubelet has reported about it since.
 fn carry_over_deletion(deletion: Deletion, before: &Pod, after: &Pod) -> Deletion {
     let reported = after.observed_generation >= after.generation;
     match before.deletion {
@@ -297,7 +296,7 @@ fn carry_over_deletion(deletion: Deletion, before: &Pod, after: &Pod) -> Deletio
     }
 }
 
-/// Keeps of a pod what some controller of this process reads, in one allocation with the pods that have the same.
+/// Keeps the fields of a pod that some controller of this process reads, and shares equal values between pods.
 fn intern_fields(inner: &mut Inner, pod: &mut Pod) {
     let (selects, fences, guards) =
         (inner.budgets_enabled, inner.fencing_enabled, inner.volume_guard_enabled);
@@ -323,7 +322,8 @@ fn intern_fields(inner: &mut Inner, pod: &mut Pod) {
     }
 }
 
-/// The claims behind the volumes of a pod; that of an ephemeral volume is called after both.
+/// The names of the claims of a pod's volumes. The claim of an ephemeral volume is named after the pod and the
+/// volume.
 fn claims(pod: &str, volumes: &[wire::PodVolume]) -> Vec<Arc<str>> {
     let claim = |volume: &wire::PodVolume| {
         let source = volume.source.as_ref()?;
@@ -340,7 +340,7 @@ fn labels(meta: &wire::ObjectMeta) -> Labels {
     meta.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }
 
-/// So many finalizers of one pod are kept: they are shown, and nothing rests on which they are.
+/// How many finalizers of one pod are kept: they are only displayed.
 const MAX_FINALIZERS: usize = 16;
 
 fn finalizers(all: &[String]) -> Vec<Box<str>> {
@@ -349,11 +349,11 @@ fn finalizers(all: &[String]) -> Vec<Box<str>> {
     all.iter().take(MAX_FINALIZERS).map(|name| name.as_str().into()).chain(more).collect()
 }
 
-/// So many tolerations of one pod are kept at most: pods have two to ten. Of more none is, and how the pod bears a taint is
-/// not known then.
+/// How many tolerations of one pod are kept: pods have two to ten. Of a pod with more none is kept, and how it
+/// tolerates a taint then counts as unknown.
 const MAX_TOLERATIONS: usize = 128;
 
-/// Those that can answer a taint that ends pods.
+/// The tolerations that can match a NoExecute taint.
 fn tolerations(all: &[wire::Toleration]) -> Tolerations {
     if all.len() > MAX_TOLERATIONS {
         let too_many = format!("(more than {MAX_TOLERATIONS} tolerations)");
@@ -367,7 +367,7 @@ fn tolerations(all: &[wire::Toleration]) -> Tolerations {
     all.iter().filter(|one| matches!(one.effect.as_deref(), None | Some("" | NO_EXECUTE))).map(read).collect()
 }
 
-/// The owner that manages the object. One without a UID manages nothing.
+/// The managing owner of the object. An owner reference without a UID does not count.
 pub(super) fn controller_of(meta: &wire::ObjectMeta) -> Option<Controller> {
     let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true))?;
     let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
@@ -431,7 +431,8 @@ impl Object for Pod {
             }
             if let Some(node) = pod.node.as_ref().filter(|_| pod.was_updated_by_kubelet(before)) {
                 inner.pod_index.record_report(node, now);
-                // The act that rested on the proof failed, or the proof was wrong: its processes may run.
+                // The force delete that rested on the evidence failed, or the evidence was wrong: the pod's processes
+                // may run.
                 inner.proved_terminated.remove(&uid);
             }
             inner.pod_index.remove(before);

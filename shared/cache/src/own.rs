@@ -1,4 +1,4 @@
-//! How objects of our own kinds are kept: by UID, and those about a node by its name.
+//! How objects of pod-safety's own kinds are kept: by UID, and by the name of the node that they concern.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::model::{
 };
 use crate::wire;
 
-/// All objects of our own kinds.
+/// All objects of pod-safety's own kinds.
 #[derive(Debug, Default)]
 pub(super) struct OwnKinds {
     pub(super) devices: Table<FenceDeviceObject>,
@@ -29,7 +29,7 @@ pub(super) struct OwnKinds {
 }
 
 impl OwnKinds {
-    /// The status of a fence has been as it is since its last attempt was written down, at the earliest.
+    /// For a one-off snapshot: dates the status of each NodeFence by its last attempt, so it is at least that old.
     pub(super) fn date_attempts(&mut self, ago: &impl Fn(i64) -> Mono) {
         let uids: Vec<Uid> = self.node_fences.table.iter().map(|fence| fence.uid.clone()).collect();
         for uid in uids {
@@ -43,7 +43,7 @@ impl OwnKinds {
     }
 }
 
-/// Those about a node.
+/// The objects of one kind, indexed by node.
 #[derive(Debug)]
 pub(super) struct IndexedByNode<S: CustomSpec> {
     pub(super) table: Table<CustomObject<S>>,
@@ -79,57 +79,57 @@ impl<S: CustomSpec> IndexedByNode<S> {
     }
 }
 
-/// A kind of ours that the cache follows.
+/// A kind of pod-safety's own CRDs that the cache follows.
 pub(super) trait OwnKind: CustomSpec {
     const KIND: Kind;
-    fn table(ours: &mut OwnKinds) -> &mut Table<CustomObject<Self>>;
-    /// Where those about a node are filed.
-    fn by_node(_ours: &mut OwnKinds) -> Option<&mut IndexedByNode<Self>> {
+    fn table(kinds: &mut OwnKinds) -> &mut Table<CustomObject<Self>>;
+    /// The index by node, if the kind has one.
+    fn by_node(_kinds: &mut OwnKinds) -> Option<&mut IndexedByNode<Self>> {
         None
     }
 }
 
 impl OwnKind for FenceDeviceSpec {
     const KIND: Kind = Kind::FenceDevices;
-    fn table(ours: &mut OwnKinds) -> &mut Table<FenceDeviceObject> {
-        &mut ours.devices
+    fn table(kinds: &mut OwnKinds) -> &mut Table<FenceDeviceObject> {
+        &mut kinds.devices
     }
 }
 
 impl OwnKind for FencePolicySpec {
     const KIND: Kind = Kind::FencePolicies;
-    fn table(ours: &mut OwnKinds) -> &mut Table<FencePolicyObject> {
-        &mut ours.policies
+    fn table(kinds: &mut OwnKinds) -> &mut Table<FencePolicyObject> {
+        &mut kinds.policies
     }
 }
 
 impl OwnKind for NodeFenceSpec {
     const KIND: Kind = Kind::NodeFences;
-    fn table(ours: &mut OwnKinds) -> &mut Table<NodeFenceObject> {
-        &mut ours.node_fences.table
+    fn table(kinds: &mut OwnKinds) -> &mut Table<NodeFenceObject> {
+        &mut kinds.node_fences.table
     }
-    fn by_node(ours: &mut OwnKinds) -> Option<&mut IndexedByNode<Self>> {
-        Some(&mut ours.node_fences)
+    fn by_node(kinds: &mut OwnKinds) -> Option<&mut IndexedByNode<Self>> {
+        Some(&mut kinds.node_fences)
     }
 }
 
 impl OwnKind for FenceEvidenceSpec {
     const KIND: Kind = Kind::FenceEvidences;
-    fn table(ours: &mut OwnKinds) -> &mut Table<FenceEvidenceObject> {
-        &mut ours.evidence.table
+    fn table(kinds: &mut OwnKinds) -> &mut Table<FenceEvidenceObject> {
+        &mut kinds.evidence.table
     }
-    fn by_node(ours: &mut OwnKinds) -> Option<&mut IndexedByNode<Self>> {
-        Some(&mut ours.evidence)
+    fn by_node(kinds: &mut OwnKinds) -> Option<&mut IndexedByNode<Self>> {
+        Some(&mut kinds.evidence)
     }
 }
 
 impl OwnKind for PodSafetyRemediationSpec {
     const KIND: Kind = Kind::Remediations;
-    fn table(ours: &mut OwnKinds) -> &mut Table<RemediationObject> {
-        &mut ours.remediations.table
+    fn table(kinds: &mut OwnKinds) -> &mut Table<RemediationObject> {
+        &mut kinds.remediations.table
     }
-    fn by_node(ours: &mut OwnKinds) -> Option<&mut IndexedByNode<Self>> {
-        Some(&mut ours.remediations)
+    fn by_node(kinds: &mut OwnKinds) -> Option<&mut IndexedByNode<Self>> {
+        Some(&mut kinds.remediations)
     }
 }
 
@@ -200,7 +200,7 @@ impl<S: OwnKind> Object for CustomObject<S> {
             if object.status == before.status {
                 object.status_seen = before.status_seen;
             }
-            // An annotation can be changed.
+            // The node of an object may be an annotation, which can be changed.
             moved = before.node().filter(|before| Some(*before) != node.as_deref()).map(str::to_owned);
         }
         if let (Some(moved), Some(filed)) = (&moved, S::by_node(&mut inner.own_kinds)) {

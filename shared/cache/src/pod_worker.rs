@@ -1,18 +1,21 @@
 //! Whether a kubelet's worker for a pod may be busy, by the pod's last report.
 //!
-//! A kubelet has one worker for each pod (`pkg/kubelet/pod_workers.go`), and only that worker reports on the pod. While it starts or
-//! changes a container it reports nothing, and a deletion does not interrupt it: `SyncPod` of the runtime runs with
-//! `context.WithoutCancel` (`pkg/kubelet/kubelet.go`, `Kubelet.SyncPod`). Neither the pull of an image nor a hook `postStart` has a
-//! timeout. So the silence of such a worker does not say that its kubelet is gone.
+//! A kubelet has one worker for each pod (`pkg/kubelet/pod_workers.go`), and only that worker reports on the pod.
+//! While it starts or changes a container it reports nothing, and a deletion does not interrupt it: `SyncPod` of the
+//! runtime runs with `context.WithoutCancel` (`pkg/kubelet/kubelet.go`, `Kubelet.SyncPod`). Neither the pull of an
+//! image nor a hook `postStart` has a timeout. So missing reports of such a worker do not show that its kubelet is
+//! gone.
 
 use crate::wire::{ContainerSpec, ContainerStatus, PodSpec, PodStatus};
 
-/// By this a kubelet reports that the resources of a running pod are being changed, or wait to be (KEP-1287).
+/// Conditions by which a kubelet reports that the resources of a running pod are being changed, or wait to be
+/// (KEP-1287).
 const RESIZE_CONDITIONS: [&str; 2] = ["PodResizeInProgress", "PodResizePending"];
 
-/// Whether by its last report the pod's worker may be busy. A pod without a report on containers is none: a worker writes the
-/// first one before it starts anything (`Kubelet.SyncPod`, `SetPodStatus`). `ahead`: how many generations its kubelet has not
-/// reported about, without that of its deletion; below zero: it reported the deletion, so its worker terminates the pod.
+/// Whether the pod's worker may be busy, by its last report. The worker of a pod without container statuses is not
+/// busy: a worker writes them before it starts anything (`Kubelet.SyncPod`, `SetPodStatus`). `ahead`: the number of
+/// generations that the kubelet has not observed, without the deletion; below zero: it has observed the deletion, so
+/// its worker terminates the pod.
 pub(super) fn may_be_busy(spec: &PodSpec, status: &PodStatus, ahead: i64) -> bool {
     let reports =
         [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses];
@@ -36,7 +39,7 @@ pub(super) fn may_be_busy(spec: &PodSpec, status: &PodStatus, ahead: i64) -> boo
     resized || ahead > 0 || unreported || !(main_settled && others_settled)
 }
 
-/// Its state in this report.
+/// Whether the container runs, by this status.
 pub(super) fn is_running(one: &ContainerStatus) -> bool {
     one.state.as_ref().is_some_and(|state| state.running.is_some())
 }

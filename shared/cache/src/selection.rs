@@ -1,12 +1,12 @@
-//! Which pods a selector chooses, and which selectors choose a pod: looked up with every question, and kept nowhere.
+//! Which pods a selector matches, and which selectors match a pod: computed at each lookup and not stored.
 //!
-//! Pods with the same labels in the same namespace form a *class*: the replicas of one ReplicaSet are one class, and a
-//! selector is tried on classes, once each. Where a selector requires a pair (`app: db`), it is tried only on classes that
-//! have it. KCM tries every selector of a namespace on each pod that changes, and every pod of a namespace for each
-//! budget (weak spot W-DC1).
+//! Pods with the same labels in the same namespace form a *class*: the replicas of one ReplicaSet are one class, and
+//! a selector is matched against each class once. Where a selector requires a pair (`app: db`), only classes with
+//! that pair are tried. KCM tries every selector of a namespace on each pod that changes, and every pod of a
+//! namespace for each budget.
 //!
-//! Invariant: memory grows with pods plus budgets, never with their product: a tenant may have thousands of each, and every
-//! budget may choose every pod.
+//! Invariant: memory grows with pods plus budgets, never with their product: a tenant may have thousands of each, and
+//! every budget may select every pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,8 +17,8 @@ use crate::model::{Labels, Pod, Selector, Uid};
 
 type ClassId = u32;
 
-/// Where a class or a selector is looked for: the hash of its namespace, and of one pair of it. Whatever is found there is
-/// matched, so that two places with one hash cost a comparison, and nothing else.
+/// The key under which classes and selectors are indexed: a hash of the namespace and of one label pair. The entries
+/// of a bucket are matched, so a hash collision costs one comparison and nothing else.
 type Bucket = u64;
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ struct Class {
     namespace: Arc<str>,
     labels: Labels,
     pods: BTreeSet<Uid>,
-    /// Who manages the pods, and how many of them: mostly one.
+    /// The controllers of the pods, each with its number of pods: mostly one.
     controllers: BTreeMap<Uid, usize>,
 }
 
@@ -34,7 +34,7 @@ struct Class {
 struct SelectorEntry {
     namespace: Arc<str>,
     selector: Selector,
-    /// When it was set, or what its pods come to changed last.
+    /// When the selector was set, or when its pods last changed in a field that its budget counts.
     changed_at: Mono,
 }
 
@@ -43,13 +43,13 @@ impl SelectorEntry {
         *self.namespace == *namespace && self.selector.matches(labels)
     }
 
-    /// The one place at which all classes are that it may choose.
+    /// The one bucket that contains all classes that it may match.
     fn bucket(&self) -> Bucket {
         bucket(&self.namespace, self.selector.required_pair())
     }
 }
 
-/// The index. Choosers are known by the UID of the object that has the selector.
+/// The index. Selectors are keyed by the UID of the object that has them.
 #[derive(Debug, Default)]
 pub(super) struct Selection {
     classes: BTreeMap<ClassId, Class>,
@@ -67,7 +67,7 @@ fn bucket(namespace: &str, pair: Option<(&str, &str)>) -> Bucket {
     hasher.finish()
 }
 
-/// Every place at which a class can be looked for.
+/// Every bucket in which a class is indexed.
 fn buckets<'a>(namespace: &'a str, labels: &'a Labels) -> impl Iterator<Item = Bucket> + 'a {
     labels.iter().map(Some).chain([None]).map(move |pair| bucket(namespace, pair))
 }
@@ -82,8 +82,7 @@ fn forget<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: 
 }
 
 impl Selection {
-    /// A pod appeared, changed or went; gives back every budget whose numbers may
-    /// differ for it.
+    /// Handles an added, changed or removed pod; returns every budget whose numbers may change.
     pub(super) fn replace_pod(
         &mut self,
         before: Option<&Pod>,
@@ -92,8 +91,8 @@ impl Selection {
     ) -> BTreeSet<Uid> {
         let affected = self.replace(before, after);
         for uid in &affected {
-            if let Some(chooser) = self.selectors.get_mut(uid) {
-                chooser.changed_at = now;
+            if let Some(entry) = self.selectors.get_mut(uid) {
+                entry.changed_at = now;
             }
         }
         affected
@@ -154,10 +153,10 @@ impl Selection {
         }
     }
 
-    /// The first pod of a class founds it.
+    /// Adds the class of its first pod.
     fn add_class(&mut self, namespace: &Arc<str>, labels: &Labels) -> ClassId {
         let id = self.next;
-        // Four thousand million classes would have to appear while one of them stays.
+        // An id would repeat only after 2³² new classes while one of them stays.
         self.next = self.next.wrapping_add(1);
         self.classes_at.extend(buckets(namespace, labels).map(|place| (place, id)));
         let (namespace, labels) = (Arc::clone(namespace), labels.clone());
@@ -167,7 +166,7 @@ impl Selection {
         id
     }
 
-    /// An object with this selector appeared, or has this selector now.
+    /// Adds or replaces the selector of an object.
     pub(super) fn set_selector(&mut self, namespace: &Arc<str>, selector: Selector, uid: &Uid, now: Mono) {
         self.remove_selector(uid);
         let entry = SelectorEntry { namespace: Arc::clone(namespace), selector, changed_at: now };
@@ -175,26 +174,26 @@ impl Selection {
         self.selectors.insert(uid.clone(), entry);
     }
 
-    /// It went, or its selector chooses nothing any more.
+    /// Removes the selector of an object that was removed or selects nothing any more.
     pub(super) fn remove_selector(&mut self, uid: &Uid) {
         let Some(entry) = self.selectors.remove(uid) else { return };
         forget(&mut self.selectors_at, &entry.bucket(), uid);
     }
 
-    /// Since when it and what its pods come to are as they are.
-    pub(super) fn changed_at(&self, chooser: &Uid) -> Option<Mono> {
-        self.selectors.get(chooser).map(|chooser| chooser.changed_at)
+    /// When the selector or its pods last changed.
+    pub(super) fn changed_at(&self, selector: &Uid) -> Option<Mono> {
+        self.selectors.get(selector).map(|entry| entry.changed_at)
     }
 
-    /// The pods that it chooses.
-    pub(super) fn pods_selected_by<'a>(&'a self, chooser: &Uid) -> impl Iterator<Item = &'a Uid> + use<'a> {
-        let matching_classes = |chooser: &'a SelectorEntry| {
-            let place = chooser.bucket();
-            let there = self.classes_at.range((place, ClassId::MIN)..=(place, ClassId::MAX));
-            let classes = there.filter_map(|(_, id)| self.classes.get(id));
-            classes.filter(|class| chooser.matches(&class.namespace, &class.labels))
+    /// The pods that it matches.
+    pub(super) fn pods_selected_by<'a>(&'a self, selector: &Uid) -> impl Iterator<Item = &'a Uid> + use<'a> {
+        let matching_classes = |entry: &'a SelectorEntry| {
+            let bucket = entry.bucket();
+            let ids = self.classes_at.range((bucket, ClassId::MIN)..=(bucket, ClassId::MAX));
+            let classes = ids.filter_map(|(_, id)| self.classes.get(id));
+            classes.filter(|class| entry.matches(&class.namespace, &class.labels))
         };
-        self.selectors.get(chooser).into_iter().flat_map(matching_classes).flat_map(|class| &class.pods)
+        self.selectors.get(selector).into_iter().flat_map(matching_classes).flat_map(|class| &class.pods)
     }
 
     /// The pods of this controller, and others with the same labels.
@@ -206,7 +205,7 @@ impl Selection {
         classes.filter_map(|id| self.classes.get(id)).flat_map(|class| &class.pods)
     }
 
-    /// The pods of a namespace with too many labels to be chosen by anything.
+    /// The pods of a namespace with too many labels to be matched by a selector.
     pub(super) fn pods_with_omitted_labels<'a>(
         &'a self,
         namespace: &Arc<str>,
@@ -215,7 +214,7 @@ impl Selection {
         id.and_then(|id| self.classes.get(id)).into_iter().flat_map(|class| &class.pods)
     }
 
-    /// The choosers of this pod, or of one like it that is not there.
+    /// The selectors that match this pod, or would match a pod with its labels.
     pub(super) fn selectors_of_pod<'a>(&'a self, pod: &Pod) -> impl Iterator<Item = &'a Uid> + use<'a> {
         self.selectors_matching(&pod.key.namespace, &pod.labels)
     }
@@ -226,15 +225,15 @@ impl Selection {
         labels: &Labels,
     ) -> impl Iterator<Item = &'a Uid> + use<'a> {
         let (namespace, labels) = (Arc::clone(namespace), labels.clone());
-        // A set: a tenant can choose labels whose places have one hash, and each chooser counts once.
+        // A set: a tenant can choose label pairs whose hashes collide, and each selector must be returned once.
         let places: BTreeSet<Bucket> = buckets(&namespace, &labels).collect();
         let there = places.into_iter().flat_map(|place| self.selectors_at.get(&place).into_iter().flatten());
         there.filter(move |uid| {
-            self.selectors.get(uid).is_some_and(|chooser| chooser.matches(&namespace, &labels))
+            self.selectors.get(uid).is_some_and(|entry| entry.matches(&namespace, &labels))
         })
     }
 
-    /// Whoever chooses a pod that this controller manages.
+    /// The selectors that match a pod of this controller.
     pub(super) fn selectors_of_controller<'a>(
         &'a self,
         controller: &Uid,
@@ -337,7 +336,7 @@ mod tests {
         }
     }
 
-    fn take(model: &mut Model, index: &mut Selection, step: Step) {
+    fn apply(model: &mut Model, index: &mut Selection, step: Step) {
         match step {
             Step::Pod { pod: number, namespace, labels } => {
                 let after = pod(number, namespace, labels);
@@ -359,16 +358,16 @@ mod tests {
         }
     }
 
-    /// What the index should say, by looking at everything.
+    /// Compares the index with a full search.
     fn check(model: &Model, index: &Selection) -> Result<(), TestCaseError> {
         let chooses = |at: &Arc<str>, selector: &Selector, pod: &Pod| {
             *at == pod.key.namespace && selector.matches(&pod.labels)
         };
         for (chooser, (namespace, selector)) in &model.selectors {
             let matching = model.pods.values().filter(|pod| chooses(namespace, selector, pod));
-            let wanted: BTreeSet<Uid> = matching.map(|pod| pod.uid().clone()).collect();
-            let found: BTreeSet<Uid> = index.pods_selected_by(&uid("s", *chooser)).cloned().collect();
-            prop_assert_eq!(found, wanted);
+            let expected: BTreeSet<Uid> = matching.map(|pod| pod.uid().clone()).collect();
+            let selected: BTreeSet<Uid> = index.pods_selected_by(&uid("s", *chooser)).cloned().collect();
+            prop_assert_eq!(selected, expected);
         }
         let choosers = |pods: &[&Pod]| -> BTreeSet<Uid> {
             let chosen = |(_, (at, selector)): &(&u8, &(Arc<str>, Selector))| {
@@ -377,16 +376,16 @@ mod tests {
             model.selectors.iter().filter(chosen).map(|(chooser, _)| uid("s", *chooser)).collect()
         };
         for pod in model.pods.values() {
-            let mut found: Vec<Uid> = index.selectors_of_pod(pod).cloned().collect();
-            found.sort_unstable();
-            prop_assert_eq!(found, Vec::from_iter(choosers(&[pod])));
+            let mut selectors: Vec<Uid> = index.selectors_of_pod(pod).cloned().collect();
+            selectors.sort_unstable();
+            prop_assert_eq!(selectors, Vec::from_iter(choosers(&[pod])));
         }
         for number in 0..2 {
             let of = uid("c", number);
             let managed = |pod: &&Pod| pod.controller.as_ref().is_some_and(|by| by.uid == of);
             let managed: Vec<&Pod> = model.pods.values().filter(managed).collect();
-            let found: BTreeSet<Uid> = index.selectors_of_controller(&of).cloned().collect();
-            prop_assert_eq!(found, choosers(&managed));
+            let selectors: BTreeSet<Uid> = index.selectors_of_controller(&of).cloned().collect();
+            prop_assert_eq!(selectors, choosers(&managed));
         }
         Ok(())
     }
@@ -394,7 +393,7 @@ mod tests {
     /// The hash has no secret, so two labels with one hash take 2³² tries: three minutes. The budget counted as two that
     /// overlap, and its pods were not evicted.
     #[test]
-    fn attack_labels_with_one_hash_made_a_budget_overlap_itself() {
+    fn attack_label_pairs_with_one_hash_returned_a_budget_twice() {
         let pairs = [("k5ae02f4f580e2b21", "v"), ("kc1635625f775271a", "v")];
         let both: Labels =
             pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -411,14 +410,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_index_says_what_a_search_would(steps in proptest::collection::vec(step(), 0..40)) {
+        fn a_selector_lookup_agrees_with_a_full_search(steps in proptest::collection::vec(step(), 0..40)) {
             let (mut model, mut index) = (Model::default(), Selection::default());
             for step in steps {
-                take(&mut model, &mut index, step);
+                apply(&mut model, &mut index, step);
                 check(&model, &index)?;
             }
             for pod in 0..6 {
-                take(&mut model, &mut index, Step::NoPod { pod });
+                apply(&mut model, &mut index, Step::NoPod { pod });
             }
             prop_assert!(index.classes.is_empty() && index.by_labels.is_empty());
             prop_assert!(index.classes_at.is_empty() && index.classes_of.is_empty());

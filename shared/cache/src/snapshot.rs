@@ -1,7 +1,6 @@
-//! The cluster as it was when it was asked: for commands that look once.
+//! The cluster as a one-off read, for commands that do not watch.
 //!
-//! Invariant: every list is a consistent read, and one that fails is an error, not
-//! an empty kind.
+//! Invariant: every list is a consistent read, and one that fails is an error, not an empty kind.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,15 +15,15 @@ use crate::wire::Raw;
 
 use pod_safety_client::{ApiError, Connection, error_chain, page_path};
 
-/// Why there is no snapshot.
+/// Why a snapshot could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("listing {}{}", kind.resource(), namespace.as_ref().map(|name| format!(" of namespace {name}")).unwrap_or_default())]
 pub struct SnapshotError {
-    /// Of which kind.
+    /// The kind.
     pub kind: Kind,
-    /// In which namespace; `None`: in all of them.
+    /// The namespace; `None`: all namespaces.
     pub namespace: Option<String>,
-    /// What went wrong.
+    /// The error.
     #[source]
     pub source: ApiError,
 }
@@ -32,23 +31,23 @@ pub struct SnapshotError {
 /// A kind that could not be read, or not in all namespaces.
 #[derive(Debug)]
 pub struct UnreadKind {
-    /// What was refused.
+    /// The error of the list over all namespaces.
     pub error: SnapshotError,
-    /// The one namespace in which it was read all the same.
+    /// The one namespace in which the kind could be read.
     pub read_in: Option<String>,
 }
 
-/// So long before the first read the time of a snapshot begins: what stamps say of the time before it has a place.
+/// A snapshot's monotonic time starts this long before its first read, so that older timestamps can be converted.
 const TIME_OFFSET: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// A cache that was filled once and is not kept up.
+/// A cache that is filled once and not updated.
 #[derive(Debug)]
 pub struct Snapshot {
     cache: Cache,
     at: Mono,
 }
 
-/// Hears of every object, for what decisions do not keep.
+/// Is called with every raw object, for fields that the cache does not keep.
 pub type ObjectVisitor<'a> = &'a mut (dyn FnMut(Kind, &Raw) + Send);
 
 impl Snapshot {
@@ -70,9 +69,9 @@ impl Snapshot {
         Ok(snapshot.complete(env, kinds.iter().copied()))
     }
 
-    /// Lists `kinds` in all namespaces as far as that is allowed: a kind that is refused, or that this cluster does not
-    /// have, counts as not listed, and decisions that need it hold. What may not be read in all namespaces is read in
-    /// `namespace`, if one is given.
+    /// Lists `kinds` in all namespaces as far as allowed. A kind that is forbidden, or that this cluster does not
+    /// have, counts as not listed, and decisions that need it hold. A kind that may not be read in all namespaces is
+    /// read in `namespace`, if one is given.
     ///
     /// # Errors
     /// The API server did not answer.
@@ -146,8 +145,8 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Now everything is as young as the last list: a person's question takes seconds. How long a node has been silent
-    /// only stamps can say to whoever looks once.
+    /// Sets the time of the snapshot: every kind is as current as the last list, because reading takes seconds.
+    /// Without a watch, only timestamps tell for how long a node has not reported.
     fn complete(mut self, env: &Env, read: impl Iterator<Item = Kind>) -> Self {
         self.at = env.now() + TIME_OFFSET;
         for kind in read {
@@ -157,42 +156,45 @@ impl Snapshot {
         self
     }
 
-    /// What was read of other namespaces is shown, and nothing is fenced from there.
+    /// Objects of other namespaces that were read before stay, and no decision uses their devices.
     pub fn restrict_fencing_to(&self, namespaces: BTreeSet<String>) {
         self.cache.restrict_fencing_to(namespaces);
     }
 
-    /// Adds an object that is not there: what would be decided if it were.
+    /// Adds an object that does not exist, to compute what would be decided if it did.
     pub fn insert_hypothetical(&self, kind: Kind, object: &Raw) {
         drop(self.cache.apply_wire(kind, object, self.at));
     }
 
-    /// The object of this kind with this UID is not there any more.
+    /// Removes the object of this kind with this UID.
     pub fn remove(&self, kind: Kind, uid: &Uid) {
         self.cache.remove_of_kind(kind, uid, self.at);
     }
 
-    /// What decisions see.
+    /// The view that decisions read.
     #[must_use]
     pub fn view(&self) -> ViewGuard<'_> {
         self.cache.read()
     }
 
-    /// What the scale of a controller said, which no list has.
+    /// Adds the answer of a controller's scale subresource, which no list contains.
     pub fn record_scale(&self, namespace: &Arc<str>, controller: &Arc<Controller>, answer: ScaleAnswer) {
-        let ScaleAnswer { requested_at: asked, answered_at: answered, scale } = answer;
-        let answer =
-            ScaleAnswer { requested_at: asked + TIME_OFFSET, answered_at: answered + TIME_OFFSET, scale };
+        let ScaleAnswer { requested_at, answered_at, scale } = answer;
+        let answer = ScaleAnswer {
+            requested_at: requested_at + TIME_OFFSET,
+            answered_at: answered_at + TIME_OFFSET,
+            scale,
+        };
         self.cache.record_scale(namespace, controller, answer);
     }
 
-    /// Whether its scale was asked.
+    /// Whether the scale of this controller was read.
     #[must_use]
     pub fn has_scale(&self, of: &(Arc<str>, Arc<Controller>)) -> bool {
         self.cache.inner.read().scales.contains_key(of)
     }
 
-    /// When it was complete.
+    /// When the snapshot was complete.
     #[must_use]
     pub const fn at(&self) -> Mono {
         self.at
@@ -200,7 +202,7 @@ impl Snapshot {
 }
 
 impl Cache {
-    /// An object as it came over the wire; one that cannot be read stays as unknown.
+    /// Stores a wire object and returns its version; one that cannot be decoded is kept as unknown.
     pub(super) fn decode_and_apply<T: Object>(&self, raw: &Raw, now: Mono) -> Option<String> {
         match raw.decode::<T::Wire>() {
             Ok(wire) => {
@@ -227,10 +229,10 @@ mod tests {
     use pod_safety_client::scripted::{Answer, Api, env};
 
     #[tokio::test(start_paused = true)]
-    async fn it_holds_what_was_listed_and_passes_everything_on() {
+    async fn a_snapshot_contains_the_listed_objects_and_visits_each_raw_object() {
         let (env, _wall) = env();
-        let api = Api::new(&env, |asked| async move {
-            match asked.path.as_str() {
+        let api = Api::new(&env, |request| async move {
+            match request.path.as_str() {
                 "/api/v1/namespaces/ns/pods" => Answer::json(
                     &json!({ "metadata": { "resourceVersion": "9" }, "items": [pod("a").0, { "metadata": { "name": 7 } }] }),
                 ),
@@ -251,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_that_fails_is_no_empty_cluster() {
+    async fn a_failed_list_is_an_error_and_not_an_empty_kind() {
         let (env, _wall) = env();
         let api = Api::new(&env, |_| async { Answer::status(403, "Forbidden", "no") });
         let nothing = &mut |_: Kind, _: &Raw| {};
@@ -259,12 +261,13 @@ mod tests {
         assert_eq!(error_chain(&error), "listing pods: the API server answered 403 Forbidden: no");
     }
 
-    /// A person who may read one namespace gets that, and is told of the rest; a cluster without our kinds is no error.
+    /// A user who may read one namespace gets that one, and the rest is reported as unread; missing CRDs of
+    /// pod-safety are no error.
     #[tokio::test(start_paused = true)]
-    async fn what_may_not_be_read_is_named_and_not_taken_for_absent() {
+    async fn a_forbidden_or_missing_kind_is_reported_as_unread_and_not_as_absent() {
         let (env, _wall) = env();
-        let api = Api::new(&env, |asked| async move {
-            match asked.path.as_str() {
+        let api = Api::new(&env, |request| async move {
+            match request.path.as_str() {
                 "/api/v1/pods" | "/api/v1/nodes" => Answer::status(403, "Forbidden", "no"),
                 "/apis/pod-safety.dev/v1alpha1/nodefences" => Answer::status(404, "NotFound", "no"),
                 _ => Answer::json(&json!({ "metadata": { "resourceVersion": "9" }, "items": [pod("a").0] })),
@@ -283,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_a_kind_of_ours_may_be_missing() {
+    async fn only_an_optional_kind_may_answer_404() {
         for (kind, code, fails) in [
             (Kind::NodeFences, 404, false),
             (Kind::NodeFences, 500, true),
@@ -299,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_put_into_their_namespaces_does_not_count() {
+    fn a_snapshot_fences_only_from_the_given_namespaces() {
         let (env, _wall) = env();
         let snapshot = Snapshot::empty(&env);
         snapshot.restrict_fencing_to(["pod-safety".to_owned()].into());
@@ -307,15 +310,15 @@ mod tests {
         assert_eq!((from("pod-safety"), from("tenant")), (true, false));
     }
 
-    /// Whoever looks once did not hear the node fall silent: its stamps say when.
+    /// A one-off read has not observed when the node stopped reporting: the timestamps tell it.
     #[tokio::test(start_paused = true)]
-    async fn how_long_a_node_is_silent_is_said_by_its_stamps() {
+    async fn a_snapshot_takes_the_last_report_of_a_node_from_its_timestamps() {
         let (env, wall) = env();
         wall.set("2026-01-01T00:10:00Z");
         let node = crate::testing::objects::node("n").0;
         let lease = crate::testing::objects::lease("n", 30).0;
-        let api = Api::new(&env, move |asked| {
-            let item = if asked.path.ends_with("nodes") { node.clone() } else { lease.clone() };
+        let api = Api::new(&env, move |request| {
+            let item = if request.path.ends_with("nodes") { node.clone() } else { lease.clone() };
             async move { Answer::json(&json!({ "metadata": { "resourceVersion": "9" }, "items": [item] })) }
         });
         let nothing = &mut |_: Kind, _: &Raw| {};

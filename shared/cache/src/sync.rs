@@ -1,4 +1,4 @@
-//! How far each kind can be believed.
+//! How current each kind is.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,16 +6,15 @@ use std::time::Duration;
 use crate::clock::Mono;
 use crate::model::Kind;
 
-/// A kind that was silent for longer than this had a break: what came after it says little of what
-/// was before. Living kubelets renew their Leases every ten seconds, so with one of them in touch
-/// there is none on Leases.
+/// A longer time without an event is a gap in the watch: events after it show little about the time before. Running
+/// kubelets renew their Leases every ten seconds, so while one of them is connected the watch of Leases has no gap.
 /// docs/assumptions.md: renews-each-quarter
 pub const WATCH_GAP: Duration = Duration::from_secs(15);
 
-/// What stands in the way of a feed, in words for a person.
+/// What stops a feed, as a message for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchProblem {
-    /// A stable class, for metrics.
+    /// A stable category, for metrics.
     pub category: &'static str,
     /// The error with its causes.
     pub message: String,
@@ -28,29 +27,30 @@ pub struct KindState {
     pub synced: bool,
     /// When the API server last answered for this kind, also by only opening a watch.
     pub last_contact: Option<Mono>,
-    /// When it last sent an event, a bookmark, or all of a list. That it opened a watch says nothing of any object.
+    /// When it last sent an event, a bookmark, or all of a list. An opened watch alone shows nothing about any
+    /// object.
     pub last_event: Option<Mono>,
-    /// Since when it has done so without a break of 15 seconds.
+    /// Since when events have come without a gap of `WATCH_GAP`.
     pub watched_since: Option<Mono>,
-    /// Why nothing comes, if nothing comes.
+    /// The last error, until the API server answers again.
     pub problem: Option<WatchProblem>,
     /// The API server does not serve this kind.
     pub unserved: bool,
 }
 
-/// Why a kind cannot be believed now.
+/// Why decisions may not use a kind now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
 pub enum FreshnessError {
-    /// Not everything was listed yet.
+    /// The first list is not complete.
     #[error("{} are not listed yet", kind.resource())]
     NotSynced {
-        /// Of which kind.
+        /// The kind.
         kind: Kind,
     },
-    /// The API server has said nothing for too long.
+    /// The API server has sent nothing for too long.
     #[error("the API server has sent nothing about {} for {}s. Nothing is decided from data that may be stale", kind.resource(), silent.as_secs())]
     Stale {
-        /// On which kind.
+        /// The kind.
         kind: Kind,
         /// For how long.
         silent: Duration,
@@ -60,7 +60,7 @@ pub enum FreshnessError {
 #[derive(Debug, Default)]
 pub(super) struct Kinds(BTreeMap<Kind, KindState>);
 
-/// Of a kind that nobody follows.
+/// The state of a kind that is not followed.
 static NOT_FOLLOWED: KindState = KindState {
     synced: false,
     last_contact: None,
@@ -79,7 +79,7 @@ impl Kinds {
         self.0.entry(kind).or_default()
     }
 
-    /// It answered.
+    /// Records an answer of the API server.
     pub(super) fn record_contact(&mut self, kind: Kind, now: Mono) -> &mut KindState {
         let state = self.state_mut(kind);
         state.last_contact = Some(now);
@@ -87,7 +87,7 @@ impl Kinds {
         state
     }
 
-    /// It sent an event, a bookmark, or all of a list.
+    /// Records an event, a bookmark, or the end of a list.
     pub(super) fn record_event(&mut self, kind: Kind, now: Mono) {
         let state = self.record_contact(kind, now);
         if state.last_event.is_none_or(|last| now.since(last) > WATCH_GAP) {
@@ -96,24 +96,24 @@ impl Kinds {
         state.last_event = Some(now);
     }
 
-    /// Since when the API server has spoken of this kind without a break up to `now`; `None`: there is a break now.
+    /// Since when events of this kind have come without a gap up to `now`; `None`: there is a gap now.
     pub(super) fn watched_without_gap_since(&self, kind: Kind, now: Mono) -> Option<Mono> {
         let state = self.state(kind);
         let has_gap = state.last_event.is_none_or(|last| now.since(last) > WATCH_GAP);
         if has_gap { None } else { state.watched_since }
     }
 
-    pub(super) fn record_problem(&mut self, kind: Kind, trouble: WatchProblem) {
-        self.state_mut(kind).problem = Some(trouble);
+    pub(super) fn record_problem(&mut self, kind: Kind, problem: WatchProblem) {
+        self.state_mut(kind).problem = Some(problem);
     }
 
-    /// The API server does not serve it.
+    /// Records that the API server does not serve the kind.
     pub(super) fn mark_unserved(&mut self, kind: Kind) {
         let state = self.state_mut(kind);
         (state.unserved, state.problem) = (true, None);
     }
 
-    /// Gives back whether this was the first time.
+    /// Marks the kind as listed; returns whether this was the first list.
     pub(super) fn mark_listed(&mut self, kind: Kind, now: Mono) -> bool {
         self.record_event(kind, now);
         self.state_mut(kind).unserved = false;

@@ -1,10 +1,11 @@
-//! Objects of one kind by UID, with the mark that makes relists diffable.
+//! Objects of one kind by UID, with the number of the list that last contained each, so that a relist finds removed
+//! objects.
 
 use std::collections::{BTreeMap, btree_map};
 
 use crate::model::Uid;
 
-/// An object, or that there is one which cannot be read.
+/// An object, or why it cannot be decoded.
 #[derive(Clone, Debug)]
 pub(super) enum Entry<T> {
     Known(T),
@@ -13,21 +14,21 @@ pub(super) enum Entry<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// The list that last named this object.
+    /// The number of the list that last contained this object.
     list: u32,
     entry: Entry<T>,
 }
 
-/// All objects of one kind. Each has an allocation of its own: a third of the places in a B-tree is empty, and with 150,000
-/// pods in them that was more than all else that this process keeps.
+/// All objects of one kind. Each has its own allocation: a third of the slots of a B-tree is empty, and with 150,000
+/// pods stored in them that took more memory than everything else in this process.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     slots: BTreeMap<Uid, Box<Slot<T>>>,
     list: u32,
     undecodable: usize,
-    /// Objects of the current list that cannot even be told apart.
+    /// Objects of the current list of which not even the UID can be read.
     unidentified: usize,
-    /// Those of the list before, which count until the current one has ended.
+    /// Those of the previous list, which count until the current one has ended.
     unidentified_before: usize,
 }
 
@@ -49,12 +50,12 @@ impl<T> Table<T> {
         }
     }
 
-    /// Replaces the object and gives back what was there.
+    /// Replaces the object and returns the former entry.
     pub(super) fn put(&mut self, uid: Uid, entry: Entry<T>) -> Option<Entry<T>> {
         self.undecodable += usize::from(matches!(entry, Entry::Undecodable(_)));
         let slot = Slot { list: self.list, entry };
         let before = match self.slots.entry(uid) {
-            // An allocation less for each event of a watch.
+            // Reuses the box: one allocation less for each event of a watch.
             btree_map::Entry::Occupied(mut occupied) => {
                 Some(std::mem::replace(&mut **occupied.get_mut(), slot).entry)
             }
@@ -83,7 +84,7 @@ impl<T> Table<T> {
         self.unidentified = 0;
     }
 
-    /// The current list has ended; gives back what it did not name.
+    /// Ends the current list; returns the objects that it did not contain.
     pub(super) fn end_list(&mut self) -> Vec<Uid> {
         self.unidentified_before = 0;
         self.slots.iter().filter(|(_, slot)| slot.list != self.list).map(|(uid, _)| uid.clone()).collect()

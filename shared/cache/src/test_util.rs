@@ -1,4 +1,4 @@
-//! What tests do to a cache in place of its feeds.
+//! Test helpers that write to a cache in place of its feeds.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use crate::model::Kind;
 use crate::wire::{Raw, WireError};
 
 impl Cache {
-    /// An object as the API server sends it.
+    /// Applies an object as the API server sends it.
     ///
     /// # Errors
-    /// It is none of the kind.
+    /// It does not decode as the kind.
     pub(crate) fn apply_raw(&self, kind: Kind, raw: &Raw, now: Mono) -> Result<(), WireError> {
         dispatch_kind!(kind, T => self.apply::<T>(raw.decode::<<T as Object>::Wire>()?, now));
         Ok(())
     }
 
-    /// The kubelet of this missing node had been silent for as long as it takes when its Node went.
+    /// Makes this missing node's kubelet count as unreachable before its Node was deleted.
     pub(crate) fn set_unreachable_before_node_deleted(&self, node: &str) {
         let end_of_time = Mono::default() + Duration::MAX;
         let last_contact = KubeletContact {

@@ -1,4 +1,4 @@
-//! A cache that a test fills by hand, and the objects for it. Not in the shipped binary.
+//! A cache that a test fills directly, and the objects for it. Not in the shipped binary.
 
 #[expect(missing_docs, clippy::unwrap_used, reason = "test support, in which each name is its sentence")]
 pub mod objects;
@@ -22,16 +22,16 @@ pub const fn at(seconds: u64) -> Mono {
     Mono::from_start(Duration::from_secs(seconds))
 }
 
-/// A cache that a test fills by hand.
+/// A cache that a test fills directly.
 #[derive(Clone, Debug, Default)]
 pub struct World {
     cache: Arc<Cache>,
-    /// Of the last object that was put.
+    /// The version of the last object that was put.
     version: Arc<AtomicU64>,
 }
 
 impl World {
-    /// An empty cluster that was listed at the start.
+    /// An empty cluster whose kinds are all listed at the start.
     #[must_use]
     pub fn listed() -> Self {
         Self::listed_except(&[])
@@ -51,59 +51,59 @@ impl World {
         world
     }
 
-    /// A cache that knows nothing yet, for a process that begins anew: versions go on.
+    /// An empty cache, as after a restart of the process: the versions of objects continue.
     #[must_use]
     pub fn restarted(&self) -> Self {
         Self { cache: Arc::default(), version: Arc::clone(&self.version) }
     }
 
-    /// Counts a kind as listed, and as heard of, at `now`.
+    /// Ends the first list of a kind at `now`, so that it is synced.
     pub fn mark_listed(&self, kind: Kind, now: Mono) {
-        // Everything that is there was named by the list.
+        // Objects that were applied before belong to this list.
         self.cache.end_list_of_kind(kind, now);
     }
 
-    /// The API server does not serve this kind.
+    /// Marks a kind as not served by the API server.
     pub fn mark_unserved(&self, kind: Kind) {
         self.cache.mark_unserved(kind);
     }
 
-    /// The feed of this kind is in trouble.
-    pub fn record_problem(&self, kind: Kind, trouble: WatchProblem) {
-        self.cache.record_problem(kind, trouble);
+    /// Records a problem of this kind's feed.
+    pub fn record_problem(&self, kind: Kind, problem: WatchProblem) {
+        self.cache.record_problem(kind, problem);
     }
 
-    /// The API server says at `now` that every kind is as it was.
+    /// Records an event of every kind at `now`, so that all are fresh.
     pub fn confirm_all(&self, now: Mono) {
         self.confirm_kinds(Kind::ALL, now);
     }
 
-    /// The API server says at `now` that these kinds are as they were.
+    /// Records an event of these kinds at `now`.
     pub fn confirm_kinds(&self, kinds: &[Kind], now: Mono) {
         for &kind in kinds {
             self.cache.record_event(kind, now);
         }
     }
 
-    /// An object appears or changes at `now`. JSON as the API has it.
+    /// Applies an object, in the JSON of the API, at `now`.
     ///
     /// # Panics
-    /// The object is none of the kind.
+    /// The object does not decode as the kind.
     #[expect(clippy::expect_used, reason = "test support")]
     pub fn apply(&self, kind: Kind, object: &Value, now: Mono) {
         let raw = Raw::from_body(Encoding::Json, object.to_string().into()).expect("JSON needs no envelope");
         self.cache.apply_raw(kind, &raw, now).expect("an object of the kind");
     }
 
-    /// What the API server sent of an object arrives at `now`, readable or not.
+    /// Applies a wire object at `now`, readable or not.
     pub fn apply_wire(&self, kind: Kind, raw: &Raw, now: Mono) {
         drop(self.cache.apply_wire(kind, raw, now));
     }
 
-    /// An object appears or changes at `now`, at a version of its own; it comes back as it then is.
+    /// Applies an object at `now` with a new resourceVersion; returns it with that version.
     ///
     /// # Panics
-    /// The object is none of the kind.
+    /// The object does not decode as the kind.
     pub fn put(&self, kind: Kind, object: impl Into<Value>, now: Mono) -> Value {
         let version = 100 + self.version.fetch_add(1, Ordering::Relaxed);
         let mut object = object.into();
@@ -112,7 +112,7 @@ impl World {
         object
     }
 
-    /// An object goes at `now`.
+    /// Removes an object at `now`.
     ///
     /// # Panics
     /// The UID is empty.
@@ -122,7 +122,7 @@ impl World {
         self.cache.remove_of_kind(kind, &uid, now);
     }
 
-    /// The scale of the controller of this pod was asked and answered at `now`.
+    /// Records the scale of the controller of this pod, requested and answered at `now`.
     ///
     /// # Panics
     /// There is no such pod, or it has no controller.
@@ -130,7 +130,7 @@ impl World {
         self.set_scale_at(pod, scale, now, now);
     }
 
-    /// The scale of the controller of this pod was asked and answered then.
+    /// Records the scale of the controller of this pod with these times.
     ///
     /// # Panics
     /// There is no such pod, or it has no controller.
@@ -146,31 +146,31 @@ impl World {
         self.cache.record_scale(&namespace, &controller, answer);
     }
 
-    /// The wall clock says so at `now`, in seconds since 1970.
+    /// Records the wall time at `now`, in seconds since 1970.
     ///
     /// # Panics
-    /// It is no time.
+    /// It is out of range.
     #[expect(clippy::expect_used, reason = "test support")]
     pub fn set_wall_time(&self, seconds: i64, now: Mono) {
         self.cache.record_wall_time(now, Timestamp::from_second(seconds).expect("a time"));
     }
 
-    /// A quorum read did not find this node, at `now`.
+    /// Records at `now` that a quorum read did not find this node.
     pub fn record_absence_read(&self, node: &str, now: Mono) {
         self.record_absence_read_at(node, now, now);
     }
 
-    /// A quorum read that was asked and answered then did not find this node.
+    /// Records that a quorum read with these times did not find this node.
     pub fn record_absence_read_at(&self, node: &str, requested_at: Mono, answered_at: Mono) {
         self.cache.record_absence_read(node, AbsenceRead::for_decide_tests(requested_at, answered_at));
     }
 
-    /// The kubelet of this missing node had been silent for long when this process saw its Node go.
+    /// Makes the kubelet of this missing node count as unreachable before its Node was deleted.
     pub fn set_unreachable_before_node_deleted(&self, node: &str) {
         self.cache.set_unreachable_before_node_deleted(node);
     }
 
-    /// What decisions see.
+    /// The view that decisions read.
     #[must_use]
     pub fn read(&self) -> ViewGuard<'_> {
         self.cache.read()

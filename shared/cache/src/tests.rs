@@ -1,4 +1,4 @@
-//! What the cache must say, by subject.
+//! Unit tests of the cache, by subject.
 
 mod absence;
 mod busy;
@@ -25,7 +25,7 @@ use crate::model::Uid;
 use crate::testing::objects::{Obj, uid};
 use crate::wire::{Encoding, Raw};
 
-/// A cache whose test hears every change as a line.
+/// Records every change as a line.
 #[derive(Default)]
 struct ChangeLog(Mutex<Vec<String>>);
 

@@ -1,4 +1,4 @@
-//! What a decision sees of the cache.
+//! The read interface of the cache for decisions.
 
 mod evictions;
 mod managed;
@@ -26,24 +26,23 @@ use crate::model::{
     WorkloadKind,
 };
 
-/// How long a kind may be silent before nothing is decided from it. The API
-/// server sends a bookmark each minute on a watch where nothing happens; two
-/// lost ones and a half are not chance.
+/// After how long without an event a kind counts as stale, so that nothing is decided from it. The API server sends a
+/// bookmark each minute on a watch without events; that two and a half are lost is no coincidence.
 /// docs/assumptions.md: bookmarks-each-minute
 pub const STALE_AFTER: Duration = Duration::from_secs(150);
 
-/// The answer to a question by name. Unknown is not absent.
+/// The result of a lookup by name. Unknown is not absent.
 #[derive(Clone, Copy, Debug)]
 pub enum Lookup<'a, T> {
-    /// It is there.
+    /// The object exists and is readable.
     Known(&'a T),
-    /// Something is there, or may be, and cannot be read.
+    /// An object exists, or may exist, and cannot be read.
     Unknown(&'a str),
-    /// The API server listed everything and did not name it.
+    /// The API server listed all objects of the kind, and this one was not among them.
     Absent,
 }
 
-/// The cache at one moment.
+/// The state of the cache at one moment.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     inner: &'a Inner,
@@ -59,7 +58,7 @@ fn counts<T>(table: &Table<T>) -> (usize, usize) {
     (table.len(), table.undecodable())
 }
 
-/// `gap`: why one that is not found may be there all the same.
+/// `gap`: why an object that is not in the table may exist nevertheless.
 fn lookup<'a, T>(entry: Option<&'a Entry<T>>, gap: Option<&'a str>) -> Lookup<'a, T> {
     match (entry, gap) {
         (Some(Entry::Known(known)), _) => Lookup::Known(known),
@@ -74,10 +73,10 @@ impl<'a> View<'a> {
         Self { inner }
     }
 
-    /// Whether this kind can be believed now.
+    /// Whether decisions may use this kind now.
     ///
     /// # Errors
-    /// The reason to hold: not listed yet, or silent for too long.
+    /// The reason to hold: the kind is not listed yet, or nothing was received about it for too long.
     pub fn check_fresh(&self, kind: Kind, now: Mono) -> Result<(), FreshnessError> {
         let state = self.state(kind);
         match state.last_contact {
@@ -93,7 +92,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// How far this kind can be believed.
+    /// The sync state of this kind.
     #[must_use]
     pub fn state(&self, kind: Kind) -> &'a KindState {
         self.inner.kinds.state(kind)
@@ -128,7 +127,7 @@ impl<'a> View<'a> {
         self.inner.pod_index.terminated_count()
     }
 
-    /// Pods that were asked to end before any node took them.
+    /// Pods that were deleted gracefully before they were bound to a node.
     pub fn terminating_unscheduled(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
         let pods = &self.inner.pods;
         self.inner.pod_index.terminating_unscheduled().filter_map(|uid| pods.get_known(uid))
@@ -137,7 +136,7 @@ impl<'a> View<'a> {
     /// The node of this name.
     #[must_use]
     pub fn node(&self, name: &str) -> Lookup<'a, Node> {
-        // Two incarnations under one name: the younger one has the higher version.
+        // During a re-registration two Nodes may have one name: the younger one has the higher version.
         let mut newest = None;
         for uid in self.inner.node_index.uids(name) {
             match self.inner.nodes.get(uid) {
@@ -163,14 +162,14 @@ impl<'a> View<'a> {
         self.inner.nodes.iter()
     }
 
-    /// When this process last had a sign of life of this node's kubelet: a report, or a renewal of
-    /// its Lease. At first when it saw the node, for that says nothing about before.
+    /// When this process last saw a report of this node's kubelet: a status write, or a renewal of its Lease.
+    /// Initially the time when this process first saw the Node, because nothing is known of the time before.
     #[must_use]
     pub fn last_report(&self, node: &Node) -> Mono {
         self.inner.last_report(node)
     }
 
-    /// Whether the Lease of this node is there, and the `renewTime` that it has.
+    /// Whether the Lease of this node exists, and its `renewTime`.
     #[must_use]
     pub fn lease(&self, node: &str) -> Option<Option<Timestamp>> {
         let heartbeat = self.inner.heartbeats.get(node)?;
@@ -190,68 +189,67 @@ impl<'a> View<'a> {
         Some(Renewal { at: heartbeat.renewed_at?, renewed: heartbeat.renew_time })
     }
 
-    /// When each of the nodes was last heard that are Ready: the longest silent ones first.
+    /// When each Ready node last reported, oldest report first.
     pub fn last_reports_of_ready_nodes(&self) -> impl ExactSizeIterator<Item = Mono> + use<'a> {
         self.inner.zones.last_reports_of_ready_nodes()
     }
 
-    /// Every zone by KCM's key; those without nodes are none.
+    /// Every zone that has nodes, by KCM's key.
     pub fn zones(&self) -> impl Iterator<Item = (&'a Arc<str>, ZoneCount)> + use<'a> {
         self.inner.zones.counts()
     }
 
-    /// How many nodes of this zone are well.
+    /// How many nodes of this zone are Ready.
     #[must_use]
     pub fn zone(&self, zone: &str) -> ZoneCount {
         self.inner.zones.count(zone)
     }
 
-    /// How many Ready nodes that count for this zone have been silent for longer.
+    /// How many Ready nodes of this zone, except excluded ones, have not reported for longer than that.
     #[must_use]
     pub fn unreachable_in_zone(&self, zone: &str, longer_than: Duration, now: Mono) -> usize {
         self.inner.zones.unreachable_in(zone, longer_than, now)
     }
 
-    /// How many nodes of its zone are to be marked as lost before this one; `None`: it does not wait.
+    /// How many nodes of its zone are to be tainted as lost before this one; `None`: it does not wait.
     #[must_use]
     pub fn nodes_ahead_of(&self, node: &Node) -> Option<usize> {
         self.inner.zones.nodes_ahead_of(node)
     }
 
-    /// The taint by which the last node of this zone was marked as lost; it may be gone since.
+    /// The taint that marked the last node of this zone as lost; it may have been removed since.
     #[must_use]
     pub fn last_lost_taint(&self, zone: &str) -> Option<&'a Taint> {
         self.inner.zones.last_marked(zone)
     }
 
-    /// That this node is named by pods and missing.
+    /// The absence of this node, if pods or volume Leases name it and it is missing.
     #[must_use]
     pub fn absence(&self, node: &str) -> Option<&'a Absence> {
         self.inner.absences.get(node)
     }
 
-    /// Every node that is named by pods and missing.
+    /// Every node that pods or volume Leases name and that is missing.
     pub fn absences(&self) -> impl Iterator<Item = (&'a Arc<str>, &'a Absence)> + use<'a> {
         self.inner.absences.iter()
     }
 
-    /// The last sign that the kubelet of this node lives, whether its Node is
-    /// there or not.
+    /// The last report of the kubelet of this node, whether its Node exists or not.
     #[must_use]
     pub fn last_heartbeat(&self, node: &str) -> Option<LastHeartbeat> {
         self.inner.last_heartbeat(node)
     }
 
-    /// Whether the kubelet of a missing node had been silent for a whole duration of its Lease when its Node went, and
-    /// was not heard since. `false` also where this process did not see the Node go, or did not listen without a break
-    /// before: unknown is not silent.
+    /// Whether the kubelet of a missing node had not reported for a whole duration of its Lease when its Node was
+    /// deleted, and has not since. `false` also where this process did not see the deletion, or had not watched
+    /// without a gap before: unknown does not count as unreachable.
     #[must_use]
     pub fn unreachable_before_node_deleted(&self, node: &str) -> bool {
         self.inner.unreachable_before_node_deleted(node)
     }
 
-    /// Whether the kubelet of a missing node reports at once that it saw the deletion of a pod. `false` also where this process did
-    /// not see the Node go.
+    /// Whether the kubelet of a missing node reports at once that it saw the deletion of a pod. `false` also where
+    /// this process did not see the deletion of the Node.
     #[must_use]
     pub fn reports_deletions(&self, node: &str) -> bool {
         self.absence(node).is_some_and(|absence| absence.reports_deletions)
@@ -275,13 +273,13 @@ impl<'a> View<'a> {
         self.inner.volumes.driver_attaches(volume)
     }
 
-    /// Whether the watch has brought the end of this node's Lease, or never one.
+    /// Whether the watch has delivered the deletion of this node's Lease, or never had such a Lease.
     #[must_use]
     pub fn lease_is_gone(&self, node: &str) -> bool {
         self.inner.heartbeats.get(node).is_none_or(|beat| beat.deleted_at.is_some())
     }
 
-    /// Pods that somebody was about to end, by another's hand than their kubelet's.
+    /// Pods whose condition `DisruptionTarget` was set by another component than their kubelet.
     pub fn disruption_targets(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
         let pods = &self.inner.pods;
         self.inner.pod_index.disruption_targets().filter_map(|uid| pods.get_known(uid))
@@ -298,25 +296,25 @@ impl<'a> View<'a> {
         self.inner.budgets.iter()
     }
 
-    /// The readable pods that a budget chooses.
+    /// The readable pods that a budget selects.
     pub fn pods_of_budget(&self, budget: &Uid) -> impl Iterator<Item = &'a Pod> + use<'a> {
         let pods = &self.inner.pods;
         self.inner.selection.pods_selected_by(budget).filter_map(|uid| pods.get_known(uid))
     }
 
-    /// The readable budgets that choose this pod.
+    /// The readable budgets that select this pod.
     pub fn budgets_of_pod(&self, pod: &Pod) -> impl Iterator<Item = &'a Budget> + use<'a> {
         let budgets = &self.inner.budgets;
         self.inner.selection.selectors_of_pod(pod).filter_map(|uid| budgets.get_known(uid))
     }
 
-    /// The pods of a namespace that have more labels than are kept: whether a budget chooses them is not known.
+    /// The pods of a namespace that have more labels than are kept: whether a budget selects them is unknown.
     pub fn pods_with_omitted_labels(&self, namespace: &Arc<str>) -> impl Iterator<Item = &'a Pod> + use<'a> {
         let pods = &self.inner.pods;
         self.inner.selection.pods_with_omitted_labels(namespace).filter_map(|uid| pods.get_known(uid))
     }
 
-    /// Since when this budget's selector and what its pods come to are as they are.
+    /// When this budget's selector, or what its status counts of its pods, last changed.
     #[must_use]
     pub fn budget_changed_at(&self, uid: &Uid) -> Option<Mono> {
         self.inner.selection.changed_at(uid)
@@ -330,7 +328,7 @@ impl<'a> View<'a> {
         lookup(table.get(uid), (table.unidentified() > 0).then_some(gap))
     }
 
-    /// What the scale of a pod's controller said when it was last asked.
+    /// The last answer of the scale subresource of a pod's controller.
     #[must_use]
     pub fn scale(&self, pod: &Pod) -> Option<&'a ScaleAnswer> {
         let controller = pod.controller.as_ref()?;
@@ -367,7 +365,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The names of all volumes of which anything is known.
+    /// The names of all volumes in the cache.
     pub fn volume_names(&self) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
         self.inner.volumes.names()
     }
@@ -380,7 +378,8 @@ impl<'a> View<'a> {
         lookup(self.inner.volumes.volume(name), has_gap.then_some(gap))
     }
 
-    /// The PersistentVolume of this name, or as it was when it went, as long as it has a Lease and this process saw it go.
+    /// The PersistentVolume of this name, or its last state if it was removed, as long as it has a Lease and this
+    /// process saw the removal.
     #[must_use]
     pub fn volume_or_last_seen(&self, name: &str) -> Option<&'a Volume> {
         self.inner.volumes.volume_or_last_seen(name)
@@ -394,13 +393,14 @@ impl<'a> View<'a> {
         lookup(self.inner.volumes.claim(namespace, name), gap)
     }
 
-    /// The volume that a claim is bound to, as far as is known: one that it names, and that is not another claim's.
+    /// The volume that a claim is bound to, as far as known: the claim names it, and it is not bound to another
+    /// claim.
     #[must_use]
     pub fn volume_of(&self, claim: &VolumeClaim) -> Option<&'a Arc<str>> {
         self.inner.volumes.bound_volume(&(Arc::clone(&claim.namespace), Arc::clone(&claim.name)))
     }
 
-    /// Whose a volume is, if it ever was anybody's.
+    /// The volume Lease of this volume.
     #[must_use]
     pub fn volume_lease(&self, name: &str) -> Option<&'a VolumeLease> {
         self.inner.volumes.lease(name)
@@ -417,19 +417,19 @@ impl<'a> View<'a> {
         self.inner.volumes.pods_using(volume).filter_map(|uid| pods.get_known(uid))
     }
 
-    /// How a node's last use of a volume ended, if this process saw it end since the node took it.
+    /// How a node's last use of a volume ended, if this process saw it end while the node held the volume.
     #[must_use]
     pub fn last_use(&self, volume: &str, node: &str) -> Option<LastUse> {
         self.inner.volumes.last_use(volume, node)
     }
 
-    /// The pods that wait behind our gate.
+    /// The pods that wait behind pod-safety's scheduling gate.
     pub fn gated(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
         let pods = &self.inner.pods;
         self.inner.volumes.gated.iter().filter_map(|uid| pods.get_known(uid))
     }
 
-    /// Every readable device.
+    /// Every readable FenceDevice.
     pub fn devices(&self) -> impl Iterator<Item = &'a FenceDeviceObject> + use<'a> {
         self.inner.own_kinds.devices.iter()
     }
@@ -440,13 +440,13 @@ impl<'a> View<'a> {
         self.inner.is_fencing_namespace(namespace)
     }
 
-    /// Every readable policy.
+    /// Every readable FencePolicy.
     pub fn policies(&self) -> impl Iterator<Item = &'a FencePolicyObject> + use<'a> {
         self.inner.own_kinds.policies.iter()
     }
 
-    /// The policy by which a node with these labels is fenced: of those that choose it the one with the highest
-    /// priority, of equals the first by name.
+    /// The policy by which a node with these labels is fenced: of those that select it the one with the highest
+    /// priority, of equal ones the first by name.
     #[must_use]
     pub fn policy_of(
         &self,
@@ -462,13 +462,13 @@ impl<'a> View<'a> {
         self.devices().find(|device| *device.namespace == *namespace && *device.name == *name)
     }
 
-    /// Which evidence a node with these labels is released by.
+    /// The minimum evidence for releasing pods of a node with these labels.
     #[must_use]
     pub fn minimum_evidence(&self, labels: &std::collections::BTreeMap<String, String>) -> Grade {
         self.minimum_evidence_of_policy(self.policy_of(labels))
     }
 
-    /// Which evidence the node of this name is released by, as far as its labels are known.
+    /// The minimum evidence for the node of this name, as far as its labels are known.
     #[must_use]
     pub fn minimum_evidence_of_node(&self, node: &str) -> Grade {
         let details = match self.node(node) {
@@ -477,11 +477,12 @@ impl<'a> View<'a> {
         };
         details.map_or_else(
             || self.minimum_evidence(&Default::default()),
-            |life| self.minimum_evidence(&life.labels),
+            |details| self.minimum_evidence(&details.labels),
         )
     }
 
-    /// Which evidence this policy takes. While a policy cannot be read, it may be the one that asks for the strictest.
+    /// The minimum evidence of this policy. While any policy cannot be read it is the strictest one, as the
+    /// unreadable policy may be.
     fn minimum_evidence_of_policy(&self, policy: Option<&FencePolicyObject>) -> Grade {
         if self.count(Kind::FencePolicies).1 > 0 {
             return Grade::Verified;
@@ -489,10 +490,10 @@ impl<'a> View<'a> {
         policy.map(|policy| policy.spec.minimum_evidence).unwrap_or_default()
     }
 
-    /// What speaks against evidence about this node, besides what its devices say.
+    /// Checks evidence about this node against the Node and its Lease, without its devices.
     ///
     /// # Errors
-    /// The first thing.
+    /// The first defect.
     pub fn check_evidence(
         &self,
         proof: &FenceEvidenceObject,
@@ -502,7 +503,7 @@ impl<'a> View<'a> {
         self.evidence_fields(proof, now).check_node(&self.node_state(node))
     }
 
-    /// The node, as evidence about it is compared with it.
+    /// The state of the node with which evidence is compared.
     fn node_state(&self, node: &Node) -> NodeState {
         let (name, uid, boot_id) = (node.name.to_string(), node.uid.to_string(), node.boot().to_string());
         let incarnation = Incarnation { name, uid, boot_id };
@@ -513,7 +514,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What evidence says, at this moment.
+    /// The fields of a FenceEvidence that decide whether it is valid, and its age at this moment.
     #[must_use]
     pub fn evidence_fields<'p>(&self, proof: &'p FenceEvidenceObject, now: Mono) -> EvidenceFields<'p> {
         let invalidated = proof.status.invalidated.is_some();
@@ -524,7 +525,7 @@ impl<'a> View<'a> {
         EvidenceFields { node, kind, lease_renewed, valid_for, invalidated, deleting, age }
     }
 
-    /// How old something is that the API server stamped in that second.
+    /// The age of a timestamp that the API server wrote, in seconds of the Unix epoch.
     #[must_use]
     pub fn age(&self, seconds: i64, now: Mono) -> std::time::Duration {
         self.inner.wall.age(seconds, now)
@@ -536,14 +537,15 @@ impl<'a> View<'a> {
         self.inner.volumes.held_by(node).next().is_some()
     }
 
-    /// The evidence that the life of this node is over, if there is some that holds and is good enough for its policy.
+    /// The best evidence that this incarnation of the node has ended, if there is valid evidence that meets its
+    /// policy.
     #[must_use]
     pub fn evidence_for(&self, node: &Node, now: Mono) -> Option<&'a FenceEvidenceObject> {
         self.valid_evidence(node, now).next()
     }
 
-    /// The evidence that the former life of this node in which a volume was taken has ended, if there is some that holds and is good
-    /// enough for the node's policy.
+    /// Evidence that the former incarnation of this node that took a volume has ended, if it is valid and meets the
+    /// node's policy.
     #[must_use]
     pub fn evidence_for_former(&self, holder: &Holder, now: Mono) -> Option<&'a FenceEvidenceObject> {
         let minimum = self.minimum_evidence_of_node(&holder.node);
@@ -554,18 +556,20 @@ impl<'a> View<'a> {
         })
     }
 
-    /// All such evidence, the best first; of a person's words the last. The devices of one may not answer any more.
+    /// All such evidence, the best first and a person's confirmation last: the devices behind one piece of evidence
+    /// may not answer any more.
     pub fn valid_evidence(
         &self,
         node: &Node,
         now: Mono,
     ) -> impl Iterator<Item = &'a FenceEvidenceObject> + use<'a> {
-        // Of most nodes there is none.
+        // Most nodes have none.
         let any = self.fence_evidence_of(&node.name).next().is_some();
         any.then(|| self.valid_evidence_for(&self.node_state(node), now)).into_iter().flatten()
     }
 
-    /// As [`View::evidence_for`], about a life of which the Node is gone, by the policy under which it was fenced.
+    /// As [`View::evidence_for`], about an incarnation whose Node is deleted, by the policy under which it was
+    /// fenced.
     #[must_use]
     pub fn evidence_for_deleted(
         &self,
@@ -573,12 +577,8 @@ impl<'a> View<'a> {
         policy: Option<&FencePolicyObject>,
         now: Mono,
     ) -> Option<&'a FenceEvidenceObject> {
-        let (renewed, wanted) = (self.lease(&incarnation.name), self.minimum_evidence_of_policy(policy));
-        self.valid_evidence_for(
-            &NodeState { incarnation: incarnation.clone(), renewed, minimum: wanted },
-            now,
-        )
-        .next()
+        let (renewed, minimum) = (self.lease(&incarnation.name), self.minimum_evidence_of_policy(policy));
+        self.valid_evidence_for(&NodeState { incarnation: incarnation.clone(), renewed, minimum }, now).next()
     }
 
     fn valid_evidence_for(&self, node: &NodeState, now: Mono) -> std::vec::IntoIter<&'a FenceEvidenceObject> {
@@ -588,7 +588,7 @@ impl<'a> View<'a> {
         holding.into_iter()
     }
 
-    /// The evidence that the storage of this CSI driver takes nothing from this life of a node, if there is some that stands.
+    /// Valid evidence that the storage of this CSI driver accepts no writes of this incarnation of a node.
     #[must_use]
     pub fn storage_evidence(
         &self,
@@ -604,12 +604,12 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Every readable fence.
+    /// Every readable NodeFence.
     pub fn node_fences(&self) -> impl Iterator<Item = &'a NodeFenceObject> + use<'a> {
         self.inner.own_kinds.node_fences.table.iter()
     }
 
-    /// The readable fences of the node of this name.
+    /// The readable NodeFences of the node of this name.
     pub fn node_fences_of(&self, node: &str) -> impl Iterator<Item = &'a NodeFenceObject> + use<'a> {
         self.inner.own_kinds.node_fences.of_node(node)
     }
@@ -624,7 +624,7 @@ impl<'a> View<'a> {
         self.inner.own_kinds.evidence.of_node(node)
     }
 
-    /// The version of the evidence about the node of this one that was written last, whether it holds or not.
+    /// The highest version among the evidence about the node of this one, whether valid or not.
     #[must_use]
     pub fn newest_evidence(&self, proof: &FenceEvidenceObject) -> Rv {
         self.fence_evidence_of(&proof.spec.node.name).map(|other| other.rv).fold(proof.rv, Rv::max)
@@ -646,7 +646,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// What the kernel asks of the watches.
+/// What the authority's checks read of the watches.
 impl Liveness for View<'_> {
     fn is_current(&self, now: Mono) -> bool {
         [Kind::NodeLeases, Kind::Pods].into_iter().all(|kind| self.check_fresh(kind, now).is_ok())

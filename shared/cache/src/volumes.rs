@@ -1,4 +1,4 @@
-//! How volumes are kept: by UID, and everything about one of them under its name.
+//! How volumes are kept: by UID, with an index by the name of the volume.
 
 mod objects;
 
@@ -14,28 +14,28 @@ use crate::model::{Attachment, LeaseHolder, Node, Pod, Uid, Volume, VolumeClaim,
 /// A claim: its namespace and name.
 type ClaimKey = (Arc<str>, Arc<str>);
 
-/// That a node's last use of a volume ended, as this process saw it.
+/// How a node's last use of a volume ended, as this process saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastUse {
-    /// When the last of it went.
+    /// When the last pod stopped using it, or its attachment was removed.
     pub at: Mono,
-    /// What its kubelet said of each that used it.
+    /// The least that the kubelet reported about any pod that used it.
     pub report: UseReport,
 }
 
-/// What a kubelet said of the end of a pod's use of a volume.
+/// What a kubelet reported about the end of a pod's use of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UseReport {
-    /// Nothing.
+    /// No report.
     None,
-    /// That its containers have ended.
+    /// The pod's containers have terminated.
     Terminated,
-    /// That it has unmounted the volume, or all of the pod's: then it removes the pod.
+    /// The volume is unmounted, or all volumes of the pod: after that the kubelet removes the pod.
     Unmounted,
 }
 
 impl UseReport {
-    /// Its kubelet's word of a pod that used its volumes before, and does not any more.
+    /// The report about a pod that used its volumes before the change and does not after it.
     const fn from_pod_change(before: &Pod, after: Option<&Pod>) -> Self {
         match after {
             _ if before.has_terminated() => Self::Unmounted,
@@ -45,17 +45,18 @@ impl UseReport {
     }
 }
 
-/// Pods of one node that were removed before their kubelet reported their end.
+/// Pods of one node that were removed before their kubelet reported their termination.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RemovedPods {
-    /// When their processes have terminated, if the kubelet sees the removal. `None`: not known, for its worker may have been busy.
+    /// When their processes have terminated, if the kubelet sees the removal. `None`: unknown, because its worker may
+    /// have been busy.
     pub(super) terminates_at: Option<Mono>,
-    /// Whether the kubelet had fallen silent before its Node went, each time. What is known of a missing node is forgotten with its last
-    /// pod.
+    /// Whether the kubelet was unreachable before its Node was deleted, at each removal. The record of a missing
+    /// node's kubelet is dropped with its last pod, so it is copied here.
     pub(super) all_unreachable: bool,
 }
 
-/// Everything about the volume of one name.
+/// All state of the volume of one name.
 #[derive(Debug, Default)]
 struct VolumeEntry {
     volume: Option<Uid>,
@@ -65,9 +66,10 @@ struct VolumeEntry {
     last_uses: BTreeMap<Arc<str>, LastUse>,
     /// By node.
     removed: BTreeMap<Arc<str>, RemovedPods>,
-    /// Its driver attaches: an attachment of it was seen.
+    /// Whether its driver attaches it: an attachment of the volume was seen.
     driver_attaches: bool,
-    /// As it was when its object went, while it has a Lease: kubelets go on to report it by that name.
+    /// Its last state after its object was removed, while it has a Lease: kubelets continue to report it by that
+    /// name.
     last_seen: Option<Box<Volume>>,
 }
 
@@ -83,7 +85,7 @@ struct ClaimEntry {
     pods: BTreeSet<Uid>,
 }
 
-/// Volumes, claims, attachments and owners.
+/// PersistentVolumes, claims, attachments and volume Leases.
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
     pub(super) volumes: Table<Volume>,
@@ -94,7 +96,7 @@ pub(super) struct Volumes {
     by_claim: BTreeMap<ClaimKey, ClaimEntry>,
     /// The volumes that a node holds by their Leases.
     held_by: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
-    /// Pods that bear our gate.
+    /// Pods that have pod-safety's scheduling gate.
     pub(super) gated: BTreeSet<Uid>,
 }
 
@@ -107,7 +109,7 @@ impl Volumes {
         self.volumes.get(self.entries.get(name)?.volume.as_ref()?)
     }
 
-    /// The volume, or as it was when its object went.
+    /// The volume, or its last state if its object was removed.
     pub(super) fn volume_or_last_seen(&self, name: &str) -> Option<&Volume> {
         match self.volume(name) {
             Some(Entry::Known(known)) => Some(known),
@@ -161,7 +163,7 @@ impl Volumes {
         self.held_by.get(node).into_iter().flatten()
     }
 
-    /// The volume that a claim names, unless it is another claim's.
+    /// The volume that a claim names, unless that is bound to another claim.
     pub(super) fn bound_volume(&self, key: &ClaimKey) -> Option<&Arc<str>> {
         let name = self.volume_named_by(key)?;
         let file = self.by_claim.get(key)?;
@@ -193,14 +195,14 @@ impl Volumes {
         }
     }
 
-    /// A use of the volume on this node ended. Of several pods the least that was said counts.
-    fn record_use_ended(&mut self, name: &Arc<str>, node: &Arc<str>, word: UseReport, now: Mono) {
+    /// Records that a use of the volume on this node ended. Of several pods the least report counts.
+    fn record_use_ended(&mut self, name: &Arc<str>, node: &Arc<str>, report: UseReport, now: Mono) {
         let last_use =
-            self.entry(name).last_uses.entry(Arc::clone(node)).or_insert(LastUse { at: now, report: word });
-        *last_use = LastUse { at: now, report: word.min(last_use.report) };
+            self.entry(name).last_uses.entry(Arc::clone(node)).or_insert(LastUse { at: now, report });
+        *last_use = LastUse { at: now, report: report.min(last_use.report) };
     }
 
-    /// The kubelet has unmounted it: that is its word for whatever used it.
+    /// Records that the kubelet has unmounted the volume, which counts for every pod that used it.
     fn record_unmounted(&mut self, name: &Arc<str>, node: &Arc<str>, now: Mono) {
         let file = self.entry(name);
         file.last_uses.insert(Arc::clone(node), LastUse { at: now, report: UseReport::Unmounted });
@@ -208,7 +210,7 @@ impl Volumes {
     }
 }
 
-/// `false` for a volume that is not known.
+/// `false` for an unknown volume.
 fn is_bound_to_another(volume: Option<&Volume>, (namespace, name): &ClaimKey, file: &ClaimEntry) -> bool {
     volume.is_some_and(|volume| volume.is_bound_to_another((namespace, name), file.claim.as_ref()))
 }
@@ -218,26 +220,26 @@ fn claims_of(pod: &Pod) -> impl Iterator<Item = ClaimKey> {
 }
 
 impl Inner {
-    /// Tells of a volume, and of the pods that wait for it.
+    /// Notifies of a volume, and of the pods that wait for it.
     fn notify_volume(&self, name: &Arc<str>, notify: Notify<'_>) {
         let gated: Vec<Uid> =
             self.volumes.pods_using(name).filter(|uid| self.volumes.gated.contains(*uid)).cloned().collect();
         notify(Change::Volume { name, gated: &gated });
     }
 
-    /// Whether a pod on this node has a claim to the volume.
+    /// Whether a pod on this node has a claim bound to the volume.
     fn has_pod_using(&self, volume: &str, node: &Arc<str>) -> bool {
         let mut users = self.volumes.pods_using(volume).filter_map(|uid| self.pods.get_known(uid));
         users.any(|pod| pod.node.as_ref() == Some(node))
     }
 
-    /// Tells of every volume that a node holds.
+    /// Notifies of every volume that a node holds.
     pub(super) fn notify_held_volumes(&self, node: Option<&Arc<str>>, notify: Notify<'_>) {
         let held = node.into_iter().flat_map(|node| self.volumes.held_by(node));
         held.for_each(|volume| self.notify_volume(volume, notify));
     }
 
-    /// A pod came, changed or went: which volumes it uses, and where.
+    /// Updates which volumes a pod uses, and where, after the pod was added, changed or removed.
     pub(super) fn update_pod_volumes(
         &mut self,
         before: Option<&Pod>,
@@ -282,7 +284,8 @@ impl Inner {
         }
     }
 
-    /// A pod was removed. Whether its processes ended is known if its kubelet reported it, or by evidence.
+    /// Records a removed pod whose processes may run: its kubelet did not report their termination, and there is no
+    /// evidence.
     pub(super) fn record_removed_pod(&mut self, pod: &Pod, now: Mono) {
         if !self.volume_guard_enabled {
             return;
@@ -296,18 +299,19 @@ impl Inner {
         let taken = self.volumes.held_by(node).filter(taken_for).cloned();
         let used = claims_of(pod).filter_map(|key| self.volumes.bound_volume(&key).cloned());
         let volumes: BTreeSet<Arc<str>> = taken.chain(used).collect();
-        let in_silence = self.unreachable_before_node_deleted(node);
+        let unreachable = self.unreachable_before_node_deleted(node);
         for name in volumes {
-            let (end, removed) = (pod.terminates_at_if_removed(now), &mut self.volumes.entry(&name).removed);
-            let new = RemovedPods { terminates_at: end, all_unreachable: in_silence };
+            let (terminates_at, removed) =
+                (pod.terminates_at_if_removed(now), &mut self.volumes.entry(&name).removed);
+            let new = RemovedPods { terminates_at, all_unreachable: unreachable };
             let all = removed.entry(Arc::clone(node)).or_insert(new);
-            let end = all.terminates_at.zip(end).map(|(earlier, end)| earlier.max(end));
-            *all = RemovedPods { terminates_at: end, all_unreachable: all.all_unreachable && in_silence };
+            let latest = all.terminates_at.zip(terminates_at).map(|(earlier, end)| earlier.max(end));
+            *all = RemovedPods { terminates_at: latest, all_unreachable: all.all_unreachable && unreachable };
         }
     }
 
-    /// A node came, changed or went: tells the volumes that it holds or that its pods use, each once, and files what it
-    /// has unmounted.
+    /// Handles an added, changed or removed node: notifies once of each volume that it holds or that its pods use,
+    /// and records what it has unmounted.
     pub(super) fn update_node_volumes(
         &mut self,
         before: Option<&Node>,
@@ -334,7 +338,7 @@ impl Inner {
         }
     }
 
-    /// The claim of this key says another thing than before.
+    /// Updates the volume of a claim, and notifies of both volumes and of the gated pods.
     fn update_claim_volume(
         &mut self,
         key: &ClaimKey,
@@ -354,7 +358,7 @@ impl Inner {
             self.notify_volume(volume, notify);
             self.volumes.drop_if_empty(volume);
         }
-        // Pods that wait for a claim without a volume are under no volume's name.
+        // Pods that wait for a claim without a volume are in no volume's entry.
         let waiting: Vec<Uid> =
             self.volumes.by_claim.get(key).into_iter().flat_map(|file| &file.pods).cloned().collect();
         for pod in waiting.iter().filter_map(|uid| self.pods.get_known(uid)).filter(|pod| pod.gated) {

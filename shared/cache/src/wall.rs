@@ -1,13 +1,11 @@
-//! How old something is that another's wall clock stamped.
+//! The age of timestamps that other clocks wrote.
 //!
-//! Deadlines live on our monotonic clock. A stamp of another clock is turned into an
-//! age once, when it is first seen, and never looked at again. The wall clock is read
-//! twice for that: as it was when this process first looked at it, carried on by the
-//! monotonic clock, and as it is now. The smaller age counts. So a clock that jumps
-//! ahead while we run makes nothing older (the first reading did not jump), nor does
-//! one that was ahead when we started and was set right since (the second did not);
-//! what such clocks can do is make things younger, and holds longer. A clock that is
-//! ahead from the start and stays so is believed: there is nothing to doubt it by.
+//! Deadlines use this process's monotonic clock. A timestamp of another clock is converted to an age once, when it is
+//! first seen. Two readings of the wall clock serve for that: the first one of this process, carried forward by the
+//! monotonic clock, and the latest one. The smaller age counts. A clock that jumps ahead while this process runs
+//! makes nothing older (the first reading did not jump), nor does one that was ahead at the start and was corrected
+//! since (the latest reading is right). Such clocks can only make things younger, and then decisions are held longer.
+//! A clock that is ahead from the start and stays so cannot be detected.
 
 use std::time::Duration;
 
@@ -15,7 +13,7 @@ use jiff::Timestamp;
 
 use crate::clock::Mono;
 
-/// Both readings.
+/// The first reading and the latest one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WallClock(Option<(Reading, Reading)>);
 
@@ -26,7 +24,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// How old a stamp of that second is at `now`; one from the future is new.
+    /// The age of a timestamp of that second at `now`; zero for one in the future.
     fn age(self, seconds: i64, now: Mono) -> Duration {
         let elapsed = i128::try_from(now.since(self.at).as_nanos()).unwrap_or(i128::MAX);
         let age = self.wall.as_nanosecond().saturating_add(elapsed) - i128::from(seconds) * 1_000_000_000;
@@ -35,20 +33,20 @@ impl Reading {
 }
 
 impl WallClock {
-    /// The wall clock says so now.
+    /// Records a reading of the wall clock.
     pub(super) fn record(&mut self, now: Mono, wall: Timestamp) {
         let latest = Reading { at: now, wall };
         let first = self.0.map_or(latest, |(first, _)| first);
         self.0 = Some((first, latest));
     }
 
-    /// How old a stamp of that second is. Before the clock was read nothing is old.
+    /// The age of a timestamp of that second. Zero before the clock was read.
     pub(super) fn age(self, seconds: i64, now: Mono) -> Duration {
         self.0.map_or(Duration::ZERO, |(first, latest)| first.age(seconds, now).min(latest.age(seconds, now)))
     }
 
-    /// The same by what the clock says now alone, as the judge of evidence reads it: where a time limits what a person
-    /// said, the cache and the judge must not differ.
+    /// The age by the latest reading alone, as the check of evidence computes it: where a time limits an operator's
+    /// confirmation, cache and check must agree.
     pub(super) fn age_by_latest(self, seconds: i64, now: Mono) -> Duration {
         self.0.map_or(Duration::ZERO, |(_, latest)| latest.age(seconds, now))
     }
@@ -89,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_beyond_all_calendars_are_ages_too() {
+    fn timestamps_out_of_range_give_a_clamped_age() {
         let wall = wall(&[(0, 0)]);
         assert_eq!(wall.age(i64::MAX, at(0)), Duration::ZERO);
         assert!(wall.age(i64::MIN, at(0)) > Duration::from_secs(1 << 33));

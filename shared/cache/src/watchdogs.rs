@@ -1,4 +1,5 @@
-//! When this process first saw which version of which watchdog Lease. They are not watched: each is read when it is needed.
+//! When this process first saw each version of each watchdog Lease. These Leases are not watched: each is read when
+//! it is needed.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +9,16 @@ use pod_safety_watchdog::controller::LeaseWatch;
 
 use crate::model::Uid;
 
-/// Marks of more pods than this are not kept: far more than are stuck at one time, and a mark that is gone is made anew.
+/// The number of marks that are kept: far more than pods are stuck at one time. A mark that was dropped is made
+/// again.
 const MAX_MARKS: usize = 10_000;
 
-/// At most this number of Leases is kept, more than a cluster has nodes: an autoscaler makes new ones. When it is reached all are
-/// forgotten, and each is waited for again.
+/// The number of Leases that are kept: more than a cluster has nodes, though an autoscaler adds new ones. When it is
+/// reached all are dropped, and each is observed again.
 const MAX_LEASES: usize = 200_000;
 
-/// What this process knows of watchdog Leases, by their paths; and the rounds from which reports about pods count.
+/// What this process has observed of watchdog Leases, by their paths; and the rounds from which reports about pods
+/// count.
 #[derive(Debug, Default)]
 pub struct Watchdogs {
     leases: Mutex<BTreeMap<Box<str>, LeaseWatch>>,
@@ -23,7 +26,7 @@ pub struct Watchdogs {
 }
 
 impl Watchdogs {
-    /// What it knows of this one.
+    /// Reads or updates the record of the Lease at this path.
     pub fn update<T>(&self, path: &str, then: impl FnOnce(&mut LeaseWatch) -> T) -> T {
         let mut leases = self.leases.lock();
         if leases.len() >= MAX_LEASES && !leases.contains_key(path) {
@@ -53,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leases_of_nodes_that_came_and_went_take_no_memory_without_end() {
+    fn watchdog_leases_beyond_the_limit_are_dropped() {
         let watchdogs = Watchdogs::default();
         for number in 0..=MAX_LEASES {
             watchdogs.update(&number.to_string(), |_| ());
@@ -63,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn all_leases_are_forgotten_when_there_are_too_many_and_not_before() {
+    fn watchdog_leases_are_dropped_only_when_the_limit_is_reached() {
         let watchdogs = Watchdogs::default();
         let count = || watchdogs.leases.lock().len();
         for number in 0..MAX_LEASES {

@@ -1,4 +1,4 @@
-//! What says how many pods there should be: workloads, and the scales of others.
+//! Desired numbers of pods: built-in workloads, and scale subresources of other controllers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
@@ -20,7 +20,7 @@ pub(super) struct Workloads {
     replica_sets: Table<Workload>,
     stateful_sets: Table<Workload>,
     replication_controllers: Table<Workload>,
-    /// WorkloadType ReplicaSets a Deployment manages.
+    /// The ReplicaSets that a Deployment manages.
     managed: BTreeMap<Uid, BTreeSet<Uid>>,
 }
 
@@ -61,14 +61,14 @@ impl Workloads {
     }
 }
 
-/// What the scale of a controller said when it was last asked.
+/// The answer of a controller's scale subresource to the last request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScaleAnswer {
-    /// When it was asked: the answer knows of nothing that was done later.
+    /// When it was requested: the answer does not reflect later changes.
     pub requested_at: Mono,
-    /// When it answered.
+    /// When the answer arrived.
     pub answered_at: Mono,
-    /// What it said, or why it could not be asked.
+    /// The scale, or why it could not be read.
     pub scale: Result<Scale, Box<str>>,
 }
 
@@ -119,7 +119,7 @@ fn project(
 }
 
 impl Inner {
-    /// Tells of every budget whose numbers may differ for this workload.
+    /// Notifies every budget whose numbers may depend on this workload.
     pub(super) fn notify_workload(&self, uid: &Uid, notify: Notify<'_>) {
         let managed = self.workloads.managed.get(uid).into_iter().flatten();
         let mut budgets = BTreeSet::new();

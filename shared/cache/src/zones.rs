@@ -1,6 +1,6 @@
-//! Nodes by zone, how many of each are well, which were marked as lost last, and which wait for it;
-//! and when each Ready node was last heard. Kept up with every change, for these are questions that
-//! a thousand nodes ask at once when a zone is lost.
+//! Nodes by zone: how many are Ready, which was tainted as lost last, and which wait for that; and when each Ready
+//! node last reported. Updated with every change, because a thousand nodes need these numbers at once when a zone is
+//! lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use indexmap::IndexMap;
 use crate::clock::Mono;
 use crate::model::{Node, Readiness, Taint, Uid};
 
-/// How many nodes of a zone are well.
+/// The numbers of nodes of a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZoneCount {
-    /// Those that are Ready.
+    /// Nodes that are Ready.
     pub ready: usize,
-    /// Those that are not, or do not say.
+    /// Nodes that are not Ready, or whose readiness is unknown.
     pub not_ready: usize,
-    /// Those that ask not to be counted.
+    /// Nodes with the label that excludes them.
     pub excluded: usize,
 }
 
 impl ZoneCount {
-    /// How many count.
+    /// How many nodes count.
     #[must_use]
     pub const fn counted(self) -> usize {
         self.ready + self.not_ready
@@ -38,8 +38,8 @@ impl ZoneCount {
     }
 }
 
-/// In which order nodes of a zone are marked as lost: who has been lost longest, then by name.
-/// Nodes that do not say since when come last.
+/// The order in which nodes of a zone are tainted as lost: longest lost first, then by name. Nodes without a time of
+/// their last transition come last.
 type MarkOrder = (i64, Arc<str>, Uid);
 
 #[derive(Debug, Default)]
@@ -47,34 +47,34 @@ struct Zone {
     nodes: BTreeSet<(Arc<str>, Uid)>,
     count: ZoneCount,
     waiting: BTreeSet<MarkOrder>,
-    /// The last taint by which a node was marked as lost, though it may be gone since: a node that
-    /// comes back gives its turn to nobody.
+    /// The last taint that marked a node as lost, even if it was removed since: a node that recovers passes its turn
+    /// to no other node.
     last_marked: Option<Taint>,
 }
 
-/// What a node was filed under.
+/// Under what a node is indexed.
 #[derive(Debug)]
 struct NodeEntry {
     name: Arc<str>,
     zone: Arc<str>,
     excluded: bool,
-    /// When it was last heard, if it is Ready.
+    /// When it last reported, if it is Ready.
     last_report: Option<Mono>,
     not_ready_since: Option<i64>,
     marked: bool,
-    /// A sign of life would change what is thought of it.
+    /// Whether a report would change a decision about it.
     suspect: bool,
 }
 
 impl NodeEntry {
-    fn new(node: &Node, heard: Mono) -> Self {
+    fn new(node: &Node, last_report: Mono) -> Self {
         let marked = node.lost_taints().next().is_some();
         let lost = matches!(node.readiness, Readiness::NotReady | Readiness::Unknown);
         Self {
             name: Arc::clone(&node.name),
             zone: Arc::clone(&node.zone),
             excluded: node.excluded,
-            last_report: (node.readiness == Readiness::Ready).then_some(heard),
+            last_report: (node.readiness == Readiness::Ready).then_some(last_report),
             not_ready_since: (lost && !marked).then(|| not_ready_since(node)),
             marked,
             suspect: node.is_suspect(),
@@ -91,21 +91,22 @@ fn not_ready_since(node: &Node) -> i64 {
 }
 
 impl Zone {
-    fn add(&mut self, filed: &NodeEntry, uid: &Uid) {
-        *self.count.counter_for(filed) += 1;
-        self.nodes.insert((Arc::clone(&filed.name), uid.clone()));
-        self.waiting.extend(filed.mark_order(uid));
+    fn add(&mut self, entry: &NodeEntry, uid: &Uid) {
+        *self.count.counter_for(entry) += 1;
+        self.nodes.insert((Arc::clone(&entry.name), uid.clone()));
+        self.waiting.extend(entry.mark_order(uid));
     }
 
-    fn remove(&mut self, filed: &NodeEntry, uid: &Uid) {
-        *self.count.counter_for(filed) -= 1;
-        self.nodes.remove(&(Arc::clone(&filed.name), uid.clone()));
-        if let Some(turn) = filed.mark_order(uid) {
-            self.waiting.remove(&turn);
+    fn remove(&mut self, entry: &NodeEntry, uid: &Uid) {
+        *self.count.counter_for(entry) -= 1;
+        self.nodes.remove(&(Arc::clone(&entry.name), uid.clone()));
+        if let Some(order) = entry.mark_order(uid) {
+            self.waiting.remove(&order);
         }
     }
 
-    /// A node was marked as lost. That it was not ready and is unreachable now is no second mark.
+    /// Records that a node was tainted as lost. The change of its taint from not-ready to unreachable is no second
+    /// mark.
     fn record_mark(&mut self, node: &Node) {
         let last = node.lost_taints().chain(&self.last_marked).max_by_key(|taint| taint.since()).cloned();
         self.last_marked = last;
@@ -117,12 +118,12 @@ impl Zone {
 pub(super) struct Zones {
     zones: BTreeMap<Arc<str>, Zone>,
     entries: IndexMap<Uid, NodeEntry>,
-    /// The Ready ones.
+    /// The Ready nodes, by their last report.
     last_reports: BTreeSet<(Mono, Uid)>,
 }
 
 impl Zones {
-    /// A node appeared or changed; `heard`: when its kubelet last gave a sign of life.
+    /// Handles an added or changed node; `last_report`: when its kubelet last reported.
     pub(super) fn update(&mut self, node: &Node, last_report: Mono) {
         let uid = &node.uid;
         let after = NodeEntry::new(node, last_report);
@@ -132,8 +133,8 @@ impl Zones {
         if after.marked && !before.as_ref().is_some_and(|before| before.marked && before.zone == after.zone) {
             zone.record_mark(node);
         }
-        if let Some(heard) = after.last_report {
-            self.last_reports.insert((heard, uid.clone()));
+        if let Some(last_report) = after.last_report {
+            self.last_reports.insert((last_report, uid.clone()));
         }
         self.entries.insert(uid.clone(), after);
         if let Some(before) = before {
@@ -141,22 +142,22 @@ impl Zones {
         }
     }
 
-    /// It went, or cannot be read any more.
+    /// Handles a removed or unreadable node.
     pub(super) fn remove(&mut self, uid: &Uid) {
-        if let Some(filed) = self.detach(uid) {
-            self.forget_if_empty(&filed.zone);
+        if let Some(entry) = self.detach(uid) {
+            self.forget_if_empty(&entry.zone);
         }
     }
 
     fn detach(&mut self, uid: &Uid) -> Option<NodeEntry> {
-        let filed = self.entries.swap_remove(uid)?;
-        if let Some(heard) = filed.last_report {
-            self.last_reports.remove(&(heard, uid.clone()));
+        let entry = self.entries.swap_remove(uid)?;
+        if let Some(last_report) = entry.last_report {
+            self.last_reports.remove(&(last_report, uid.clone()));
         }
-        if let Some(zone) = self.zones.get_mut(&filed.zone) {
-            zone.remove(&filed, uid);
+        if let Some(zone) = self.zones.get_mut(&entry.zone) {
+            zone.remove(&entry, uid);
         }
-        Some(filed)
+        Some(entry)
     }
 
     fn forget_if_empty(&mut self, zone: &str) {
@@ -165,19 +166,19 @@ impl Zones {
         }
     }
 
-    /// Its kubelet gave a sign of life. Gives back whether that changes what is thought of it.
+    /// Records a report of its kubelet. Returns whether that can change a decision about the node.
     pub(super) fn record_report(&mut self, uid: &Uid, now: Mono) -> bool {
-        let Some(filed) = self.entries.get_mut(uid) else { return false };
-        if let Some(heard) = &mut filed.last_report {
-            self.last_reports.remove(&(*heard, uid.clone()));
-            *heard = now;
+        let Some(entry) = self.entries.get_mut(uid) else { return false };
+        if let Some(last_report) = &mut entry.last_report {
+            self.last_reports.remove(&(*last_report, uid.clone()));
+            *last_report = now;
             self.last_reports.insert((now, uid.clone()));
         }
-        filed.suspect
+        entry.suspect
     }
 
     pub(super) fn last_reports_of_ready_nodes(&self) -> impl ExactSizeIterator<Item = Mono> + use<'_> {
-        self.last_reports.iter().map(|(heard, _)| *heard)
+        self.last_reports.iter().map(|(last_report, _)| *last_report)
     }
 
     pub(super) fn counts(&self) -> impl Iterator<Item = (&Arc<str>, ZoneCount)> {
@@ -188,11 +189,12 @@ impl Zones {
         self.zones.get(zone).map_or_else(ZoneCount::default, |zone| zone.count)
     }
 
-    /// Only those that are silent are looked at, and they are few or found lost soon.
+    /// Only nodes that do not report are visited; they are few, or will be tainted as lost soon.
     pub(super) fn unreachable_in(&self, zone: &str, longer_than: Duration, now: Mono) -> usize {
-        let unreachable = self.last_reports.iter().take_while(|(heard, _)| now.since(*heard) > longer_than);
-        let filed = unreachable.filter_map(|(_, uid)| self.entries.get(uid));
-        filed.filter(|filed| !filed.excluded && *filed.zone == *zone).count()
+        let unreachable =
+            self.last_reports.iter().take_while(|(last_report, _)| now.since(*last_report) > longer_than);
+        let entries = unreachable.filter_map(|(_, uid)| self.entries.get(uid));
+        entries.filter(|entry| !entry.excluded && *entry.zone == *zone).count()
     }
 
     pub(super) fn nodes_ahead_of(&self, node: &Node) -> Option<usize> {

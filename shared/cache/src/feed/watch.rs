@@ -1,4 +1,4 @@
-//! A watch: what it brings, and how it ends.
+//! One watch: its events, and how it ends.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use crate::model::Uid;
 use crate::wire::{Event, OnlyMeta};
 use pod_safety_client::{ApiError, Call, WatchStream};
 
-/// A watch asks to be ended after this long, and up to as long again, so that
-/// watches spread over API servers that come back (client-go does the same).
+/// A watch requests a timeout of this, plus a random part of up to as much, so that watches spread over API servers
+/// that come back (client-go does the same).
 const WATCH_AT_LEAST: Duration = Duration::from_secs(300);
 
-/// Bookmarks come each minute; half a minute more is not chance.
+/// Bookmarks come each minute; half a minute more is no coincidence.
 /// docs/assumptions.md: bookmarks-each-minute
 pub(crate) const WATCH_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Whether the API server has not reached the version that it was asked for: as after etcd was restored (client-go's
-/// `IsTooLargeResourceVersion` reads the same words of servers that name no cause).
+/// Whether the API server has not reached the requested version, as after a restore of etcd (client-go's
+/// `IsTooLargeResourceVersion` matches the same message of servers that send no cause).
 fn is_version_ahead(error: &ApiError) -> bool {
     matches!(error, ApiError::Refused { code: 504, message, .. } if message.contains("Too large resource version"))
 }
@@ -27,13 +27,13 @@ pub(super) const VERSION_AHEAD: &str =
 
 /// Why a watch ended.
 pub(super) enum WatchEnd {
-    /// In good order, or its time was up.
+    /// The server closed it in good order, or its timeout passed.
     Closed,
-    /// It must be listed again, for the history is gone or unreadable.
+    /// The kind must be listed again, because the history is gone or unreadable.
     Relist(&'static str),
     /// Something failed; the watch can be opened again where it stopped.
     Failed(ApiError),
-    /// Nothing came for longer than a bookmark takes.
+    /// Nothing was received for longer than the bookmark interval.
     Idle,
 }
 
@@ -66,12 +66,12 @@ impl Feed {
         }
     }
 
-    /// Takes what comes. May be dropped while nothing does.
+    /// Applies events until the watch ends. May be dropped while it waits for one.
     async fn read_events(&mut self, stream: &mut WatchStream) -> WatchEnd {
         loop {
             let event = match stream.next().await {
                 Ok(None) => return WatchEnd::Closed,
-                // After a broken frame nothing behind it can be told apart.
+                // After a broken frame the rest of the stream cannot be decoded.
                 Err(ApiError::Undecodable(_)) => return WatchEnd::Relist("the watch became unreadable"),
                 Err(error) => return WatchEnd::Failed(error),
                 Ok(Some(event)) => event,
@@ -85,8 +85,7 @@ impl Feed {
             if let Some(end) = self.apply(event, now) {
                 return end;
             }
-            // Only an event shows that all is well again: a list may be followed
-            // by a watch that fails each time.
+            // Only an event resets the back-off: each list may succeed and be followed by a watch that fails.
             self.pause = FIRST_PAUSE;
             self.logged_at = None;
         }

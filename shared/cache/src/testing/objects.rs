@@ -1,4 +1,4 @@
-//! Objects as the API server sends them: the one place where a unit test makes a pod, a node or a Lease.
+//! Objects as the API server sends them: the fixtures for pods, nodes, Leases and other kinds in unit tests.
 
 use std::ops::{Deref, DerefMut};
 
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 
 use crate::model::Uid;
 
-/// A boot ID that counts, and that of the next boot.
+/// A valid boot ID, and that of the next boot.
 pub const BOOT: &str = "b0000000-0000-4000-8000-000000000001";
 /// See [`BOOT`].
 pub const NEXT_BOOT: &str = "b0000000-0000-4000-8000-000000000002";
 
-/// When the tests of stages begin, by the wall clock: 2026-01-01T00:00:00Z.
+/// The start of fixture tests by the wall clock: 2026-01-01T00:00:00Z.
 pub const START_SECONDS: i64 = 1_767_225_600;
 
-/// The wall clock so many seconds after [`START_SECONDS`].
+/// The timestamp so many seconds after [`START_SECONDS`].
 pub fn timestamp(second: impl TryInto<i64>) -> String {
     let second = START_SECONDS + second.try_into().ok().unwrap();
     jiff::Timestamp::from_second(second).unwrap().to_string()
@@ -74,7 +74,7 @@ pub fn budget(name: &str, app: &str, spec: &Value) -> Obj {
     budget
 }
 
-/// A workload `ns/NAME` that wants so many pods.
+/// A workload `ns/NAME` with this number of replicas.
 pub fn workload(name: &str, replicas: i32) -> Obj {
     named(name).in_namespace("ns").rv(3).set("/spec", json!({ "replicas": replicas }))
 }
@@ -85,7 +85,7 @@ pub fn evidence(name: &str, node: &str, boot: &str, kind: &str) -> Obj {
     named(name).set("/spec", json!({ "node": life, "kind": kind, "by": "somebody" }))
 }
 
-/// A volume of the driver `d` that these may use.
+/// A volume of the driver `d` with these access modes.
 pub fn volume(name: &str, modes: &[&str]) -> Obj {
     let csi = json!({ "driver": "d", "volumeHandle": name });
     named(name).set("/spec", json!({ "accessModes": modes, "csi": csi }))
@@ -109,7 +109,7 @@ pub fn eviction_request(name: &str, pod: &str, requester: &str) -> Obj {
     named(name).in_namespace("ns").set("/metadata/generation", json!(1)).set("/spec", spec)
 }
 
-/// The Eviction `ns/NAME` of the pod `ns/POD`, which nobody has initialized.
+/// The Eviction `ns/NAME` of the pod `ns/POD`, not yet initialized by a controller.
 pub fn eviction(name: &str, pod: &str) -> Obj {
     let target = json!({ "pod": { "name": pod, "uid": format!("uid-{pod}") } });
     let object = named(name).in_namespace("ns").set("/metadata/generation", json!(1));
@@ -123,7 +123,7 @@ pub fn named(name: &str) -> Obj {
     )
 }
 
-/// With what the JSON pointer names set: a field, or an element of a list, which may be the next one.
+/// Sets the field, or list element, at a JSON pointer; the element may be one after the last.
 pub fn with(mut object: Value, pointer: &str, to: Value) -> Value {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     match object.pointer_mut(parent).unwrap() {
@@ -137,7 +137,8 @@ pub fn with(mut object: Value, pointer: &str, to: Value) -> Value {
 }
 
 impl Obj {
-    /// An Eviction with these responders: name, priority and state. Those that are not inactive began with the test.
+    /// Sets the responders of an Eviction: name, priority and state. Those that are not inactive started with the
+    /// test.
     pub fn responders(self, all: &[(&str, i32, &str)]) -> Self {
         let target = |(name, priority, state): &(&str, i32, &str)| json!({ "name": name, "priority": priority, "state": state });
         let report = |(name, _, state): &(&str, i32, &str)| match *state {
@@ -149,7 +150,7 @@ impl Obj {
         self.set("/status/targetResponders", targets).set("/status/responders", reports)
     }
 
-    /// A request or an Eviction with this condition, since the test began.
+    /// Adds a condition to a request or an Eviction, true since the test began.
     pub fn verdict(self, kind: &str, status: &str, reason: &str) -> Self {
         let one = json!({ "type": kind, "status": status, "reason": reason, "message": "m", "lastTransitionTime": timestamp(0) });
         let mut all =
@@ -192,7 +193,7 @@ impl Obj {
         let owner = json!({ "apiVersion": api_version, "kind": kind, "name": name, "uid": format!("uid-{name}"), "controller": true });
         self.set("/metadata/ownerReferences", json!([owner]))
     }
-    /// Uses the volume of this claim.
+    /// Adds a volume with this claim.
     pub fn using_claim(self, claim: &str) -> Self {
         let volume = json!({ "name": "data", "persistentVolumeClaim": { "claimName": claim } });
         self.set("/spec/volumes", json!([volume]))
@@ -201,7 +202,7 @@ impl Obj {
         self.set("/metadata/deletionTimestamp", json!("2026-01-01T01:00:00Z"))
             .set("/metadata/deletionGracePeriodSeconds", json!(30))
     }
-    /// Its kubelet has reported about this generation.
+    /// Sets `status.observedGeneration`.
     pub fn observed(self, generation: i64) -> Self {
         self.set("/status/observedGeneration", json!(generation))
     }
@@ -211,12 +212,12 @@ impl Obj {
     pub fn running(self) -> Self {
         self.set("/status/containerStatuses", json!([{ "state": { "running": {} } }]))
     }
-    /// Beside the container that runs, its kubelet starts another one.
+    /// Adds a container that is waiting, besides the running one.
     pub fn starting(self) -> Self {
         let reports = json!([{ "state": { "running": {} } }, { "state": { "waiting": {} } }]);
         self.set("/status/containerStatuses", reports)
     }
-    /// Its kubelet reported the end of all its containers.
+    /// Sets all containers to terminated.
     pub fn terminated(self) -> Self {
         let over = json!({ "phase": "Succeeded", "containerStatuses": [{ "state": { "terminated": {} } }] });
         self.set("/status", over)

@@ -1,4 +1,4 @@
-//! Since when a node is missing, and what a witness is worth.
+//! When the absence of a node starts and ends, and which quorum read counts for it.
 
 use super::*;
 use crate::testing::at;
@@ -23,7 +23,7 @@ fn missing_since(seconds: u64) -> Cache {
 }
 
 #[test]
-fn an_absence_starts_when_nodes_are_listed_not_when_pods_are() {
+fn an_absence_starts_with_the_first_list_of_nodes() {
     let cache = Cache::default();
     list::<Pod>(&cache, &[pod("a").on("n")], at(1));
     assert_eq!(since(&cache), None);
@@ -32,12 +32,12 @@ fn an_absence_starts_when_nodes_are_listed_not_when_pods_are() {
 }
 
 #[test]
-fn an_absence_starts_when_a_pod_first_names_the_node() {
+fn an_absence_starts_when_a_pod_is_first_bound_to_the_node() {
     assert_eq!(since(&missing_since(7)), Some(at(7)));
 }
 
 #[test]
-fn more_news_of_an_absent_node_does_not_start_it_anew() {
+fn more_pods_and_relists_do_not_restart_an_absence() {
     let cache = missing_since(1);
     apply::<Pod>(&cache, &pod("a").on("n").rv(11), at(2));
     apply::<Pod>(&cache, &pod("b").on("n"), at(3));
@@ -47,7 +47,7 @@ fn more_news_of_an_absent_node_does_not_start_it_anew() {
 }
 
 #[test]
-fn an_absence_ends_with_the_nodes_return_and_the_next_one_has_no_witness() {
+fn an_absence_ends_when_the_node_returns_and_the_next_has_no_first_read() {
     let cache = missing_since(1);
     cache.record_absence_read("n", AbsenceRead::for_decide_tests(at(2), at(2)));
     assert_eq!(first_read_at(&cache), Some(at(2)));
@@ -59,7 +59,7 @@ fn an_absence_ends_with_the_nodes_return_and_the_next_one_has_no_witness() {
 }
 
 #[test]
-fn a_node_that_comes_and_goes_between_two_lists_of_a_relist_is_another_absence_only_if_it_was_seen() {
+fn an_absence_restarts_after_a_list_that_contained_the_node() {
     let cache = missing_since(1);
     list::<Node>(&cache, &[node("n")], at(3));
     list::<Node>(&cache, &[], at(4));
@@ -67,7 +67,7 @@ fn a_node_that_comes_and_goes_between_two_lists_of_a_relist_is_another_absence_o
 }
 
 #[test]
-fn an_absence_ends_when_no_pod_names_the_node_any_more() {
+fn an_absence_ends_when_no_pod_is_bound_to_the_node() {
     let cache = missing_since(1);
     cache.record_absence_read("n", AbsenceRead::for_decide_tests(at(2), at(2)));
     cache.remove::<Pod>(&uid("uid-a"), at(3));
@@ -77,21 +77,21 @@ fn an_absence_ends_when_no_pod_names_the_node_any_more() {
 }
 
 #[test]
-fn a_witness_is_kept_only_if_it_was_asked_for_during_the_absence() {
-    for (what, asked, answered, kept) in [
+fn a_first_read_is_kept_only_if_it_was_requested_during_the_absence() {
+    for (what, requested, answered, kept) in [
         ("before the absence began", at(4), at(4), None),
         ("before it began, and answered after that", at(4), at(6), None),
         ("at the moment it began", at(5), at(5), Some(at(5))),
         ("after it began", at(6), at(6), Some(at(6))),
     ] {
         let cache = missing_since(5);
-        cache.record_absence_read("n", AbsenceRead::for_decide_tests(asked, answered));
+        cache.record_absence_read("n", AbsenceRead::for_decide_tests(requested, answered));
         assert_eq!(first_read_at(&cache), kept, "{what}");
     }
 }
 
 #[test]
-fn a_witness_of_a_node_that_is_there_is_dropped() {
+fn a_first_read_of_a_node_that_exists_is_dropped() {
     let cache = listed();
     cache.record_absence_read("n", AbsenceRead::for_decide_tests(at(2), at(2)));
     apply::<Pod>(&cache, &pod("a").on("n"), at(3));
@@ -99,7 +99,7 @@ fn a_witness_of_a_node_that_is_there_is_dropped() {
 }
 
 #[test]
-fn a_refuted_witness_is_forgotten_while_the_absence_goes_on() {
+fn a_refuted_first_read_is_discarded_and_the_absence_continues() {
     let cache = missing_since(1);
     cache.record_absence_read("n", AbsenceRead::for_decide_tests(at(2), at(2)));
     cache.discard_absence_read("n");

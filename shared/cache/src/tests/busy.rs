@@ -1,11 +1,11 @@
-//! Whether a kubelet's worker may be busy, by what it reported last.
+//! Whether a kubelet's worker may be busy, by its last report.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::{at, objects::pod};
 
-/// What is reported, whether the worker may be busy, `spec` and `status`.
+/// A description, whether the worker may be busy, `spec` and `status`.
 const REPORTS: [(&str, bool, &str, &str); 20] = [
     ("nothing", false, r#"{"containers":[{}]}"#, "{}"),
     ("all run", false, r#"{"containers":[{}]}"#, r#"{"containerStatuses":[$runs]}"#),
@@ -82,14 +82,14 @@ fn read(text: &str) -> Value {
 }
 
 #[test]
-fn a_worker_may_be_busy_where_its_last_report_shows_something_that_is_started_restarted_or_changed() {
+fn a_worker_may_be_busy_if_its_last_report_shows_a_start_a_restart_or_a_resize() {
     for (what, busy, spec, status) in REPORTS {
         let cache = listed();
         let may_be_busy = || cache.read().view().pod(&uid("uid-a")).unwrap().worker_may_be_busy;
         let object = pod("a").on("n").set("/spec", read(spec)).set("/status", read(status));
         apply::<Pod>(&cache, &object, at(1));
         assert_eq!(may_be_busy(), busy, "{what}");
-        // Its deletion is another generation. Once that is reported, its worker terminates the pod.
+        // The deletion raises the generation. Once the kubelet has observed it, its worker terminates the pod.
         let dying = object.terminating().rv(11).set("/metadata/generation", json!(4));
         apply::<Pod>(&cache, &dying, at(2));
         assert_eq!(may_be_busy(), busy, "{what}, deleted");

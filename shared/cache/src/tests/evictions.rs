@@ -1,4 +1,4 @@
-//! Requests to evict pods, and Evictions.
+//! EvictionRequests and Evictions.
 
 use prometheus::{Registry, TextEncoder};
 use serde_json::json;
@@ -31,7 +31,7 @@ fn cache_with_request() -> Cache {
 }
 
 #[test]
-fn a_pod_keeps_its_responders_only_where_evictions_are_followed() {
+fn responders_of_a_pod_are_kept_only_if_evictions_are_enabled() {
     let all: serde_json::Value =
         (0..12).map(|number| json!({ "name": format!("a.com/{number}"), "priority": 1_000 })).collect();
     let object = pod("p").set("/spec/evictionResponders", all).set("/spec/schedulingGroup", json!({}));
@@ -51,9 +51,9 @@ fn a_pod_keeps_its_responders_only_where_evictions_are_followed() {
     }
 }
 
-/// Whatever an eviction rests on wakes it, and nothing else does.
+/// A budget notifies only when it allows more disruptions than before and more than none.
 #[test]
-fn changes_of_a_pod_wake_those_who_ask_for_its_eviction_alone() {
+fn a_change_of_a_pod_notifies_only_evictions_of_that_pod() {
     let cache = cache_with_request();
     apply::<Pod>(&cache, &pod("p").labels(json!({ "app": "db" })), at(1));
     let changes = log_changes(&cache);
@@ -79,7 +79,7 @@ fn changes_of_a_pod_wake_those_who_ask_for_its_eviction_alone() {
 }
 
 #[test]
-fn when_a_pod_ended_is_known_from_when_it_was_seen_and_no_longer_than_it_is_so() {
+fn the_end_of_an_eviction_target_is_recorded_when_seen_and_cleared_when_it_runs_again() {
     let cache = cache_with_request();
     let ended = || cache.read().view().target_ended_at(&target());
     apply::<Pod>(&cache, &pod("p"), at(2));
@@ -93,9 +93,9 @@ fn when_a_pod_ended_is_known_from_when_it_was_seen_and_no_longer_than_it_is_so()
     assert_eq!(ended(), Some(at(6)));
 }
 
-/// A deadline counts from when its start or its last report was seen, also over versions.
+/// A deadline counts from when its start or its last report was first seen, across versions.
 #[test]
-fn a_responder_was_heard_when_its_last_sign_was_first_seen() {
+fn the_last_report_of_a_responder_is_when_its_heartbeat_was_first_seen() {
     let cache = cache_with_request();
     let last_report = |second: u64, field: &str, value: serde_json::Value| {
         let one = eviction("e", "p")
@@ -114,33 +114,33 @@ fn a_responder_was_heard_when_its_last_sign_was_first_seen() {
 }
 
 #[test]
-fn another_controller_is_known_as_long_as_an_eviction_of_it_goes_on() {
+fn a_foreign_eviction_controller_is_known_while_it_has_an_active_eviction() {
     let cache = cache_with_request();
     let managed = |manager: &str| {
         let fields = json!({ "f:status": { "f:targetResponders": {} } });
         eviction("e", "p").set("/metadata/managedFields", json!([{ "manager": manager, "fieldsV1": fields }]))
     };
-    let ours = |object: Obj| {
+    let is_own = |object: Obj| {
         apply::<Eviction>(&cache, &object, at(2));
         !cache.read().view().has_foreign_evictions("ns")
     };
-    assert!(ours(managed("pod-safety")));
-    assert!(!ours(managed("kube-controller-manager")));
+    assert!(is_own(managed("pod-safety")));
+    assert!(!is_own(managed("kube-controller-manager")));
     assert!(!cache.read().view().has_foreign_evictions("other"), "a tenant stops nobody else");
-    assert!(ours(managed("evictionrequest-controller").verdict("Failed", "True", "R")));
-    assert!(!ours(managed("evictionrequest-controller")));
+    assert!(is_own(managed("evictionrequest-controller").verdict("Failed", "True", "R")));
+    assert!(!is_own(managed("evictionrequest-controller")));
     cache.remove::<Eviction>(&uid("uid-e"), at(3));
     assert!(!cache.read().view().has_foreign_evictions("ns"));
 }
 
-/// An alpha API that most clusters do not serve: asked for once a minute, told once, and no trouble.
+/// An alpha API that most clusters do not serve: requested once a minute, logged once, and no problem.
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_served_is_no_trouble_until_it_is_served() {
+async fn an_unserved_kind_is_retried_each_minute_without_an_error() {
     let (env, _wall) = env();
     let served = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let serves = Arc::clone(&served);
-    let api = Api::answering(&env, move |asked| {
-        match (serves.load(std::sync::atomic::Ordering::SeqCst), asked.is_watch()) {
+    let api = Api::answering(&env, move |request| {
+        match (serves.load(std::sync::atomic::Ordering::SeqCst), request.is_watch()) {
             (false, _) => Answer::plain(404, "404 page not found"),
             (true, false) => Answer::json(
                 &json!({ "metadata": { "resourceVersion": "9" }, "items": [eviction("e", "p").0] }),
@@ -152,8 +152,8 @@ async fn a_kind_that_is_not_served_is_no_trouble_until_it_is_served() {
     let metrics = CacheMetrics::register(&registry).unwrap();
     start_feeds(&[Kind::Evictions], &api.connection(), &cache, &env, &metrics);
     advance(300.0).await;
-    let asked = api.lines().len();
-    assert!((3..=6).contains(&asked), "{asked}");
+    let requests = api.lines().len();
+    assert!((3..=6).contains(&requests), "{requests}");
     let page = || TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
     assert!(
         !page().contains("pod_safety_cache_synced{") && !page().contains("watch_failures_total{"),

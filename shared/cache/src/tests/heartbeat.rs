@@ -1,4 +1,4 @@
-//! What is a sign of life.
+//! What counts as a report of a kubelet.
 
 use std::time::Duration;
 
@@ -26,12 +26,12 @@ fn cache_with_lease() -> Cache {
 }
 
 #[test]
-fn the_first_list_is_no_sign_of_life() {
+fn a_lease_in_the_first_list_is_no_report() {
     assert_eq!(last_heartbeat(&cache_with_lease()), None);
 }
 
 #[test]
-fn what_is_a_sign_of_life_of_a_kubelet() {
+fn which_changes_of_a_lease_count_as_a_report() {
     type Act = fn(&Cache);
     let rows: [(&str, Act, HeartbeatAt); 11] = [
         ("its Lease was renewed", |cache| apply::<NodeLease>(cache, &lease("n", 2), at(5)), renewed(5)),
@@ -91,10 +91,9 @@ fn what_is_a_sign_of_life_of_a_kubelet() {
     }
 }
 
-/// Its kubelet may have renewed it before it went; a deletion that the watch brings
-/// is preceded by every renewal.
+/// Its kubelet may have renewed it before it was removed; before a deletion on the watch every renewal is delivered.
 #[test]
-fn bug_a_lease_that_went_between_a_watch_and_a_relist_may_have_been_renewed() {
+fn bug_a_lease_removed_between_a_watch_and_a_relist_counted_as_not_renewed() {
     let cache = cache_with_lease();
     list::<NodeLease>(&cache, &[], at(5));
     assert_eq!(last_heartbeat(&cache), renewed(5));
@@ -105,7 +104,7 @@ fn bug_a_lease_that_went_between_a_watch_and_a_relist_may_have_been_renewed() {
 }
 
 #[test]
-fn a_lease_that_appears_after_the_list_is_a_sign_of_life() {
+fn a_lease_created_after_the_first_list_is_a_report() {
     let cache = Cache::default();
     list::<NodeLease>(&cache, &[], at(1));
     apply::<NodeLease>(&cache, &lease("n", 1), at(5));
@@ -113,7 +112,7 @@ fn a_lease_that_appears_after_the_list_is_a_sign_of_life() {
 }
 
 #[test]
-fn a_deleted_lease_keeps_its_last_renewal_until_nobody_can_ask_for_it() {
+fn the_renewal_of_a_deleted_lease_is_pruned_after_ten_minutes() {
     let cache = cache_with_lease();
     apply::<NodeLease>(&cache, &lease("n", 2), at(5));
     cache.remove::<NodeLease>(&uid("lease-n"), at(6));
@@ -124,7 +123,7 @@ fn a_deleted_lease_keeps_its_last_renewal_until_nobody_can_ask_for_it() {
 }
 
 #[test]
-fn a_lease_that_stands_is_never_tidied_away() {
+fn an_existing_lease_is_never_pruned() {
     let cache = cache_with_lease();
     apply::<NodeLease>(&cache, &lease("n", 2), at(5));
     cache.prune(at(1_000_000));
@@ -132,7 +131,7 @@ fn a_lease_that_stands_is_never_tidied_away() {
 }
 
 #[test]
-fn a_renewal_is_told_and_an_unmoved_lease_is_not() {
+fn a_renewal_notifies_and_an_unchanged_lease_does_not() {
     let cache = cache_with_lease();
     let changes = log_changes(&cache);
     apply::<NodeLease>(&cache, &lease("n", 1).rv(9), at(2));
@@ -140,9 +139,9 @@ fn a_renewal_is_told_and_an_unmoved_lease_is_not() {
     assert_eq!(changes.drain(), ["heartbeat n"]);
 }
 
-/// What only a kubelet writes, and what others write too.
+/// Fields that only a kubelet writes, and fields that other clients write, too.
 #[test]
-fn a_report_on_a_pod_is_a_sign_of_life_and_what_others_write_is_none() {
+fn a_pod_status_by_its_kubelet_is_a_report_and_writes_of_others_are_not() {
     let table: [(&str, Obj, Obj, bool); 11] = [
         ("it appears", pod("x").on("n"), pod("a").on("n").running(), false),
         ("a container starts", pod("a").on("n"), pod("a").on("n").running(), true),
@@ -180,10 +179,10 @@ fn a_report_on_a_pod_is_a_sign_of_life_and_what_others_write_is_none() {
     }
 }
 
-/// Seeds 14283 and 15885: a kubelet before Kubernetes 1.34 reported that a pod had ended which it had never reported running. No
-/// count of running containers changed, so its other pods were released.
+/// A kubelet before Kubernetes 1.34 reported that a container had terminated which it had never reported running. No
+/// count of running containers changed, so the node's other pods were released.
 #[test]
-fn bug_a_container_that_ran_between_two_reports_was_no_sign_of_life() {
+fn bug_a_container_that_ran_between_two_reports_was_no_report() {
     let reports = |state: &str, restarts: u32| {
         let status = json!([{ "state": { state: {} }, "restartCount": restarts }]);
         pod("a").on("n").set("/status/containerStatuses", status)
@@ -204,10 +203,10 @@ fn bug_a_container_that_ran_between_two_reports_was_no_sign_of_life() {
     }
 }
 
-/// Seed 28140: the kubelet of a missing node said that the main container ended. The sidecar ran on, so the report was no sign
-/// of life.
+/// The kubelet of a missing node reported that the main container terminated. The sidecar still ran, so the report
+/// was not counted.
 #[test]
-fn bug_a_container_that_ended_beside_one_that_runs_was_no_sign_of_life() {
+fn bug_a_container_that_ended_beside_a_running_one_was_no_report() {
     let sidecar = json!([{ "state": { "running": {} } }]);
     let both = pod("a").on("n").running().set("/status/initContainerStatuses", sidecar);
     let one = both.clone().set("/status/containerStatuses", json!([{ "state": { "terminated": {} } }]));
@@ -220,7 +219,7 @@ fn bug_a_container_that_ended_beside_one_that_runs_was_no_sign_of_life() {
 }
 
 #[test]
-fn the_younger_of_two_signs_counts() {
+fn the_later_of_two_reports_counts() {
     let cache = cache_with_lease();
     apply::<Pod>(&cache, &pod("a").on("n"), at(4));
     apply::<NodeLease>(&cache, &lease("n", 2), at(5));
@@ -231,7 +230,7 @@ fn the_younger_of_two_signs_counts() {
 }
 
 #[test]
-fn bug_a_change_of_the_last_pod_of_a_node_forgot_that_its_kubelet_had_reported() {
+fn bug_a_change_of_the_last_pod_of_a_node_dropped_its_last_report() {
     let cache = listed();
     apply::<Pod>(&cache, &pod("a").on("n"), at(1));
     apply::<Pod>(&cache, &pod("b").on("n"), at(4));
@@ -243,9 +242,9 @@ fn bug_a_change_of_the_last_pod_of_a_node_forgot_that_its_kubelet_had_reported()
     assert_eq!(last_heartbeat(&cache), None, "no pod names the node any more");
 }
 
-/// The record of a deleted Lease went after ten minutes: a longer quarantine forgot that it had been renewed.
+/// The record of a deleted Lease was pruned after ten minutes: with a longer quarantine the renewal was lost.
 #[test]
-fn bug_a_quarantine_longer_than_the_memory_of_deleted_leases_forgot_a_renewal() {
+fn bug_a_renewal_was_pruned_before_the_end_of_a_long_quarantine() {
     let cache = listed();
     apply::<Pod>(&cache, &pod("a").on("n"), at(1));
     apply::<NodeLease>(&cache, &lease("n", 1), at(4));
@@ -258,9 +257,9 @@ fn bug_a_quarantine_longer_than_the_memory_of_deleted_leases_forgot_a_renewal() 
     assert_eq!(last_heartbeat(&cache), None);
 }
 
-/// What a kubelet was silent for before its Node went, as this process saw it.
+/// How long a kubelet did not report before its Node was deleted, as this process saw it.
 #[test]
-fn a_kubelet_fell_silent_first_only_if_this_process_saw_a_whole_duration_of_its_lease_pass() {
+fn a_kubelet_is_unreachable_only_after_a_whole_lease_duration_was_observed() {
     let ready = |status: &str, rv: u64, second: u64| (Kind::Nodes, node("n").ready(status).rv(rv), second);
     let seen = |second: u64| ready("Unknown", 5, second);
     let renewed = |renewed: u64, second: u64| (Kind::NodeLeases, lease("n", renewed), second);
@@ -280,23 +279,23 @@ fn a_kubelet_fell_silent_first_only_if_this_process_saw_a_whole_duration_of_its_
     ] {
         let world = World::listed();
         (0..gone).step_by(10).for_each(|second| world.confirm_all(at(second)));
-        let silent = || world.read().view().unreachable_before_node_deleted("n");
+        let unreachable = || world.read().view().unreachable_before_node_deleted("n");
         world.apply(Kind::Pods, &pod("a").on("n"), at(0));
         world.apply(Kind::NodeLeases, &lease("n", 0), at(0));
         before.iter().for_each(|(kind, object, second)| world.apply(*kind, object, at(*second)));
-        assert!(!silent(), "{what}: its Node is there");
+        assert!(!unreachable(), "{what}: its Node is there");
         world.remove(Kind::Nodes, "uid-n", at(gone));
-        assert_eq!(silent(), expected, "{what}");
+        assert_eq!(unreachable(), expected, "{what}");
         world.apply(Kind::NodeLeases, &lease("n", 40), at(gone + 1));
-        assert!(!silent(), "{what}, and its Lease was written after its Node went");
+        assert!(!unreachable(), "{what}, and its Lease was written after its Node went");
     }
 }
 
-/// The simulator found it: a leader that was cut from the API server for 18 s saw the end of a Node late, and counted its
-/// own silence as the kubelet's. The pods of a running kubelet were deleted by force without a signal.
+/// A leader that was cut off from the API server for 18 s saw the deletion of a Node late, and counted its own gap as
+/// missing reports of the kubelet. The pods of a running kubelet were force deleted without a shutdown signal.
 #[test]
-fn bug_the_silence_of_a_watch_that_was_cut_counted_as_silence_of_the_kubelet() {
-    for (what, heard, expected) in [
+fn bug_a_gap_of_the_watch_counted_as_missing_reports_of_the_kubelet() {
+    for (what, events, expected) in [
         ("the watch spoke each ten seconds", &[0, 10, 20, 30, 40, 50, 60, 70][..], true),
         ("it was cut for 18 s, and has not spoken since", &[0, 10, 20, 30, 40, 52], false),
         ("it was cut for 18 s, and spoke again", &[0, 10, 20, 30, 40, 52, 70], false),
@@ -307,16 +306,16 @@ fn bug_the_silence_of_a_watch_that_was_cut_counted_as_silence_of_the_kubelet() {
         world.apply(Kind::Pods, &pod("a").on("n"), at(0));
         world.apply(Kind::Nodes, &node("n"), at(0));
         world.apply(Kind::NodeLeases, &lease("n", 0), at(0));
-        heard.iter().for_each(|second| world.confirm_all(at(*second)));
+        events.iter().for_each(|second| world.confirm_all(at(*second)));
         world.remove(Kind::Nodes, "uid-n", at(71));
         assert_eq!(world.read().view().unreachable_before_node_deleted("n"), expected, "{what}");
     }
 }
 
-/// A watch of Nodes that hung beside a living one of Leases: the Lease went with its Node, and what the kubelet could not
-/// renew was no silence.
+/// The watch of Nodes hung while that of Leases went on: the Lease was collected with its Node, and the kubelet had
+/// nothing to renew any more.
 #[test]
-fn bug_a_kubelet_whose_lease_was_collected_counted_as_silent_until_the_end_of_its_node_was_seen() {
+fn bug_time_after_a_lease_was_collected_counted_as_missing_reports() {
     for (collected, expected) in [(54, false), (55, true), (200, true)] {
         let world = World::listed();
         world.apply(Kind::Pods, &pod("a").on("n"), at(0));
@@ -327,14 +326,14 @@ fn bug_a_kubelet_whose_lease_was_collected_counted_as_silent_until_the_end_of_it
             world.remove(Kind::NodeLeases, "lease-n", at(collected));
         }
         world.remove(Kind::Nodes, "uid-n", at(200));
-        let silent = world.read().view().unreachable_before_node_deleted("n");
-        assert_eq!(silent, expected, "collected at {collected} s");
+        let unreachable = world.read().view().unreachable_before_node_deleted("n");
+        assert_eq!(unreachable, expected, "collected at {collected} s");
     }
 }
 
-/// A relist that lacks the Node: what its kubelet said while nobody watched is not known.
+/// A relist that lacks the Node: reports between the watches are unknown.
 #[test]
-fn a_node_that_went_while_nobody_watched_did_not_fall_silent_first() {
+fn a_node_removed_during_a_relist_was_not_unreachable_before() {
     let cache = listed();
     apply::<Pod>(&cache, &pod("a").on("n"), at(0));
     apply::<Node>(&cache, &node("n"), at(1));
@@ -342,10 +341,10 @@ fn a_node_that_went_while_nobody_watched_did_not_fall_silent_first() {
     assert!(!cache.read().view().unreachable_before_node_deleted("n"));
 }
 
-/// The simulator found it: the list of Leases came seconds after that of Nodes, and brought a renewal of these seconds. The
-/// kubelet counted as silent from the list of Nodes on, and was called Unknown after 46 s instead of 50.
+/// The list of Leases came seconds after that of Nodes, and contained a renewal of these seconds. The kubelet counted
+/// as unreachable from the list of Nodes on, and was marked Unknown after 46 s instead of 50.
 #[test]
-fn bug_a_kubelet_counted_as_silent_before_its_lease_was_listed() {
+fn bug_a_kubelet_counted_as_unreachable_before_its_lease_was_listed() {
     let world = World::listed_except(&[Kind::NodeLeases]);
     world.apply(Kind::Nodes, &node("n"), at(1));
     let last_report = || {
@@ -365,16 +364,15 @@ fn bug_a_kubelet_counted_as_silent_before_its_lease_was_listed() {
 }
 
 #[test]
-fn the_node_itself_is_no_sign_of_life_of_its_kubelet() {
+fn a_new_node_is_no_report_of_its_kubelet() {
     let cache = listed();
     apply::<Node>(&cache, &node("n").ready("True"), at(1) + Duration::from_secs(1));
     assert_eq!(last_heartbeat(&cache), None);
 }
 
-/// It kept its node's pods for ever: that a Lease went must have been seen before
-/// its absence counts.
+/// It held back its node's pods for ever: the removal of a Lease must have been seen before its absence counts.
 #[test]
-fn bug_the_end_of_a_lease_that_could_not_be_read_is_seen() {
+fn bug_the_removal_of_an_unreadable_lease_was_not_recorded() {
     let cache = cache_with_lease();
     let gone = |cache: &Cache| cache.read().view().lease_is_gone("n");
     cache.apply_undecodable::<NodeLease>(unreadable(Some("lease-n"), Some("n")), at(5));
@@ -386,9 +384,10 @@ fn bug_the_end_of_a_lease_that_could_not_be_read_is_seen() {
     assert_eq!(last_heartbeat(&cache), None);
 }
 
-/// A virtual node, say: no Lease, and a status once a minute. Nothing says that it would have been heard within 40 s.
+/// For example a virtual node: no Lease, and a status once a minute. Nothing shows that it would have reported within
+/// 40 s.
 #[test]
-fn bug_a_node_without_a_lease_fell_silent_because_it_renewed_none() {
+fn bug_a_node_without_a_lease_counted_as_unreachable() {
     let world = World::listed();
     world.apply(Kind::Nodes, &node("other").ready("True"), at(0));
     world.apply(Kind::Pods, &pod("a").on("n").running(), at(0));

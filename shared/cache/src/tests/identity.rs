@@ -1,12 +1,12 @@
-//! Which pods keep their identity.
+//! Which pods keep their identity when they are replaced.
 
 use crate::model::{Kind, Uid};
 use crate::testing::objects::pod;
 use crate::testing::{World, at};
 
-/// C4: pods of operators stayed Terminating, and their nodes were never fenced.
+/// Pods of operators stayed Terminating, and their nodes were never fenced.
 #[test]
-fn a_pod_keeps_its_identity_by_who_makes_its_replacement() {
+fn the_controller_of_a_pod_decides_whether_its_replacement_keeps_its_identity() {
     for (api, kind, expected) in [
         ("apps/v1", "StatefulSet", true),
         ("apps.kruise.io/v1beta1", "StatefulSet", true),

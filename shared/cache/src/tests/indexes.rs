@@ -1,4 +1,4 @@
-//! Property: whatever happened, every index answers as a scan of all objects.
+//! Property: after any sequence of events every index agrees with a scan of all objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -67,7 +67,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the API server said, kept in the dullest way.
+/// The state of the API server in a simple form.
 #[derive(Default)]
 struct Model {
     pods: BTreeMap<u8, Option<PodSketch>>,
@@ -241,7 +241,7 @@ proptest! {
 }
 
 #[test]
-fn a_name_is_kept_once_for_all_who_share_it_and_dropped_with_the_last() {
+fn an_interned_name_is_shared_and_dropped_with_its_last_user() {
     let cache = listed();
     list::<Pod>(&cache, &[pod("a").on("n"), pod("b").on("n")], Mono::default());
     let guard = cache.read();

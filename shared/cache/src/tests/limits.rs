@@ -1,4 +1,4 @@
-//! The numbers on which "silent" and "not renewed" rest, with their arguments.
+//! The timeouts that decide when a kind is stale or a node unreachable, with their reasons.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use super::super::sync::WATCH_GAP;
 use super::super::view::STALE_AFTER;
 
 #[test]
-fn what_was_not_heard_of_for_so_long_says_nothing() {
+fn the_timeouts_of_watches_and_leases_are_consistent() {
     let seconds = Duration::from_secs;
-    // The API server sends a bookmark each minute on a watch where nothing happens. Two and a half lost ones are not
-    // chance: what such a watch does not say did not not happen.
+    // The API server sends a bookmark each minute on a watch without events. That two and a half are lost is no
+    // coincidence: missing events of such a watch prove nothing.
     assert_eq!(STALE_AFTER, seconds(150));
-    // One bookmark and half of the next: the watch is opened anew, and has a minute to come back before its kind counts
-    // as silent.
+    // One bookmark and half of the next: the watch is opened again, and has a minute to succeed before its kind
+    // counts as stale.
     assert_eq!(WATCH_IDLE_TIMEOUT, seconds(90));
     assert!(WATCH_IDLE_TIMEOUT + LIST_IDLE_TIMEOUT <= STALE_AFTER);
-    // Living kubelets renew their Leases every ten seconds: with one of them in touch there is no longer pause.
+    // Running kubelets renew their Leases every ten seconds: while one of them is connected there is no longer gap.
     assert_eq!(WATCH_GAP, seconds(15));
-    // Whether a Lease was renewed before it went is asked a quarantine after its Node went: 40 s by default, and ten
-    // minutes cover any that somebody sets.
+    // Whether a Lease was renewed before it was removed is read a quarantine after its Node was removed: 40 s by
+    // default, and ten minutes cover any sensible setting.
     assert_eq!(KEEP_DELETED, seconds(600));
 }

@@ -1,4 +1,4 @@
-//! What is kept of nodes, and who hears of what.
+//! Which fields of nodes are kept, and which changes notify.
 
 use serde_json::{Value, json};
 
@@ -29,17 +29,17 @@ fn last_report(cache: &Cache) -> Mono {
 }
 
 #[test]
-fn conditions_taints_and_labels_are_kept_as_far_as_somebody_reads_them() {
+fn conditions_taints_and_labels_of_a_node_are_projected() {
     let cache = listed();
     cache.record_wall_time(at(0), jiff::Timestamp::from_second(NEW_YEAR + 100).unwrap());
-    let says = |kind: &str, status: &str| json!({ "type": kind, "status": status });
+    let condition = |kind: &str, status: &str| json!({ "type": kind, "status": status });
     let conditions = json!([
-        says("MemoryPressure", "True"),
-        says("DiskPressure", "False"),
-        says("PIDPressure", "Perhaps"),
-        says("pod-safety.dev/NodeUnreachable", "False"),
+        condition("MemoryPressure", "True"),
+        condition("DiskPressure", "False"),
+        condition("PIDPressure", "Perhaps"),
+        condition("pod-safety.dev/NodeUnreachable", "False"),
         ready("True", 9),
-        says("Ready", "False")
+        condition("Ready", "False")
     ]);
     let labels = json!({ "topology.kubernetes.io/zone": "b", "topology.kubernetes.io/region": "r",
         "failure-domain.beta.kubernetes.io/zone": "a", "node.kubernetes.io/exclude-disruption": "",
@@ -73,7 +73,7 @@ fn conditions_taints_and_labels_are_kept_as_far_as_somebody_reads_them() {
 }
 
 #[test]
-fn json_and_protobuf_say_the_same_of_a_node() {
+fn a_node_decodes_the_same_from_json_and_protobuf() {
     use prost::Message as _;
     let object = reports(6, "True", 9).set("/spec", json!({ "unschedulable": true }));
     let from_json: wire::Node = decode::<Node>(&object);
@@ -85,7 +85,7 @@ fn json_and_protobuf_say_the_same_of_a_node() {
 }
 
 #[test]
-fn what_is_a_sign_of_life_of_a_node() {
+fn which_changes_of_a_node_count_as_a_report() {
     type Act = fn(&Cache);
     let rows: [(&str, Act, u64); 11] = [
         ("nothing", |_| {}, 1),
@@ -129,19 +129,19 @@ fn what_is_a_sign_of_life_of_a_node() {
             5,
         ),
     ];
-    for (sentence, act, heard) in rows {
+    for (sentence, act, expected) in rows {
         let cache = listed();
         apply::<Node>(&cache, &reports(5, "True", 1), at(1));
         act(&cache);
-        assert_eq!(last_report(&cache), at(heard), "{sentence}");
+        assert_eq!(last_report(&cache), at(expected), "{sentence}");
         let of_ready: Vec<Mono> = cache.read().view().last_reports_of_ready_nodes().collect();
         let is_ready = stored_node(&cache).readiness == Readiness::Ready;
-        assert_eq!(of_ready, if is_ready { vec![at(heard)] } else { vec![] }, "{sentence}");
+        assert_eq!(of_ready, if is_ready { vec![at(expected)] } else { vec![] }, "{sentence}");
     }
 }
 
 #[test]
-fn a_heartbeat_that_says_nothing_new_is_told_as_such() {
+fn an_unchanged_report_notifies_only_of_a_heartbeat() {
     let cache = listed();
     apply::<Node>(&cache, &reports(5, "True", 1), at(1));
     let changes = log_changes(&cache);
@@ -166,22 +166,22 @@ fn a_heartbeat_that_says_nothing_new_is_told_as_such() {
 }
 
 #[test]
-fn a_lease_is_there_with_what_it_says_or_it_is_not() {
+fn the_lease_of_a_node_is_found_with_its_renew_time() {
     let cache = listed();
-    let says = || cache.read().view().lease("n").map(|renewed| renewed.map(jiff::Timestamp::as_second));
-    assert_eq!(says(), None);
+    let renew_time = || cache.read().view().lease("n").map(|renewed| renewed.map(jiff::Timestamp::as_second));
+    assert_eq!(renew_time(), None);
     apply::<NodeLease>(&cache, &lease("n", 2), at(1));
-    assert_eq!(says(), Some(Some(NEW_YEAR + 2)));
+    assert_eq!(renew_time(), Some(Some(NEW_YEAR + 2)));
     apply::<NodeLease>(&cache, &lease("n", 2).set("/spec/renewTime", json!(null)), at(2));
-    assert_eq!(says(), Some(None));
+    assert_eq!(renew_time(), Some(None));
     cache.apply_undecodable::<NodeLease>(unreadable(Some("lease-n"), Some("n")), at(3));
-    assert_eq!(says(), Some(None));
+    assert_eq!(renew_time(), Some(None));
     cache.remove::<NodeLease>(&uid("lease-n"), at(4));
-    assert_eq!(says(), None);
+    assert_eq!(renew_time(), None);
 }
 
 #[test]
-fn a_kind_has_spoken_without_a_break_since_the_last_one() {
+fn a_kind_is_watched_without_a_gap_since_the_end_of_the_last_gap() {
     let cache = listed();
     let since = || cache.read().view().state(Kind::NodeLeases).watched_since;
     assert_eq!(since(), Some(at(0)));
@@ -195,7 +195,7 @@ fn a_kind_has_spoken_without_a_break_since_the_last_one() {
 }
 
 #[test]
-fn a_pod_says_whether_it_is_ready_and_whether_it_is_cut_off() {
+fn readiness_and_unreachable_condition_of_a_pod_are_projected() {
     let cache = listed();
     let conditions = json!([{ "type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:40Z" },
         { "type": "pod-safety.dev/NodeUnreachable", "status": "True" }]);

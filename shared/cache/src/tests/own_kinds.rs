@@ -1,4 +1,4 @@
-//! Our own kinds: which evidence counts for a node, and for a volume that it took.
+//! Own kinds: which evidence is valid for a node, and for a volume that it took.
 
 use crate::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn set(mut object: Value, pointer: &str, to: Value) -> Value {
     object
 }
 
-/// Node `n` of rack 7, in the life `boot`, and what else is there.
+/// The node `n` of rack 7 with the boot ID `boot`, and other objects.
 fn world(boot: &str, objects: &[(Kind, Value)]) -> World {
     let world = World::listed();
     let object = node("n")
@@ -40,7 +40,7 @@ fn invalid() -> Value {
     json!({ "invalidated": { "at": "t", "reason": "r" } })
 }
 
-/// The evidence by which a decision would have the node's pods released.
+/// The evidence by which a decision would release the node's pods.
 fn counted_evidence(boot: &str, objects: &[(Kind, Value)]) -> Option<String> {
     let world = world(boot, objects);
     let guard = world.read();
@@ -49,7 +49,7 @@ fn counted_evidence(boot: &str, objects: &[(Kind, Value)]) -> Option<String> {
 }
 
 #[test]
-fn evidence_counts_for_the_life_that_it_is_about_and_while_nobody_withdrew_it() {
+fn evidence_is_valid_for_its_incarnation_until_it_is_invalidated() {
     let one = |change: fn(Value) -> Value| [(Kind::FenceEvidences, change(evidence("e", 1)))];
     for (what, boot, objects, expected) in [
         ("of this life", BOOT, one(|proof| proof), Some("e")),
@@ -70,7 +70,7 @@ fn evidence_counts_for_the_life_that_it_is_about_and_while_nobody_withdrew_it() 
 }
 
 #[test]
-fn evidence_must_be_as_good_as_the_policy_of_the_node_asks() {
+fn evidence_must_meet_the_minimum_of_the_nodes_policy() {
     let policy = |minimum: &str| {
         (
             Kind::FencePolicies,
@@ -99,7 +99,7 @@ fn evidence_must_be_as_good_as_the_policy_of_the_node_asks() {
 }
 
 #[test]
-fn of_equal_policies_the_first_by_name_counts() {
+fn policies_of_equal_priority_are_ordered_by_name() {
     for (first, second) in [("uid-1", "uid-2"), ("uid-2", "uid-1")] {
         let world = World::listed();
         for (name, namespace, uid) in [("b", "x", second), ("a", "y", first)] {
@@ -113,7 +113,7 @@ fn of_equal_policies_the_first_by_name_counts() {
 }
 
 #[test]
-fn evidence_that_storage_is_fenced_counts_for_its_drivers_volumes_of_that_life() {
+fn storage_evidence_is_valid_for_its_driver_and_incarnation() {
     let of_storage = || set(evidence("s", 1), "/spec/kind", json!("StorageFenced"));
     let life = |uid_of: &str, boot: &str| Holder {
         node: "n".into(),
@@ -149,7 +149,7 @@ fn evidence_that_storage_is_fenced_counts_for_its_drivers_volumes_of_that_life()
 }
 
 #[test]
-fn evidence_that_went_or_turned_to_another_node_counts_no_more() {
+fn evidence_that_was_removed_or_names_another_node_is_not_found() {
     let world = world(BOOT, &[(Kind::FenceEvidences, evidence("e", 1))]);
     let about = |node: &str| world.read().view().fence_evidence_of(node).count();
     assert_eq!((about("n"), about("m")), (1, 0));
@@ -182,9 +182,9 @@ fn a_device_is_found_by_its_namespace_and_its_name() {
     assert_eq!(found("b", "y"), None);
 }
 
-/// A3, A7, C2: what is believed from the cache is what the judge would believe.
+/// The cache accepts a confirmation under the same conditions as the check before a write.
 #[test]
-fn a_persons_word_counts_until_it_expires_while_the_lease_is_as_it_says_and_every_policy_can_be_read() {
+fn a_confirmation_is_valid_until_it_expires_or_the_lease_changes() {
     const NOON: i64 = 1_795_262_400;
     let word = |minutes: i64, renewed: &str| {
         let created = jiff::Timestamp::from_second(NOON - 60 * minutes).unwrap().to_string();
@@ -196,16 +196,16 @@ fn a_persons_word_counts_until_it_expires_while_the_lease_is_as_it_says_and_ever
         (Kind::FenceEvidences, set(proof, "/spec", spec))
     };
     let lease = (Kind::NodeLeases, crate::testing::objects::lease("n", 7).0);
-    let heard = crate::testing::objects::timestamp(7);
+    let renewed = crate::testing::objects::timestamp(7);
     let unreadable = json!({ "metadata": { "name": "p", "uid": "uid-p" }, "spec": { "levels": [] } });
     for (what, objects, expected) in [
-        ("59 minutes old", vec![word(59, &heard)], true),
-        ("61 minutes old", vec![word(61, &heard)], false),
-        ("of the last renewal", vec![word(1, &heard), lease.clone()], true),
+        ("59 minutes old", vec![word(59, &renewed)], true),
+        ("61 minutes old", vec![word(61, &renewed)], false),
+        ("of the last renewal", vec![word(1, &renewed), lease.clone()], true),
         ("of before the last renewal", vec![word(1, "2026-01-01T00:00:06Z"), lease], false),
         (
             "beside a policy that cannot be read",
-            vec![word(1, &heard), (Kind::FencePolicies, unreadable)],
+            vec![word(1, &renewed), (Kind::FencePolicies, unreadable)],
             false,
         ),
     ] {
@@ -217,10 +217,10 @@ fn a_persons_word_counts_until_it_expires_while_the_lease_is_as_it_says_and_ever
     }
 }
 
-/// Seed 594: our wall clock was set ahead. The judge took the word for over, the cache did not, and the volume guard sent
-/// it the same refused break again and again: nobody was told.
+/// The wall clock of this process was set ahead. The check before a write took the confirmation as expired, the cache
+/// did not, and the volume guard sent the same refused request again and again, without an Event.
 #[test]
-fn bug_the_cache_and_the_judge_told_the_age_of_a_persons_word_by_two_readings_of_the_clock() {
+fn bug_the_cache_dated_a_confirmation_by_another_clock_reading_than_the_check() {
     const NOON: i64 = 1_795_262_400;
     let created = jiff::Timestamp::from_second(NOON).unwrap().to_string();
     let spec = json!({ "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "Asserted", "by": "ada",
@@ -240,10 +240,9 @@ fn bug_the_cache_and_the_judge_told_the_age_of_a_persons_word_by_two_readings_of
     assert!(holds(at(3)), "set right");
 }
 
-/// Finding 4 of the security review: whoever had rights in one namespace had every node's devices looked through, and any
-/// node fenced.
+/// A user with rights in one namespace could have every node's devices listed, and any node fenced.
 #[test]
-fn attack_a_device_or_a_remediation_of_a_tenants_namespace_is_not_there() {
+fn attack_devices_and_remediations_of_a_tenants_namespace_are_ignored() {
     let world = World::listed();
     world.cache().restrict_fencing_to(["pod-safety".to_owned()].into());
     let one = |namespace: &str, spec: Value| {
@@ -270,7 +269,7 @@ fn attack_a_device_or_a_remediation_of_a_tenants_namespace_is_not_there() {
 }
 
 #[test]
-fn the_newest_evidence_about_a_node_is_that_of_the_highest_version() {
+fn the_newest_evidence_of_a_node_has_the_highest_version() {
     let other = set(evidence("other", 9), "/spec/node/name", json!("m"));
     let all = [evidence("e", 3), evidence("f", 7), other].map(|proof| (Kind::FenceEvidences, proof));
     let world = world(BOOT, &all);
@@ -282,7 +281,7 @@ fn the_newest_evidence_about_a_node_is_that_of_the_highest_version() {
 }
 
 #[test]
-fn what_is_read_once_of_another_namespace_is_fenced_from_only_if_it_is_named() {
+fn only_listed_namespaces_are_fencing_namespaces() {
     let world = world(BOOT, &[]);
     world.cache().restrict_fencing_to(["ops".to_owned()].into());
     let from = |namespace: &str| world.read().view().is_fencing_namespace(namespace);

@@ -1,4 +1,4 @@
-//! What a relist reports, and what is no news.
+//! What a relist notifies, and which changes notify nothing.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::testing::at;
 use crate::testing::objects::{lease, node, pod};
 
 #[test]
-fn a_relist_reports_what_vanished_by_uid() {
+fn a_relist_notifies_of_removed_pods_by_uid() {
     let cache = listed();
     list::<Pod>(&cache, &[pod("a").on("n"), pod("b")], at(1));
     let changes = log_changes(&cache);
@@ -18,7 +18,7 @@ fn a_relist_reports_what_vanished_by_uid() {
 }
 
 #[test]
-fn a_pod_made_again_under_its_name_is_another_pod_and_the_old_one_is_reported_as_gone() {
+fn a_recreated_pod_is_another_pod_and_the_old_one_is_removed() {
     let cache = listed();
     list::<Pod>(&cache, &[pod("a").uid("old")], at(1));
     let changes = log_changes(&cache);
@@ -27,7 +27,7 @@ fn a_pod_made_again_under_its_name_is_another_pod_and_the_old_one_is_reported_as
 }
 
 #[test]
-fn a_node_and_a_lease_that_vanished_during_a_relist_are_reported() {
+fn a_relist_removes_missing_nodes_and_leases() {
     let cache = listed();
     list::<Node>(&cache, &[node("n")], at(1));
     list::<NodeLease>(&cache, &[lease("n", 1)], at(1));
@@ -38,7 +38,7 @@ fn a_node_and_a_lease_that_vanished_during_a_relist_are_reported() {
 }
 
 #[test]
-fn a_list_that_was_broken_off_removes_nothing() {
+fn an_incomplete_list_removes_nothing() {
     let cache = listed();
     list::<Pod>(&cache, &[pod("a"), pod("b")], at(1));
     cache.begin_list::<Pod>();
@@ -49,7 +49,7 @@ fn a_list_that_was_broken_off_removes_nothing() {
 }
 
 #[test]
-fn a_change_of_nothing_but_the_version_tells_no_subscriber() {
+fn a_change_of_only_the_version_notifies_no_subscriber() {
     let cache = listed();
     list::<Pod>(&cache, &[pod("a").on("n")], at(1));
     list::<Node>(&cache, &[node("n")], at(1));
@@ -67,7 +67,7 @@ fn a_change_of_nothing_but_the_version_tells_no_subscriber() {
 }
 
 #[test]
-fn a_change_of_any_field_that_somebody_reads_is_told() {
+fn a_change_of_any_projected_field_notifies() {
     let base = || pod("a").on("n");
     for (what, changed) in [
         ("phase", base().phase("Failed")),

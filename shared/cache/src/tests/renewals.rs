@@ -1,4 +1,4 @@
-//! A renewed Lease costs a glance, and leaves the cache as decoding it does.
+//! A renewed Lease is decoded partially, with the same effect as full decoding.
 
 use proptest::prelude::*;
 use prost::Message as _;
@@ -8,7 +8,7 @@ use crate::testing::at;
 use crate::testing::objects::{lease, node};
 use crate::wire::{Lease, LeaseSpec, ObjectMeta, Time};
 
-/// As protobuf, in its envelope.
+/// Wraps a protobuf message in the envelope of Kubernetes.
 fn raw(message: &[u8]) -> Raw {
     let mut body = b"k8s\0\x12".to_vec();
     prost::encode_length_delimiter(message.len(), &mut body).unwrap();
@@ -22,7 +22,7 @@ fn uuid(number: u8) -> String {
 
 #[derive(Clone, Debug)]
 enum LeaseEvent {
-    /// The Lease of this UID, called after this node, was written; bits of the message are turned.
+    /// The Lease of this UID, named after this node, was written; `turned`: a bit of the message is flipped.
     Written {
         uid: u8,
         node: u8,
@@ -33,12 +33,12 @@ enum LeaseEvent {
     },
     Gone(u8),
     Unreadable(u8),
-    /// All Leases are listed again, and there is one of this UID.
+    /// All Leases are listed again, and the list contains only the one of this UID.
     Listed(u8),
 }
 
 fn any_lease_event() -> impl Strategy<Value = LeaseEvent> {
-    // A moment beyond the calendar now and then.
+    // Sometimes a time that is out of range.
     let seconds = prop_oneof![8 => 0_i64..4, 1 => Just(i64::MAX)];
     let turned = prop_oneof![3 => Just(None), 1 => (0_usize..120, 0_u8..8).prop_map(Some)];
     let written = (0_u8..3, 0_u8..3, any::<u16>(), seconds, any::<Option<i32>>(), turned);
@@ -77,7 +77,7 @@ fn raw_of(happens: &LeaseEvent) -> Option<Raw> {
     Some(raw(&message))
 }
 
-/// All that is kept of Leases and of when nodes were heard.
+/// Everything that is kept of Leases and of the last reports of nodes.
 fn stored_state(cache: &Cache) -> String {
     let inner = cache.inner.read();
     format!("{:?}\n{:?}\n{:?}\n{:?}", inner.leases, inner.heartbeats, inner.zones, inner.absences)
@@ -95,7 +95,7 @@ fn started(synced: bool) -> (Cache, Arc<ChangeLog>) {
 
 proptest! {
     #[test]
-    fn a_glance_leaves_and_tells_what_decoding_does(synced in any::<bool>(), all in prop::collection::vec(any_lease_event(), 1..20)) {
+    fn partial_decoding_has_the_same_effect_as_decoding(synced in any::<bool>(), all in prop::collection::vec(any_lease_event(), 1..20)) {
         let [(quick, quick_heard), (slow, slow_heard)] = [started(synced), started(synced)];
         let mut glances = 0;
         for (second, one) in all.iter().enumerate() {
@@ -128,20 +128,20 @@ proptest! {
 }
 
 #[test]
-fn a_renewal_of_a_known_lease_takes_no_more_than_a_glance() {
-    let (cache, heard) = started(true);
+fn a_renewal_of_a_cached_lease_is_decoded_partially() {
+    let (cache, changes) = started(true);
     let renewal = |uid, node, seconds| {
         let one = LeaseEvent::Written { uid, node, version: 7, seconds, duration: Some(40), turned: None };
         raw_of(&one).unwrap()
     };
     assert_eq!(cache.apply_partial::<NodeLease>(&renewal(0, 0, 2), at(5)), Some("7"));
-    assert_eq!(heard.drain(), ["heartbeat n0"]);
+    assert_eq!(changes.drain(), ["heartbeat n0"]);
     assert_eq!(
         cache.apply_partial::<NodeLease>(&renewal(0, 0, 2), at(6)),
         Some("7"),
         "written, and not renewed"
     );
-    assert!(heard.drain().is_empty());
+    assert!(changes.drain().is_empty());
     assert_eq!(cache.apply_partial::<NodeLease>(&renewal(2, 2, 2), at(7)), None, "it is not in the cache");
     assert_eq!(cache.apply_partial::<NodeLease>(&renewal(0, 1, 2), at(7)), None, "it has another name");
     assert_eq!(cache.apply_partial::<NodeLease>(&renewal(0, 0, i64::MAX), at(7)), None, "it says no time");

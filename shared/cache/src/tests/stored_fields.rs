@@ -1,4 +1,4 @@
-//! What is kept of an object, and what is carried from one version of it to the next.
+//! Which fields of an object are kept, and what is carried over from one version to the next.
 
 use crate::testing::objects::BOOT;
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use crate::model::{Budget, Deletion, Scale, Toleration};
 use crate::testing::at;
 use crate::testing::objects::{budget, named, node, pod, workload};
 
-/// A watch that breaks off goes on from the version of the last object.
+/// After an interruption a watch continues from the version of the last object.
 #[test]
-fn every_kind_says_which_version_came() {
-    // What some of ours must have, and others leave unread.
+fn applying_an_object_of_any_kind_returns_its_version() {
+    // Fields that some own kinds require and others ignore.
     let life = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
     let trigger = json!({ "kind": "Person", "reason": "r" });
     let spec = json!({ "driver": "Agent", "levels": [], "node": life, "policy": "p", "trigger": trigger, "kind": "PowerOff", "by": "b" });
@@ -24,9 +24,9 @@ fn every_kind_says_which_version_came() {
     }
 }
 
-/// What a list leaves out is gone, and what of it cannot be read is unknown.
+/// An object that a list does not contain is removed, and one that cannot be decoded is unknown.
 #[test]
-fn every_kind_counts_what_its_last_list_had() {
+fn every_kind_counts_the_objects_of_its_last_list() {
     for &kind in Kind::ALL {
         let cache = listed();
         for (there, counted) in [(false, (0, 0)), (true, (1, 1)), (true, (1, 1)), (false, (0, 0))] {
@@ -54,7 +54,7 @@ fn store_pod(object: &Obj) -> Pod {
 }
 
 #[test]
-fn a_pod_is_kept_as_far_as_somebody_reads_it() {
+fn only_fields_of_a_pod_that_are_read_are_kept() {
     let evicted = |reason: &str| pod("a").set("/status/reason", json!(reason));
     let condition = |kind: &str, status: &str, reason: &str| {
         let one = json!({ "type": kind, "status": status, "reason": reason });
@@ -73,8 +73,8 @@ fn a_pod_is_kept_as_far_as_somebody_reads_it() {
         (condition("PodScheduled", "True", "Unschedulable"), false, false),
     ] {
         let pod = store_pod(&object);
-        let found = (pod.disruption_target.is_some(), pod.unschedulable);
-        assert_eq!(found, (target, unschedulable), "{:?}", object.0["status"]);
+        let projected = (pod.disruption_target.is_some(), pod.unschedulable);
+        assert_eq!(projected, (target, unschedulable), "{:?}", object.0["status"]);
     }
     let finalizers = |count: usize| {
         let all: Value = (0..count).map(|number| format!("example.com/{number}")).collect();
@@ -93,9 +93,9 @@ fn a_pod_is_kept_as_far_as_somebody_reads_it() {
     assert_eq!(tolerations(129), [unreadable].into_iter().collect());
 }
 
-/// That a kubelet was asked to end a pod, and had the time to, is what its silence is proof of.
+/// Missing reports prove something only if the kubelet knew of the deletion and had the time to terminate the pod.
 #[test]
-fn a_deletion_is_known_since_it_was_first_seen_as_it_is_and_from_when_the_kubelet_may_know() {
+fn a_deletion_keeps_when_it_was_first_seen_and_whether_the_kubelet_observed_it() {
     let dying = |grace: i64, observed: i64, version: u64| {
         let object =
             pod("a").terminating().observed(observed).rv(version).set("/metadata/generation", json!(4));
@@ -111,9 +111,8 @@ fn a_deletion_is_known_since_it_was_first_seen_as_it_is_and_from_when_the_kubele
         ("its grace was made shorter", 50, dying(5, 4, 15), 50, true),
     ] {
         apply::<Pod>(&cache, &object, at(second));
-        let Deletion { first_seen: seen, kubelet_may_know: known, .. } =
-            self::stored_pod(&cache).deletion.unwrap();
-        assert_eq!((seen, known), (at(first_seen), known_to_kubelet), "{what}");
+        let Deletion { first_seen: seen, kubelet_may_know, .. } = self::stored_pod(&cache).deletion.unwrap();
+        assert_eq!((seen, kubelet_may_know), (at(first_seen), known_to_kubelet), "{what}");
     }
     let cache = listed();
     apply::<Pod>(&cache, &pod("a").observed(3), at(0));
@@ -124,7 +123,7 @@ fn a_deletion_is_known_since_it_was_first_seen_as_it_is_and_from_when_the_kubele
 }
 
 #[test]
-fn a_pod_that_somebody_is_about_to_end_is_found_and_since_when() {
+fn a_disruption_target_is_indexed_with_when_it_was_first_seen() {
     let target = |second: u64, version: u64| {
         let since = format!("2026-01-01T00:00:{second:02}Z");
         let condition = json!({ "type": "DisruptionTarget", "status": "True", "lastTransitionTime": since });
@@ -150,7 +149,7 @@ fn store_node(prepare: impl FnOnce(&Cache), object: &Obj) -> (Option<Arc<crate::
 }
 
 #[test]
-fn of_a_node_is_kept_what_fencing_and_the_volume_guard_ask_if_they_do() {
+fn node_fields_of_fencing_and_the_volume_guard_are_kept_only_if_enabled() {
     let object = node("n").boot(BOOT).set("/status/volumesInUse", json!(["v"]));
     assert_eq!(store_node(|_| (), &object), (None, 0));
     let (fences, in_use) = store_node(Cache::enable_fencing, &object);
@@ -165,7 +164,7 @@ fn of_a_node_is_kept_what_fencing_and_the_volume_guard_ask_if_they_do() {
 }
 
 #[test]
-fn a_node_is_left_alone_for_an_annotation_of_three_projects_and_says_its_taint() {
+fn exclusion_marks_and_the_out_of_service_taint_of_a_node_are_projected() {
     let noted = |key: &str| node("n").set("/metadata/annotations", json!({ key: "x" }));
     let labelled = |value: &str| {
         node("n").set("/metadata/labels", json!({ "remediation.medik8s.io/exclude-from-remediation": value }))
@@ -186,9 +185,9 @@ fn a_node_is_left_alone_for_an_annotation_of_three_projects_and_says_its_taint()
     assert_eq!(taint(&node("n").tainted_with("example.com/other")), None);
 }
 
-/// Whoever needs it asks again long before.
+/// Its readers repeat the request long before.
 #[test]
-fn what_a_scale_said_is_forgotten_after_ten_minutes() {
+fn the_answer_of_a_scale_is_pruned_after_ten_minutes() {
     let cache = listed();
     cache.enable_budgets();
     let object = pod("a").owned_by("a.example/v1", "Fleet", "f");
@@ -203,7 +202,7 @@ fn what_a_scale_said_is_forgotten_after_ten_minutes() {
 }
 
 #[test]
-fn an_object_of_ours_keeps_since_when_its_status_is_as_it_is() {
+fn an_own_object_keeps_when_its_status_was_first_seen() {
     let cache = listed();
     let fence = |version: u64, message: &str| {
         let life = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
@@ -219,9 +218,9 @@ fn an_object_of_ours_keeps_since_when_its_status_is_as_it_is() {
     assert_eq!(cache.read().view().node_fences_of("m").count(), 0);
 }
 
-/// Before 1970 there were no nodes: nobody said.
+/// A creation time before 1970 counts as missing.
 #[test]
-fn a_node_without_a_creation_is_as_old_as_it_is_known() {
+fn a_node_without_a_creation_time_has_age_zero() {
     for (created, age) in
         [(Value::Null, 0), (json!("1970-01-01T00:00:00Z"), 0), (json!("2026-01-01T00:01:00Z"), 40)]
     {
@@ -236,7 +235,7 @@ fn a_node_without_a_creation_is_as_old_as_it_is_known() {
 }
 
 #[test]
-fn whoever_looks_once_dates_an_incident_by_its_last_attempt() {
+fn a_snapshot_dates_a_node_fence_by_its_last_attempt() {
     let cache = listed();
     cache.record_wall_time(at(100), jiff::Timestamp::from_second(1_767_225_700).unwrap());
     let life = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
@@ -255,7 +254,7 @@ fn whoever_looks_once_dates_an_incident_by_its_last_attempt() {
 }
 
 #[test]
-fn a_workload_that_wants_another_number_tells_the_budgets_of_its_pods() {
+fn a_change_of_replicas_notifies_the_budgets_of_its_pods() {
     use super::workloads::{Deployments, ReplicaSets, WorkloadObject};
     let cache = listed();
     cache.enable_budgets();

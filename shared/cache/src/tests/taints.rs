@@ -1,4 +1,4 @@
-//! Taints that end pods: since when they are there, and who hears of them.
+//! NoExecute taints: how old they are, and which changes notify.
 
 use serde_json::json;
 
@@ -32,7 +32,7 @@ fn since(cache: &Cache) -> (Mono, u64) {
 }
 
 #[test]
-fn only_taints_that_end_pods_are_kept_and_only_their_changes_are_told_as_such() {
+fn only_no_execute_taints_are_kept_and_notified_as_taint_changes() {
     struct TaintChanges(Mutex<Vec<(bool, bool)>>);
     impl Subscriber for TaintChanges {
         fn on_change(&self, change: Change<'_>) {
@@ -41,11 +41,11 @@ fn only_taints_that_end_pods_are_kept_and_only_their_changes_are_told_as_such() 
             }
         }
     }
-    let (cache, told) = (listed(), Arc::new(TaintChanges(Mutex::default())));
-    cache.subscribe(Arc::<TaintChanges>::clone(&told));
+    let (cache, changes) = (listed(), Arc::new(TaintChanges(Mutex::default())));
+    cache.subscribe(Arc::<TaintChanges>::clone(&changes));
     let seen = |object: &Obj, now| {
         apply::<Node>(&cache, object, at(now));
-        std::mem::take(&mut *told.0.lock())
+        std::mem::take(&mut *changes.0.lock())
     };
     let no_schedule = json!([{ "key": "k", "effect": "NoSchedule" }]);
     assert_eq!(seen(&node("n").set("/spec/taints", no_schedule), 0), [(true, true)], "a new node");
@@ -58,13 +58,13 @@ fn only_taints_that_end_pods_are_kept_and_only_their_changes_are_told_as_such() 
 }
 
 #[test]
-fn a_taint_that_stays_keeps_its_time_whatever_else_changes() {
+fn an_unchanged_taint_keeps_its_first_seen_time_and_age() {
     let cache = listed();
     wall(&cache, 0, 0);
     wall(&cache, 50, 50);
     apply::<Node>(&cache, &tainted(6, "", Some(20)), at(50));
     assert_eq!(since(&cache), (at(50), 30));
-    // The clock jumps, the value changes, the node is listed again: nothing of it is looked at.
+    // The clock jumps, the value changes, the node is listed again: none of that changes the age.
     wall(&cache, 60, 9_000);
     apply::<Node>(&cache, &tainted(7, "v", Some(20)), at(60));
     list::<Node>(&cache, &[tainted(8, "v", Some(20)).ready("True")], at(70));
@@ -78,7 +78,7 @@ fn a_taint_that_stays_keeps_its_time_whatever_else_changes() {
 }
 
 #[test]
-fn a_taint_without_a_time_or_with_one_to_come_is_new() {
+fn a_taint_with_no_or_a_future_time_added_has_age_zero() {
     for added in [None, Some(59)] {
         let cache = listed();
         wall(&cache, 0, 0);
@@ -94,7 +94,7 @@ fn a_taint_without_a_time_or_with_one_to_come_is_new() {
 }
 
 #[test]
-fn equal_tolerations_are_kept_once_and_only_those_that_matter() {
+fn only_tolerations_of_no_execute_taints_are_kept_and_equal_ones_are_shared() {
     let cache = listed();
     let of = |effects: [&str; 2]| {
         json!([{ "key": "a", "operator": "Exists", "effect": effects[0], "tolerationSeconds": 300 },
@@ -114,7 +114,7 @@ fn equal_tolerations_are_kept_once_and_only_those_that_matter() {
 }
 
 #[test]
-fn a_pod_arrives_when_it_is_bound_and_says_since_when_it_is() {
+fn a_pod_is_placed_when_its_node_is_first_seen_and_bound_at_its_condition_time() {
     let cache = listed();
     apply::<Pod>(&cache, &pod("p"), at(5));
     let bound =
@@ -127,9 +127,9 @@ fn a_pod_arrives_when_it_is_bound_and_says_since_when_it_is() {
     assert_eq!((pod.first_seen, pod.placed_at, pod.bound_at), (at(5), at(45), NEW_YEAR + 40));
 }
 
-/// A stamp of zero is no time.
+/// A timestamp of zero is not a time.
 #[test]
-fn a_taint_of_the_year_1970_has_no_time() {
+fn a_time_added_of_zero_counts_as_missing() {
     let cache = listed();
     let taint = json!({ "key": "k", "effect": NO_EXECUTE, "timeAdded": "1970-01-01T00:00:00Z" });
     apply::<Node>(&cache, &node("n").set("/spec/taints", json!([taint])), at(1));

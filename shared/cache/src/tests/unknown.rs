@@ -1,4 +1,4 @@
-//! Unknown is not absent; old is not known.
+//! Unknown is not absent, and stale is not current.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn answer(cache: &Cache, name: &str) -> &'static str {
 }
 
 #[test]
-fn a_node_is_absent_only_after_nodes_were_listed() {
+fn a_node_is_absent_only_after_the_first_list_of_nodes() {
     let cache = Cache::default();
     assert_eq!(answer(&cache, "n"), "unknown");
     cache.begin_list::<Node>();
@@ -28,7 +28,7 @@ fn a_node_is_absent_only_after_nodes_were_listed() {
 }
 
 #[test]
-fn a_node_that_becomes_unreadable_is_unknown_and_not_missing() {
+fn a_node_that_becomes_unreadable_is_unknown_and_not_absent() {
     let cache = listed();
     apply::<Node>(&cache, &node("n"), at(1));
     apply::<Pod>(&cache, &pod("a").on("n"), at(1));
@@ -51,7 +51,7 @@ fn one_readable_incarnation_does_not_hide_an_unreadable_one() {
 }
 
 #[test]
-fn of_two_incarnations_the_one_of_the_higher_version_is_the_node() {
+fn the_node_of_a_name_is_the_one_with_the_higher_version() {
     for (old, new) in [("z-old", "a-new"), ("a-old", "z-new")] {
         let cache = listed();
         apply::<Node>(&cache, &node("n").uid(old).rv(9), at(1));
@@ -63,7 +63,7 @@ fn of_two_incarnations_the_one_of_the_higher_version_is_the_node() {
 }
 
 #[test]
-fn a_node_without_identity_makes_every_missing_node_unknown_until_a_list_without_it_has_ended() {
+fn a_node_without_identity_makes_every_missing_node_unknown_until_the_next_list() {
     for (what, id, name) in
         [("neither", None, None), ("no UID", None, Some("x")), ("no name", Some("uid-x"), None)]
     {
@@ -85,7 +85,7 @@ fn a_node_without_identity_makes_every_missing_node_unknown_until_a_list_without
 }
 
 #[test]
-fn an_unreadable_pod_cannot_be_looked_up_but_counts() {
+fn an_unreadable_pod_is_counted_but_not_returned() {
     let cache = listed();
     apply::<Pod>(&cache, &pod("a").on("n").phase("Failed"), at(1));
     let changes = log_changes(&cache);
@@ -102,7 +102,7 @@ fn an_unreadable_pod_cannot_be_looked_up_but_counts() {
 }
 
 #[test]
-fn an_object_without_what_an_identity_needs_is_undecodable() {
+fn an_object_without_uid_version_or_name_is_undecodable() {
     for (field, value) in [
         ("/metadata/uid", json!("")),
         ("/metadata/uid", json!(null)),
@@ -120,14 +120,14 @@ fn an_object_without_what_an_identity_needs_is_undecodable() {
 }
 
 #[test]
-fn a_kind_can_be_believed_when_it_is_listed_and_was_heard_of_within_the_limit() {
+fn a_kind_is_fresh_if_it_is_listed_and_had_contact_within_the_limit() {
     let limit = STALE_AFTER.as_secs();
     let heard_at_10 = || {
         let cache = listed();
         cache.record_event(Kind::Pods, at(10));
         cache
     };
-    let stale = |silent| Err(FreshnessError::Stale { kind: Kind::Pods, silent });
+    let stale = |elapsed| Err(FreshnessError::Stale { kind: Kind::Pods, silent: elapsed });
     for (what, cache, now, expected) in [
         ("never listed", Cache::default(), at(0), Err(FreshnessError::NotSynced { kind: Kind::Pods })),
         ("heard of a moment ago", heard_at_10(), at(10), Ok(())),
@@ -146,7 +146,7 @@ fn a_kind_can_be_believed_when_it_is_listed_and_was_heard_of_within_the_limit() 
 }
 
 #[test]
-fn a_kind_that_was_heard_of_but_never_listed_in_full_cannot_be_believed() {
+fn a_kind_that_had_contact_but_no_complete_list_is_not_synced() {
     let cache = Cache::default();
     cache.record_event(Kind::Pods, at(1));
     let unfresh = cache.read().view().check_fresh(Kind::Pods, at(1)).unwrap_err();
@@ -154,7 +154,7 @@ fn a_kind_that_was_heard_of_but_never_listed_in_full_cannot_be_believed() {
 }
 
 #[test]
-fn a_stale_kind_says_for_how_long_it_was_silent() {
+fn the_error_of_a_stale_kind_contains_the_time_since_contact() {
     let cache = listed();
     let unfresh = cache.read().view().check_fresh(Kind::Nodes, at(200)).unwrap_err();
     assert_eq!(unfresh, FreshnessError::Stale { kind: Kind::Nodes, silent: Duration::from_secs(200) });

@@ -1,4 +1,4 @@
-//! Volumes, claims, workloads and budgets that cannot be read: what is not known is not absent.
+//! Volumes, claims, workloads and budgets that cannot be read: unknown is not absent.
 
 use serde_json::json;
 
@@ -8,8 +8,8 @@ use crate::model::{Budget, Volume, VolumeClaim, VolumeLease, WorkloadKind};
 use crate::testing::at;
 use crate::testing::objects::pod;
 
-fn lookup_name<T>(found: Lookup<'_, T>) -> &'static str {
-    match found {
+fn lookup_name<T>(lookup: Lookup<'_, T>) -> &'static str {
+    match lookup {
         Lookup::Known(_) => "known",
         Lookup::Unknown(_) => "unknown",
         Lookup::Absent => "absent",
@@ -27,7 +27,7 @@ fn lookup_volume(cache: &Cache, name: &str) -> &'static str {
 }
 
 #[test]
-fn a_volume_that_cannot_be_read_is_not_absent() {
+fn an_unreadable_volume_is_unknown_and_not_absent() {
     let cache = guarded();
     assert_eq!(lookup_volume(&cache, "v"), "absent");
     cache.apply_undecodable::<Volume>(unreadable(Some("uid-v"), Some("v")), at(1));
@@ -39,7 +39,7 @@ fn a_volume_that_cannot_be_read_is_not_absent() {
 }
 
 #[test]
-fn a_claim_is_not_absent_while_any_cannot_be_read() {
+fn no_claim_is_absent_while_one_is_unreadable() {
     let cache = guarded();
     let (namespace, name) = ("ns".into(), "c".into());
     let lookup_claim = |cache: &Cache| lookup_name(cache.read().view().claim(&namespace, &name));
@@ -59,7 +59,7 @@ fn a_claim_is_not_absent_while_any_cannot_be_read() {
 }
 
 #[test]
-fn the_claim_of_an_ephemeral_volume_is_called_after_pod_and_volume() {
+fn the_claim_of_an_ephemeral_volume_is_named_after_pod_and_volume() {
     let cache = guarded();
     let volumes = json!([{ "name": "scratch", "ephemeral": { "volumeClaimTemplate": {} } }, { "name": "tmp", "emptyDir": {} }]);
     apply::<Pod>(&cache, &pod("a").set("/spec/volumes", volumes), at(1));
@@ -70,7 +70,7 @@ fn the_claim_of_an_ephemeral_volume_is_called_after_pod_and_volume() {
 }
 
 #[test]
-fn a_lease_that_went_or_cannot_be_read_holds_nothing_that_is_known() {
+fn a_removed_or_unreadable_volume_lease_has_no_holder() {
     let lease = || {
         Obj(
             json!({ "metadata": { "name": "v", "uid": "uid-l", "resourceVersion": "1" }, "spec": { "holderIdentity": "n/uid-n/b/uid-a" } }),
@@ -98,7 +98,7 @@ fn budget(selector: &str, policy: &str) -> Obj {
 }
 
 #[test]
-fn a_budget_chooses_by_its_present_selector_until_it_goes() {
+fn a_budget_selects_by_its_current_selector_until_it_is_removed() {
     let cache = Cache::default();
     cache.enable_budgets();
     list::<Pod>(&cache, &[pod("a").set("/metadata/labels", json!({ "app": "db" }))], at(0));
@@ -125,7 +125,7 @@ fn a_budget_chooses_by_its_present_selector_until_it_goes() {
 }
 
 #[test]
-fn an_eviction_that_was_let_through_is_about_the_pod_that_had_the_name_then() {
+fn a_disrupted_pod_entry_keeps_the_uid_that_had_the_name_when_it_appeared() {
     let cache = Cache::default();
     cache.enable_budgets();
     let labelled = |id: &str| pod("p").uid(id).set("/metadata/labels", json!({ "app": "db" }));
@@ -150,12 +150,12 @@ fn an_eviction_that_was_let_through_is_about_the_pod_that_had_the_name_then() {
     assert_eq!(about(), (Some(uid("uid-2")), at(5)), "another entry of that name");
 }
 
-/// The API server lets no pod be evicted that ends already, or that came later.
+/// The eviction API evicts no terminating pod, and a younger pod is not the one that was evicted.
 #[test]
-fn an_eviction_is_about_no_pod_of_another_name_and_none_that_ended_before_or_came_later() {
+fn a_disrupted_pod_entry_matches_no_other_name_and_no_terminating_or_younger_pod() {
     let labelled = |name: &str| pod(name).uid("uid-1").labels(json!({ "app": "db" }));
     let created = |when: &str| labelled("p").set("/metadata/creationTimestamp", json!(when));
-    for (object, found) in [
+    for (object, matches) in [
         (labelled("p"), true),
         (labelled("q"), false),
         (labelled("p").terminating(), false),
@@ -170,12 +170,12 @@ fn an_eviction_is_about_no_pod_of_another_name_and_none_that_ended_before_or_cam
         apply::<Budget>(&cache, &budget("db", "IfHealthyBudget").rv(2).set("/status", status), at(2));
         let guard = cache.read();
         let entry = &guard.view().budget(&uid("uid-b")).unwrap().status.disrupted["p"];
-        assert_eq!(entry.pod, found.then(|| uid("uid-1")));
+        assert_eq!(entry.pod, matches.then(|| uid("uid-1")));
     }
 }
 
 #[test]
-fn a_workload_is_not_absent_while_one_of_its_kind_has_no_name() {
+fn no_workload_is_absent_while_one_of_its_kind_is_unidentified() {
     use super::workloads::{ReplicaSets, WorkloadObject};
     let cache = listed();
     cache.enable_budgets();

@@ -1,4 +1,4 @@
-//! Volumes: who uses them, whose they are, and what was heard when a use ended.
+//! Volumes: their users, their holders, and the kubelet's report when a use ended.
 
 use serde_json::json;
 
@@ -48,7 +48,7 @@ fn last_use(cache: &Cache) -> Option<LastUse> {
 }
 
 #[test]
-fn whoever_comes_first_pod_claim_or_volume_they_find_each_other() {
+fn pod_claim_and_volume_are_joined_in_any_order() {
     let cache = listed();
     cache.enable_volume_guard();
     apply::<Pod>(&cache, &user("a", "n", "c"), at(1));
@@ -63,7 +63,7 @@ fn whoever_comes_first_pod_claim_or_volume_they_find_each_other() {
 }
 
 #[test]
-fn a_claim_made_again_under_its_name_is_another_claim() {
+fn a_recreated_claim_is_another_claim() {
     let cache = used();
     list::<VolumeClaim>(&cache, &[claim("c", "uid-new", Some("w"))], at(2));
     assert_eq!(users(&cache), []);
@@ -73,14 +73,14 @@ fn a_claim_made_again_under_its_name_is_another_claim() {
 }
 
 #[test]
-fn where_volumes_are_not_guarded_pods_are_kept_without_claims() {
+fn claims_of_pods_are_kept_only_if_the_volume_guard_is_enabled() {
     let cache = listed();
     apply::<Pod>(&cache, &user("a", "n", "c"), at(1));
     assert!(cache.read().view().pod(&uid("uid-a")).unwrap().claims.is_empty());
 }
 
 #[test]
-fn the_end_of_a_use_is_told_or_not() {
+fn which_reports_of_a_kubelet_end_a_use() {
     let cache = used();
     assert_eq!(last_use(&cache), None);
     cache.remove::<Pod>(&uid("uid-a"), at(2));
@@ -103,7 +103,7 @@ fn the_end_of_a_use_is_told_or_not() {
     assert_eq!(last_use(&cache), None, "its kubelet removes it when it has unmounted its volumes");
     cache.remove::<Pod>(&uid("uid-a"), at(3));
     assert_eq!(last_use(&cache), Some(LastUse { at: at(3), report: UseReport::Unmounted }));
-    // An attachment that goes says nothing: those are also deleted by force. What the kubelet says of the pod counts.
+    // A removed attachment is no report: attachments are also force deleted. The kubelet's report on the pod counts.
     let cache = used();
     let attachment = Obj(json!({ "metadata": { "name": "x", "uid": "uid-x", "resourceVersion": "10" },
         "spec": { "nodeName": "n", "source": { "persistentVolumeName": "v" } } }));
@@ -117,7 +117,7 @@ fn the_end_of_a_use_is_told_or_not() {
 }
 
 #[test]
-fn a_kubelet_that_has_unmounted_it_has_said_so_for_all() {
+fn an_unmounted_volume_counts_for_every_pod_of_the_node() {
     let cache = used();
     let mounted = |names: &[&str]| node("n").set("/status/volumesInUse", json!(names));
     apply::<Node>(&cache, &mounted(&["kubernetes.io/csi/d^v"]).rv(11), at(2));
@@ -127,7 +127,7 @@ fn a_kubelet_that_has_unmounted_it_has_said_so_for_all() {
 }
 
 #[test]
-fn a_node_that_goes_has_unmounted_nothing() {
+fn a_removed_node_has_unmounted_nothing() {
     let cache = used();
     apply::<Node>(
         &cache,
@@ -142,7 +142,7 @@ fn a_node_that_goes_has_unmounted_nothing() {
 }
 
 #[test]
-fn of_two_pods_the_one_whose_end_nobody_reported_counts() {
+fn the_least_report_of_two_pods_counts() {
     let cache = used();
     apply::<Pod>(&cache, &user("b", "n", "c").running(), at(1));
     cache.remove::<Pod>(&uid("uid-a"), at(2));
@@ -153,7 +153,7 @@ fn of_two_pods_the_one_whose_end_nobody_reported_counts() {
 }
 
 #[test]
-fn what_was_heard_of_one_holder_is_not_said_of_the_next() {
+fn a_new_holder_does_not_inherit_the_last_use_of_the_former() {
     let cache = used();
     apply::<Pod>(&cache, &user("a", "n", "c").phase("Failed"), at(2));
     assert!(last_use(&cache).is_some());
@@ -166,7 +166,7 @@ fn what_was_heard_of_one_holder_is_not_said_of_the_next() {
 }
 
 #[test]
-fn a_node_that_only_holds_a_volume_is_missed() {
+fn a_node_that_is_named_only_by_a_volume_lease_is_missing() {
     let cache = used();
     cache.remove::<Pod>(&uid("uid-a"), at(2));
     cache.remove::<Node>(&uid("uid-n"), at(2));
@@ -178,10 +178,10 @@ fn a_node_that_only_holds_a_volume_is_missed() {
     assert!(cache.read().view().absence("n").is_none(), "nobody asks for it any more");
 }
 
-/// The simulator found it: what a node does that is not the holder decides, too. A volume that nobody else could attach
-/// stayed so for minutes after the node of the next pod was well again.
+/// Changes of nodes that use the volume without holding it matter, too. A volume that no other node could attach
+/// stayed so for minutes after the node of the next pod was Ready again.
 #[test]
-fn bug_a_change_of_a_node_that_uses_a_volume_was_told_for_its_holder_alone() {
+fn bug_a_node_change_notified_only_volumes_that_the_node_held() {
     let cache = used();
     list::<Node>(&cache, &[node("n"), node("m").ready("True")], at(2));
     apply::<Pod>(&cache, &user("b", "m", "c"), at(2));
@@ -195,7 +195,7 @@ fn bug_a_change_of_a_node_that_uses_a_volume_was_told_for_its_holder_alone() {
 }
 
 #[test]
-fn of_each_kind_all_that_can_be_read_is_found() {
+fn readable_objects_of_each_volume_kind_are_found() {
     let cache = used();
     cache.enable_budgets();
     apply::<Budget>(&cache, &objects::budget("b", "db", &json!({})), at(2));
@@ -208,7 +208,7 @@ fn of_each_kind_all_that_can_be_read_is_found() {
 }
 
 #[test]
-fn of_a_volume_nothing_is_kept_when_all_that_names_it_is_gone() {
+fn a_volume_entry_is_dropped_with_the_last_object_that_names_it() {
     let cache = used();
     let names = || cache.read().view().volume_names().count();
     cache.remove::<Volume>(&uid("uid-v"), at(2));
@@ -225,9 +225,9 @@ fn of_a_volume_nothing_is_kept_when_all_that_names_it_is_gone() {
     );
 }
 
-/// The holder's own pod, and whatever else may still write from its node.
+/// The holder's own pod, and other pods that may still write from its node.
 #[test]
-fn a_volume_is_used_on_a_missing_node_by_a_pod_of_that_node_alone() {
+fn a_volume_is_used_on_a_missing_node_only_by_pods_of_that_node() {
     let holder = Holder { node: "n".into(), node_uid: uid("uid-n"), boot_id: "b".into(), pod: None };
     let on_missing = |cache: &Cache| cache.read().view().is_used_on_missing_node("v", &holder);
     let cache = used();
@@ -239,7 +239,7 @@ fn a_volume_is_used_on_a_missing_node_by_a_pod_of_that_node_alone() {
 }
 
 #[test]
-fn a_use_ends_with_its_attachment_only_where_no_pod_of_that_node_is_left() {
+fn a_removed_attachment_ends_a_use_only_if_no_pod_of_the_node_uses_the_volume() {
     let cache = used();
     apply::<Pod>(&cache, &user("b", "m", "c"), at(2));
     cache.remove::<Pod>(&uid("uid-a"), at(2));
@@ -252,7 +252,7 @@ fn a_use_ends_with_its_attachment_only_where_no_pod_of_that_node_is_left() {
 }
 
 #[test]
-fn evidence_about_a_holder_is_told_for_the_volumes_that_it_holds() {
+fn evidence_about_a_node_notifies_the_volumes_that_it_holds() {
     let cache = used();
     cache.enable_fencing();
     let changes = log_changes(&cache);
@@ -261,16 +261,16 @@ fn evidence_about_a_holder_is_told_for_the_volumes_that_it_holds() {
 }
 
 #[test]
-fn a_claim_that_says_what_it_said_tells_nothing() {
+fn an_unchanged_claim_notifies_nothing() {
     let cache = used();
     let changes = log_changes(&cache);
     apply::<VolumeClaim>(&cache, &claim("c", "uid-c", Some("v")).rv(2), at(2));
     assert_eq!(changes.drain(), [""; 0]);
 }
 
-/// Found in review: kube-controller-manager's collector removed the pod while its kubelet let it end, and the volume had no user left.
+/// KCM's pod garbage collector removed the pod while its kubelet terminated it, and the volume had no user any more.
 #[test]
-fn bug_a_pod_that_was_removed_before_it_ended_used_its_volume_no_more() {
+fn bug_a_pod_removed_before_it_terminated_did_not_use_its_volume() {
     let holder = Holder { node: "n".into(), node_uid: uid("uid-n"), boot_id: "b".into(), pod: None };
     let graced =
         |own: i64| user("a", "n", "c").running().set("/spec/terminationGracePeriodSeconds", json!(own));
@@ -305,7 +305,7 @@ fn bug_a_pod_that_was_removed_before_it_ended_used_its_volume_no_more() {
 }
 
 #[test]
-fn of_two_pods_that_were_removed_on_a_missing_node_one_that_may_run_delays_a_volume() {
+fn one_removed_pod_that_may_run_delays_the_volume_of_a_missing_node() {
     let cache = used();
     apply::<Pod>(&cache, &user("b", "n", "c").running(), at(1));
     cache.remove::<Node>(&uid("uid-n"), at(2));
@@ -316,7 +316,7 @@ fn of_two_pods_that_were_removed_on_a_missing_node_one_that_may_run_delays_a_vol
 }
 
 #[test]
-fn of_two_pods_that_were_removed_on_a_missing_node_the_last_to_end_keeps_the_volume() {
+fn the_last_removed_pod_to_terminate_keeps_the_volume_of_a_missing_node() {
     let holder = Holder { node: "n".into(), node_uid: uid("uid-n"), boot_id: "b".into(), pod: None };
     let graced = user("a", "n", "c").running().set("/spec/terminationGracePeriodSeconds", json!(600));
     for (what, first, ends, uses) in [
@@ -331,14 +331,14 @@ fn of_two_pods_that_were_removed_on_a_missing_node_the_last_to_end_keeps_the_vol
         cache.remove::<Pod>(&uid("uid-b"), at(4));
         let guard = cache.read();
         let view = guard.view();
-        let found =
+        let state =
             (view.removed_pods_terminate_at("v", &holder), view.is_used_on_missing_node("v", &holder));
-        assert_eq!(found, (ends, uses), "the first {what}");
+        assert_eq!(state, (ends, uses), "the first {what}");
     }
 }
 
 #[test]
-fn evidence_that_a_pod_has_ended_is_kept_where_volumes_are_guarded_and_while_the_pod_is_there() {
+fn evidence_of_termination_is_kept_while_the_pod_exists_if_volumes_are_guarded() {
     let unguarded = listed();
     apply::<Pod>(&unguarded, &pod("a").on("n"), at(1));
     for (what, cache, ended, kept) in [
@@ -353,7 +353,7 @@ fn evidence_that_a_pod_has_ended_is_kept_where_volumes_are_guarded_and_while_the
 
 /// The cache may list Leases before nodes.
 #[test]
-fn a_node_that_holds_a_volume_is_missing_from_the_list_of_nodes_on() {
+fn a_holder_without_a_node_is_missing_from_the_first_list_of_nodes() {
     let cache = Cache::default();
     cache.enable_volume_guard();
     list::<VolumeLease>(&cache, &[lease("v", "n/uid-n/b/uid-a")], at(1));
@@ -363,9 +363,9 @@ fn a_node_that_holds_a_volume_is_missing_from_the_list_of_nodes_on() {
     assert_eq!(since(), Some(at(5)));
 }
 
-/// Its claim may go before it, or be made again.
+/// The claim may be removed before the pod, or be created again.
 #[test]
-fn the_pod_for_which_a_volume_was_taken_uses_it_whatever_becomes_of_its_claim() {
+fn the_pod_of_a_volume_lease_uses_the_volume_even_without_its_claim() {
     let pod = Some(uid("uid-a"));
     let holder = Holder { node: "n".into(), node_uid: uid("uid-n"), boot_id: "b".into(), pod };
     let cache = used();
@@ -376,9 +376,10 @@ fn the_pod_for_which_a_volume_was_taken_uses_it_whatever_becomes_of_its_claim() 
     assert_eq!(cache.read().view().removed_pods_terminate_at("v", &holder), Some(at(33)));
 }
 
-/// Evidence was found, and its act failed. Then its kubelet reported, and after that another client removed the pod.
+/// Evidence was found, and the force delete failed. Then the kubelet reported, and after that another client removed
+/// the pod.
 #[test]
-fn bug_a_pod_counted_as_ended_after_its_kubelet_reported_again() {
+fn bug_a_pod_counted_as_terminated_after_its_kubelet_reported_again() {
     let holder = Holder { node: "n".into(), node_uid: uid("uid-n"), boot_id: "b".into(), pod: None };
     let world = World::listed();
     world.put(Kind::Volumes, objects::volume("v", &["ReadWriteOnce"]), at(0));

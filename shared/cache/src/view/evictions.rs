@@ -33,19 +33,19 @@ impl<'a> View<'a> {
         self.inner.evictions.targets()
     }
 
-    /// Whether anybody asks for the eviction of this pod, or did.
+    /// Whether there is a readable request or Eviction about this pod.
     #[must_use]
     pub fn is_eviction_target(&self, target: &EvictionTarget) -> bool {
         self.inner.evictions.is_target(target)
     }
 
-    /// When this process saw the pod go, or its phase become terminal. `None`: it did not.
+    /// When this process saw the pod removed, or its phase become terminal. `None`: it did not.
     #[must_use]
     pub fn target_ended_at(&self, target: &EvictionTarget) -> Option<Mono> {
         self.inner.evictions.ended_at(target)
     }
 
-    /// Whether another controller writes the states of Evictions of this namespace that go on.
+    /// Whether another controller writes the states of active Evictions of this namespace.
     #[must_use]
     pub fn has_foreign_evictions(&self, namespace: &str) -> bool {
         self.inner.evictions.has_foreign(namespace)

@@ -4,7 +4,7 @@ use super::View;
 use crate::model::{Pod, Uid};
 
 impl<'a> View<'a> {
-    /// The pods whose controller has this UID, but those that have more labels than are kept.
+    /// The pods whose controller has this UID, without those that have more labels than are kept.
     pub fn pods_of_controller(&self, controller: &Uid) -> impl Iterator<Item = &'a Pod> + use<'a> {
         let (pods, controller) = (&self.inner.pods, controller.clone());
         let candidates =

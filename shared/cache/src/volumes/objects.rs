@@ -1,4 +1,4 @@
-//! How the four kinds are projected, and put where the others find them.
+//! How the four kinds are projected and indexed.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ impl Object for Volume {
 
     fn remove(inner: &mut Inner, uid: &Uid, _now: Mono, notify: Notify<'_>) {
         let Some(taken) = inner.volumes.volumes.remove(uid) else { return };
-        // What cannot be read has no name of its own here.
+        // An undecodable volume has its name in this index only.
         let filed = inner.volumes.entries.iter().find(|(_, file)| file.volume.as_ref() == Some(uid));
         let Some(name) = filed.map(|(name, _)| Arc::clone(name)) else { return };
         let file = inner.volumes.entry(&name);
@@ -190,12 +190,12 @@ impl Object for Attachment {
         let Some(Entry::Known(attachment)) = inner.volumes.attachments.remove(uid) else { return };
         if let Some(volume) = attachment.volume {
             inner.volumes.entry(&volume).attachments.remove(uid);
-            // That it went says nothing of mounts: attachments are also deleted by force. Pods that are there still have
-            // words of their own to say.
+            // A removed attachment does not show that the volume is unmounted: attachments are also force deleted.
+            // Pods that exist still get a report of their own.
             let last_use = inner.volumes.last_use(&volume, &attachment.node);
             let used = inner.has_pod_using(&volume, &attachment.node);
             if last_use.is_some() || !used {
-                let report = last_use.map_or(UseReport::None, |left| left.report);
+                let report = last_use.map_or(UseReport::None, |last| last.report);
                 inner.volumes.record_use_ended(&volume, &attachment.node, report, now);
             }
             inner.notify_volume(&volume, notify);
@@ -264,7 +264,7 @@ impl Object for VolumeLease {
     }
 }
 
-/// Its holder is another one from now on: what was seen of the old one's use is of no meaning any more.
+/// Clears the records of the former holder when the Lease gets another holder or is removed.
 fn clear_former_holder(inner: &mut Inner, uid: &Uid, after: Option<&LeaseHolder>, now: Mono) {
     let Some(before) = inner.volumes.leases.get_known(uid) else { return };
     let (name, LeaseHolder::By(holder)) = (Arc::clone(&before.name), before.holder.clone()) else { return };

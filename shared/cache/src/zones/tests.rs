@@ -1,4 +1,4 @@
-//! The index says what a search would.
+//! Property: the indexes agree with a full search.
 
 use jiff::SignedDuration;
 use proptest::prelude::*;
@@ -13,8 +13,8 @@ fn uid(number: u8) -> Uid {
 
 #[derive(Clone, Debug)]
 enum Step {
-    File(Box<Node>, u64),
-    Beat(u8, u64),
+    Update(Box<Node>, u64),
+    Report(u8, u64),
     Remove(u8),
 }
 
@@ -64,13 +64,13 @@ fn node() -> impl Strategy<Value = Node> {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        5 => (node(), 0..100_u64).prop_map(|(node, heard)| Step::File(Box::new(node), heard)),
-        2 => (0..6_u8, 0..100_u64).prop_map(|(number, heard)| Step::Beat(number, heard)),
+        5 => (node(), 0..100_u64).prop_map(|(node, last_report)| Step::Update(Box::new(node), last_report)),
+        2 => (0..6_u8, 0..100_u64).prop_map(|(number, last_report)| Step::Report(number, last_report)),
         1 => (0..6_u8).prop_map(Step::Remove),
     ]
 }
 
-/// Nodes with when they were heard, and the last mark of each zone that has nodes.
+/// Nodes with their last report, and the last lost taint of each zone that has nodes.
 #[derive(Default)]
 struct Model {
     nodes: BTreeMap<Uid, (Node, Mono)>,
@@ -80,9 +80,9 @@ struct Model {
 impl Model {
     fn apply(&mut self, step: &Step, index: &mut Zones) {
         match step {
-            Step::File(node, heard) => {
-                index.update(node, at(*heard));
-                let before = self.nodes.insert(node.uid.clone(), ((**node).clone(), at(*heard)));
+            Step::Update(node, last_report) => {
+                index.update(node, at(*last_report));
+                let before = self.nodes.insert(node.uid.clone(), ((**node).clone(), at(*last_report)));
                 let continues = before.is_some_and(|(before, _)| {
                     before.zone == node.zone && before.lost_taints().next().is_some()
                 });
@@ -91,12 +91,12 @@ impl Model {
                     *latest = (*latest).max(mark);
                 }
             }
-            Step::Beat(number, heard) => {
-                let doubted = index.record_report(&uid(*number), at(*heard));
+            Step::Report(number, last_report) => {
+                let suspect = index.record_report(&uid(*number), at(*last_report));
                 let entry = self.nodes.get_mut(&uid(*number));
-                assert_eq!(doubted, entry.as_ref().is_some_and(|(node, _)| node.is_suspect()));
-                if let Some((_, known)) = entry {
-                    *known = at(*heard);
+                assert_eq!(suspect, entry.as_ref().is_some_and(|(node, _)| node.is_suspect()));
+                if let Some((_, stored)) = entry {
+                    *stored = at(*last_report);
                 }
             }
             Step::Remove(number) => {
@@ -112,7 +112,7 @@ impl Model {
         self.nodes.values().map(|(node, _)| node).filter(move |node| *node.zone == *zone)
     }
 
-    /// Those that wait for their turn, in their order.
+    /// The nodes that wait to be tainted as lost, in order.
     fn waiting(&self, zone: &str) -> Vec<&Node> {
         let lost = |node: &&Node| {
             matches!(node.readiness, Readiness::NotReady | Readiness::Unknown)
@@ -137,17 +137,17 @@ impl Model {
                 excluded: count(|node| node.excluded),
             };
             prop_assert_eq!(index.count(zone), expected);
-            let found = index.zones.get(zone).into_iter().flat_map(|zone| &zone.nodes).map(|(_, uid)| uid);
-            let found: BTreeSet<&Uid> = found.collect();
-            prop_assert_eq!(found, self.of_zone(zone).map(|node| &node.uid).collect::<BTreeSet<_>>());
+            let uids = index.zones.get(zone).into_iter().flat_map(|zone| &zone.nodes).map(|(_, uid)| uid);
+            let uids: BTreeSet<&Uid> = uids.collect();
+            prop_assert_eq!(uids, self.of_zone(zone).map(|node| &node.uid).collect::<BTreeSet<_>>());
             for longer_than in [0, 30, 99].map(Duration::from_secs) {
-                let silent = self.nodes.values().filter(|(node, heard)| {
+                let unreachable = self.nodes.values().filter(|(node, last_report)| {
                     *node.zone == *zone
                         && !node.excluded
                         && node.readiness == Readiness::Ready
-                        && at(99).since(*heard) > longer_than
+                        && at(99).since(*last_report) > longer_than
                 });
-                prop_assert_eq!(index.unreachable_in(zone, longer_than, at(99)), silent.count());
+                prop_assert_eq!(index.unreachable_in(zone, longer_than, at(99)), unreachable.count());
             }
             for (place, node) in self.waiting(zone).into_iter().enumerate() {
                 prop_assert_eq!(index.nodes_ahead_of(node), Some(place));
@@ -156,17 +156,17 @@ impl Model {
         }
         let waiting = self.nodes.values().filter(|(node, _)| index.nodes_ahead_of(node).is_some()).count();
         prop_assert_eq!(waiting, zones.iter().map(|zone| self.waiting(zone).len()).sum::<usize>());
-        let heard = self.nodes.values().filter(|(node, _)| node.readiness == Readiness::Ready);
-        let mut heard: Vec<Mono> = heard.map(|(_, heard)| *heard).collect();
-        heard.sort();
-        prop_assert_eq!(index.last_reports_of_ready_nodes().collect::<Vec<_>>(), heard);
+        let ready = self.nodes.values().filter(|(node, _)| node.readiness == Readiness::Ready);
+        let mut reports: Vec<Mono> = ready.map(|(_, last_report)| *last_report).collect();
+        reports.sort();
+        prop_assert_eq!(index.last_reports_of_ready_nodes().collect::<Vec<_>>(), reports);
         Ok(())
     }
 }
 
 proptest! {
     #[test]
-    fn the_index_says_what_a_search_would(steps in prop::collection::vec(step(), 0..40)) {
+    fn zone_indexes_agree_with_a_full_search(steps in prop::collection::vec(step(), 0..40)) {
         let (mut model, mut index) = (Model::default(), Zones::default());
         for step in &steps {
             model.apply(step, &mut index);
