@@ -1,4 +1,4 @@
-//! A `PodDisruptionBudget` as decisions see it.
+//! A `PodDisruptionBudget`: the fields that decisions read.
 //!
 //! Source: `k8s.io/api/policy/v1`, `k8s.io/apimachinery/pkg/util/intstr`.
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::labels::{BadSelector, Selector};
 use super::{Mono, Pod, Rv, Uid};
 
-/// Which budget, and which of those that had its name.
+/// The identity of a budget: names can be used again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetKey {
@@ -18,7 +18,7 @@ pub struct BudgetKey {
     pub namespace: Arc<str>,
     /// Its name.
     pub name: Arc<str>,
-    /// The identity.
+    /// The UID.
     pub uid: Uid,
 }
 
@@ -32,21 +32,21 @@ impl std::fmt::Display for BudgetKey {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is neither a number nor a percentage such as \"30%\"")]
 pub struct BadAmount {
-    /// What stands there.
+    /// The invalid text.
     pub text: Box<str>,
 }
 
-/// An `IntOrString`: so many pods, or so many of a hundred.
+/// An `IntOrString`: a number of pods, or a percentage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
     /// Pods.
     Pods(i32),
-    /// Percent of the pods that are expected.
+    /// A percentage of the expected pods.
     Percent(i32),
 }
 
 impl std::fmt::Display for Amount {
-    /// As the API writes it.
+    /// In the form of the API.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Pods(pods) => write!(f, "{pods}"),
@@ -56,19 +56,18 @@ impl std::fmt::Display for Amount {
 }
 
 impl Amount {
-    /// Reads the string form, which must be a percentage (`getIntOrPercentValueSafely`).
+    /// Parses the string form, which must be a percentage (`getIntOrPercentValueSafely`).
     ///
     /// # Errors
-    /// Anything else.
+    /// The text is not a percentage.
     pub fn parse(text: &str) -> Result<Self, BadAmount> {
         let bad = || BadAmount { text: text.into() };
         let digits = text.strip_suffix('%').ok_or_else(bad)?;
-        // Go's Atoi takes a sign, too.
+        // Go's Atoi accepts a sign, too.
         digits.parse().map(Self::Percent).map_err(|_| bad())
     }
 
-    /// How many of `total` pods it is, rounded up
-    /// (`GetScaledValueFromIntOrPercent(…, roundUp: true)`).
+    /// The number of pods for `total` expected ones, rounded up (`GetScaledValueFromIntOrPercent(…, roundUp: true)`).
     #[must_use]
     pub fn scaled_value(self, total: i32) -> i32 {
         match self {
@@ -84,33 +83,33 @@ impl Amount {
     }
 }
 
-/// What a budget asks for.
+/// The limit of a budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BudgetLimit {
-    /// So many must stay healthy.
+    /// So many pods must stay healthy.
     MinAvailable(Amount),
-    /// So many may be missing.
+    /// So many pods may be unhealthy.
     MaxUnavailable(Amount),
-    /// Neither field is set: nothing is wanted.
+    /// Neither field is set: no limit.
     Unset,
-    /// A field that cannot be read, by its name.
+    /// The named field cannot be parsed.
     Unreadable(&'static str, BadAmount),
 }
 
-/// What a budget asks for pods that are not Ready: `unhealthyPodEvictionPolicy`. The
-/// API server alone obeys it; the budget's numbers do not depend on it.
+/// `unhealthyPodEvictionPolicy`: how pods that are not Ready may be evicted. Only the API server applies it; the
+/// budget's numbers do not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnhealthyPolicy {
-    /// They may go while enough others are healthy. Also what a word means that
-    /// nobody knows (`eviction.go`).
+    /// Pods that are not Ready may be evicted while enough others are healthy. Unknown values count as this one
+    /// (`eviction.go`).
     #[default]
     IfHealthyBudget,
-    /// They may always go.
+    /// Pods that are not Ready may always be evicted.
     AlwaysAllow,
 }
 
 impl UnhealthyPolicy {
-    /// Its word in the API.
+    /// The value in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -125,69 +124,68 @@ impl UnhealthyPolicy {
 pub struct DisruptionAllowedCondition {
     /// `True`, `False`; anything else counts as `Unknown`.
     pub status: Box<str>,
-    /// One word.
+    /// The reason, in CamelCase.
     pub reason: Box<str>,
-    /// A sentence; empty unless the calculation failed.
+    /// The message; empty unless the calculation failed.
     pub message: Box<str>,
-    /// The generation that it is about.
+    /// The generation of the budget that the condition reflects.
     pub observed_generation: i64,
 }
 
-/// An entry of `disruptedPods`: the eviction of a pod was let through.
+/// An entry of `disruptedPods`: the eviction of a pod was allowed.
 ///
-/// The API knows the pod's name and the API server's time. When it is over, and
-/// whom it is about, is decided by what this process saw (weak spots W-DC6, W-DC8):
-/// clocks differ, and a successor may have the name already.
+/// The API has the pod's name and a time of the API server. When the entry expires, and which pod it means, is
+/// decided by what this process observed: clocks differ, and a successor may have the name already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisruptedPod {
-    /// When, in seconds of the API server's clock.
+    /// When the eviction was allowed, in seconds of the API server's clock.
     pub at: i64,
     /// When this process first saw it.
     pub first_seen: Mono,
-    /// Who had the name when the entry appeared; `None`: that was not seen.
+    /// The pod that had the name when the entry appeared; `None`: that was not observed.
     pub pod: Option<Uid>,
 }
 
-/// What the last calculation wrote, and what evictions changed since.
+/// The status: the numbers of the last calculation, and the changes by evictions since.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BudgetStatus {
-    /// The generation of the spec that the numbers are about.
+    /// The generation of the spec that the numbers reflect.
     pub observed_generation: i64,
-    /// How many evictions the API server lets through before the next calculation.
+    /// How many evictions the API server allows before the next calculation.
     pub disruptions_allowed: i32,
-    /// Ready pods that nobody asked to end.
+    /// Ready pods without a deletion.
     pub current_healthy: i32,
-    /// How many of them there must be.
+    /// How many healthy pods there must be.
     pub desired_healthy: i32,
-    /// How many pods there should be.
+    /// How many pods are expected.
     pub expected_pods: i32,
-    /// Pods whose eviction was let through, by name.
+    /// Pods whose eviction was allowed, by name.
     pub disrupted: BTreeMap<Box<str>, DisruptedPod>,
-    /// The condition, if it was ever written.
+    /// The condition `DisruptionAllowed`, if it was ever written.
     pub allowed_condition: Option<DisruptionAllowedCondition>,
 }
 
-/// A budget as decisions see it.
+/// A PodDisruptionBudget as decisions see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Where and who.
+    /// Namespace, name and UID.
     pub key: BudgetKey,
     /// The version that was read.
     pub rv: Rv,
-    /// Counts changes of the spec.
+    /// The generation of the spec.
     pub generation: i64,
-    /// Which pods it is about; `None`: the field is not set, so none.
+    /// Which pods it selects; `None`: the field is not set, so it selects none.
     pub selector: Result<Option<Selector>, BadSelector>,
-    /// What it asks for.
+    /// `minAvailable` or `maxUnavailable`.
     pub limit: BudgetLimit,
-    /// What it asks for pods that are not Ready.
+    /// How pods that are not Ready may be evicted.
     pub unhealthy_policy: UnhealthyPolicy,
     /// Its status.
     pub status: BudgetStatus,
 }
 
 impl Budget {
-    /// Whether a pod that it chooses counts as healthy.
+    /// Whether a pod that it selects counts as healthy.
     #[must_use]
     pub fn counts_as_healthy(&self, pod: &Pod) -> bool {
         pod.ready && pod.deletion.is_none() && !self.status.disrupted.contains_key(&*pod.key.name)
@@ -198,7 +196,7 @@ impl Budget {
 mod tests {
     use super::*;
 
-    /// `TestGetScaledValueFromIntOrPercent` and its neighbours.
+    /// `TestGetScaledValueFromIntOrPercent` and related tests.
     #[test]
     fn percentages_are_rounded_up() {
         let cases = [

@@ -1,4 +1,4 @@
-//! Requests to evict pods and what becomes of them (KEP-4563, lifecycle.k8s.io/v1alpha1), as decisions see them.
+//! EvictionRequests and Evictions (KEP-4563, lifecycle.k8s.io/v1alpha1), as decisions see them.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -6,67 +6,68 @@ use std::time::Duration;
 
 use super::{Mono, PodKey, Rv, Uid};
 
-/// The API's own responder, which asks `pods/eviction`. It is the last one of every Eviction.
+/// The API's own responder, which uses `pods/eviction`. It is the last one of every Eviction.
 pub const IMPERATIVE_EVICTOR: &str = "imperative-eviction.k8s.io/evictor";
 /// Its priority; all others have 1,000 or more.
 pub const IMPERATIVE_EVICTOR_PRIORITY: i32 = 100;
 
-/// An active responder that is silent for so long loses its turn (`heartbeatDeadline` of the API's validation).
+/// An active responder that does not report for this long loses its turn (`heartbeatDeadline` of the API's
+/// validation).
 pub const RESPONDER_HEARTBEAT_DEADLINE: Duration = Duration::from_secs(1_200);
 
-/// Our responder for pods of lost nodes. A pod has it if it names it in `spec.evictionResponders`.
+/// pod-safety's responder for pods of lost nodes. A pod has it if `spec.evictionResponders` names it.
 pub const LOST_NODE_RESPONDER: &str = "pod-safety.dev/lost-node";
 
-/// `Failed=True` with it is final for a request, too.
+/// `Failed=True` with this reason is final for a request, too.
 pub const EVICTION_INVALID: &str = "EvictionInvalid";
-/// Nobody asks any more.
+/// The reason of an Eviction without an effective request.
 pub const CANCELED: &str = "CanceledDueToNoRequesters";
-/// Every responder had its turn, and the pod is there.
+/// The reason of an Eviction whose responders all had their turn while the pod still exists.
 pub const NO_FURTHER_RESPONDER: &str = "NoFurtherResponder";
 
-/// What a request asks for.
+/// The intent of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 pub enum EvictionIntent {
-    /// That the pod is evicted.
+    /// Evict the pod.
     Eviction,
-    /// Nothing any more.
+    /// The request is withdrawn.
     Withdrawn,
-    /// A word that this version does not know.
+    /// A value that this version does not know.
     Other,
 }
 
 impl EvictionIntent {
-    /// Reads the API's word.
+    /// Parses the API's value.
     #[must_use]
-    pub fn parse(word: &str) -> Self {
-        match word {
+    pub fn parse(value: &str) -> Self {
+        match value {
             "Eviction" => Self::Eviction,
             "Withdrawn" => Self::Withdrawn,
             _ => Self::Other,
         }
     }
 
-    /// Its word.
+    /// The value in the API.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// A condition that is about the end of a request or an Eviction.
+/// A condition that reports the end of a request or an Eviction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EvictionCondition {
-    /// It is `True`.
+    /// Whether its status is `True`.
     pub is_true: bool,
-    /// One word.
+    /// The reason, in CamelCase.
     pub reason: Box<str>,
-    /// A sentence.
+    /// The message.
     pub message: Box<str>,
-    /// `lastTransitionTime`, in seconds of the clock of whoever wrote it.
+    /// `lastTransitionTime`, in seconds of the writer's clock.
     pub since: i64,
 }
 
-/// Both conditions; `None`: nobody wrote it.
+/// Both conditions; `None`: not written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EvictionConditions {
     /// `Failed`.
@@ -76,13 +77,14 @@ pub struct EvictionConditions {
 }
 
 impl EvictionConditions {
-    /// `Failed` is `True`: for this reason.
+    /// The reason of `Failed`, if that is `True`.
     #[must_use]
     pub fn failure_reason(&self) -> Option<&str> {
         self.failed.as_ref().filter(|failed| failed.is_true).map(|failed| &*failed.reason)
     }
 
-    /// `TargetEvicted` is `True`. That the pod's processes ended does not follow: a phase is what somebody wrote.
+    /// Whether `TargetEvicted` is `True`. That does not show that the pod's processes ended: any client with the
+    /// right to can write a phase.
     #[must_use]
     pub fn is_evicted(&self) -> bool {
         self.evicted.as_ref().is_some_and(|evicted| evicted.is_true)
@@ -94,23 +96,23 @@ impl EvictionConditions {
 pub struct EvictionRequest {
     /// Its name, in the namespace of its pod.
     pub name: Box<str>,
-    /// The identity.
+    /// The UID.
     pub uid: Uid,
     /// The version that was read.
     pub rv: Rv,
-    /// Counts changes of its spec.
+    /// The generation of the spec.
     pub generation: i64,
     /// `creationTimestamp`, seconds of the API server's clock.
     pub created: i64,
-    /// Somebody asked for its deletion.
+    /// Whether it has a `deletionTimestamp`.
     pub deleting: bool,
-    /// Which pod. The name is informative: the UID counts.
+    /// The pod. The name is informative: the UID decides.
     pub pod: PodKey,
-    /// Who asks.
+    /// The name of the requester.
     pub requester: Box<str>,
-    /// For what.
+    /// Its intent.
     pub intent: EvictionIntent,
-    /// `status.observedGeneration`; zero: nobody looked yet.
+    /// `status.observedGeneration`; zero: no controller has written it yet.
     pub observed_generation: i64,
     /// How it ended, if it did.
     pub conditions: EvictionConditions,
@@ -119,41 +121,41 @@ pub struct EvictionRequest {
 }
 
 impl EvictionRequest {
-    /// It asks for the eviction, and was not deleted; a finalizer changes nothing.
+    /// Whether it still requests the eviction: it is not withdrawn and not deleted, even if a finalizer keeps it.
     #[must_use]
     pub fn is_effective(&self) -> bool {
         self.intent == EvictionIntent::Eviction && !self.deleting
     }
 
-    /// Nothing but its observed generation changes any more: its pod was evicted, or it was invalid.
+    /// Whether nothing but its observed generation changes any more: its pod was evicted, or it was invalid.
     #[must_use]
     pub fn is_final(&self) -> bool {
         self.conditions.is_evicted() || self.conditions.failure_reason() == Some(EVICTION_INVALID)
     }
 }
 
-/// Whose turn it is.
+/// The state of a responder's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 pub enum ResponderState {
     /// Its turn has not come.
     Inactive,
     /// It is its turn.
     Active,
-    /// It was silent for too long, or the pod went before it reported.
+    /// It did not report for too long, or the pod was removed before it reported.
     Interrupted,
-    /// Nobody asked any more.
+    /// No effective request was left.
     Canceled,
-    /// It reported that it was done.
+    /// It reported completion.
     Completed,
-    /// A word that this version does not know.
+    /// A value that this version does not know.
     Other,
 }
 
 impl ResponderState {
-    /// Reads the API's word.
+    /// Parses the API's value.
     #[must_use]
-    pub fn parse(word: &str) -> Self {
-        match word {
+    pub fn parse(value: &str) -> Self {
+        match value {
             "Inactive" => Self::Inactive,
             "Active" => Self::Active,
             "Interrupted" => Self::Interrupted,
@@ -163,23 +165,24 @@ impl ResponderState {
         }
     }
 
-    /// Its word.
+    /// The value in the API.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// A responder of an Eviction: what the controller says of it and what it says itself. Times are seconds of its clock.
+/// A responder of an Eviction: its state, which the controller writes, and its own report. Times are seconds of the
+/// writer's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Responder {
     /// Its name.
     pub name: Box<str>,
-    /// The highest comes first.
+    /// Responders with a higher priority have their turn first.
     pub priority: i32,
-    /// Whose turn it is.
+    /// The state of its turn.
     pub state: ResponderState,
-    /// Since when it is its turn.
+    /// When its turn began.
     pub started: Option<i64>,
     /// When it last reported.
     pub heartbeat: Option<i64>,
@@ -187,14 +190,14 @@ pub struct Responder {
     pub expected: Option<i64>,
     /// When it was done.
     pub completed: Option<i64>,
-    /// What it does.
+    /// Its message about what it does.
     pub message: Box<str>,
     /// When this process first saw its start or its last report.
     pub last_report: Mono,
 }
 
 impl Responder {
-    /// When it last gave a sign of life.
+    /// The time of its last report, or of its start.
     #[must_use]
     pub fn last_heartbeat(&self) -> Option<i64> {
         self.heartbeat.or(self.started)
@@ -207,8 +210,8 @@ impl Responder {
     }
 }
 
-/// The order in which responders have their turns: the highest priority first; of equals by the labels of their domains
-/// from the right, then by the rest (`SortTargetResponders` of `pkg/apis/lifecycle/validation`, v1.37.2).
+/// The order in which responders have their turns: the highest priority first; equal ones by the labels of their
+/// domains from the right, then by the rest (`SortTargetResponders` of `pkg/apis/lifecycle/validation`, v1.37.2).
 #[must_use]
 pub fn compare_turns(one: (&str, i32), other: (&str, i32)) -> Ordering {
     let ((one, first), (other, second)) = (one, other);
@@ -219,12 +222,12 @@ pub fn compare_turns(one: (&str, i32), other: (&str, i32)) -> Ordering {
     second.cmp(&first).then_with(|| parts(one).cmp(&parts(other)))
 }
 
-/// Who asked for an Eviction, and whether still.
+/// A requester of an Eviction, and its intent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Requester {
     /// The name.
     pub name: Box<str>,
-    /// For what.
+    /// Its intent.
     pub intent: EvictionIntent,
 }
 
@@ -232,19 +235,19 @@ pub struct Requester {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum EvictionRole {
-    /// It asks.
+    /// A requester.
     Requester,
-    /// It evicts.
+    /// A responder.
     Responder,
     /// Both.
     RequesterResponder,
 }
 
 impl EvictionRole {
-    /// Reads the value of a label.
+    /// Parses the value of a label.
     #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
+    pub fn parse(value: &str) -> Option<Self> {
+        match value {
             "requester" => Some(Self::Requester),
             "responder" => Some(Self::Responder),
             "requester-responder" => Some(Self::RequesterResponder),
@@ -252,63 +255,63 @@ impl EvictionRole {
         }
     }
 
-    /// Its word.
+    /// The value of the label.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// An Eviction of lifecycle.k8s.io: one try to evict a pod, on behalf of all who ask for it.
+/// An Eviction of lifecycle.k8s.io: one attempt to evict a pod, on behalf of all requesters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Eviction {
     /// Its name, in the namespace of its pod.
     pub name: Box<str>,
-    /// The identity.
+    /// The UID.
     pub uid: Uid,
     /// The version that was read.
     pub rv: Rv,
-    /// Counts changes of its spec.
+    /// The generation of the spec.
     pub generation: i64,
     /// `creationTimestamp`, seconds of the API server's clock.
     pub created: i64,
-    /// Somebody asked for its deletion.
+    /// Whether it has a `deletionTimestamp`.
     pub deleting: bool,
-    /// Which pod. The name is informative: the UID counts.
+    /// The pod. The name is informative: the UID decides.
     pub pod: PodKey,
-    /// The label `app.kubernetes.io/managed-by` says that we created it.
+    /// Whether the label `app.kubernetes.io/managed-by` names pod-safety.
     pub managed_by_us: bool,
     /// The requests that own it, by UID.
     pub owners: Vec<Uid>,
     /// Its labels that name requesters and responders.
     pub labels: Vec<(Box<str>, EvictionRole)>,
-    /// `status.observedGeneration`; zero: nobody looked yet.
+    /// `status.observedGeneration`; zero: no controller has written it yet.
     pub observed_generation: i64,
-    /// Who asked for it.
+    /// The requesters.
     pub requesters: Vec<Requester>,
-    /// Who evicts, in the order of their turns. Empty: it is not initialized.
+    /// The responders, in the order of their turns. Empty: it is not initialized.
     pub responders: Vec<Responder>,
     /// How it ended, if it did.
     pub conditions: EvictionConditions,
-    /// The field managers of its states.
+    /// The field managers of the states in its status.
     pub managers: Vec<Box<str>>,
     /// When this process first saw it.
     pub first_seen: Mono,
 }
 
-/// How far an Eviction is.
+/// The phase of an Eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EvictionPhase {
     /// Its pod was evicted.
     Succeeded,
-    /// It goes on.
+    /// It is in progress.
     Active,
     /// It failed.
     Failed,
 }
 
 impl Eviction {
-    /// How far it is. `TargetEvicted` wins where both conditions are true.
+    /// Its phase. `TargetEvicted` wins where both conditions are true.
     #[must_use]
     pub fn phase(&self) -> EvictionPhase {
         match (self.conditions.is_evicted(), self.conditions.failure_reason()) {
@@ -318,7 +321,7 @@ impl Eviction {
         }
     }
 
-    /// Whose turn it is.
+    /// The responder whose turn it is.
     #[must_use]
     pub fn active(&self) -> Option<&Responder> {
         self.responders.iter().find(|responder| responder.state == ResponderState::Active)
@@ -330,16 +333,16 @@ impl Eviction {
         self.responders.iter().find(|responder| *responder.name == *name)
     }
 
-    /// When it ended, in seconds of the clock of whoever wrote that.
+    /// When it ended, in seconds of the writer's clock.
     #[must_use]
     pub fn ended_at(&self) -> Option<i64> {
         let EvictionConditions { failed, evicted } = &self.conditions;
-        let met = [evicted, failed].into_iter().flatten().filter(|verdict| verdict.is_true);
-        met.map(|verdict| verdict.since).next()
+        let met = [evicted, failed].into_iter().flatten().filter(|condition| condition.is_true);
+        met.map(|condition| condition.since).next()
     }
 
-    /// Of the Evictions of one pod the one that counts: one that succeeded, the latest first; else the oldest active one;
-    /// else the one that failed last; of equals the first by name.
+    /// The Eviction of a pod that decides its outcome: the one that succeeded last; else the oldest active one; else
+    /// the one that failed last; of equal ones the first by name.
     #[must_use]
     pub fn most_relevant<'a>(all: impl Iterator<Item = &'a Self>) -> Option<&'a Self> {
         all.min_by_key(|one| {
@@ -353,7 +356,7 @@ impl Eviction {
     }
 }
 
-/// The pod that responders of requests are about: in which namespace, with which UID.
+/// The pod of an eviction: its namespace and UID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EvictionTarget {
     /// The namespace.
@@ -363,7 +366,7 @@ pub struct EvictionTarget {
 }
 
 impl EvictionTarget {
-    /// That of this pod.
+    /// The target for this pod.
     #[must_use]
     pub fn from_pod(pod: &PodKey) -> Self {
         Self { namespace: Arc::clone(&pod.namespace), uid: pod.uid.clone() }
@@ -376,7 +379,7 @@ mod tests {
 
     /// `TestSortTargetResponders` of Kubernetes 1.37.2.
     #[test]
-    fn responders_have_their_turns_by_priority_then_by_domain_from_the_right() {
+    fn responders_are_ordered_by_priority_then_by_domain_from_the_right() {
         let expected = [
             ("a.example.com/high", 100_000),
             ("responder-x.example.com/bar", 16),

@@ -1,9 +1,9 @@
-//! How a fact about an incarnation was found, and how much that is worth.
+//! The kinds of evidence about an incarnation, and their grades.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a fact was found.
+/// The kind of evidence about an incarnation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum FenceEvidenceKind {
     /// All its power supplies were off in two status checks.
@@ -26,7 +26,7 @@ pub enum FenceEvidenceKind {
 }
 
 impl FenceEvidenceKind {
-    /// How much it is worth.
+    /// The grade of this kind.
     #[must_use]
     pub const fn grade(self) -> Grade {
         match self {
@@ -40,7 +40,7 @@ impl FenceEvidenceKind {
         }
     }
 
-    /// Whether it proves that nothing of the incarnation runs any more.
+    /// Whether it proves that no process of the incarnation runs any more.
     #[must_use]
     pub const fn ends_incarnation(self) -> bool {
         match self {
@@ -55,7 +55,7 @@ impl FenceEvidenceKind {
         }
     }
 
-    /// Whether it proves that the machine does not exist any more: it is never powered on.
+    /// Whether it proves that the machine does not exist any more, so that it is never powered on.
     #[must_use]
     pub const fn ends_machine(self) -> bool {
         match self {
@@ -69,8 +69,9 @@ impl FenceEvidenceKind {
         }
     }
 
-    /// Whether devices that show this now confirm evidence of that kind. An instance that was stopped may have been terminated
-    /// since; one that was terminated is never stopped again. Older evidence about instances is of kind PowerOff.
+    /// Whether a device check with this result confirms evidence of that kind. An instance that was stopped may have
+    /// been terminated since; one that was terminated is never stopped again. Older evidence about instances is of
+    /// kind PowerOff.
     #[must_use]
     pub fn confirms(self, evidence: Self) -> bool {
         match self {
@@ -87,7 +88,7 @@ impl FenceEvidenceKind {
         }
     }
 
-    /// Its name.
+    /// The name in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -102,7 +103,7 @@ impl FenceEvidenceKind {
         }
     }
 
-    /// What became of the node, as the end of a sentence.
+    /// What happened to the node, as the end of a sentence.
     #[must_use]
     pub const fn describe(self) -> &'static str {
         match self {
@@ -120,7 +121,7 @@ impl FenceEvidenceKind {
     }
 }
 
-/// The evidence that is enough.
+/// The minimum evidence of a FencePolicy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Grade {
     /// A confirmation by a person with the right to confirm.
@@ -146,7 +147,7 @@ mod tests {
     ];
 
     #[test]
-    fn evidence_is_confirmed_by_what_says_as_much_and_about_an_instance_by_what_says_more() {
+    fn evidence_is_confirmed_by_its_own_kind_or_a_stronger_one_about_the_instance() {
         let more = [(InstanceGone, InstanceStopped), (InstanceGone, PowerOff), (InstanceStopped, PowerOff)];
         for (shown, evidence) in ALL.iter().flat_map(|shown| ALL.map(|evidence| (*shown, evidence))) {
             let confirms = shown == evidence || more.contains(&(shown, evidence));
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_the_word_of_the_custom_resource() {
+    fn the_name_of_a_kind_is_its_serialized_value() {
         for kind in ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }

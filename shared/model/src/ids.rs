@@ -1,4 +1,4 @@
-//! Identities. An object is its UID; a name is only where to find it.
+//! Identities. An object is identified by its UID; a name only locates it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use serde::{Serialize, Serializer};
 
 /// The UID of an object, exactly as the API server wrote it.
 ///
-/// Nearly all are canonical UUIDs and take 16 bytes; mirror pods carry a
-/// 32-digit hash and others may carry anything, so the text form is kept too.
+/// Nearly all are canonical UUIDs and take 16 bytes; mirror pods have a 32-digit hash and others may have any text,
+/// so the text form is kept, too.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uid(Repr);
 
@@ -22,7 +22,7 @@ enum Repr {
 const DASHES: [usize; 4] = [8, 13, 18, 23];
 
 impl Uid {
-    /// Keeps `text` as an identity. The empty string is no identity.
+    /// Keeps `text` as a UID. `None`: it is empty.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         if text.is_empty() {
@@ -32,7 +32,7 @@ impl Uid {
     }
 }
 
-/// Only the canonical lower-case form, so that printing gives back every byte.
+/// Parses only the canonical lower-case form, so that printing returns the same text.
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let bytes = text.as_bytes();
     if bytes.len() != 36 {
@@ -90,25 +90,26 @@ impl Serialize for Uid {
     }
 }
 
-/// The boot of a machine, by `status.nodeInfo.bootID`. Only a UUID counts: Linux draws one at each boot. Windows counts its
-/// boots, so machines of one image have equal numbers: there, as where nothing is said, the boot is unknown.
+/// The boot of a machine, by `status.nodeInfo.bootID`. Only a UUID is accepted: Linux generates one at each boot.
+/// Windows counts its boots, so machines of one image have equal numbers; such a boot counts as unknown, as a missing
+/// one does.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BootId(Option<[u8; 16]>);
 
 impl BootId {
-    /// Its kubelet reports no UUID.
+    /// Whether its kubelet reports no UUID.
     #[must_use]
     pub const fn is_unknown(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether both are known, and are one. Two that are unknown are not.
+    /// Whether both are known and equal. Two unknown boots are not the same.
     #[must_use]
     pub fn is_known_same(self, other: Self) -> bool {
         self == other && !self.is_unknown()
     }
 
-    /// Whether both are known, and are two.
+    /// Whether both are known and different.
     #[must_use]
     pub fn is_known_different(self, other: Self) -> bool {
         self != other && !self.is_unknown() && !other.is_unknown()
@@ -147,8 +148,8 @@ pub fn is_kubernetes_name(text: &str) -> bool {
         && !text.ends_with(['-', '.'])
 }
 
-/// A resourceVersion. Decimal and comparable since Kubernetes 1.35 (KEP-5504),
-/// and decimal in practice since ever; anything else makes its object unknown.
+/// A resourceVersion. Decimal and comparable since Kubernetes 1.35 (KEP-5504), and decimal in practice before; any
+/// other text makes its object undecodable.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Rv(u64);
 
@@ -186,14 +187,14 @@ impl Serialize for Rv {
     }
 }
 
-/// One incarnation of a pod: where it is, and who it is.
+/// The identity of a pod: names can be used again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct PodKey {
     /// The namespace.
     pub namespace: Arc<str>,
     /// The name.
     pub name: Arc<str>,
-    /// The identity.
+    /// The UID.
     pub uid: Uid,
 }
 
@@ -209,21 +210,21 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_empty_uid_is_no_identity() {
+    fn an_empty_uid_is_rejected() {
         assert_eq!(Uid::new(""), None);
     }
 
     #[test]
-    fn a_uuid_in_capitals_is_another_identity() {
+    fn a_uuid_in_capitals_is_another_uid() {
         let lower = Uid::new("0b5e2f3a-0000-4000-8000-00000000000a").unwrap();
         let upper = Uid::new("0B5E2F3A-0000-4000-8000-00000000000A").unwrap();
         assert_ne!(lower, upper);
         assert_eq!(upper.to_string(), "0B5E2F3A-0000-4000-8000-00000000000A");
     }
 
-    /// Windows counts its boots: two machines of one image were taken for one.
+    /// Windows counts its boots: two machines of one image counted as the same boot.
     #[test]
-    fn bug_a_number_of_boots_was_taken_for_the_identity_of_one() {
+    fn bug_a_boot_counter_was_accepted_as_a_boot_id() {
         let (one, two) = ("b0000000-0000-4000-8000-000000000001", "b0000000-0000-4000-8000-000000000002");
         assert_eq!(BootId::from(one).to_string(), one);
         for (text, counts) in [(one, true), (two, true), ("5", false), ("", false), ("boot-1", false)] {
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_would_be_another_url_is_none() {
+    fn a_name_that_changes_the_meaning_of_a_url_is_rejected() {
         for good in ["a", "web-0", "ip-10-0-0-1.eu.example.com", "0"] {
             assert!(is_kubernetes_name(good), "{good}");
         }
@@ -257,7 +258,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_uid_prints_back_every_byte(text in "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|.{1,40}") {
+        fn a_uid_prints_the_text_that_was_parsed(text in "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|.{1,40}") {
             prop_assert_eq!(Uid::new(&text).unwrap().to_string(), text);
         }
     }

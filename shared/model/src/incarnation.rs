@@ -1,11 +1,11 @@
-//! One life of a node's machine.
+//! The incarnation of a node: one boot of one Node object.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::BootId;
 
-/// Which node, and which life of its machine. Facts are about incarnations.
+/// One boot of one Node object. Evidence is about an incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Incarnation {
@@ -22,13 +22,13 @@ pub struct Incarnation {
 }
 
 impl Incarnation {
-    /// Of the object `name` with this UID, in the boot that `status.nodeInfo.bootID` names: empty, if that is no UUID.
+    /// The incarnation of the Node `name` with this UID and boot ID; `boot_id` is empty if the boot ID is not a UUID.
     #[must_use]
     pub fn new(name: String, uid: String, boot: &str) -> Self {
         Self { name, uid, boot_id: BootId::from(boot).to_string() }
     }
 
-    /// The boot, if it is one that counts.
+    /// The boot ID, if it is a UUID.
     #[must_use]
     pub fn boot(&self) -> BootId {
         (*self.boot_id).into()

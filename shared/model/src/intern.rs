@@ -1,13 +1,13 @@
-//! One allocation for what many objects have alike: namespaces, node names, labels,
-//! tolerations, controllers.
+//! Shares the allocations of values that many objects have in common: namespaces, node names, labels, tolerations,
+//! controllers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Controller, Labels, Tolerations};
 
-/// Gives the same allocation for the same value, so that 150,000 pods share the
-/// names of their few namespaces and nodes, and the labels of their replicas.
+/// Returns the same allocation for equal values, so that 150,000 pods share the names of their few namespaces and
+/// nodes, and the labels of their replicas.
 #[derive(Debug, Default)]
 pub struct Interner {
     strings: BTreeSet<Arc<str>>,
@@ -36,8 +36,7 @@ impl Interner {
         labels
     }
 
-    /// The shared form of these tolerations: nearly all pods have the two that the API
-    /// server gives them.
+    /// The shared form of these tolerations: nearly all pods have the two default ones of the API server.
     pub fn tolerations(&mut self, tolerations: Tolerations) -> Tolerations {
         if let Some(existing) = self.tolerations.get(&tolerations) {
             return existing.clone();
@@ -55,7 +54,7 @@ impl Interner {
         controller
     }
 
-    /// Drops what nothing else holds any more.
+    /// Drops values that are used nowhere else.
     pub fn shrink(&mut self) {
         self.strings.retain(|name| Arc::strong_count(name) > 1);
         self.labels.retain(Labels::is_shared);
@@ -63,13 +62,13 @@ impl Interner {
         self.controllers.retain(|controller| Arc::strong_count(controller) > 1);
     }
 
-    /// How many distinct names are held.
+    /// How many distinct names are stored.
     #[must_use]
     pub fn len(&self) -> usize {
         self.strings.len()
     }
 
-    /// Whether no name is held.
+    /// Whether no name is stored.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.strings.is_empty()
@@ -81,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_texts_share_one_allocation_until_nobody_holds_them() {
+    fn equal_texts_share_one_allocation_until_they_are_dropped() {
         let mut interner = Interner::default();
         let first = interner.intern("node-a");
         assert!(Arc::ptr_eq(&first, &interner.intern("node-a")));

@@ -1,4 +1,4 @@
-//! Labels, and the selectors that ask for them.
+//! Labels, and label selectors.
 //!
 //! Source of the semantics: `k8s.io/apimachinery` v0.37.2, `pkg/labels/selector.go`
 //! (`Requirement.Matches`) and `pkg/apis/meta/v1/helpers.go` (`LabelSelectorAsSelector`).
@@ -6,23 +6,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// So many labels of one object are kept at most. Those of the largest charts have some thirty; Kubernetes has no limit but
-/// that of etcd for a whole object, where ten pods can have a million.
+/// The number of labels of one object that are kept. The largest charts have some thirty; Kubernetes has no limit
+/// except etcd's for a whole object, so ten pods can have a million.
 const MAX_LABELS: usize = 128;
-/// So many bytes of keys and values are kept at most: 128 labels with keys and values as long as in practice.
+/// The number of bytes of keys and values that are kept: 128 labels of a usual length.
 const MAX_LABEL_BYTES: usize = 16 << 10;
 
-/// The labels of one object: sorted by key, each key once. Of an object that has more than are kept none is, and no selector
-/// chooses it: see [`Labels::omitted`].
+/// The labels of one object: sorted by key, each key once. Of an object with more labels than the limit none are
+/// kept, and no selector matches it: see [`Labels::omitted`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Labels(Option<Arc<PackedLabels>>);
 
-/// All labels in one allocation each for texts and places: a pod has some eight, and a cluster 150,000 pods.
+/// All labels in one allocation for the texts and one for the offsets: a pod has some eight labels, and a cluster
+/// 150,000 pods.
 #[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct PackedLabels {
-    /// Each key, and its value behind it.
+    /// Each key, followed by its value.
     text: Box<str>,
-    /// Where each key begins in it, where it ends, and where its value ends.
+    /// For each label: where its key begins, where its key ends, and where its value ends.
     offsets: Box<[[u16; 3]]>,
     omitted: bool,
 }
@@ -36,13 +37,13 @@ impl PackedLabels {
 }
 
 impl Labels {
-    /// What is kept of an object with more labels than are kept.
+    /// The labels of an object that has more than are kept.
     #[must_use]
     pub fn omitted() -> Self {
         Self(Some(Arc::new(PackedLabels { omitted: true, ..PackedLabels::default() })))
     }
 
-    /// Whether nothing is known of them but that there are too many.
+    /// Whether the labels were omitted because there are too many.
     #[must_use]
     pub fn are_omitted(&self) -> bool {
         self.0.as_ref().is_some_and(|packed| packed.omitted)
@@ -61,14 +62,14 @@ impl Labels {
         self.0.as_ref().is_some_and(|packed| Arc::strong_count(packed) > 1)
     }
 
-    /// All of them, by key.
+    /// All labels, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().flat_map(|packed| packed.offsets.iter().map(|place| packed.pair_at(*place)))
     }
 }
 
 impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
-    /// Of a key that comes twice the last value counts, as in a map.
+    /// The last value of a repeated key wins, as in a map.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let mut sorted = BTreeMap::<Box<str>, Box<str>>::new();
         for (key, value) in pairs {
@@ -95,32 +96,32 @@ impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
     }
 }
 
-/// Why a selector cannot be used. The API server refuses most of these, but not
-/// in objects that are older than its rules.
+/// Why a selector cannot be used. The API server rejects most of these, but objects that are older than its
+/// validation may have them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSelector {
-    /// An operator that nobody knows.
+    /// An unknown operator.
     #[error(
         "matchExpressions of key {key:?}: operator {operator:?} is none of In, NotIn, Exists and DoesNotExist"
     )]
     Operator {
-        /// The key that it is about.
+        /// The key of the requirement.
         key: Box<str>,
-        /// What stands there.
+        /// The operator.
         operator: Box<str>,
     },
-    /// `In` or `NotIn` of nothing.
+    /// `In` or `NotIn` without values.
     #[error("matchExpressions of key {key:?}: {operator} needs at least one value")]
     NoValues {
-        /// The key that it is about.
+        /// The key of the requirement.
         key: Box<str>,
         /// The operator.
         operator: &'static str,
     },
-    /// `Exists` or `DoesNotExist` of something.
+    /// `Exists` or `DoesNotExist` with values.
     #[error("matchExpressions of key {key:?}: {operator} takes no values, and has {count}")]
     Values {
-        /// The key that it is about.
+        /// The key of the requirement.
         key: Box<str>,
         /// The operator.
         operator: &'static str,
@@ -132,9 +133,9 @@ pub enum BadSelector {
         "key {key:?}: no label can have the value {value:?}: it must have at most 63 letters, digits, '-', '_' and '.', with a letter or digit at either end"
     )]
     Value {
-        /// The key that it is about.
+        /// The key of the requirement.
         key: Box<str>,
-        /// What stands there.
+        /// The value.
         value: Box<str>,
     },
 }
@@ -162,7 +163,7 @@ enum Predicate {
     DoesNotExist,
 }
 
-/// What a selector asks of one key.
+/// The requirement of a selector for one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     key: Box<str>,
@@ -173,20 +174,20 @@ impl Requirement {
     /// `key: value` of `matchLabels`.
     ///
     /// # Errors
-    /// A value that no label can have.
+    /// The value is not a valid label value.
     pub fn equals(key: &str, value: &str) -> Result<Self, BadSelector> {
         Ok(Self { key: key.into(), predicate: Predicate::In([label_value(key, value)?].into()) })
     }
 
-    /// One of `matchExpressions`.
+    /// An element of `matchExpressions`.
     ///
     /// # Errors
-    /// An operator that does not exist, or that does not go with these values.
+    /// The operator is unknown, or does not fit the values.
     pub fn expression(key: &str, operator: &str, values: &[String]) -> Result<Self, BadSelector> {
         let text = key;
         let set = || values.iter().map(|value| label_value(text, value)).collect::<Result<_, _>>();
         let (key, count): (Box<str>, usize) = (key.into(), values.len());
-        let test = match (operator, count) {
+        let predicate = match (operator, count) {
             ("In", 0) => return Err(BadSelector::NoValues { key, operator: "In" }),
             ("NotIn", 0) => return Err(BadSelector::NoValues { key, operator: "NotIn" }),
             ("In", _) => Predicate::In(set()?),
@@ -199,7 +200,7 @@ impl Requirement {
             }
             (operator, _) => return Err(BadSelector::Operator { key, operator: operator.into() }),
         };
-        Ok(Self { key, predicate: test })
+        Ok(Self { key, predicate })
     }
 
     fn matches(&self, labels: &Labels) -> bool {
@@ -208,27 +209,27 @@ impl Requirement {
             (Predicate::In(_), None) | (Predicate::DoesNotExist, Some(_)) | (Predicate::Exists, None) => {
                 false
             }
-            // What has no such label is "not in" anything.
+            // `NotIn` also matches objects without the label.
             (Predicate::NotIn(values), value) => value.is_none_or(|value| !values.contains(value)),
             (Predicate::Exists, Some(_)) | (Predicate::DoesNotExist, None) => true,
         }
     }
 }
 
-/// A label selector as policy/v1 means it: one that asks for nothing matches
-/// everything; one that is not there at all is `None` elsewhere and matches nothing.
+/// A label selector with the semantics of policy/v1: an empty one matches everything. A missing one is represented as
+/// `None` elsewhere and matches nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector(Box<[Requirement]>);
 
 impl Selector {
-    /// Whether all requirements are met. Labels that are not known meet none, and not even those of a selector without any.
+    /// Whether all requirements are met. Omitted labels match no selector, not even an empty one.
     #[must_use]
     pub fn matches(&self, labels: &Labels) -> bool {
         !labels.are_omitted() && self.0.iter().all(|requirement| requirement.matches(labels))
     }
 
-    /// A key and a value that whatever matches must have; `None`: no such pair is
-    /// required. Indexes ask for it, so that few selectors are tried on one object.
+    /// A label pair that every matching object must have; `None`: no such pair is required. Indexes use it, so that
+    /// few selectors are tried on one object.
     #[must_use]
     pub fn required_pair(&self) -> Option<(&str, &str)> {
         self.0.iter().find_map(|requirement| match &requirement.predicate {
@@ -261,9 +262,9 @@ mod tests {
         Requirement::expression(key, operator, &values)
     }
 
-    /// `TestSelectorMatches` and `TestLabelSelectorAsSelector` of apimachinery, as sentences.
+    /// The cases of `TestSelectorMatches` and `TestLabelSelectorAsSelector` of apimachinery.
     #[test]
-    fn each_operator_means_what_apimachinery_means() {
+    fn selector_operators_match_as_in_apimachinery() {
         let here = labels(&[("app", "db"), ("tier", "")]);
         let cases: &[(&str, &str, &[&str], bool)] = &[
             ("app", "In", &["db", "web"], true),
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_that_asks_for_nothing_matches_everything() {
+    fn an_empty_selector_matches_everything() {
         assert!(Selector::default().matches(&Labels::default()));
         assert!(Selector::default().matches(&labels(&[("a", "b")])));
     }
@@ -302,8 +303,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_key_and_operator() {
-        let message = |found: Result<Requirement, BadSelector>| found.unwrap_err().to_string();
+    fn the_error_of_a_requirement_names_key_and_operator() {
+        let message = |result: Result<Requirement, BadSelector>| result.unwrap_err().to_string();
         assert_eq!(
             message(expression("k", "In", &[])),
             r#"matchExpressions of key "k": In needs at least one value"#
@@ -318,9 +319,9 @@ mod tests {
         );
     }
 
-    /// `TestIsValidLabelValue`: with such a value KCM gives the whole selector up.
+    /// `TestIsValidLabelValue`: KCM rejects a whole selector with such a value.
     #[test]
-    fn a_value_that_no_label_can_have_is_no_selector() {
+    fn a_requirement_with_an_invalid_label_value_is_rejected() {
         for good in
             ["", "a", "simple", "now-with-dashes", "1-starts-with-num", "1234", "a_b.c", &"x".repeat(63)]
         {
@@ -343,15 +344,16 @@ mod tests {
     }
 
     #[test]
-    fn of_a_key_that_comes_twice_the_last_value_counts() {
+    fn the_last_value_of_a_repeated_label_key_wins() {
         let twice = labels(&[("a", "1"), ("b", "2"), ("a", "3")]);
         assert_eq!(twice.get("a"), Some("3"));
         assert_eq!(twice.iter().collect::<Vec<_>>(), [("a", "3"), ("b", "2")]);
     }
 
-    /// Ten pods with 90,000 labels each took 312 MB of a real process: more than its limit, and again after each restart.
+    /// Ten pods with 90,000 labels each took 312 MB of the process: more than its limit, and again after each
+    /// restart.
     #[test]
-    fn attack_of_labels_without_end_none_is_kept() {
+    fn attack_too_many_labels_are_not_kept() {
         let many: Labels = (0..=MAX_LABELS).map(|number| (format!("l{number}"), "")).collect();
         let long: Labels = (0..100).map(|number| (format!("{number:0>200}"), "")).collect();
         for labels in [many, long] {
@@ -364,7 +366,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn packed_labels_say_what_a_map_would(
+        fn packed_labels_agree_with_a_map(
             pairs in proptest::collection::btree_map("[a-d]{0,3}", "\\PC{0,3}", 0..9),
             key in "[a-d]{0,3}",
         ) {
@@ -375,9 +377,9 @@ mod tests {
             prop_assert_eq!(all, pairs.into_iter().collect::<Vec<_>>());
         }
 
-        /// The promise that an index rests on.
+        /// The property that the index of selectors relies on.
         #[test]
-        fn whatever_matches_has_the_required_pair(
+        fn every_match_of_a_selector_has_its_required_pair(
             pairs in proptest::collection::btree_map("[ab]", "[xy]", 0..3),
             wants in proptest::collection::vec(("[ab]", prop_oneof![Just("In"), Just("NotIn")], proptest::collection::vec("[xy]", 1..3)), 0..3),
         ) {

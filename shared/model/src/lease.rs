@@ -1,4 +1,4 @@
-//! A kubelet's heartbeat as decisions see it.
+//! The heartbeat of a kubelet, as decisions see it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use super::{Rv, Uid};
 /// The Lease of a node in `kube-node-lease`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeLease {
-    /// The node's name, which is the Lease's.
+    /// The node's name, which is also the Lease's.
     pub name: Arc<str>,
-    /// The Lease's own identity.
+    /// The UID of the Lease.
     pub uid: Uid,
     /// The version that was read.
     pub rv: Rv,
-    /// `spec.renewTime` by the kubelet's clock: compared for change, never with our time.
+    /// `spec.renewTime` by the kubelet's clock: only compared for change, never with this process's time.
     pub renew_time: Option<Timestamp>,
     /// `spec.leaseDurationSeconds`, as [`lease_duration`] reads it.
     pub duration: Duration,
@@ -26,11 +26,12 @@ pub struct NodeLease {
 /// docs/assumptions.md: renews-each-quarter
 const DEFAULT_DURATION: Duration = Duration::from_secs(40);
 
-/// No cluster works with longer ones: node lifecycle calls a node lost after 50 s without a renewal.
+/// The longest duration that is used. No cluster works with a longer one: node lifecycle marks a node as lost after
+/// 50 s without a renewal.
 /// docs/assumptions.md: renews-each-quarter
 const MAX_DURATION: Duration = Duration::from_secs(600);
 
-/// Within how long a kubelet promises to renew its Lease; what is no duration is the default.
+/// The lease duration within which a kubelet renews; an invalid value counts as the default.
 #[must_use]
 pub fn lease_duration(seconds: Option<i32>) -> Duration {
     match seconds.map(u64::try_from) {

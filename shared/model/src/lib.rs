@@ -1,7 +1,7 @@
 //! Lean domain types: only the fields that a decision reads.
 //!
-//! Duty: give identities types that cannot be swapped and keep an object of the
-//! cache to some two hundred bytes. Nothing here knows kube, tokio or a clock.
+//! Gives identities distinct types that cannot be confused, and keeps a cached object to some two hundred bytes. The
+//! crate does not depend on kube, tokio or a clock.
 
 mod budget;
 mod eviction;
@@ -52,7 +52,7 @@ pub use volume::{
 };
 pub use workload::{Scale, Workload, WorkloadKind};
 
-/// The kinds that the cache can follow. Closed: it labels metrics and sync states.
+/// The kinds that the cache can follow. A closed enum: it labels metrics and sync states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::VariantArray)]
 pub enum Kind {
     /// Pods of all namespaces.
@@ -71,15 +71,15 @@ pub enum Kind {
     StatefulSets,
     /// ReplicationControllers.
     ReplicationControllers,
-    /// Our FenceDevices.
+    /// FenceDevices of pod-safety.
     FenceDevices,
-    /// Our FencePolicies.
+    /// FencePolicies of pod-safety.
     FencePolicies,
-    /// Our NodeFences.
+    /// NodeFences of pod-safety.
     NodeFences,
-    /// Our FenceEvidences.
+    /// FenceEvidences of pod-safety.
     FenceEvidences,
-    /// Our PodSafetyRemediations.
+    /// PodSafetyRemediations of pod-safety.
     Remediations,
     /// PersistentVolumes.
     Volumes,
@@ -87,11 +87,11 @@ pub enum Kind {
     Claims,
     /// VolumeAttachments.
     Attachments,
-    /// The Leases that say whose an exclusive volume is: those of the namespace [`VOLUME_LEASE_NAMESPACE`].
+    /// The Leases that record the holders of exclusive volumes: those of the namespace [`VOLUME_LEASE_NAMESPACE`].
     VolumeLeases,
     /// EvictionRequests of lifecycle.k8s.io.
     EvictionRequests,
-    /// Evictions of lifecycle.k8s.io, which are none of policy/v1.
+    /// Evictions of lifecycle.k8s.io, not those of policy/v1.
     Evictions,
 }
 
@@ -99,7 +99,7 @@ impl Kind {
     /// Every kind, in the order of their sync states.
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The name that logs, metrics and RBAC use.
+    /// The name in logs, metrics and RBAC.
     #[must_use]
     pub const fn resource(self) -> &'static str {
         match self {
@@ -119,14 +119,14 @@ impl Kind {
             Self::Volumes => "persistentvolumes",
             Self::Claims => "persistentvolumeclaims",
             Self::Attachments => "volumeattachments",
-            // Apart from the heartbeats, in metrics too.
+            // Distinguishes them from the node Leases, in metrics too.
             Self::VolumeLeases => "volume leases",
             Self::EvictionRequests => "evictionrequests",
             Self::Evictions => "evictions",
         }
     }
 
-    /// A kind of ours: a cluster has it once our CRDs are installed.
+    /// Whether it is one of pod-safety's own kinds, which exist once its CRDs are installed.
     #[must_use]
     pub const fn is_own_crd(self) -> bool {
         matches!(
@@ -139,19 +139,19 @@ impl Kind {
         )
     }
 
-    /// A kind of an API that few clusters serve: alpha, and behind a feature gate.
+    /// Whether its API is served by few clusters: alpha, and behind a feature gate.
     #[must_use]
     pub const fn is_often_unserved(self) -> bool {
         matches!(self, Self::EvictionRequests | Self::Evictions)
     }
 
-    /// A cluster may lack it, and all else goes on.
+    /// Whether a cluster may lack it without any effect on the other kinds.
     #[must_use]
     pub const fn is_optional(self) -> bool {
         self.is_own_crd() || self.is_often_unserved()
     }
 
-    /// Its objects lie in namespaces of their own: those of heartbeats lie all in one.
+    /// Whether its objects are followed in several namespaces. Leases are not: each kind of Leases has one namespace.
     #[must_use]
     pub const fn is_namespaced(self) -> bool {
         match self {

@@ -1,43 +1,44 @@
-//! A moment.
+//! A point in monotonic time.
 
 use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// A moment on this process's monotonic clock: time since the clock was made.
-/// It never jumps and means nothing in another process. The last moment is 584 years after the first.
+/// A point in time on this process's monotonic clock: the time since the clock was created. It never jumps and means
+/// nothing in another process. The last one is 584 years after the first.
 ///
-/// It holds nanoseconds plus one, so that an `Option` of it takes 8 bytes as well: each of 150,000 pods has several.
+/// It is stored as nanoseconds plus one, so that an `Option` of it takes 8 bytes as well: each of 150,000 pods has
+/// several.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mono(NonZeroU64);
 
 impl Mono {
-    /// The moment `since_start` after the clock was made.
+    /// The time `since_start` after the clock was created.
     #[must_use]
     pub const fn from_start(since_start: Duration) -> Self {
         Self(NonZeroU64::MIN.saturating_add(nanos(since_start)))
     }
 
-    /// How long after the clock was made this moment lies.
+    /// How long after the clock was created this time is.
     #[must_use]
     pub const fn since_start(self) -> Duration {
         Duration::from_nanos(self.0.get() - 1)
     }
 
-    /// The moment `span` before this one, at most the making of the clock.
+    /// The time `span` before this one, at the earliest the creation of the clock.
     #[must_use]
     pub const fn saturating_sub(self, span: Duration) -> Self {
         Self::from_start(self.since_start().saturating_sub(span))
     }
 
-    /// The time from `earlier` to `self`; zero if `earlier` lies later.
+    /// The duration from `earlier` to `self`; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
     }
 }
 
-/// At most as many as fit.
+/// Nanoseconds, saturating.
 const fn nanos(span: Duration) -> u64 {
     span.as_secs().saturating_mul(1_000_000_000).saturating_add(span.subsec_nanos() as u64)
 }
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_counts_nanoseconds_and_stops_at_its_ends() {
+    fn monotonic_times_saturate_at_both_ends() {
         let first = Mono::default();
         assert_eq!((first.since_start(), first.saturating_sub(Duration::MAX)), (Duration::ZERO, first));
         let next = first + Duration::from_nanos(1);

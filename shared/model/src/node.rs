@@ -1,4 +1,4 @@
-//! A node as decisions see it.
+//! A Node: the fields that decisions read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,55 +8,54 @@ use jiff::Timestamp;
 
 use super::{BootId, Incarnation, Mono, Rv, Taint, Uid};
 
-/// The taint by which somebody asserts that a node is off (KEP-2268).
+/// The taint by which an operator asserts that a node is off (KEP-2268).
 pub const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
 
-/// The taint of a node whose kubelet says that it is not ready.
+/// The taint of a node whose kubelet reports that it is not Ready.
 pub const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
 
-/// The taint of a node whose kubelet is silent.
+/// The taint of a node whose kubelet does not report.
 pub const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
 
-/// Our taint on a node whose kubelet has been silent for long enough to doubt it, and not for
-/// long enough to say that it is lost.
+/// pod-safety's taint on a node whose kubelet has not reported for a while, but not for long enough to count as lost.
 pub const SUSPECT_TAINT: &str = "pod-safety.dev/suspect";
 
 /// The node's Ready condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// Its kubelet says that it is well.
+    /// Its kubelet reports that it is ready.
     Ready,
-    /// Its kubelet says that it is not.
+    /// Its kubelet reports that it is not ready.
     NotReady,
-    /// Nobody heard of it.
+    /// The kubelet has not reported for too long.
     Unknown,
     /// It has no Ready condition.
     Missing,
 }
 
-/// Our condition on nodes and on pods that terminate there: the node is cut off, so nobody can say whether
-/// they still run (seed 001's partition condition).
+/// pod-safety's condition on nodes and on pods that terminate there: the node is unreachable, so whether they still
+/// run is unknown.
 pub const NODE_UNREACHABLE_CONDITION: &str = "pod-safety.dev/NodeUnreachable";
 
-/// What a condition says.
+/// The state of a condition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConditionState {
-    /// It is there and true.
+    /// Its status is `True`.
     True,
-    /// It is there and false.
+    /// Its status is `False`.
     False,
-    /// It is there, and says neither.
+    /// It has another status.
     Unknown,
-    /// It is not there.
+    /// The node has no such condition.
     #[default]
     Missing,
 }
 
 impl ConditionState {
-    /// Reads the status of a condition that is there.
+    /// Parses the status of a condition.
     #[must_use]
-    pub fn parse(word: Option<&str>) -> Self {
-        match word {
+    pub fn parse(status: Option<&str>) -> Self {
+        match status {
             Some("True") => Self::True,
             Some("False") => Self::False,
             _ => Self::Unknown,
@@ -64,7 +63,7 @@ impl ConditionState {
     }
 }
 
-/// The conditions beside Ready that become taints.
+/// The conditions besides Ready that become taints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressures {
     /// `MemoryPressure`.
@@ -77,58 +76,58 @@ pub struct Pressures {
     pub network: ConditionState,
 }
 
-/// A condition that a node shows, beside Ready.
+/// A condition of a node, other than Ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportedCondition {
     /// Its type.
     pub kind: Arc<str>,
     /// Its status.
     pub state: ConditionState,
-    /// When this process first saw it like this, in this boot.
+    /// When this process first saw it with this status, in this boot.
     pub first_seen: Mono,
 }
 
-/// Which node: a name may be used again.
+/// The identity of a node: names can be used again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeKey {
     /// Its name.
     pub name: Arc<str>,
-    /// Its identity.
+    /// The UID.
     pub uid: Uid,
 }
 
-/// What fencing asks of a node: which machine it is, which life of it, and what is said of it.
+/// The fields of a node that fencing reads: which machine and which boot it is, and its labels and conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeDetails {
     /// `status.nodeInfo.bootID`.
     pub boot_id: BootId,
-    /// `status.nodeInfo.systemUUID`, empty if nobody says.
+    /// `status.nodeInfo.systemUUID`, empty if it is missing.
     pub system_uuid: Box<str>,
-    /// `spec.providerID`, empty if nobody says.
+    /// `spec.providerID`, empty if it is missing.
     pub provider_id: Box<str>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// An annotation or a label by which somebody wants it left alone.
+    /// The annotation or label that excludes it from remediation, if it has one.
     pub remediation_excluded_by: Option<&'static str>,
     /// The value of its taint [`OUT_OF_SERVICE_TAINT`], if it has one.
     pub out_of_service: Option<Box<str>>,
-    /// Its conditions beside Ready: the first [`NodeDetails::MAX_CONDITIONS`].
+    /// Its conditions other than Ready: the first [`NodeDetails::MAX_CONDITIONS`].
     pub conditions: Box<[ReportedCondition]>,
-    /// When this process first saw this boot: it began before.
+    /// When this process first saw this boot, which began before.
     pub boot_first_seen: Mono,
     /// When this process saw its condition Ready change, in this boot: the last [`NodeDetails::MAX_READY_CHANGES`].
     pub ready_changes: Box<[Mono]>,
 }
 
 impl NodeDetails {
-    /// A node has about ten conditions. A kubelet may write thousands, and they are kept for each node.
+    /// A node has about ten conditions. A kubelet may write thousands, and they would be kept for each node.
     pub const MAX_CONDITIONS: usize = 64;
 
-    /// As many as a FencePolicy may count (`unhealthy.flapping.changes`).
+    /// The largest number of changes that a FencePolicy may count (`unhealthy.flapping.changes`).
     pub const MAX_READY_CHANGES: usize = 16;
 
-    /// What was known `before` of the same boot goes on: since when it is known, since when its conditions are as they are, and
-    /// when Ready changed.
+    /// Keeps from `before`, if it has the same boot ID: when the boot was first seen, since when each condition has
+    /// its status, and when Ready changed. `changed`: when Ready changed now, if it did.
     pub fn carry_over(&mut self, before: &Self, changed: Option<Mono>) {
         if before.boot_id != self.boot_id {
             return;
@@ -152,55 +151,55 @@ impl NodeDetails {
 pub struct Node {
     /// Its name.
     pub name: Arc<str>,
-    /// Its identity: a node re-registered under the same name is another one.
+    /// The UID: a node registered again under the same name is another one.
     pub uid: Uid,
     /// The version that was read.
     pub rv: Rv,
     /// Its Ready condition.
     pub readiness: Readiness,
-    /// It carries [`OUT_OF_SERVICE_TAINT`], with any value and effect (KCM's reading).
+    /// Whether it has [`OUT_OF_SERVICE_TAINT`], with any value and effect, as KCM reads it.
     pub out_of_service: bool,
-    /// Its taints that end pods, in its own order.
+    /// Its NoExecute taints, in the order of its spec.
     pub no_execute: Box<[Taint]>,
     /// The keys of its taints with the effect `NoSchedule`.
     pub no_schedule: Box<[Arc<str>]>,
-    /// When its Ready condition last changed its status, in seconds of the clock of whoever wrote it.
+    /// `lastTransitionTime` of its Ready condition, in seconds of the writer's clock.
     pub ready_since: Option<i64>,
-    /// `lastHeartbeatTime` of its Ready condition: compared for change, never with our time.
+    /// `lastHeartbeatTime` of its Ready condition: only compared for change, never with this process's time.
     pub heartbeat: Option<Timestamp>,
     /// Its other conditions.
     pub pressures: Pressures,
-    /// Our condition [`NODE_UNREACHABLE_CONDITION`].
+    /// The condition [`NODE_UNREACHABLE_CONDITION`].
     pub unreachable: ConditionState,
     /// `spec.unschedulable`: it is cordoned.
     pub unschedulable: bool,
-    /// Region and zone in one text, empty if neither is known; KCM's key (`GetZoneKey`).
+    /// Region and zone in one text, empty if it has neither; KCM's key (`GetZoneKey`).
     pub zone: Arc<str>,
-    /// It has the label `node.kubernetes.io/exclude-disruption`: zones do not count it.
+    /// Whether it has the label `node.kubernetes.io/exclude-disruption`: zones do not count it.
     pub excluded: bool,
-    /// The labels that should have these values (`beta.kubernetes.io/os` and `arch`) and have not.
+    /// The labels that should have these values (`beta.kubernetes.io/os` and `arch`) and do not.
     pub stale_labels: Box<[(&'static str, Arc<str>)]>,
     /// `creationTimestamp`, seconds of the API server's clock.
     pub created: i64,
     /// When this process first saw it.
     pub first_seen: Mono,
-    /// How old it was then, by its creation stamp.
+    /// How old it was then, by its creation timestamp.
     pub age: Duration,
-    /// When this process last saw its kubelet report something; at first when it saw the node.
+    /// When this process last saw a report of its kubelet in the Node's status; initially when it first saw the Node.
     pub last_report: Mono,
-    /// When this process first saw its Ready condition as it is.
+    /// When this process first saw its Ready condition with this status.
     pub readiness_since: Mono,
     /// Kept where nodes are fenced, or volumes guarded.
     pub details: Option<Arc<NodeDetails>>,
-    /// The attachable volumes that its kubelet has mounted or is about to, by their unique names and in order.
-    /// Kept where volumes are guarded.
+    /// The attachable volumes that its kubelet has mounted or is about to mount, by their unique names, sorted. Kept
+    /// where volumes are guarded.
     pub volumes_in_use: Box<[Box<str>]>,
-    /// Its kubelet is of a version that reports at once that it saw the deletion of a pod (Kubernetes 1.34).
+    /// Whether its kubelet has a version that reports at once that it saw the deletion of a pod (Kubernetes 1.34).
     pub reports_deletions: bool,
 }
 
 impl Node {
-    /// Which node it is.
+    /// Its name and UID.
     #[must_use]
     pub fn key(&self) -> NodeKey {
         NodeKey { name: Arc::clone(&self.name), uid: self.uid.clone() }
@@ -210,47 +209,47 @@ impl Node {
     #[must_use]
     pub fn labels(&self) -> &BTreeMap<String, String> {
         static NONE: BTreeMap<String, String> = BTreeMap::new();
-        self.details.as_ref().map_or(&NONE, |life| &life.labels)
+        self.details.as_ref().map_or(&NONE, |details| &details.labels)
     }
 
-    /// The boot of its machine, as far as it is kept and known.
+    /// The boot ID of its machine, if it is kept and known.
     #[must_use]
     pub fn boot(&self) -> BootId {
-        self.details.as_ref().map(|life| life.boot_id).unwrap_or_default()
+        self.details.as_ref().map(|details| details.boot_id).unwrap_or_default()
     }
 
-    /// Whether it is in this life.
+    /// Whether the node is in this incarnation.
     #[must_use]
     pub fn matches_incarnation(&self, incarnation: &Incarnation) -> bool {
         self.boot().is_known_same(incarnation.boot()) && self.uid.to_string() == incarnation.uid
     }
 
-    /// The life in which it is, if it says so; nobody asks where nodes are not fenced.
+    /// Its current incarnation, if its boot ID is known. Where nodes are not fenced that is not kept.
     #[must_use]
     pub fn incarnation(&self) -> Option<Incarnation> {
         let boot_id = Some(self.boot()).filter(|id| !id.is_unknown())?.to_string();
         Some(Incarnation { name: self.name.to_string(), uid: self.uid.to_string(), boot_id })
     }
 
-    /// The taint that ends pods and says why the node is not ready; it may have both.
+    /// Its taints not-ready and unreachable with the effect NoExecute; it may have both.
     pub fn lost_taints(&self) -> impl Iterator<Item = &Taint> {
         self.no_execute.iter().filter(|taint| matches!(&*taint.key, NOT_READY_TAINT | UNREACHABLE_TAINT))
     }
 
-    /// Whether its pods should not be sent to it, by a taint of this key.
+    /// Whether it has a NoSchedule taint with this key.
     #[must_use]
     pub fn has_no_schedule_taint(&self, key: &str) -> bool {
         self.no_schedule.iter().any(|one| **one == *key)
     }
 
-    /// Whether a sign of life would change what is thought of it.
+    /// Whether a report would change a decision about it.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
         self.readiness != Readiness::Ready || self.has_no_schedule_taint(SUSPECT_TAINT)
     }
 
-    /// Whether another state of the same node differs from it in no more than its version and
-    /// the time of its kubelet's last report.
+    /// Whether `after`, a later state of the same node, differs only in its version and in the time of the kubelet's
+    /// last report.
     pub fn differs_only_in_heartbeat(&self, after: &Self) -> bool {
         *after
             == Self {
@@ -262,7 +261,7 @@ impl Node {
     }
 }
 
-/// A zone for people. KCM's key is region and zone with a null character between.
+/// A zone as text for messages. KCM's key is region and zone with a null character between.
 #[must_use]
 pub fn describe_zone(zone: &str) -> String {
     match zone.split_once(":\0:") {

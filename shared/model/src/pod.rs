@@ -1,4 +1,4 @@
-//! A pod as decisions see it.
+//! A Pod: the fields that decisions read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,29 +8,29 @@ use super::{ConditionState, Labels, Mono, PodKey, Rv, Tolerations, Uid};
 /// The annotation by which a kubelet marks the API's copy of a static pod.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
-/// `status.phase`. `Other` keeps KCM's reading: what is neither Pending, Running
-/// nor Unknown counts as terminated for its collector, but proves nothing.
+/// `status.phase`. `Other` has KCM's meaning: a phase that is neither Pending, Running nor Unknown counts as
+/// terminated for its collector, but proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Not all containers were started yet.
     Pending,
     /// At least one container runs or restarts.
     Running,
-    /// All containers ended well.
+    /// All containers terminated successfully.
     Succeeded,
-    /// All containers ended, one badly; or somebody wrote so.
+    /// All containers terminated, at least one with a failure; or a client wrote this phase.
     Failed,
-    /// The kubelet could not be asked.
+    /// The kubelet could not be reached.
     Unknown,
-    /// Empty, or a word that this version does not know.
+    /// Empty, or a value that this version does not know.
     Other,
 }
 
 impl Phase {
-    /// Reads the API's word.
+    /// Parses the API's value.
     #[must_use]
-    pub fn parse(word: &str) -> Self {
-        match word {
+    pub fn parse(phase: &str) -> Self {
+        match phase {
             "Pending" => Self::Pending,
             "Running" => Self::Running,
             "Succeeded" => Self::Succeeded,
@@ -40,35 +40,34 @@ impl Phase {
         }
     }
 
-    /// Whether a default DELETE removes a pod of this phase at once
-    /// (`podStrategy.CheckGracefulDelete`).
+    /// Whether a default DELETE removes a pod of this phase at once (`podStrategy.CheckGracefulDelete`).
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
     }
 
-    /// KCM's `isPodTerminated`, which counts toward the threshold.
+    /// KCM's `isPodTerminated`: whether the pod counts toward the threshold.
     #[must_use]
     pub const fn counts_as_terminated(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Other)
     }
 }
 
-/// That somebody asked the pod to end.
+/// The deletion of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deletion {
     /// `deletionTimestamp`, seconds of the API server's clock.
     pub at: i64,
     /// `deletionGracePeriodSeconds`. Zero: only finalizers keep the object.
     pub grace: Option<i64>,
-    /// When this process first saw it so.
+    /// When this process first saw it with these values.
     pub first_seen: Mono,
-    /// Its kubelet may know, and may have said so before: it has reported about this generation, or this process never
-    /// saw the pod before it was deleted.
+    /// Whether its kubelet may know of the deletion, so that it need not report it again: it has reported about this
+    /// generation, or this process never saw the pod before it was deleted.
     pub kubelet_may_know: bool,
 }
 
-/// A pod's grace in seconds where nobody says, as the API server sets it.
+/// The default grace period of the API server, in seconds.
 pub const DEFAULT_GRACE: i64 = 30;
 
 /// The controller of an object: the owner reference that manages it.
@@ -80,18 +79,18 @@ pub struct Controller {
     pub kind: Box<str>,
     /// The name, in the same namespace.
     pub name: Box<str>,
-    /// The identity.
+    /// The UID.
     pub uid: Uid,
 }
 
 impl Controller {
-    /// The API group; empty: the core's.
+    /// The API group; empty: the core group.
     #[must_use]
     pub fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
-    /// Whether it is a DaemonSet of Kubernetes, and none of another group.
+    /// Whether it is a DaemonSet of the group `apps`.
     #[must_use]
     pub fn is_daemon_set(&self) -> bool {
         self.group() == "apps" && &*self.kind == "DaemonSet"
@@ -101,38 +100,39 @@ impl Controller {
 /// The API groups of Kubernetes' own controllers of pods.
 const KUBERNETES_GROUPS: [&str; 4] = ["", "apps", "batch", "extensions"];
 
-/// That somebody is about to end a pod, or was (KEP-3329).
+/// The condition that a pod is about to be terminated, or was, by a disruption (KEP-3329).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DisruptionTarget {
-    /// Since when, in seconds of that somebody's clock.
+    /// `lastTransitionTime`, in seconds of the writer's clock.
     pub since: i64,
     /// When this process first saw it.
     pub first_seen: Mono,
 }
 
-/// What few pods have. A pod is one of 150,000, so the others do not take room for it.
+/// Fields that few pods have. They have a separate allocation, because the cache holds 150,000 pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Uncommon {
-    /// Set when deletion was asked for.
+    /// The deletion, if the pod was deleted.
     pub deletion: Option<Deletion>,
-    /// Its condition `DisruptionTarget` is `True` by another's hand than its kubelet's.
+    /// The condition `DisruptionTarget`, if it is `True` and another component than the kubelet set it.
     pub disruption_target: Option<DisruptionTarget>,
-    /// The claims of its namespace whose volumes it uses. Kept where volumes are guarded.
+    /// The claims in its namespace whose volumes it uses. Kept where volumes are guarded.
     pub claims: Vec<Arc<str>>,
-    /// `terminationGracePeriodSeconds`, where that is not [`DEFAULT_GRACE`] and the pod has claims or `called_ended`.
+    /// `terminationGracePeriodSeconds`, where it is not [`DEFAULT_GRACE`] and the pod has claims or
+    /// `terminal_while_running_since`.
     pub spec_grace_seconds: Option<i64>,
     /// When this process first saw it with a terminal phase and a container that is reported running.
     pub terminal_while_running_since: Option<Mono>,
-    /// What keeps the object after its deletion.
+    /// The finalizers, which keep the object after its deletion.
     pub finalizers: Vec<Box<str>>,
     /// `spec.evictionResponders`: names and priorities. Kept where evictions are followed.
     pub eviction_responders: Vec<(Box<str>, i32)>,
-    /// `spec.schedulingGroup` is set: it is not evicted alone. Kept where evictions are followed.
+    /// Whether `spec.schedulingGroup` is set: it is not evicted alone. Kept where evictions are followed.
     pub in_group: bool,
 }
 
 impl Uncommon {
-    /// What a pod has that has none of it.
+    /// The value for a pod that has none of these fields.
     pub const NONE: Self = Self {
         deletion: None,
         disruption_target: None,
@@ -145,62 +145,62 @@ impl Uncommon {
     };
 }
 
-/// A pod as decisions see it, some two hundred bytes with its name. It reads as if the fields of [`Uncommon`] were its own.
+/// A pod as decisions see it, some two hundred bytes with its name. It dereferences to [`Uncommon`], so those fields
+/// read as its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
-    /// Where and who.
+    /// Namespace, name and UID.
     pub key: PodKey,
     /// The version that was read.
     pub rv: Rv,
-    /// `metadata.generation`, for `observedGeneration`.
+    /// `metadata.generation`, to compare with `observedGeneration`.
     pub generation: i64,
     /// `creationTimestamp`, seconds of the API server's clock.
     pub created: i64,
-    /// The node that it is bound to.
+    /// The node to which it is bound.
     pub node: Option<Arc<str>>,
-    /// Since when, in seconds of the API server's clock; its creation where nobody
-    /// says. Of no meaning while it is not bound.
+    /// When it was bound, in seconds of the API server's clock; its creation if the condition is missing. Meaningless
+    /// while it is not bound.
     pub bound_at: i64,
     /// Its phase.
     pub phase: Phase,
-    /// `status.reason` is `Evicted`: the kubelet threw it out.
+    /// Whether `status.reason` is `Evicted`: the kubelet evicted it.
     pub evicted: bool,
-    /// `status.observedGeneration`: the generation that its kubelet has reported about. Zero: the kubelet does not say
-    /// (before Kubernetes 1.34), or has not reported yet.
+    /// `status.observedGeneration`: the generation about which its kubelet has reported. Zero: the kubelet does not
+    /// write it (before Kubernetes 1.34), or has not reported yet.
     pub observed_generation: i64,
-    /// How many of its containers run, by their last report.
+    /// How many of its containers run, by their last statuses.
     pub running_containers: u16,
-    /// The state of each of its containers and how often it was restarted, by their last report, as one number. Two reports that
-    /// differ give two numbers. Zero: there was no report.
+    /// The state and the restart count of each of its containers, by their last statuses, as one number. Two
+    /// different reports give two numbers. Zero: there was no report.
     pub container_states: u32,
-    /// By its last report, the kubelet's worker for it may be starting or changing a container, and reports nothing before that
-    /// is done.
+    /// Whether the kubelet's worker for it may be starting or changing a container, by its last report; until that is
+    /// done it reports nothing.
     pub worker_may_be_busy: bool,
-    /// The API's copy of a static pod.
+    /// Whether it is a mirror pod: the API's copy of a static pod.
     pub mirror: bool,
-    /// Its condition `Ready` is `True`.
+    /// Whether its condition `Ready` is `True`.
     pub ready: bool,
-    /// Our condition `NODE_UNREACHABLE_CONDITION`.
+    /// The condition `NODE_UNREACHABLE_CONDITION`.
     pub unreachable: ConditionState,
     /// Its labels, shared with the pods that have the same.
     pub labels: Labels,
-    /// What it tolerates of the taints that end pods, shared with the pods that
-    /// tolerate the same.
+    /// Its tolerations of NoExecute taints, shared with the pods that have the same.
     pub tolerations: Tolerations,
-    /// It bears our gate [`super::VOLUME_GATE`]: no scheduler takes it.
+    /// Whether it has the scheduling gate [`super::VOLUME_GATE`], so that it is not scheduled.
     pub gated: bool,
-    /// The scheduler found no node for it as it is.
+    /// Whether the scheduler reported it as unschedulable.
     pub unschedulable: bool,
-    /// Who manages it, shared with the others that it manages.
+    /// Its controller, shared with the other pods of that controller.
     pub controller: Option<Arc<Controller>>,
-    /// What few pods have: see `Pod::set`.
+    /// Fields that few pods have: see [`Pod::set_uncommon`].
     pub uncommon: Option<Box<Uncommon>>,
     /// When this process first saw this incarnation.
     pub first_seen: Mono,
-    /// When it first saw it where it is now: on its node, or on none.
+    /// When this process first saw it in its current place: on its node, or unbound.
     pub placed_at: Mono,
-    /// When it last saw it turn ready, which only a kubelet that lives makes it. `None`: it was ready when it was
-    /// first seen, or is not.
+    /// When this process last saw it become Ready, which only a running kubelet reports. `None`: it was Ready when it
+    /// was first seen, or is not Ready.
     pub became_ready: Option<Mono>,
 }
 
@@ -213,19 +213,19 @@ impl std::ops::Deref for Pod {
 }
 
 impl Pod {
-    /// Has it keep this. What is empty takes no memory, and pods that say the same are equal.
+    /// Stores these fields. Empty ones take no memory, and pods with equal fields are equal.
     pub fn set_uncommon(&mut self, uncommon: Uncommon) {
         self.uncommon = (uncommon != Uncommon::NONE).then(|| Box::new(uncommon));
     }
 
-    /// The identity.
+    /// The UID.
     #[must_use]
     pub const fn uid(&self) -> &Uid {
         &self.key.uid
     }
 
-    /// Its replacement takes over its name or its volumes, and so can start only when it has ended: of a StatefulSet, or
-    /// of a kind that Kubernetes does not have, by which operators of databases do the same (CloudNativePG's Cluster,
+    /// Whether its replacement takes over its name or its volumes, and so can start only when it has terminated: a
+    /// pod of a StatefulSet, or of a custom kind with which database operators do the same (CloudNativePG's Cluster,
     /// StrimziPodSet).
     #[must_use]
     pub fn keeps_identity(&self) -> bool {
@@ -234,22 +234,22 @@ impl Pod {
         &*controller.kind == "StatefulSet" || !KUBERNETES_GROUPS.contains(&group)
     }
 
-    /// Nothing of it runs any more: its kubelet reported the end of all that ran.
+    /// Whether nothing of it runs any more: its kubelet reported the termination of all containers.
     #[must_use]
     pub const fn has_terminated(&self) -> bool {
         self.phase.is_terminal() && self.running_containers == 0
     }
 
-    /// Its volumes may be mounted for it: it may run, or its kubelet has not removed it yet. A kubelet removes a pod that
-    /// was deleted after it has unmounted its volumes; of one that nobody deleted it does not say when it has.
+    /// Whether its volumes may be mounted: it may run, or its kubelet has not removed it yet. A kubelet removes a
+    /// deleted pod after it has unmounted its volumes; for a pod that was not deleted it does not report the unmount.
     #[must_use]
     pub fn may_mount_volumes(&self) -> bool {
         !self.has_terminated() || self.deletion.is_some() && !self.waits_for_finalizers()
     }
 
-    /// From when on the silence of its kubelet means that there is none: a kubelet that `reports_deletions` reports at once that it
-    /// has seen the deletion, and then nothing before the pod's grace is over. A phase that another client made terminal has it end
-    /// the pod, too. `None`: it was not deleted.
+    /// From when on missing reports show that its kubelet is gone. A kubelet that `reports_deletions` reports at once
+    /// that it has seen the deletion, and after that nothing before the pod's grace period is over. A phase that
+    /// another client made terminal makes the kubelet terminate the pod, too. `None`: it was not deleted.
     #[must_use]
     pub fn report_due_at(&self, reports_deletions: bool) -> Option<Mono> {
         let at_once = |deletion: &Deletion| {
@@ -264,15 +264,16 @@ impl Pod {
         }
     }
 
-    /// When its grace period is over, counted from when this process first saw the deletion. `None`: it was not deleted.
+    /// When its grace period ends, counted from when this process first saw the deletion. `None`: it was not deleted.
     #[must_use]
     pub fn grace_ends_at(&self) -> Option<Mono> {
         let deletion = self.deletion?;
         Some(deletion.first_seen + grace_period(deletion.grace))
     }
 
-    /// When its processes have terminated at the latest, if its kubelet sees the removal now. A kubelet that has not reported that it
-    /// saw the deletion gives them the whole grace of the pod from here. `None`: its worker may be busy, and ends them only after.
+    /// When its processes have terminated at the latest, if its kubelet sees the removal now. A kubelet that has not
+    /// reported that it saw the deletion gives them the whole grace period of the pod from here. `None`: its worker
+    /// may be busy, and terminates them only after that.
     #[must_use]
     pub fn terminates_at_if_removed(&self, now: Mono) -> Option<Mono> {
         let full_grace_ends_at = now + grace_period(self.spec_grace_seconds);
@@ -284,9 +285,9 @@ impl Pod {
         (!self.worker_may_be_busy).then_some(ends)
     }
 
-    /// Whether this change was written by the pod's kubelet. Nobody else reports on containers (that one waits, runs, has terminated
-    /// or was restarted), turns a pod ready or reports about a newer generation, but for those that call a pod Failed in the
-    /// kubelet's place. The policy `pod-report` denies the same to others.
+    /// Whether the pod's kubelet wrote this change. No other client reports on containers (waiting, running,
+    /// terminated or restarted), makes a pod Ready or reports about a newer generation, except clients that set the
+    /// phase Failed in place of the kubelet. The policy `pod-report` denies the same to others.
     #[must_use]
     pub fn was_updated_by_kubelet(&self, before: &Self) -> bool {
         let observed = self.observed_generation > before.observed_generation && self.phase != Phase::Failed;
@@ -294,23 +295,24 @@ impl Pod {
             && (observed || self.container_states != before.container_states || (self.ready && !before.ready))
     }
 
-    /// Removed as far as anybody but the owners of its finalizers is concerned.
+    /// Whether it is removed except for its finalizers.
     #[must_use]
     pub fn waits_for_finalizers(&self) -> bool {
         !self.finalizers.is_empty() && self.deletion.is_some_and(|deletion| deletion.grace == Some(0))
     }
 }
 
-/// A grace period.
+/// A grace period, with the default for a missing one.
 fn grace_period(grace: Option<i64>) -> Duration {
     Duration::from_secs(u64::try_from(grace.unwrap_or(DEFAULT_GRACE)).unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
-    /// It grew from 192 to 328 bytes with its place in the cache: 114 MiB after a cold start with 150,000 pods, from 69.
+    /// A pod grew from 192 to 328 bytes with its place in the cache: 114 MiB after a cold start with 150,000 pods,
+    /// from 69.
     #[test]
-    fn bug_a_pod_takes_no_room_for_what_few_pods_have() {
+    fn bug_every_pod_took_memory_for_uncommon_fields() {
         assert!(size_of::<super::Pod>() <= 184, "{}", size_of::<super::Pod>());
     }
 }

@@ -1,9 +1,8 @@
-//! Taints that end pods (`NoExecute`), and the tolerations that answer them.
+//! Taints with the effect `NoExecute`, and the tolerations that match them.
 //!
-//! Source of the semantics: `k8s.io/api` v0.37.2, `core/v1/toleration.go`
-//! (`ToleratesTaint`), and `k8s.io/component-helpers`,
-//! `scheduling/corev1/helpers.go` (`GetMatchingTolerations`: of several that match,
-//! the first one counts).
+//! Source of the semantics: `k8s.io/api` v0.37.2, `core/v1/toleration.go` (`ToleratesTaint`), and
+//! `k8s.io/component-helpers`, `scheduling/corev1/helpers.go` (`GetMatchingTolerations`: the first of several
+//! matching ones decides).
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use super::Mono;
 
 use jiff::SignedDuration;
 
-/// The effect by which a taint ends the pods that do not tolerate it.
+/// The effect of taints that evict the pods that do not tolerate them.
 pub const NO_EXECUTE: &str = "NoExecute";
 
 /// A taint of a node with the effect [`NO_EXECUTE`].
@@ -23,34 +22,32 @@ pub struct Taint {
     pub key: Arc<str>,
     /// Its value; mostly empty.
     pub value: Arc<str>,
-    /// Since when, in seconds of the clock of whoever added it. Not everybody says:
-    /// `kubectl taint` does not.
+    /// `timeAdded`, in seconds of the writer's clock. It may be missing: `kubectl taint` does not set it.
     pub time_added: Option<i64>,
     /// When this process first saw it.
     pub first_seen: Mono,
-    /// How old it was then; zero where that cannot be said.
+    /// How old it was then; zero if unknown.
     pub age: Duration,
 }
 
 impl Taint {
-    /// When it has been tolerated for this long: counted from when it was added, and
-    /// never before it was seen.
+    /// When a pod that tolerates it for this long is to be evicted: counted from when it was added, but not before it
+    /// was first seen.
     #[must_use]
     pub fn tolerated_until(&self, span: Duration) -> Mono {
         self.first_seen + span.saturating_sub(self.age)
     }
 
-    /// When it was added, as far as this process can tell: for the order among taints. It may lie
-    /// before this process began.
+    /// When it was added, as far as this process knows: for the order among taints. It may be before this process
+    /// started.
     #[must_use]
     pub fn since(&self) -> SignedDuration {
         let nanos = |span: Duration| SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX);
         nanos(self.first_seen.since_start()).saturating_sub(nanos(self.age))
     }
 
-    /// Whether it is the same as an earlier one, whatever its value is now: the API
-    /// knows taints apart by key and effect, and whoever takes one away and adds it
-    /// again gives it another time.
+    /// Whether it is the same taint as an earlier one, whatever its value: the API identifies taints by key and
+    /// effect, and a taint that was removed and added again has another `timeAdded`.
     #[must_use]
     pub fn is_same_taint_as(&self, earlier: &Self) -> bool {
         self.key == earlier.key && self.time_added == earlier.time_added
@@ -68,30 +65,30 @@ impl fmt::Display for Taint {
     }
 }
 
-/// Which values a toleration answers.
+/// Which values a toleration matches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operator {
-    /// This one.
+    /// This value.
     Equal(Box<str>),
-    /// All.
+    /// All values.
     Exists,
-    /// A word that this version does not know: it matches nothing, and proves nothing.
+    /// An operator that this version does not know: it matches nothing, and proves nothing.
     Unreadable(Box<str>),
 }
 
-/// A toleration that can answer a taint with the effect [`NO_EXECUTE`].
+/// A toleration that can match a taint with the effect [`NO_EXECUTE`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Toleration {
-    /// Of which key; `None`: of all.
+    /// The key; `None`: every key.
     pub key: Option<Box<str>>,
-    /// Of which values.
+    /// The values.
     pub operator: Operator,
-    /// For how long; `None`: for ever. Nothing or less: not at all.
+    /// For how long; `None`: for ever. Zero or less: not at all.
     pub seconds: Option<i64>,
 }
 
 impl Toleration {
-    /// Reads the API's words.
+    /// Parses the API's values.
     #[must_use]
     pub fn new(key: &str, operator: &str, value: &str, seconds: Option<i64>) -> Self {
         let operator = match operator {
@@ -123,21 +120,20 @@ impl Toleration {
     }
 }
 
-/// How a pod bears a taint.
+/// How long a pod tolerates a taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TolerationPeriod<'a> {
     /// For ever.
     Forever,
-    /// For so long.
+    /// For this long.
     For(Duration),
     /// Not at all.
     NotTolerated,
-    /// None of its tolerations matches, and one that is about this taint has an
-    /// operator that nobody can read.
+    /// None of its tolerations matches, and one with this taint's key has an unknown operator.
     Unreadable(&'a str),
 }
 
-/// The tolerations of one pod that can answer [`NO_EXECUTE`], in its own order.
+/// The tolerations of one pod that can match [`NO_EXECUTE`], in the order of its spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tolerations(Option<Arc<Vec<Toleration>>>);
 
@@ -146,7 +142,7 @@ impl Tolerations {
         self.0.iter().flat_map(|all| all.iter())
     }
 
-    /// How they answer a taint.
+    /// For how long they tolerate a taint.
     #[must_use]
     pub fn period_for(&self, taint: &Taint) -> TolerationPeriod<'_> {
         match self.iter().find(|one| one.matches(taint)) {
@@ -161,7 +157,7 @@ impl Tolerations {
         }
     }
 
-    /// Whether both are one allocation.
+    /// Whether both have the same allocation.
     #[must_use]
     pub fn shares_with(&self, other: &Self) -> bool {
         matches!((&self.0, &other.0), (Some(one), Some(other)) if Arc::ptr_eq(one, other))
@@ -195,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerations_answer_as_the_api_documents() {
+    fn tolerations_match_taints_as_the_api_documents() {
         type Case<'a> = (&'a str, &'a [(&'a str, &'a str, &'a str, Option<i64>)], TolerationPeriod<'a>);
         let for_secs = |seconds| TolerationPeriod::For(Duration::from_secs(seconds));
         let cases: [Case<'_>; 14] = [
@@ -223,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_counted_from_when_it_was_added_and_never_ends_before_it_was_seen() {
+    fn toleration_time_counts_from_time_added_and_ends_not_before_first_seen() {
         let at = |seconds| Mono::from_start(Duration::from_secs(seconds));
         let taint = taint("k", "");
         assert_eq!(taint.tolerated_until(Duration::from_secs(300)), at(360));
@@ -232,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_as_kubectl_writes_it() {
+    fn a_taint_is_displayed_as_by_kubectl() {
         assert_eq!(taint("k", "v").to_string(), "k=v:NoExecute");
         assert_eq!(taint("k", "").to_string(), "k:NoExecute");
     }

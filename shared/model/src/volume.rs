@@ -1,39 +1,39 @@
-//! Volumes as decisions see them: what there is, who asks for it, where it is, and whose it is.
+//! Volumes as decisions see them: PersistentVolumes, claims, attachments, and the Leases of their holders.
 
 use std::sync::Arc;
 
 use super::{BootId, Incarnation, Mono, Node, Rv, Uid};
 
-/// The namespace of the Leases that say whose a volume is. Each is called after its PersistentVolume.
+/// The namespace of the Leases that record the holder of each volume. Each has the name of its PersistentVolume.
 pub const VOLUME_LEASE_NAMESPACE: &str = "pod-safety-volumes";
 
 /// The scheduling gate that keeps a pod from every node until its exclusive volumes are free.
 pub const VOLUME_GATE: &str = "pod-safety.dev/volume-guard";
 
-/// The label of a Lease by which admission refuses that its volume is attached elsewhere, or detached.
+/// The label of a Lease by which admission denies that its volume is attached elsewhere, or detached.
 pub const HELD_LABEL: &str = "pod-safety.dev/held";
 
-/// The label of a Lease whose volume may be detached from the node of this UID, and is not attached there any more. Its
-/// annotation of the same key has the node's name, for admission.
+/// The label of a Lease whose volume may be detached from the node of this UID, and must not be attached there again.
+/// Its annotation of the same key has the node's name, for admission.
 pub const DETACH_LABEL: &str = "pod-safety.dev/detach-from";
 
-/// The label of a Lease that says which PersistentVolume of that name it is about.
+/// The label of a Lease with the UID of its PersistentVolume.
 pub const VOLUME_UID_LABEL: &str = "pod-safety.dev/volume-uid";
 
-/// How many may write to a volume.
+/// Where a volume may be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sharing {
-    /// `ReadWriteOncePod`: one pod.
+    /// `ReadWriteOncePod`: by one pod.
     OnePod,
-    /// `ReadWriteOnce`: the pods of one node.
+    /// `ReadWriteOnce`: by the pods of one node.
     OneNode,
-    /// Several nodes, or nobody says.
+    /// On several nodes, or without access modes.
     Many,
 }
 
 impl Sharing {
-    /// As Kubernetes reads access modes: one that lets several nodes in makes the volume shared
-    /// (`IsMultiAttachAllowed`); so does none at all.
+    /// The sharing by access modes, as in Kubernetes: one mode that allows several nodes makes the volume shared
+    /// (`IsMultiAttachAllowed`); so does an empty list.
     #[must_use]
     pub fn from_access_modes<'a>(modes: impl Iterator<Item = &'a str>) -> Self {
         modes
@@ -49,13 +49,13 @@ impl Sharing {
     }
 }
 
-/// Which PersistentVolume: a name may be used again.
+/// The identity of a PersistentVolume: names can be used again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeKey {
     /// Its name.
     pub name: Arc<str>,
-    /// Its identity; that of its Lease if it is gone.
+    /// The UID; that of its Lease if the volume was removed.
     pub uid: Uid,
 }
 
@@ -64,35 +64,35 @@ pub struct VolumeKey {
 pub struct Volume {
     /// Its name.
     pub name: Arc<str>,
-    /// Its identity.
+    /// The UID.
     pub uid: Uid,
     /// The version that was read.
     pub rv: Rv,
-    /// How many may write to it.
+    /// Where it may be written to.
     pub sharing: Sharing,
     /// Its class, empty if it has none.
     pub class: Arc<str>,
-    /// The CSI driver, if it is of one.
+    /// The CSI driver, if it has one.
     pub driver: Option<Arc<str>>,
-    /// Its unique name, as kubelets report it in `volumesInUse`; of CSI volumes only.
+    /// Its unique name, as kubelets report it in `volumesInUse`; only of CSI volumes.
     pub unique_name: Option<Box<str>>,
-    /// The claim that it is bound to, or kept for.
+    /// The claim to which it is bound, or for which it is reserved.
     pub claim: Option<BoundClaim>,
 }
 
-/// `claimRef` of a PersistentVolume, which only those who may write PersistentVolumes set.
+/// `claimRef` of a PersistentVolume; only clients that may write PersistentVolumes set it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoundClaim {
     /// The claim's namespace.
     pub namespace: Arc<str>,
     /// Its name.
     pub name: Arc<str>,
-    /// Its identity. `None`: the volume is kept for whichever claim of that name comes.
+    /// The UID. `None`: the volume is reserved for any claim of that name.
     pub uid: Option<Uid>,
 }
 
 impl Volume {
-    /// Whether it is another claim's: then no kubelet mounts it for this one, whatever the claim names.
+    /// Whether it is bound to another claim: then no kubelet mounts it for this one, whatever the claim names.
     #[must_use]
     pub fn is_bound_to_another(&self, claim: (&str, &str), uid: Option<&Uid>) -> bool {
         self.claim.as_ref().is_some_and(|bound| {
@@ -108,11 +108,12 @@ pub struct VolumeClaim {
     pub namespace: Arc<str>,
     /// Its name.
     pub name: Arc<str>,
-    /// Its identity.
+    /// The UID.
     pub uid: Uid,
     /// The version that was read.
     pub rv: Rv,
-    /// The volume that it names. It may be another claim's: tenants write this field ([`Volume::is_bound_to_another`]).
+    /// The volume that it names. That may be bound to another claim, because tenants write this field
+    /// ([`Volume::is_bound_to_another`]).
     pub volume: Option<Arc<str>>,
 }
 
@@ -121,40 +122,41 @@ pub struct VolumeClaim {
 pub struct Attachment {
     /// Its name.
     pub name: Arc<str>,
-    /// Its identity.
+    /// The UID.
     pub uid: Uid,
     /// The version that was read.
     pub rv: Rv,
-    /// The volume; `None`: one without an object of its own.
+    /// The volume; `None`: one without a PersistentVolume.
     pub volume: Option<Arc<str>>,
     /// The node.
     pub node: Arc<str>,
-    /// The driver says that it is done.
+    /// Whether the driver reports it as attached.
     pub attached: bool,
 }
 
-/// Whose a volume is: the life of a node in which it may be written to, and the pod for which it was taken.
+/// The holder of a volume: the incarnation of a node in which it may be written to, and the pod for which it was
+/// taken.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Holder {
     /// The node's name.
     pub node: Arc<str>,
-    /// Which one of that name.
+    /// The UID of the Node.
     pub node_uid: Uid,
-    /// Which life of its machine.
+    /// The boot ID of its machine.
     pub boot_id: BootId,
-    /// The pod for which it was taken; `None`: it was attached there before any was seen.
+    /// The pod for which it was taken; `None`: it was attached there before a pod was seen.
     pub pod: Option<Uid>,
 }
 
 impl Node {
-    /// Whether its kubelet says that it has this volume mounted, or is about to.
+    /// Whether its kubelet reports this volume as mounted, or about to be.
     #[must_use]
     pub fn reports_in_use(&self, volume: Option<&Volume>) -> bool {
         let unique = volume.and_then(|volume| volume.unique_name.as_ref());
         unique.is_some_and(|unique| self.volumes_in_use.binary_search(unique).is_ok())
     }
 
-    /// Whether its kubelet says that it has volumes of the same CSI driver mounted: it reports those of that driver.
+    /// Whether its kubelet reports other volumes of the same CSI driver: then it reports those of that driver at all.
     #[must_use]
     pub fn reports_others_of_driver(&self, volume: Option<&Volume>) -> bool {
         let Some((volume, driver)) = volume.and_then(|volume| Some((volume, volume.driver.as_ref()?))) else {
@@ -169,13 +171,13 @@ impl Node {
 }
 
 impl Holder {
-    /// Whether it took its volume in this life.
+    /// Whether it took its volume in this incarnation.
     #[must_use]
     pub fn matches_incarnation(&self, incarnation: &Incarnation) -> bool {
         self.boot_id.is_known_same(incarnation.boot()) && self.node_uid.to_string() == incarnation.uid
     }
 
-    /// The life in which a node is.
+    /// The holder for the current incarnation of a node.
     #[must_use]
     pub fn for_node(node: &Node, pod: Option<Uid>) -> Self {
         let boot_id = node.boot();
@@ -183,11 +185,11 @@ impl Holder {
     }
 }
 
-/// No pod, in a holder's identity.
+/// Stands for a missing pod in a holder's identity.
 const NO_POD: &str = "-";
 
 impl Holder {
-    /// Reads `spec.holderIdentity`: NODE/NODE-UID/BOOT-ID/POD-UID. `None`: it is not ours.
+    /// Parses `spec.holderIdentity`: NODE/NODE-UID/BOOT-ID/POD-UID. `None`: pod-safety did not write it.
     #[must_use]
     pub fn parse(identity: &str) -> Option<Self> {
         let mut parts = identity.split('/');
@@ -211,19 +213,19 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// Who holds a volume, as its Lease says.
+/// The holder of a volume, by its Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseHolder {
-    /// Nobody.
+    /// None.
     Free,
-    /// This life of a node.
+    /// This incarnation of a node.
     By(Holder),
-    /// Somebody wrote what we do not write. Unknown is not absent.
+    /// Another client wrote an identity that cannot be parsed. Unknown is not absent.
     Unreadable(Box<str>),
 }
 
 impl LeaseHolder {
-    /// Reads `spec.holderIdentity`.
+    /// Parses `spec.holderIdentity`.
     #[must_use]
     pub fn parse(identity: &str) -> Self {
         match Holder::parse(identity) {
@@ -237,26 +239,28 @@ impl LeaseHolder {
 /// The Lease of an exclusive volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeLease {
-    /// Its name, which is the volume's.
+    /// The name of the Lease, which is also the volume's.
     pub name: Arc<str>,
-    /// Its own identity.
+    /// The UID of the Lease.
     pub uid: Uid,
     /// The version that was read.
     pub rv: Rv,
-    /// Who holds it.
+    /// The holder.
     pub holder: LeaseHolder,
-    /// How often it was broken: what storage that fences compares.
+    /// How often it was revoked: storage that fences compares this number.
     pub generation: i32,
-    /// When this process first saw it held so.
+    /// When this process first saw it with this holder.
     pub holder_since: Mono,
-    /// It has the label [`HELD_LABEL`]: admission lets nobody attach the volume elsewhere, nor detach it.
+    /// Whether it has the label [`HELD_LABEL`]: admission allows no client to attach the volume elsewhere, nor to
+    /// detach it.
     pub attach_refused_elsewhere: bool,
-    /// What [`DETACH_LABEL`] says: it was attached to that node when it was written.
+    /// The value of [`DETACH_LABEL`]: the UID of the node to which the volume was attached when the label was
+    /// written.
     pub detach_from: Option<Uid>,
 }
 
 impl VolumeLease {
-    /// Whether it is this holder's, and says that the volume was attached to it when the doubt began.
+    /// Whether this holder has the Lease, and the volume was attached to it when its node became suspect.
     #[must_use]
     pub fn was_attached_to_holder(&self, holder: &Holder) -> bool {
         self.detach_from.as_ref() == Some(&holder.node_uid)
@@ -286,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_that_is_not_ours_is_none() {
+    fn a_foreign_holder_identity_is_rejected() {
         for identity in ["", "n", "n/u/b", "/u/b/p", "n//b/p", "n/u/b/", "n/u/b/p/x"] {
             assert_eq!(Holder::parse(identity), None, "{identity}");
         }
@@ -294,7 +298,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_identity_is_read_as_it_was_written(node in "[a-z0-9.-]{1,60}", uid in "[a-f0-9-]{1,36}", boot in "[a-f0-9]{8}-0000-4000-8000-[a-f0-9]{12}|", pod in prop::option::of("[a-f0-9]{1,36}")) {
+        fn a_holder_identity_is_parsed_as_it_was_written(node in "[a-z0-9.-]{1,60}", uid in "[a-f0-9-]{1,36}", boot in "[a-f0-9]{8}-0000-4000-8000-[a-f0-9]{12}|", pod in prop::option::of("[a-f0-9]{1,36}")) {
             let holder = Holder { node: node.into(), node_uid: Uid::new(&uid).unwrap(), boot_id: (*boot).into(), pod: pod.and_then(|pod| Uid::new(&pod)) };
             prop_assert_eq!(Holder::parse(&holder.to_string()), Some(holder));
         }

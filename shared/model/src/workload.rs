@@ -1,10 +1,10 @@
-//! A workload as decisions see it: how many pods it wants, and whose it is.
+//! A workload as decisions see it: its desired number of pods, and its controller.
 
 use std::sync::Arc;
 
 use super::{Controller, Rv, Uid};
 
-/// Which of the kinds whose `spec.replicas` the cache follows.
+/// The kinds whose `spec.replicas` the cache follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WorkloadKind {
     /// apps/v1.
@@ -18,9 +18,8 @@ pub enum WorkloadKind {
 }
 
 impl WorkloadKind {
-    /// The kind that an owner reference names (`getPodReplicaSet` and its
-    /// neighbours: the group decides, not the version); `None`: another one, which
-    /// has to be asked for its scale.
+    /// The kind that an owner reference names (as in `getPodReplicaSet` and related functions, the group decides, not
+    /// the version); `None`: another kind, whose scale subresource has to be read.
     #[must_use]
     pub fn from_controller(controller: &Controller) -> Option<Self> {
         match (controller.group(), &*controller.kind) {
@@ -33,33 +32,33 @@ impl WorkloadKind {
     }
 }
 
-/// What the scale of a controller of another kind says.
+/// The answer of the scale subresource of a controller of another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// It wants so many pods.
+    /// The desired number of pods.
     Replicas(i32),
     /// Its kind has no scale: a DaemonSet, a Job.
     None,
-    /// The controller is not there, or another one has its name.
+    /// The controller does not exist, or another one has its name.
     Absent,
 }
 
 /// A workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// Which kind it is of.
+    /// Its kind.
     pub kind: WorkloadKind,
     /// Its namespace.
     pub namespace: Arc<str>,
     /// Its name.
     pub name: Box<str>,
-    /// The identity.
+    /// The UID.
     pub uid: Uid,
     /// The version that was read.
     pub rv: Rv,
-    /// How many pods it wants; the API server fills in one where nothing is said.
+    /// The desired number of pods; the API server's default is one.
     pub replicas: i32,
-    /// Who manages it: a Deployment its ReplicaSets.
+    /// Its controller: a Deployment for its ReplicaSets.
     pub controller: Option<Arc<Controller>>,
 }
 
@@ -68,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_group_decides_and_not_the_version() {
+    fn the_group_of_an_owner_reference_decides_its_workload_kind() {
         let of = |api_version: &str, kind: &str| {
             let uid = Uid::new("u").unwrap();
             WorkloadKind::from_controller(&Controller {
