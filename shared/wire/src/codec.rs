@@ -1,8 +1,7 @@
 //! Single objects and watch streams, in either encoding.
 //!
-//! The encoding is what the answer's `Content-Type` says: a real API server is
-//! asked for protobuf first and gives it for its own kinds, JSON for CRDs; a
-//! simulator may always give JSON.
+//! The encoding is that of the response's `Content-Type`: requests prefer protobuf, which a real API server sends for
+//! its own kinds, and JSON for CRDs; a simulator may always send JSON.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +19,10 @@ use super::{ObjectMeta, Status};
 /// The `Accept` header of every read.
 pub const PROTOBUF_FIRST: &str = "application/vnd.kubernetes.protobuf,application/json;q=0.5";
 
-/// What every protobuf object of the API begins with (`runtime/serializer/protobuf`).
+/// The first bytes of every protobuf object of the API (`runtime/serializer/protobuf`).
 pub(super) const MAGIC: &[u8] = b"k8s\0";
 
-/// How the bytes are written.
+/// The encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// JSON.
@@ -33,7 +32,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// Reads a `Content-Type`.
+    /// Parses a `Content-Type`.
     #[must_use]
     pub fn from_content_type(content_type: &str) -> Option<Self> {
         let kind = content_type.split(';').next().unwrap_or_default().trim();
@@ -45,17 +44,17 @@ impl Encoding {
     }
 }
 
-/// What an object can be decoded into.
+/// Types into which an object can be decoded.
 pub trait Decode: Sized {
     /// From JSON.
     ///
     /// # Errors
-    /// The bytes are of another shape.
+    /// The bytes have another structure.
     fn from_json(bytes: &[u8]) -> Result<Self, WireError>;
     /// From protobuf, without its envelope.
     ///
     /// # Errors
-    /// The bytes are of another shape.
+    /// The bytes have another structure.
     fn from_protobuf(bytes: Bytes) -> Result<Self, WireError>;
 }
 
@@ -69,13 +68,13 @@ impl<T: Message + Default + DeserializeOwned> Decode for T {
     }
 }
 
-/// `metadata` of a kind of ours: of those the values of annotations are read, too.
+/// `metadata` of pod-safety's own kinds, including the values of annotations.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct CustomMeta {
     /// The annotations.
     #[serde(default, deserialize_with = "null_is_empty_map")]
     pub annotations: BTreeMap<String, String>,
-    /// All else.
+    /// The other fields.
     #[serde(flatten)]
     pub common: ObjectMeta,
 }
@@ -87,15 +86,15 @@ impl std::ops::Deref for CustomMeta {
     }
 }
 
-/// An object of a kind of ours: those have no protobuf form.
+/// An object of one of pod-safety's own kinds, which have no protobuf form.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Custom<S, T> {
     /// Its metadata.
     #[serde(default)]
     pub metadata: CustomMeta,
-    /// What is wanted.
+    /// The desired state.
     pub spec: S,
-    /// What became of it.
+    /// The observed state.
     pub status: Option<T>,
 }
 
@@ -121,7 +120,7 @@ impl Raw {
         Self { encoding, bytes }
     }
 
-    /// The object that is the whole body of an answer.
+    /// The object that is the whole body of a response.
     ///
     /// # Errors
     /// A protobuf body without its envelope.
@@ -136,7 +135,7 @@ impl Raw {
         self.encoding
     }
 
-    /// The object as it is written, without its envelope.
+    /// The encoded object, without its envelope.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -144,7 +143,7 @@ impl Raw {
     /// Decodes the fields that `T` declares.
     ///
     /// # Errors
-    /// The bytes are of another shape.
+    /// The bytes have another structure.
     pub fn decode<T: Decode>(&self) -> Result<T, WireError> {
         match self.encoding {
             Encoding::Json => T::from_json(&self.bytes),
@@ -152,10 +151,10 @@ impl Raw {
         }
     }
 
-    /// All of its fields, known to us or not.
+    /// All of its fields, declared or not.
     ///
     /// # Errors
-    /// It was not asked for as JSON, or is none.
+    /// It is not encoded as JSON, or is invalid JSON.
     pub fn to_json(&self) -> Result<serde_json::Value, WireError> {
         match self.encoding {
             Encoding::Json => serde_json::from_slice(&self.bytes).map_err(WireError::Json),
@@ -167,7 +166,7 @@ impl Raw {
 /// `runtime.Unknown`: the envelope of a protobuf object.
 #[derive(Clone, PartialEq, Message)]
 struct Envelope {
-    /// Always written, so an answer without it has broken off.
+    /// Always written, so a response without it is truncated.
     #[prost(bytes = "bytes", optional, tag = "2")]
     raw: Option<Bytes>,
 }
@@ -183,13 +182,13 @@ fn unwrap_envelope(mut body: Bytes) -> Result<Bytes, WireError> {
 /// One event of a watch.
 #[derive(Debug)]
 pub enum Event {
-    /// The object is there, new or changed.
+    /// The object was added or changed.
     Applied(Raw),
-    /// The object went; this is its last state.
+    /// The object was removed; this is its last state.
     Deleted(Raw),
-    /// Nothing happened up to the version of this otherwise empty object.
+    /// There were no other events up to the version of this otherwise empty object.
     Bookmark(Raw),
-    /// The watch cannot go on.
+    /// The watch cannot continue.
     Error(Status),
 }
 
@@ -215,7 +214,7 @@ struct JsonEvent<'a> {
     object: &'a RawValue,
 }
 
-/// Cuts the body of a watch into events.
+/// Splits the body of a watch into events.
 #[derive(Debug)]
 pub struct Frames {
     encoding: Encoding,
@@ -229,7 +228,7 @@ impl Frames {
         Self { encoding, buffer: ScanBuffer::default() }
     }
 
-    /// Takes the next bytes of the body.
+    /// Appends the next bytes of the body.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.push(bytes);
     }
@@ -261,8 +260,7 @@ impl Frames {
         }
     }
 
-    /// JSON events end with a line feed; protobuf events begin with their
-    /// length in four bytes, the highest first.
+    /// JSON events end with a line feed; protobuf events begin with their length in four bytes, big-endian.
     fn next_frame(&mut self) -> Result<Option<Bytes>, WireError> {
         if self.encoding == Encoding::Json {
             return self.buffer.line();

@@ -1,4 +1,4 @@
-//! The Eviction API (KEP-4563): requests to evict pods, and what becomes of them.
+//! The Eviction API (KEP-4563): EvictionRequests and Evictions.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -15,9 +15,9 @@ message! {
     EvictionRequest {
         /// Its metadata.
         metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
-        /// What is asked for.
+        /// The request.
         spec: Option<EvictionRequestSpec> = [message, optional, tag = "2"];
-        /// What became of it.
+        /// Its result.
         status: Option<EvictionRequestStatus> = [message, optional, tag = "3"];
     }
 }
@@ -25,9 +25,9 @@ message! {
 message! {
     /// `evictionRequest.spec`.
     EvictionRequestSpec {
-        /// What is to be evicted.
+        /// The target.
         target: Option<EvictionTarget> = [message, optional, tag = "1"];
-        /// Who asks.
+        /// The requester.
         requester: Option<String> = [string, optional, tag = "2"];
         /// `Eviction` or `Withdrawn`.
         intent: Option<String> = [string, optional, tag = "3"];
@@ -43,11 +43,11 @@ message! {
 }
 
 message! {
-    /// Which pod.
+    /// The pod of a target.
     EvictionPod {
         /// Its name, which is informative.
         name: Option<String> = [string, optional, tag = "1"];
-        /// Its identity.
+        /// Its UID.
         uid: Option<String> = [string, optional, tag = "2"];
     }
 }
@@ -57,19 +57,19 @@ message! {
     EvictionRequestStatus {
         /// `Failed` and `TargetEvicted`.
         conditions: Vec<Condition> = [message, repeated, tag = "1"] serde[deserialize_with = "null_is_empty"];
-        /// The generation that the conditions are about.
+        /// The generation that the conditions reflect.
         observed_generation: Option<i64> = [int64, optional, tag = "2"];
     }
 }
 
 message! {
-    /// An `Eviction` of lifecycle.k8s.io/v1alpha1, which is none of policy/v1.
+    /// An `Eviction` of lifecycle.k8s.io/v1alpha1, not that of policy/v1.
     Eviction {
         /// Its metadata.
         metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
-        /// What is to be evicted.
+        /// The target.
         spec: Option<EvictionSpec> = [message, optional, tag = "2"];
-        /// How far that is.
+        /// Its progress.
         status: Option<EvictionStatus> = [message, optional, tag = "3"];
     }
 }
@@ -77,7 +77,7 @@ message! {
 message! {
     /// `eviction.spec`.
     EvictionSpec {
-        /// What is to be evicted.
+        /// The target.
         target: Option<EvictionTarget> = [message, optional, tag = "1"];
     }
 }
@@ -87,21 +87,21 @@ message! {
     EvictionStatus {
         /// `Failed` and `TargetEvicted`.
         conditions: Vec<Condition> = [message, repeated, tag = "1"] serde[deserialize_with = "null_is_empty"];
-        /// The generation that the conditions are about.
+        /// The generation that the conditions reflect.
         observed_generation: Option<i64> = [int64, optional, tag = "2"];
-        /// Who asked.
+        /// The requesters.
         requesters: Vec<EvictionRequester> = [message, repeated, tag = "3"] serde[deserialize_with = "null_is_empty"];
-        /// Who is to evict, and whose turn it is.
+        /// The responders, and whose turn it is.
         target_responders: Vec<TargetResponder> = [message, repeated, tag = "4"] serde[deserialize_with = "null_is_empty"];
-        /// What each of them reports.
+        /// The reports of the responders.
         responders: Vec<ResponderStatus> = [message, repeated, tag = "5"] serde[deserialize_with = "null_is_empty"];
     }
 }
 
 message! {
-    /// One of `status.requesters`.
+    /// An element of `status.requesters`.
     EvictionRequester {
-        /// Who.
+        /// Its name.
         name: Option<String> = [string, optional, tag = "1"];
         /// `Eviction` or `Withdrawn`.
         intent: Option<String> = [string, optional, tag = "2"];
@@ -109,11 +109,11 @@ message! {
 }
 
 message! {
-    /// One of `status.targetResponders`.
+    /// An element of `status.targetResponders`.
     TargetResponder {
-        /// Who.
+        /// Its name.
         name: Option<String> = [string, optional, tag = "1"];
-        /// The highest comes first.
+        /// Responders with a higher priority have their turn first.
         priority: Option<i32> = [int32, optional, tag = "2"];
         /// `Inactive`, `Active`, `Interrupted`, `Canceled` or `Completed`.
         state: Option<String> = [string, optional, tag = "3"];
@@ -121,11 +121,11 @@ message! {
 }
 
 message! {
-    /// One of `status.responders`.
+    /// An element of `status.responders`.
     ResponderStatus {
-        /// Who.
+        /// Its name.
         name: Option<String> = [string, optional, tag = "1"];
-        /// Since when it is its turn.
+        /// When its turn began.
         start_time: Option<Time> = [message, optional, tag = "2"];
         /// When it last reported.
         heartbeat_time: Option<Time> = [message, optional, tag = "3"];
@@ -133,12 +133,12 @@ message! {
         expected_completion_time: Option<Time> = [message, optional, tag = "4"];
         /// When it was done.
         completion_time: Option<Time> = [message, optional, tag = "5"];
-        /// What it does.
+        /// Its message about what it does.
         message: Option<String> = [string, optional, tag = "6"];
     }
 }
 
-/// An Eviction, and who writes its states: of no other kind managed fields are read.
+/// An Eviction, and the managers of its states: only for this kind managed fields are read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ManagedEviction {
     /// The Eviction.
@@ -148,7 +148,7 @@ pub struct ManagedEviction {
 }
 
 message! {
-    /// Its managed fields alone.
+    /// The managed fields of an Eviction.
     OnlyManagers {
         /// Its metadata.
         metadata: Option<ManagersMeta> = [message, optional, tag = "1"];
@@ -158,22 +158,22 @@ message! {
 message! {
     /// `metadata.managedFields`.
     ManagersMeta {
-        /// One for each who wrote.
+        /// One entry for each manager.
         managed_fields: Vec<ManagedFields> = [message, repeated, tag = "17"] serde[deserialize_with = "null_is_empty"];
     }
 }
 
 message! {
-    /// What one manager wrote.
+    /// The fields of one manager.
     ManagedFields {
-        /// Who.
+        /// Its name.
         manager: Option<String> = [string, optional, tag = "1"];
-        /// What.
+        /// The fields.
         fields_v1: Option<FieldsV1> = [message, optional, tag = "7"] serde[rename = "fieldsV1"];
     }
 }
 
-/// A set of fields: as protobuf the bytes of its JSON.
+/// A set of fields: in protobuf the bytes of its JSON.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct FieldsV1 {
     /// The JSON.
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_writes_the_states_of_an_eviction_is_read_in_both_encodings() {
+    fn managers_of_eviction_states_are_read_in_both_encodings() {
         let fields = |path: &str| json!({ "f:status": { path: { "f:x": {} } } });
         let object = json!({ "metadata": { "name": "e", "managedFields": [
             { "manager": "kubelet", "fieldsV1": fields("f:conditions") },

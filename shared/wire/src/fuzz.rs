@@ -1,4 +1,4 @@
-//! Fuzz targets: arbitrary bytes in place of what an API server sends.
+//! Fuzz targets: arbitrary bytes in place of responses of an API server.
 
 use std::fmt::Debug;
 
@@ -13,7 +13,7 @@ use super::codec::MAGIC;
 use super::recorded::DecodedFields;
 use super::*;
 
-/// Keys and values that mean something in these objects.
+/// Keys and values that have a meaning in these objects.
 const WORDS: &[&str] = &[
     "metadata",
     "name",
@@ -38,7 +38,7 @@ const WORDS: &[&str] = &[
     "500m",
 ];
 
-/// One kind: what a real API server sent of it, in both encodings, and what must hold of everything like it.
+/// One kind: recorded responses of a real API server in both encodings, and the properties of variations of them.
 struct Recorded {
     protobuf: &'static [u8],
     json: &'static [u8],
@@ -145,7 +145,7 @@ fn decoded_fields<T: Serialize>(read: &T) -> Option<DecodedFields> {
     Some(fields)
 }
 
-/// What is read of JSON is read again of its protobuf form, and the other way round.
+/// An object decoded from JSON is decoded equally from its protobuf form, and the other way round.
 fn both_encodings<T>(draw: &mut Draw<'_>, seed: &Recorded)
 where
     T: Message + Default + PartialEq + Debug + Serialize + DeserializeOwned,
@@ -158,21 +158,22 @@ where
     }
     let message = protobuf::vary(draw, &seed.message());
     let Ok(read) = decoded::<T>(Encoding::Protobuf, envelope(&message)) else { return };
-    // JSON has no form for a moment beyond the calendar.
+    // JSON cannot represent a time that is out of range.
     let Ok(text) = serde_json::to_vec(&read) else { return };
     let again = decoded::<T>(Encoding::Json, text).unwrap();
     assert_eq!(decoded_fields(&again), decoded_fields(&read), "{read:?}");
 }
 
 #[test]
-fn an_object_says_the_same_in_json_and_in_protobuf() {
+fn every_kind_decodes_the_same_from_json_and_protobuf() {
     fuzz!(3_000, |draw| {
         let seed = draw.one_of(&ALL).unwrap();
         (seed.check)(draw, seed);
     });
 }
 
-/// An answer that breaks off is an error, and never a smaller object. What follows the object in its envelope is empty.
+/// A truncated response is an error, and never a smaller object. The fields after the object in its envelope are
+/// empty.
 fn truncated<T: Message + Default + PartialEq + Debug + DeserializeOwned>(seed: &Recorded) {
     let whole = decoded::<T>(Encoding::Protobuf, seed.protobuf.to_vec()).unwrap();
     for end in 0..seed.protobuf.len() {
@@ -186,14 +187,14 @@ fn truncated<T: Message + Default + PartialEq + Debug + DeserializeOwned>(seed: 
 }
 
 #[test]
-fn bug_an_answer_that_breaks_off_before_its_object_is_no_empty_object() {
+fn bug_a_truncated_response_decoded_as_an_empty_object() {
     for seed in &ALL {
         (seed.truncated)(seed);
     }
     assert!(decoded::<Pod>(Encoding::Protobuf, MAGIC.to_vec()).is_err());
 }
 
-/// What a list gave out before it ended, and whether it ended well: then its version and where it goes on.
+/// The items of a list, and whether it ended without an error: then its version and continue token.
 type Listed = (Vec<Raw>, Result<(String, String), String>);
 
 fn listed(encoding: Encoding, pieces: &[&[u8]]) -> Listed {
@@ -221,7 +222,7 @@ fn assert_same_in_pieces(draw: &mut Draw<'_>, encoding: Encoding, body: &[u8], w
     assert_eq!(format!("{:?}", listed(encoding, &draw.split_random(body))), format!("{whole:?}"));
 }
 
-/// A list of protobuf objects that is not quite right.
+/// A list of protobuf objects with variations.
 fn protobuf_list(draw: &mut Draw<'_>) -> Vec<u8> {
     let metadata = [protobuf::field(2, b"7"), protobuf::field(3, b"more")].concat();
     let mut list = protobuf::field(1, &metadata);
@@ -237,9 +238,9 @@ fn protobuf_list(draw: &mut Draw<'_>) -> Vec<u8> {
     }
 }
 
-/// However a list arrives in pieces, the same comes of it; and that is what a reader of the whole finds.
+/// The result does not depend on how a list is split, and agrees with decoding it as a whole.
 #[test]
-fn a_list_in_pieces_is_the_list_in_protobuf() {
+fn a_protobuf_list_decodes_the_same_in_pieces() {
     fuzz!(3_000, |draw| {
         let body = protobuf_list(draw);
         let listing = listed(Encoding::Protobuf, &[&body]);
@@ -256,7 +257,7 @@ fn a_list_in_pieces_is_the_list_in_protobuf() {
 }
 
 #[test]
-fn a_list_in_pieces_is_the_list_in_json() {
+fn a_json_list_decodes_the_same_in_pieces() {
     fuzz!(1_500, |draw| {
         let items: Vec<Value> = (0..draw.below(4))
             .map(|_| serde_json::from_slice(draw.one_of(&ALL).unwrap().json).unwrap())
@@ -269,14 +270,14 @@ fn a_list_in_pieces_is_the_list_in_json() {
         let listing = listed(Encoding::Json, &[&body]);
         assert_same_in_pieces(draw, Encoding::Json, &body, &listing);
         let (items, Ok(_)) = listing else { return };
-        // An item that is no JSON is an error of that item alone.
+        // An item that is not JSON is an error of that item only.
         let Ok(whole) = serde_json::from_slice::<Value>(&body) else { return };
         let items: Vec<Value> = items.iter().map(|item| item.to_json().unwrap()).collect();
         assert_eq!(Some(&items), whole.get("items").and_then(Value::as_array).or(Some(&Vec::new())));
     });
 }
 
-/// What a watch gave out before it broke, and whether it did.
+/// The events of a watch, and the error that ended it.
 fn watched(encoding: Encoding, pieces: &[&[u8]]) -> (Vec<String>, Result<(), String>) {
     let mut frames = Frames::new(encoding);
     let mut events = Vec::new();
@@ -293,7 +294,7 @@ fn watched(encoding: Encoding, pieces: &[&[u8]]) -> (Vec<String>, Result<(), Str
     (events, end)
 }
 
-/// A watch that is not quite right.
+/// A watch stream with variations.
 fn stream(draw: &mut Draw<'_>, encoding: Encoding) -> Vec<u8> {
     let mut stream = Vec::new();
     for _ in 0..draw.below(5) {
@@ -321,7 +322,7 @@ fn stream(draw: &mut Draw<'_>, encoding: Encoding) -> Vec<u8> {
 }
 
 #[test]
-fn a_watch_in_pieces_is_the_watch() {
+fn a_watch_decodes_the_same_in_pieces() {
     fuzz!(3_000, |draw| {
         for encoding in [Encoding::Json, Encoding::Protobuf] {
             let stream = stream(draw, encoding);
@@ -334,7 +335,7 @@ fn a_watch_in_pieces_is_the_watch() {
     });
 }
 
-/// How many events have arrived whole, counted by another reader.
+/// How many events are complete, counted by another decoder.
 fn whole_events(encoding: Encoding, mut stream: &[u8]) -> usize {
     if encoding == Encoding::Json {
         return stream.iter().filter(|byte| **byte == b'\n').count();

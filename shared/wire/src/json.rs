@@ -1,10 +1,10 @@
 //! JSON that arrives in pieces: the items of a list, and the lines of a watch.
 //!
-//! Duty: find where an item or a line ends, without decoding it. serde_json reads only what is complete, and begins again
-//! with each piece.
+//! Finds where an item or a line ends, without decoding it. serde_json accepts only complete input, and would begin
+//! again with each piece.
 //!
-//! Invariants: each byte is looked at once, in however many pieces it comes; at most one item is kept, and what stands
-//! around the items.
+//! Invariants: each byte is scanned once, in however many pieces it arrives; at most one item is kept, and the list
+//! without its items.
 
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
@@ -13,11 +13,11 @@ use serde::de::IgnoredAny;
 use super::error::{MAX_OBJECT_SIZE, WireError};
 use super::meta::ListMeta;
 
-/// Bytes that arrived and were not taken yet.
+/// Bytes that were received and not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct ScanBuffer {
     pub(super) bytes: BytesMut,
-    /// So many of them were looked at.
+    /// How many of them were scanned.
     scanned: usize,
     #[cfg(test)]
     pub(super) bytes_scanned: usize,
@@ -28,7 +28,7 @@ impl ScanBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next byte that nobody has looked at.
+    /// The next byte that was not scanned yet.
     fn next(&mut self) -> Option<u8> {
         let byte = self.bytes.get(self.scanned).copied()?;
         self.scanned += 1;
@@ -39,7 +39,7 @@ impl ScanBuffer {
         Some(byte)
     }
 
-    /// All that was looked at.
+    /// Takes the scanned bytes.
     fn take_scanned(&mut self) -> BytesMut {
         self.bytes.split_to(std::mem::take(&mut self.scanned))
     }
@@ -54,14 +54,14 @@ impl ScanBuffer {
         self.check_size().map(|()| None)
     }
 
-    /// Whether what is kept may be the beginning of an object.
+    /// Fails if the buffered bytes are more than an object can have.
     const fn check_size(&self) -> Result<(), WireError> {
-        // Beside an object a line has its type.
+        // A line contains an object and its event type.
         if self.scanned > MAX_OBJECT_SIZE + 64 { Err(WireError::TooLarge(self.scanned)) } else { Ok(()) }
     }
 }
 
-/// Where the next byte lies.
+/// Where the next byte belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     /// Outside of the items.
@@ -118,10 +118,10 @@ impl Items {
         Ok(None)
     }
 
-    /// The whole list has arrived: gives back what is said of it.
+    /// Ends the list; returns its metadata.
     pub(super) fn end(&mut self) -> Result<ListMeta, WireError> {
         let rest: WithoutItems = serde_json::from_slice(&self.outside).map_err(WireError::Json)?;
-        // Items that were not found would pass for items that are gone.
+        // Items that were not found would be mistaken for removed objects.
         let has_unparsed_items = rest.items.is_some_and(|items| !items.is_empty());
         if has_unparsed_items || !self.outside.trim_ascii_start().starts_with(b"{") {
             return Err(WireError::Truncated);
@@ -159,7 +159,7 @@ impl Items {
         Ok(None)
     }
 
-    /// At the comma behind an item, or at the end of all.
+    /// Ends an item at the comma after it, or the array at its bracket.
     fn finish_item(&mut self, byte: u8) -> Result<Option<Bytes>, WireError> {
         let taken = self.buffer.take_scanned().freeze();
         let item = taken.strip_suffix(&[byte]).unwrap_or_default().trim_ascii();
@@ -180,7 +180,7 @@ impl Items {
         Ok(Some(taken.slice_ref(item)))
     }
 
-    /// Keeps what stands around the items.
+    /// Keeps the bytes outside of the items.
     fn keep_outside(&mut self) -> Result<(), WireError> {
         let more = self.buffer.take_scanned();
         self.outside.extend_from_slice(&more);
@@ -190,8 +190,8 @@ impl Items {
 }
 
 /// Whether this ends with the key `items` and the bracket that opens its array.
-fn opens_items(around: &[u8]) -> bool {
-    let before_bracket = around.strip_suffix(b"[").unwrap_or_default().trim_ascii_end();
+fn opens_items(outside: &[u8]) -> bool {
+    let before_bracket = outside.strip_suffix(b"[").unwrap_or_default().trim_ascii_end();
     let key = before_bracket.strip_suffix(b":").unwrap_or_default().trim_ascii_end();
     key.strip_suffix(b"\"items\"").is_some_and(|before| !before.ends_with(b"\\"))
 }
@@ -235,9 +235,9 @@ mod tests {
     }
 
     proptest! {
-        /// A list of 16 MiB in pieces of 16 KiB cost 8 GiB of comparisons.
+        /// A list of 16 MiB in pieces of 16 KiB took 8 GiB of comparisons.
         #[test]
-        fn attack_each_byte_of_a_list_and_of_a_watch_is_looked_at_once(
+        fn attack_each_byte_of_a_list_or_watch_is_scanned_once(
             items in proptest::collection::vec(item(), 0..6),
             pretty in any::<bool>(),
             cut in 1_usize..50,
@@ -247,11 +247,11 @@ mod tests {
                 "metadata": { "resourceVersion": "7", "continue": "c" },
             });
             let body = if pretty { format!("{list:#}\n") } else { list.to_string() };
-            let (found, metadata, looks) = read(body.as_bytes(), cut).unwrap();
-            let found: Vec<serde_json::Value> = found.iter().map(|item| serde_json::from_str(item).unwrap()).collect();
-            prop_assert_eq!(found, items);
+            let (read_items, metadata, scanned) = read(body.as_bytes(), cut).unwrap();
+            let read_items: Vec<serde_json::Value> = read_items.iter().map(|item| serde_json::from_str(item).unwrap()).collect();
+            prop_assert_eq!(read_items, items);
             prop_assert_eq!((metadata.resource_version.as_str(), metadata.r#continue.as_str()), ("7", "c"));
-            prop_assert_eq!(looks, body.len());
+            prop_assert_eq!(scanned, body.len());
 
             let mut lines = ScanBuffer::default();
             let mut count = 0;
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_objects_is_an_error_and_never_a_shorter_list() {
+    fn a_body_that_is_no_list_of_objects_is_an_error() {
         for wrong in [
             r#"{"items":[{"a":1} {"b":2}]}"#,
             r#"{"items":[{"a":1},]}"#,
@@ -279,11 +279,11 @@ mod tests {
             r#"{"items":["{"]}"#,
             r#"{"items":{"a":1}}"#,
             r#"{"items":[],"items":[{"a":1}]}"#,
-            // The same key, written in a way that no API server does.
+            // The same key, with an escape that no API server writes.
             r#"{"\u0069tems":[{"a":1}]}"#,
             r#"[{"items":[]}]"#,
             r#"[["items":[{}]]]"#,
-            // Null stands for no items. To leave them out does not.
+            // Null means no items. A missing key does not.
             r#"{"a\"items":[{"a":1}]}"#,
             "",
         ] {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn attack_an_item_without_end_is_refused_before_it_fills_memory() {
+    fn attack_an_endless_item_is_rejected_at_the_size_limit() {
         for begins in [r#"{"items":[{"a":""#, r#"{"items":["#, r#"{"a":""#] {
             let mut items = Items::default();
             items.push(begins.as_bytes());

@@ -1,12 +1,11 @@
-//! What the API server sends, as far as somebody reads it.
+//! The wire types: the fields of API objects that this program reads.
 //!
-//! Duty: turn bytes into the fields that decisions need, and nothing
-//! else. Every message here is both a serde type and a prost message with the
-//! field numbers of Kubernetes' `generated.proto`, so JSON and protobuf cannot
-//! drift apart; fields that nobody reads are skipped without an allocation.
+//! Decodes responses into the fields that decisions need, and nothing else. Every message is both a serde type and a
+//! prost message with the field numbers of Kubernetes' `generated.proto`, so JSON and protobuf cannot diverge;
+//! undeclared fields are skipped without an allocation.
 //!
-//! Invariant: an object that cannot be decoded is an error of that object
-//! alone, never of its list: a [`List`] gives them out one by one, undecoded.
+//! Invariant: an object that cannot be decoded is an error of that object only, never of its list: a [`List`] returns
+//! its objects one by one, undecoded.
 
 mod codec;
 mod error;

@@ -1,8 +1,7 @@
 //! Lists, object by object while they arrive.
 //!
-//! Why not the whole body at once: a page of 5,000 pods has 20 MB, and the pages
-//! that are cheapest for the API server are the largest ones. Read as a stream, a
-//! page of any size costs us its largest object.
+//! The body is not collected first: a page of 5,000 pods has 20 MB, and the largest pages are the cheapest for the
+//! API server. Read as a stream, a page of any size needs the memory of its largest object.
 
 use bytes::{Buf, Bytes, BytesMut};
 use prost::Message;
@@ -12,20 +11,20 @@ use super::error::{MAX_OBJECT_SIZE, WireError};
 use super::json::Items;
 use super::meta::ListMeta;
 
-/// Where in a protobuf list the next byte lies.
+/// The position of the next byte in a protobuf list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Before the magic bytes.
     Start,
     /// Between the fields of the envelope, before the list.
     Envelope,
-    /// Between the fields of the list, of which this many bytes are to come.
+    /// Between the fields of the list, of which this many bytes remain.
     List(usize),
     /// Between the fields of the envelope, after the list.
     After,
 }
 
-/// The body of a list, taken apart while it arrives.
+/// The body of a list, split into objects while it arrives.
 #[derive(Debug)]
 pub struct List {
     encoding: Encoding,
@@ -37,14 +36,14 @@ pub struct List {
 }
 
 impl List {
-    /// A list of which nothing has arrived.
+    /// A list without any received bytes.
     #[must_use]
     pub fn new(encoding: Encoding) -> Self {
         let (buffer, metadata) = (BytesMut::new(), ListMeta::default());
         Self { encoding, buffer, place: Place::Start, metadata, json: Items::default(), ended: false }
     }
 
-    /// Takes the next bytes of the body.
+    /// Appends the next bytes of the body.
     pub fn push(&mut self, bytes: &[u8]) {
         match self.encoding {
             Encoding::Json => self.json.push(bytes),
@@ -52,7 +51,7 @@ impl List {
         }
     }
 
-    /// The body is complete.
+    /// Marks the body as complete.
     pub const fn end(&mut self) {
         self.ended = true;
     }
@@ -61,7 +60,7 @@ impl List {
     /// [`List::end`], that was the last one.
     ///
     /// # Errors
-    /// The body is no list, or breaks off.
+    /// The body is not a list, or is truncated.
     pub fn next_item(&mut self) -> Result<Option<Raw>, WireError> {
         let item = match self.encoding {
             Encoding::Json => self.next_json()?,
@@ -80,7 +79,7 @@ impl List {
         &self.metadata.resource_version
     }
 
-    /// Where the next page begins; empty on the last. Known after the last item.
+    /// The continue token of the next page; empty on the last. Known after the last item.
     #[must_use]
     pub fn continue_token(&self) -> &str {
         &self.metadata.r#continue
@@ -105,10 +104,10 @@ impl List {
                 }
                 Place::List(0) => self.place = Place::After,
                 Place::Envelope | Place::After => {
-                    // Field 2 is the list itself; only its head is taken here.
+                    // Field 2 is the list itself; only its head is consumed here.
                     let Some(head) = Head::read(&self.buffer)? else { return Ok(None) };
                     if head.field == 2 {
-                        // A second list would count in place of the first for other readers.
+                        // Other decoders would use a second list in place of the first.
                         if self.place == Place::After || head.is_number {
                             return Err(WireError::Truncated);
                         }
@@ -125,7 +124,7 @@ impl List {
                     self.place = Place::List(remaining.checked_sub(taken).ok_or(WireError::Truncated)?);
                     match head.field {
                         1 | 2 if head.is_number => return Err(WireError::Truncated),
-                        // Of a message that comes twice the later fields count, as everywhere in protobuf.
+                        // The fields of a repeated message are merged, as everywhere in protobuf.
                         1 => self.metadata.merge(value).map_err(WireError::Protobuf)?,
                         2 => return Ok(Some(Raw::new(self.encoding, value))),
                         _ => {}
@@ -135,7 +134,7 @@ impl List {
         }
     }
 
-    /// Takes a whole field, if it has arrived, and gives back its value.
+    /// Consumes a whole field, if it has arrived, and returns its value.
     fn take_field(&mut self, head: &Head) -> Result<Option<Bytes>, WireError> {
         if head.length > MAX_OBJECT_SIZE {
             return Err(WireError::TooLarge(head.length));
@@ -148,18 +147,18 @@ impl List {
     }
 }
 
-/// The head of a protobuf field: its number, and how long head and value are.
+/// The head of a protobuf field: its number, and the sizes of head and value.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
     field: u64,
     size: usize,
     length: usize,
-    /// The value is a number and lies in the head: no message and no bytes.
+    /// The value is a varint and part of the head: no message and no bytes.
     is_number: bool,
 }
 
 impl Head {
-    /// Reads a head if it has arrived whole.
+    /// Parses a head if it has arrived completely.
     fn read(bytes: &[u8]) -> Result<Option<Self>, WireError> {
         let Some((tag, tag_size)) = varint(bytes)? else { return Ok(None) };
         let field = tag >> 3;
@@ -180,11 +179,11 @@ impl Head {
     }
 }
 
-/// A number in base 128, the lowest digit first. `None`: it has not arrived whole.
+/// A varint: base 128, lowest digit first. `None`: it has not arrived completely.
 fn varint(bytes: &[u8]) -> Result<Option<(u64, usize)>, WireError> {
     let mut value = 0_u64;
     for (at, byte) in bytes.iter().take(10).enumerate() {
-        // Of the tenth digit one bit fits.
+        // Only one bit of the tenth digit fits.
         if at == 9 && *byte > 1 {
             return Err(WireError::Truncated);
         }
@@ -264,7 +263,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_list_may_be_cut_anywhere(names in prop::collection::vec("[a-z]{0,200}", 0..8), cut in 1_usize..400, proto in any::<bool>()) {
+        fn a_list_body_may_be_split_anywhere(names in prop::collection::vec("[a-z]{0,200}", 0..8), cut in 1_usize..400, proto in any::<bool>()) {
             let (encoding, body) = if proto { (Encoding::Protobuf, protobuf(&names)) } else { (Encoding::Json, json(&names)) };
             let (items, list) = read(encoding, &body, cut).unwrap();
             let seen: Vec<_> = items.iter().map(|raw| raw.decode::<Pod>().unwrap().metadata.unwrap().name.unwrap()).collect();
@@ -272,9 +271,9 @@ mod tests {
             prop_assert_eq!((list.resource_version(), list.continue_token()), ("7", "c"));
         }
 
-        /// A body that ends early must never pass for a shorter list.
+        /// A truncated body must never be accepted as a shorter list.
         #[test]
-        fn a_list_that_breaks_off_is_an_error(names in prop::collection::vec("[a-z]{1,50}", 1..5), part in 0.0_f64..1.0, proto in any::<bool>()) {
+        fn a_truncated_list_is_an_error(names in prop::collection::vec("[a-z]{1,50}", 1..5), part in 0.0_f64..1.0, proto in any::<bool>()) {
             let (encoding, body) = if proto { (Encoding::Protobuf, protobuf(&names)) } else { (Encoding::Json, json(&names)) };
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a place in a short body")]
             let end = (body.len() as f64 * part) as usize;
@@ -282,36 +281,36 @@ mod tests {
         }
 
         #[test]
-        fn garbage_is_an_error_or_nothing(bytes in prop::collection::vec(any::<u8>(), 0..200), magic in any::<bool>(), proto in any::<bool>()) {
+        fn garbage_in_a_list_does_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), magic in any::<bool>(), proto in any::<bool>()) {
             let body = if magic { [MAGIC, &bytes].concat() } else { bytes };
             drop(read(if proto { Encoding::Protobuf } else { Encoding::Json }, &body, 16));
         }
     }
 
     #[test]
-    fn one_broken_item_does_not_break_its_list() {
+    fn one_undecodable_item_does_not_fail_its_list() {
         let body = br#"{"metadata":{},"items":[{"metadata":{"name":"a"}},{"metadata":{"name":7}}]}"#;
         let (items, _) = read(Encoding::Json, body, 9).unwrap();
         assert!(items[0].decode::<Pod>().is_ok());
         assert!(items[1].decode::<Pod>().is_err());
     }
 
-    /// Where an answer is taken for a list without items, all that it does not name is gone.
+    /// If a response is accepted as a list without items, all objects of the cache count as removed.
     #[test]
-    fn bug_an_answer_that_is_no_list_was_an_empty_one() {
+    fn bug_a_response_that_is_no_list_decoded_as_an_empty_list() {
         for body in ["[]", "{}", "[{}, []]", r#"{"kind":"Status","metadata":{},"status":"Success"}"#] {
             assert!(read(Encoding::Json, body.as_bytes(), 9).is_err(), "{body}");
         }
     }
 
     #[test]
-    fn null_stands_for_no_items() {
+    fn null_items_decode_as_an_empty_list() {
         let (items, _) = read(Encoding::Json, br#"{"metadata":{},"items":null}"#, 9).unwrap();
         assert!(items.is_empty());
     }
 
     #[test]
-    fn an_unbelievable_item_is_refused_before_it_is_awaited() {
+    fn an_item_that_is_too_large_is_rejected_at_its_head() {
         let mut list = List::new(Encoding::Protobuf);
         list.push(MAGIC);
         list.push(&[0x12, 0xFF, 0xFF, 0xFF, 0x7F, 0x12, 0xFF, 0xFF, 0xFF, 0x3F]);

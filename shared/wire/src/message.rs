@@ -1,10 +1,10 @@
-//! What all messages have in common: their form in JSON, and what `null` means there.
+//! Common parts of all messages: their serde form, and the handling of `null`.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
-/// A message with the serde form that all of them share.
+/// Declares a message with the common serde form.
 macro_rules! message {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident : $ty:ty = [$($prost:tt)*] $(serde[$($serde:tt)*])?;)* }) => {
         $(#[$doc])*

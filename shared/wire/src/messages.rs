@@ -12,9 +12,9 @@ message! {
     Pod {
         /// Its metadata.
         metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
-        /// What was asked for.
+        /// The desired state.
         spec: Option<PodSpec> = [message, optional, tag = "2"];
-        /// What was reported.
+        /// The observed state.
         status: Option<PodStatus> = [message, optional, tag = "3"];
     }
 }
@@ -22,7 +22,7 @@ message! {
 message! {
     /// `pod.spec`.
     PodSpec {
-        /// How long its processes may take to end; the API server sets 30 where nobody says.
+        /// The grace period of its processes; the API server's default is 30.
         termination_grace_period_seconds: Option<i64> = [int64, optional, tag = "4"];
         /// Its volumes.
         volumes: Vec<PodVolume> = [message, repeated, tag = "1"] serde[deserialize_with = "null_is_empty"];
@@ -34,25 +34,25 @@ message! {
         ephemeral_containers: Vec<ContainerSpec> = [message, repeated, tag = "34"] serde[deserialize_with = "null_is_empty"];
         /// Whether its containers are restarted: `Always`, `OnFailure` or `Never`.
         restart_policy: Option<String> = [string, optional, tag = "3"];
-        /// The node that it is bound to; empty before.
+        /// The node to which it is bound; empty before.
         node_name: Option<String> = [string, optional, tag = "10"];
-        /// What keeps it from the scheduler.
+        /// The gates that keep it from being scheduled.
         scheduling_gates: Vec<SchedulingGate> = [message, repeated, tag = "38"] serde[deserialize_with = "null_is_empty"];
-        /// It is scheduled with others, and is not evicted alone.
+        /// Set if it is scheduled as part of a group, and so not evicted alone.
         scheduling_group: Option<Presence> = [message, optional, tag = "43"];
-        /// Who is asked to evict it before the API server is.
+        /// The responders that may evict it before the API server's own evictor.
         eviction_responders: Vec<EvictionResponder> = [message, repeated, tag = "44"] serde[deserialize_with = "null_is_empty"];
-        /// Taints that it bears.
+        /// Taints that it tolerates.
         tolerations: Vec<Toleration> = [message, repeated, tag = "22"] serde[deserialize_with = "null_is_empty"];
     }
 }
 
 message! {
-    /// One of `pod.spec.evictionResponders`.
+    /// An element of `pod.spec.evictionResponders`.
     EvictionResponder {
-        /// Who.
+        /// Its name.
         name: Option<String> = [string, optional, tag = "1"];
-        /// The highest comes first.
+        /// Responders with a higher priority have their turn first.
         priority: Option<i32> = [int32, optional, tag = "2"];
     }
 }
@@ -60,13 +60,13 @@ message! {
 message! {
     /// A toleration.
     Toleration {
-        /// Of which key; empty: of all.
+        /// The key; empty: every key.
         key: Option<String> = [string, optional, tag = "1"];
         /// `Exists` or `Equal`, which is the default.
         operator: Option<String> = [string, optional, tag = "2"];
-        /// Of which value.
+        /// The value.
         value: Option<String> = [string, optional, tag = "3"];
-        /// Of which effect; empty: of all.
+        /// The effect; empty: every effect.
         effect: Option<String> = [string, optional, tag = "4"];
         /// For how long; absent: for ever.
         toleration_seconds: Option<i64> = [int64, optional, tag = "5"];
@@ -80,45 +80,46 @@ message! {
         phase: Option<String> = [string, optional, tag = "1"];
         /// Its conditions.
         conditions: Vec<PodCondition> = [message, repeated, tag = "2"] serde[deserialize_with = "null_is_empty"];
-        /// Why the pod is as it is, in one word.
+        /// The reason of the state, in CamelCase.
         reason: Option<String> = [string, optional, tag = "4"];
-        /// Reports on the ordinary containers.
+        /// The statuses of the ordinary containers.
         container_statuses: Vec<ContainerStatus> = [message, repeated, tag = "8"] serde[deserialize_with = "null_is_empty"];
-        /// Reports on the init and sidecar containers.
+        /// The statuses of the init and sidecar containers.
         init_container_statuses: Vec<ContainerStatus> = [message, repeated, tag = "10"] serde[deserialize_with = "null_is_empty"];
-        /// Reports on the debug containers.
+        /// The statuses of the debug containers.
         ephemeral_container_statuses: Vec<ContainerStatus> = [message, repeated, tag = "13"] serde[deserialize_with = "null_is_empty"];
-        /// Which `metadata.generation` it is about (KEP-5067).
+        /// The `metadata.generation` that it reflects (KEP-5067).
         observed_generation: Option<i64> = [int64, optional, tag = "17"];
     }
 }
 
 message! {
-    /// A container, as it was asked for.
+    /// The spec of a container.
     ContainerSpec {
-        /// Whether it is restarted, where that differs from the pod's others; `Always` on an init container: a sidecar.
+        /// Whether it is restarted, where that differs from the pod's policy; `Always` on an init container: a
+        /// sidecar.
         restart_policy: Option<String> = [string, optional, tag = "24"];
     }
 }
 
 message! {
-    /// One condition of a pod.
+    /// A condition of a pod.
     PodCondition {
-        /// Which one.
+        /// The type.
         r#type: Option<String> = [string, optional, tag = "1"];
         /// `True`, `False` or `Unknown`.
         status: Option<String> = [string, optional, tag = "2"];
         /// When the status last changed.
         last_transition_time: Option<Time> = [message, optional, tag = "4"];
-        /// One word.
+        /// The reason, in CamelCase.
         reason: Option<String> = [string, optional, tag = "5"];
     }
 }
 
 message! {
-    /// A report on one container.
+    /// The status of a container.
     ContainerStatus {
-        /// Its state now.
+        /// Its current state.
         state: Option<ContainerState> = [message, optional, tag = "2"];
         /// How often it was restarted.
         restart_count: Option<i32> = [int32, optional, tag = "5"];
@@ -126,7 +127,7 @@ message! {
 }
 
 message! {
-    /// `waiting`, `running` or `terminated`; only one of them is read.
+    /// `waiting`, `running` or `terminated`; `waiting` is not read.
     ContainerState {
         /// Set while the container runs.
         running: Option<Presence> = [message, optional, tag = "2"];
@@ -140,9 +141,9 @@ message! {
     Node {
         /// Its metadata.
         metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
-        /// What was asked for.
+        /// The desired state.
         spec: Option<NodeSpec> = [message, optional, tag = "2"];
-        /// What was reported.
+        /// The observed state.
         status: Option<NodeStatus> = [message, optional, tag = "3"];
     }
 }
@@ -150,9 +151,9 @@ message! {
 message! {
     /// `node.spec`.
     NodeSpec {
-        /// Which machine it is to its provider.
+        /// The identity of the machine at its provider.
         provider_id: Option<String> = [string, optional, tag = "3"] serde[rename = "providerID"];
-        /// The scheduler takes it for no new pod: it is cordoned.
+        /// Whether it is cordoned, so that no new pod is scheduled to it.
         unschedulable: bool = [bool, tag = "4"];
         /// Its taints.
         taints: Vec<Taint> = [message, repeated, tag = "5"] serde[deserialize_with = "null_is_empty"];
@@ -168,7 +169,7 @@ message! {
         value: Option<String> = [string, optional, tag = "2"];
         /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
         effect: Option<String> = [string, optional, tag = "3"];
-        /// When it was added, by the clock of whoever did, if that says so.
+        /// When it was added, by the writer's clock, if set.
         time_added: Option<Time> = [message, optional, tag = "4"];
     }
 }
@@ -178,19 +179,19 @@ message! {
     NodeStatus {
         /// Its conditions.
         conditions: Vec<NodeCondition> = [message, repeated, tag = "4"] serde[deserialize_with = "null_is_empty"];
-        /// Where it is reached.
+        /// The addresses at which it is reachable.
         addresses: Vec<NodeAddress> = [message, repeated, tag = "5"] serde[deserialize_with = "null_is_empty"];
-        /// At which port its kubelet listens.
+        /// The port on which its kubelet listens.
         daemon_endpoints: Option<NodeDaemonEndpoints> = [message, optional, tag = "6"];
-        /// What its machine and its boot are.
+        /// Its machine and boot.
         node_info: Option<NodeInfo> = [message, optional, tag = "7"];
-        /// The attachable volumes that its kubelet has mounted or is about to, by their unique names.
+        /// The attachable volumes that its kubelet has mounted or is about to mount, by their unique names.
         volumes_in_use: Vec<String> = [string, repeated, tag = "9"] serde[deserialize_with = "null_is_empty"];
     }
 }
 
 message! {
-    /// One address of a node.
+    /// An address of a node.
     NodeAddress {
         /// `InternalIP`, `ExternalIP`, `Hostname` …
         r#type: Option<String> = [string, optional, tag = "1"];
@@ -202,13 +203,13 @@ message! {
 message! {
     /// `node.status.daemonEndpoints`.
     NodeDaemonEndpoints {
-        /// That of the kubelet.
+        /// The endpoint of the kubelet.
         kubelet_endpoint: Option<DaemonEndpoint> = [message, optional, tag = "1"];
     }
 }
 
 message! {
-    /// Where a daemon listens.
+    /// The endpoint of a daemon.
     DaemonEndpoint {
         /// The port.
         port: Option<i32> = [int32, optional, tag = "1"] serde[rename = "Port"];
@@ -218,25 +219,25 @@ message! {
 message! {
     /// `node.status.nodeInfo`.
     NodeInfo {
-        /// The machine's own number, by its firmware.
+        /// The UUID of the machine, by its firmware.
         system_uuid: Option<String> = [string, optional, tag = "2"] serde[rename = "systemUUID"];
         /// The version of its kubelet, such as `v1.37.2`.
         kubelet_version: Option<String> = [string, optional, tag = "7"];
-        /// It changes whenever the machine boots.
+        /// The boot ID: it changes whenever the machine boots.
         boot_id: Option<String> = [string, optional, tag = "3"] serde[rename = "bootID"];
     }
 }
 
 message! {
-    /// One condition of a node.
+    /// A condition of a node.
     NodeCondition {
-        /// Which one.
+        /// The type.
         r#type: Option<String> = [string, optional, tag = "1"];
         /// `True`, `False` or `Unknown`.
         status: Option<String> = [string, optional, tag = "2"];
-        /// When its kubelet last looked, by the kubelet's clock.
+        /// When its kubelet last checked it, by the kubelet's clock.
         last_heartbeat_time: Option<Time> = [message, optional, tag = "3"];
-        /// When the status last changed, by the clock of whoever changed it.
+        /// When the status last changed, by the writer's clock.
         last_transition_time: Option<Time> = [message, optional, tag = "4"];
     }
 }
@@ -246,7 +247,7 @@ message! {
     Lease {
         /// Its metadata.
         metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
-        /// Who holds it since when.
+        /// The holder, and the times.
         spec: Option<LeaseSpec> = [message, optional, tag = "2"];
     }
 }
@@ -254,27 +255,27 @@ message! {
 message! {
     /// `lease.spec`.
     LeaseSpec {
-        /// Who holds it; empty when released.
+        /// The holder; empty when released.
         holder_identity: Option<String> = [string, optional, tag = "1"];
-        /// For how long after the last renewal nobody else may take it.
+        /// For how long after the last renewal no other client may take it.
         lease_duration_seconds: Option<i32> = [int32, optional, tag = "2"];
         /// When the holder took it, by the holder's clock.
         acquire_time: Option<Time> = [message, optional, tag = "3"];
         /// When the holder last renewed it, by the holder's clock.
         renew_time: Option<Time> = [message, optional, tag = "4"];
-        /// How often it changed hands.
+        /// How often the holder changed.
         lease_transitions: Option<i32> = [int32, optional, tag = "5"];
     }
 }
 
 message! {
-    /// The API server's word on a request that failed.
+    /// The API server's answer to a failed request.
     Status {
-        /// For people.
+        /// The message, for operators.
         message: Option<String> = [string, optional, tag = "3"];
-        /// For programs.
+        /// The reason, for programs.
         reason: Option<String> = [string, optional, tag = "4"];
-        /// More for programs.
+        /// Details, for programs.
         details: Option<StatusDetails> = [message, optional, tag = "5"];
         /// The HTTP code.
         code: Option<i32> = [int32, optional, tag = "6"];
@@ -284,19 +285,19 @@ message! {
 message! {
     /// `status.details`.
     StatusDetails {
-        /// What exactly was wrong.
+        /// The causes.
         causes: Vec<StatusCause> = [message, repeated, tag = "4"] serde[deserialize_with = "null_is_empty"];
-        /// When to come back, in seconds.
+        /// When to retry, in seconds.
         retry_after_seconds: Option<i32> = [int32, optional, tag = "5"];
     }
 }
 
 message! {
-    /// One thing that was wrong.
+    /// A cause of the failure.
     StatusCause {
-        /// For programs.
+        /// The reason, for programs.
         reason: Option<String> = [string, optional, tag = "1"];
-        /// For people.
+        /// The message, for operators.
         message: Option<String> = [string, optional, tag = "2"];
     }
 }

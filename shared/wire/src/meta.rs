@@ -1,4 +1,4 @@
-//! `metadata`, and what of a message counts only by its presence.
+//! `metadata`, and messages of which only the presence matters.
 
 use std::collections::BTreeMap;
 
@@ -16,55 +16,54 @@ message! {
         name: Option<String> = [string, optional, tag = "1"];
         /// The namespace; absent for cluster-scoped kinds.
         namespace: Option<String> = [string, optional, tag = "3"];
-        /// The identity.
+        /// The UID.
         uid: Option<String> = [string, optional, tag = "5"];
-        /// The version.
+        /// The resourceVersion.
         resource_version: Option<String> = [string, optional, tag = "6"];
-        /// Counts changes of the spec.
+        /// The generation of the spec.
         generation: Option<i64> = [int64, optional, tag = "7"];
         /// When the API server created it.
         creation_timestamp: Option<Time> = [message, optional, tag = "8"];
-        /// When its grace ends, if deletion was asked for.
+        /// When its grace period ends, if it was deleted.
         deletion_timestamp: Option<Time> = [message, optional, tag = "9"];
-        /// The grace in force, in seconds.
+        /// The grace period in effect, in seconds.
         deletion_grace_period_seconds: Option<i64> = [int64, optional, tag = "10"];
         /// The labels.
         labels: BTreeMap<String, String> = [btree_map = "string, string", tag = "11"] serde[deserialize_with = "null_is_empty_map"];
-        /// The keys of the annotations; nobody reads a value.
+        /// The keys of the annotations; the values are not read.
         annotations: Vec<MapKey> = [message, repeated, tag = "12"] serde[with = "map_keys"];
-        /// Whose it is.
+        /// The owners.
         owner_references: Vec<OwnerReference> = [message, repeated, tag = "13"] serde[deserialize_with = "null_is_empty"];
-        /// What keeps the object after its deletion.
+        /// The finalizers, which keep the object after its deletion.
         finalizers: Vec<String> = [string, repeated, tag = "14"] serde[deserialize_with = "null_is_empty"];
     }
 }
 
 message! {
-    /// One owner.
+    /// An owner reference.
     OwnerReference {
         /// The kind.
         kind: Option<String> = [string, optional, tag = "1"];
         /// The name, in the same namespace.
         name: Option<String> = [string, optional, tag = "3"];
-        /// The identity.
+        /// The UID.
         uid: Option<String> = [string, optional, tag = "4"];
         /// Group and version.
         api_version: Option<String> = [string, optional, tag = "5"];
-        /// Whether it is the one that manages the object.
+        /// Whether it is the managing owner.
         controller: Option<bool> = [bool, optional, tag = "6"];
     }
 }
 
 message! {
-    /// Any object, to learn who it is when the rest cannot be read.
+    /// The metadata of any object, to identify it when the rest cannot be decoded.
     OnlyMeta {
         /// Its metadata.
         metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
     }
 }
 
-/// The key of a map entry. As protobuf a map is a list of entries, so leaving
-/// the value (tag 2) out skips it.
+/// The key of a map entry. In protobuf a map is a list of entries, so an undeclared value (tag 2) is skipped.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct MapKey {
     /// The key.

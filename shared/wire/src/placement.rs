@@ -1,5 +1,5 @@
-//! What it takes to say where a pod could go: asked for by people, once in a while.
-//! Not part of the messages that the cache reads of every pod.
+//! The fields that decide where a pod could be scheduled: read on an operator's request only. They are not part of
+//! the messages that the cache reads of every pod.
 
 use std::collections::BTreeMap;
 
@@ -10,49 +10,49 @@ use super::messages::{Taint, Toleration};
 use super::meta::{ObjectMeta, Presence};
 
 message! {
-    /// A pod as a scheduler sees it.
+    /// The fields of a pod that a scheduler uses.
     PodNeeds {
         /// Its metadata.
         metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
-        /// What it asks for.
+        /// Its spec.
         spec: Option<PodNeedsSpec> = [message, optional, tag = "2"];
     }
 }
 
 message! {
-    /// `pod.spec`, as far as it says where the pod may go and what is lost with it.
+    /// `pod.spec`: the fields that restrict where the pod may run, and its data.
     PodNeedsSpec {
         /// Its volumes.
         volumes: Vec<Volume> = [message, repeated, tag = "1"] serde[deserialize_with = "null_is_empty"];
         /// Its containers.
         containers: Vec<Container> = [message, repeated, tag = "2"] serde[deserialize_with = "null_is_empty"];
-        /// How long its processes may take to end.
+        /// The grace period of its processes.
         termination_grace_period_seconds: Option<i64> = [int64, optional, tag = "4"];
         /// Labels that its node must have.
         node_selector: BTreeMap<String, String> = [btree_map = "string, string", tag = "7"] serde[deserialize_with = "null_is_empty_map"];
-        /// Rules about nodes and other pods.
+        /// Set if it has rules about nodes and other pods.
         affinity: Option<Presence> = [message, optional, tag = "18"];
         /// Containers that run before the others, or beside them.
         init_containers: Vec<Container> = [message, repeated, tag = "20"] serde[deserialize_with = "null_is_empty"];
-        /// Taints that it bears.
+        /// Taints that it tolerates.
         tolerations: Vec<Toleration> = [message, repeated, tag = "22"] serde[deserialize_with = "null_is_empty"];
-        /// What its runtime takes.
+        /// The resources that its runtime needs.
         overhead: BTreeMap<String, Quantity> = [btree_map = "string, message", tag = "32"] serde[deserialize_with = "null_is_empty_map"];
-        /// Rules about its likes.
+        /// Rules about the spread of similar pods.
         topology_spread_constraints: Vec<Presence> = [message, repeated, tag = "33"] serde[deserialize_with = "null_is_empty"];
-        /// It is scheduled with others, as a gang.
+        /// Set if it is scheduled as part of a group.
         scheduling_group: Option<Presence> = [message, optional, tag = "43"];
-        /// Who is asked before it is evicted by an EvictionRequest.
+        /// The responders of an EvictionRequest before the API server's own evictor.
         eviction_responders: Vec<Responder> = [message, repeated, tag = "44"] serde[deserialize_with = "null_is_empty"];
     }
 }
 
 message! {
-    /// One of `spec.evictionResponders`.
+    /// An element of `spec.evictionResponders`.
     Responder {
-        /// Who.
+        /// Its name.
         name: Option<String> = [string, optional, tag = "1"];
-        /// The highest is asked first.
+        /// Responders with a higher priority have their turn first.
         priority: Option<i32> = [int32, optional, tag = "2"];
     }
 }
@@ -60,7 +60,7 @@ message! {
 message! {
     /// A container.
     Container {
-        /// What it asks for.
+        /// Its resources.
         resources: Option<Resources> = [message, optional, tag = "8"];
         /// `Always` on an init container: it runs beside the others.
         restart_policy: Option<String> = [string, optional, tag = "24"];
@@ -70,37 +70,37 @@ message! {
 message! {
     /// `container.resources`.
     Resources {
-        /// What must be free on its node.
+        /// The resources that must be free on its node.
         requests: BTreeMap<String, Quantity> = [btree_map = "string, message", tag = "2"] serde[deserialize_with = "null_is_empty_map"];
     }
 }
 
 message! {
-    /// A volume. In JSON its source stands beside its name.
+    /// A volume. In JSON its source is on the level of its name.
     Volume {
-        /// What it is made of.
+        /// Its source.
         source: Option<VolumeSource> = [message, optional, tag = "2"] serde[flatten];
     }
 }
 
 message! {
-    /// The sources that matter here.
+    /// The sources that matter for placement.
     VolumeSource {
-        /// Lives and dies with the pod.
+        /// Deleted with the pod.
         empty_dir: Option<Presence> = [message, optional, tag = "2"];
-        /// Outlives the pod, perhaps in one zone only.
+        /// Kept after the pod, perhaps in one zone only.
         persistent_volume_claim: Option<Presence> = [message, optional, tag = "10"];
     }
 }
 
 message! {
-    /// A node as a scheduler sees it.
+    /// The fields of a node that a scheduler uses.
     NodeAllocatable {
         /// Its metadata.
         metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
-        /// What was asked for.
+        /// The desired state.
         spec: Option<NodeAllocatableSpec> = [message, optional, tag = "2"];
-        /// What was reported.
+        /// The observed state.
         status: Option<NodeAllocatableStatus> = [message, optional, tag = "3"];
     }
 }
@@ -108,7 +108,7 @@ message! {
 message! {
     /// `node.spec`.
     NodeAllocatableSpec {
-        /// It is cordoned.
+        /// Whether it is cordoned.
         unschedulable: bool = [bool, tag = "4"];
         /// Its taints.
         taints: Vec<Taint> = [message, repeated, tag = "5"] serde[deserialize_with = "null_is_empty"];
@@ -118,12 +118,12 @@ message! {
 message! {
     /// `node.status`.
     NodeAllocatableStatus {
-        /// What pods may ask for in all.
+        /// The resources that all pods together may request.
         allocatable: BTreeMap<String, Quantity> = [btree_map = "string, message", tag = "2"] serde[deserialize_with = "null_is_empty_map"];
     }
 }
 
-/// An amount as people write it: a message of its own as protobuf, text as JSON.
+/// A quantity: a message in protobuf, text in JSON.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct Quantity {
     /// Such as `500m` or `2Gi`.
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_says_the_same_in_json_and_in_protobuf() {
+    fn the_needs_of_a_pod_decode_the_same_from_json_and_protobuf() {
         let object = json!({
             "metadata": { "name": "a" },
             "spec": {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_says_the_same_in_json_and_in_protobuf() {
+    fn the_allocatable_of_a_node_decodes_the_same_from_json_and_protobuf() {
         let object = json!({
             "metadata": { "name": "n", "labels": { "disk": "ssd" } },
             "spec": { "unschedulable": true, "taints": [{ "key": "k", "value": "v", "effect": "NoSchedule" }] },

@@ -1,4 +1,4 @@
-//! Budgets, and the workloads that say how many pods there should be.
+//! PodDisruptionBudgets, and the workloads that set the number of pods.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ message! {
     Budget {
         /// Its metadata.
         metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
-        /// What was asked for.
+        /// The desired state.
         spec: Option<BudgetSpec> = [message, optional, tag = "2"];
-        /// What was calculated.
+        /// The calculated state.
         status: Option<BudgetStatus> = [message, optional, tag = "3"];
     }
 }
@@ -23,13 +23,13 @@ message! {
 message! {
     /// `podDisruptionBudget.spec`.
     BudgetSpec {
-        /// So many must stay.
+        /// How many pods must stay healthy.
         min_available: Option<IntOrString> = [message, optional, tag = "1"];
-        /// Which pods; absent: none.
+        /// The pods; absent: none.
         selector: Option<LabelSelector> = [message, optional, tag = "2"];
-        /// So many may be missing.
+        /// How many pods may be unhealthy.
         max_unavailable: Option<IntOrString> = [message, optional, tag = "3"];
-        /// What it asks for pods that are not Ready.
+        /// How pods that are not Ready may be evicted.
         unhealthy_pod_eviction_policy: Option<String> = [string, optional, tag = "4"];
     }
 }
@@ -37,37 +37,37 @@ message! {
 message! {
     /// `podDisruptionBudget.status`.
     BudgetStatus {
-        /// The generation that the numbers are about.
+        /// The generation that the numbers reflect.
         observed_generation: Option<i64> = [int64, optional, tag = "1"];
-        /// Pods whose eviction was let through, and when.
+        /// Pods whose eviction was allowed, and when.
         disrupted_pods: BTreeMap<String, Time> = [btree_map = "string, message", tag = "2"] serde[deserialize_with = "null_is_empty_map"];
-        /// How many evictions are let through.
+        /// How many evictions are allowed.
         disruptions_allowed: Option<i32> = [int32, optional, tag = "3"];
         /// Ready pods.
         current_healthy: Option<i32> = [int32, optional, tag = "4"];
-        /// How many of them there must be.
+        /// How many healthy pods there must be.
         desired_healthy: Option<i32> = [int32, optional, tag = "5"];
-        /// How many pods there should be.
+        /// How many pods are expected.
         expected_pods: Option<i32> = [int32, optional, tag = "6"];
-        /// `DisruptionAllowed`, and what others write.
+        /// `DisruptionAllowed`, and the conditions of other writers.
         conditions: Vec<Condition> = [message, repeated, tag = "7"] serde[deserialize_with = "null_is_empty"];
     }
 }
 
 message! {
-    /// A condition as `meta/v1` has it.
+    /// A condition of `meta/v1`.
     Condition {
-        /// Which one.
+        /// The type.
         r#type: Option<String> = [string, optional, tag = "1"];
         /// `True`, `False` or `Unknown`.
         status: Option<String> = [string, optional, tag = "2"];
-        /// The generation that it is about.
+        /// The generation that it reflects.
         observed_generation: Option<i64> = [int64, optional, tag = "3"];
         /// When the status last changed.
         last_transition_time: Option<Time> = [message, optional, tag = "4"];
-        /// One word.
+        /// The reason, in CamelCase.
         reason: Option<String> = [string, optional, tag = "5"];
-        /// A sentence.
+        /// The message.
         message: Option<String> = [string, optional, tag = "6"];
     }
 }
@@ -75,21 +75,21 @@ message! {
 message! {
     /// A selector of labels.
     LabelSelector {
-        /// Pairs that must be there.
+        /// Label pairs that must exist.
         match_labels: BTreeMap<String, String> = [btree_map = "string, string", tag = "1"] serde[deserialize_with = "null_is_empty_map"];
-        /// Anything else that must hold.
+        /// Other requirements.
         match_expressions: Vec<LabelRequirement> = [message, repeated, tag = "2"] serde[deserialize_with = "null_is_empty"];
     }
 }
 
 message! {
-    /// One of `matchExpressions`.
+    /// An element of `matchExpressions`.
     LabelRequirement {
         /// The key.
         key: Option<String> = [string, optional, tag = "1"];
         /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
         operator: Option<String> = [string, optional, tag = "2"];
-        /// The values of the first two.
+        /// The values, for the first two.
         values: Vec<String> = [string, repeated, tag = "3"] serde[deserialize_with = "null_is_empty"];
     }
 }
@@ -99,13 +99,13 @@ message! {
     Workload {
         /// Its metadata.
         metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
-        /// What was asked for.
+        /// The desired state.
         spec: Option<WorkloadSpec> = [message, optional, tag = "2"];
     }
 }
 
 message! {
-    /// The field of its `spec` that all four have, under the same number.
+    /// The field of `spec` that all four kinds have, with the same number.
     WorkloadSpec {
         /// How many pods.
         replicas: Option<i32> = [int32, optional, tag = "1"];
@@ -113,7 +113,7 @@ message! {
 }
 
 message! {
-    /// What a group and version has: `APIResourceList`.
+    /// The resources of a group and version: `APIResourceList`.
     ApiResourceList {
         /// The resources and their subresources.
         resources: Vec<ApiResource> = [message, repeated, tag = "2"] serde[deserialize_with = "null_is_empty"];
@@ -121,16 +121,16 @@ message! {
 }
 
 message! {
-    /// One resource or subresource.
+    /// A resource or subresource.
     ApiResource {
-        /// Its plural, and behind a slash its subresource.
+        /// Its plural, followed by a slash and the subresource.
         name: Option<String> = [string, optional, tag = "1"];
         /// The kind of its objects.
         kind: Option<String> = [string, optional, tag = "3"];
     }
 }
 
-/// A number or a text: a message of its own as protobuf, the bare value as JSON.
+/// A number or a text: a message in protobuf, the bare value in JSON.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct IntOrString {
     /// 0: a number, 1: a text.
@@ -145,10 +145,10 @@ pub struct IntOrString {
 }
 
 impl IntOrString {
-    /// The text, if it is one, or else the number.
+    /// The text.
     ///
     /// # Errors
-    /// The number.
+    /// The number, if it is not a text.
     pub fn as_text(&self) -> Result<&str, i32> {
         match self.kind {
             Some(1) => Ok(self.text.as_deref().unwrap_or_default()),
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_says_the_same_in_json_and_in_protobuf() {
+    fn a_budget_decodes_the_same_from_json_and_protobuf() {
         let object = json!({
             "metadata": { "name": "b", "namespace": "ns", "labels": { "a": "b" } },
             "spec": { "maxUnavailable": "30%", "minAvailable": 2,
@@ -210,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn nil_is_empty() {
+    fn null_maps_and_lists_decode_as_empty() {
         let object = json!({ "spec": { "selector": { "matchLabels": null, "matchExpressions": null } }, "status": { "disruptedPods": null, "conditions": null } });
         let read: Budget = serde_json::from_value(object).unwrap();
         assert_eq!(read.spec.unwrap().selector, Some(LabelSelector::default()));
     }
 
     #[test]
-    fn an_amount_that_is_neither_is_refused() {
+    fn an_int_or_string_of_another_type_is_rejected() {
         let error = serde_json::from_value::<IntOrString>(json!([1])).unwrap_err();
         assert_eq!(error.to_string(), "a number or a string");
     }

@@ -1,5 +1,5 @@
-//! What a real API server sent for objects in which every field that we declare is set (`testdata/wire`): a field number
-//! that is wrong, or a field that JSON calls otherwise, shows as a difference between the two encodings, or as a blank.
+//! Recorded responses of a real API server for objects in which every declared field is set (`testdata/wire`): a
+//! wrong field number or JSON name shows as a difference between the two encodings, or as a blank field.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// What an object says, and the JSON pointers of what it says nothing of: absent, empty, zero or false, which Go writes
+/// The values of an object, and the JSON pointers of its blank fields: absent, empty, zero or false, which Go writes
 /// into protobuf and leaves out of JSON.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct DecodedFields {
@@ -38,15 +38,15 @@ impl DecodedFields {
     }
 }
 
-/// Decodes both forms of a recorded object, and lists what of it is blank.
+/// Decodes both forms of a recorded object, and lists its blank fields.
 fn recorded<T: Decode + Serialize>(protobuf: &'static [u8], json: &'static [u8]) -> (T, Vec<String>) {
     let decode =
         |encoding, bytes| Raw::from_body(encoding, Bytes::from_static(bytes)).unwrap().decode::<T>().unwrap();
     let [protobuf, json] = [decode(Encoding::Protobuf, protobuf), decode(Encoding::Json, json)];
     let decoded_fields = |read: &T| {
-        let mut said = DecodedFields::default();
-        said.collect(&serde_json::to_value(read).unwrap(), "");
-        said
+        let mut fields = DecodedFields::default();
+        fields.collect(&serde_json::to_value(read).unwrap(), "");
+        fields
     };
     let mut all = decoded_fields(&protobuf);
     assert_eq!(all, decoded_fields(&json));
@@ -64,15 +64,15 @@ macro_rules! recorded {
     };
 }
 
-/// What an object that is not deleted does not say.
+/// The blank fields of an object that is not deleted.
 const NOT_DELETED: &str = "/metadata/deletionGracePeriodSeconds /metadata/deletionTimestamp";
 
-/// What each recorded object does not say. Of a field that we declare there is at least one object that has it.
+/// The blank fields of each recorded object. Every declared field is set in at least one object.
 fn blanks() -> [(&'static str, String); 19] {
-    let (lives, no_place) = (NOT_DELETED, "/metadata/generation /metadata/namespace");
+    let (not_deleted, no_place) = (NOT_DELETED, "/metadata/generation /metadata/namespace");
     let sources = "/spec/volumes/0/ephemeral /spec/volumes/1/persistentVolumeClaim /spec/volumes/2/ephemeral \
         /spec/volumes/2/persistentVolumeClaim";
-    // Those that the API server adds for taints of lost nodes.
+    // The two that the API server adds for taints of lost nodes.
     let tolerations = "/spec/tolerations/1/value /spec/tolerations/2/value";
     [
         (
@@ -86,7 +86,7 @@ fn blanks() -> [(&'static str, String); 19] {
         (
             "gated",
             format!(
-                "{lives} /spec/containers/0/restartPolicy /spec/ephemeralContainers /spec/evictionResponders /spec/nodeName \
+                "{not_deleted} /spec/containers/0/restartPolicy /spec/ephemeralContainers /spec/evictionResponders /spec/nodeName \
                  /spec/schedulingGroup {tolerations} {sources} /status/containerStatuses \
                  /status/ephemeralContainerStatuses /status/initContainerStatuses /status/observedGeneration /status/reason"
             ),
@@ -94,7 +94,7 @@ fn blanks() -> [(&'static str, String); 19] {
         (
             "busy",
             format!(
-                "{lives} /metadata/finalizers /metadata/ownerReferences /spec/containers/0/restartPolicy \
+                "{not_deleted} /metadata/finalizers /metadata/ownerReferences /spec/containers/0/restartPolicy \
                  /spec/ephemeralContainers/0/restartPolicy /spec/evictionResponders /spec/initContainers /spec/schedulingGates \
                  /spec/schedulingGroup /spec/tolerations/0/value /spec/tolerations/1/value /spec/volumes /status/conditions/0/reason \
                  /status/containerStatuses/0/state/running /status/ephemeralContainerStatuses \
@@ -110,21 +110,21 @@ fn blanks() -> [(&'static str, String); 19] {
         ),
         ("node", format!("/metadata/deletionGracePeriodSeconds {no_place}")),
         ("node, to a scheduler", format!("/metadata/deletionGracePeriodSeconds {no_place}")),
-        ("lease", format!("{lives} /metadata/generation")),
-        ("budget", format!("{lives} /spec/maxUnavailable")),
+        ("lease", format!("{not_deleted} /metadata/generation")),
+        ("budget", format!("{not_deleted} /spec/maxUnavailable")),
         (
             "most",
             format!(
-                "{lives} /spec/minAvailable /spec/selector/matchExpressions /spec/unhealthyPodEvictionPolicy"
+                "{not_deleted} /spec/minAvailable /spec/selector/matchExpressions /spec/unhealthyPodEvictionPolicy"
             ),
         ),
-        ("statefulset", lives.to_owned()),
-        ("deployment", lives.to_owned()),
-        ("replicaset", lives.to_owned()),
-        ("replicationcontroller", lives.to_owned()),
-        ("volume", format!("{lives} {no_place}")),
-        ("claim", format!("{lives} /metadata/generation")),
-        ("attachment", format!("{lives} {no_place}")),
+        ("statefulset", not_deleted.to_owned()),
+        ("deployment", not_deleted.to_owned()),
+        ("replicaset", not_deleted.to_owned()),
+        ("replicationcontroller", not_deleted.to_owned()),
+        ("volume", format!("{not_deleted} {no_place}")),
+        ("claim", format!("{not_deleted} /metadata/generation")),
+        ("attachment", format!("{not_deleted} {no_place}")),
         ("csidriver", String::new()),
         ("status", String::new()),
         ("resources", String::new()),
@@ -132,7 +132,7 @@ fn blanks() -> [(&'static str, String); 19] {
 }
 
 #[test]
-fn what_a_real_api_server_sent_says_the_same_in_both_encodings_and_leaves_nothing_out() {
+fn recorded_objects_decode_the_same_from_both_encodings_with_every_field() {
     let seen = [
         ("pod", recorded!(Pod, "pod").1),
         ("gated", recorded!(Pod, "gated").1),
@@ -158,10 +158,10 @@ fn what_a_real_api_server_sent_says_the_same_in_both_encodings_and_leaves_nothin
     assert_eq!(seen, blanks());
 }
 
-/// Those of an API server with the gates EvictionRequestAPI and GenericWorkload: pods of which nobody has reported, and both
+/// Recorded from an API server with the gates EvictionRequestAPI and GenericWorkload: pods without a status, and both
 /// kinds.
 #[test]
-fn what_an_api_server_with_evictions_sent_says_the_same_in_both_encodings_and_leaves_nothing_out() {
+fn recorded_eviction_objects_decode_the_same_from_both_encodings() {
     let new_pod = |group: &str, responders: &str| {
         format!(
             "{NOT_DELETED} /metadata/finalizers /metadata/ownerReferences /spec/containers/0/restartPolicy /spec/ephemeralContainers \
@@ -182,7 +182,7 @@ fn what_an_api_server_with_evictions_sent_says_the_same_in_both_encodings_and_le
 }
 
 #[test]
-fn each_kind_of_container_has_a_report_of_its_own() {
+fn statuses_of_init_and_debug_containers_are_decoded_separately() {
     let status = recorded!(Pod, "pod").0.status.unwrap();
     let PodStatus { container_statuses, init_container_statuses, ephemeral_container_statuses, .. } = &status;
     for reports in [container_statuses, init_container_statuses, ephemeral_container_statuses] {

@@ -1,4 +1,4 @@
-//! Volumes: what pods name, what a claim is bound to, and where it is attached.
+//! Volumes of pods, claims, PersistentVolumes, attachments and CSI drivers.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,11 +6,11 @@ use super::message::{message, null_is_empty};
 use super::meta::{ObjectMeta, Presence};
 
 message! {
-    /// A volume of a pod. In JSON its source stands beside its name.
+    /// A volume of a pod. In JSON its source is on the level of its name.
     PodVolume {
-        /// Its name in the pod; the claim of an ephemeral one is called after both.
+        /// Its name in the pod; the claim of an ephemeral volume is named after pod and volume.
         name: Option<String> = [string, optional, tag = "1"];
-        /// What it is made of.
+        /// Its source.
         source: Option<PodVolumeSource> = [message, optional, tag = "2"] serde[flatten];
     }
 }
@@ -18,9 +18,9 @@ message! {
 message! {
     /// The sources that have claims.
     PodVolumeSource {
-        /// A claim of the pod's namespace.
+        /// A claim in the pod's namespace.
         persistent_volume_claim: Option<ClaimSource> = [message, optional, tag = "10"];
-        /// A claim that is made for the pod.
+        /// A claim that is created for the pod.
         ephemeral: Option<Presence> = [message, optional, tag = "29"];
     }
 }
@@ -36,7 +36,7 @@ message! {
 message! {
     /// A scheduling gate.
     SchedulingGate {
-        /// Whose it is.
+        /// Its name, which identifies the controller that removes it.
         name: Option<String> = [string, optional, tag = "1"];
     }
 }
@@ -46,19 +46,19 @@ message! {
     PersistentVolume {
         /// Its metadata.
         metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
-        /// What it is.
+        /// Its spec.
         spec: Option<PersistentVolumeSpec> = [message, optional, tag = "2"];
     }
 }
 
 message! {
-    /// `persistentVolume.spec`. In JSON its source stands beside the rest.
+    /// `persistentVolume.spec`. In JSON its source is on the level of the other fields.
     PersistentVolumeSpec {
-        /// Where the disk is.
+        /// Its source.
         source: Option<PersistentVolumeSource> = [message, optional, tag = "2"] serde[flatten];
         /// `ReadWriteOnce` and so on.
         access_modes: Vec<String> = [string, repeated, tag = "3"] serde[deserialize_with = "null_is_empty"];
-        /// The claim that it is bound to, or kept for.
+        /// The claim to which it is bound, or for which it is reserved.
         claim_ref: Option<ClaimReference> = [message, optional, tag = "4"];
         /// Its class.
         storage_class_name: Option<String> = [string, optional, tag = "6"];
@@ -78,7 +78,7 @@ message! {
 }
 
 message! {
-    /// The source whose names are asked for.
+    /// The source that is read.
     PersistentVolumeSource {
         /// A disk of a CSI driver.
         csi: Option<CsiSource> = [message, optional, tag = "22"];
@@ -90,7 +90,7 @@ message! {
     CsiSource {
         /// The driver.
         driver: Option<String> = [string, optional, tag = "1"];
-        /// The disk, as the driver calls it.
+        /// The volume's ID at the driver.
         volume_handle: Option<String> = [string, optional, tag = "2"];
     }
 }
@@ -100,7 +100,7 @@ message! {
     PersistentVolumeClaim {
         /// Its metadata.
         metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
-        /// What it asks for.
+        /// Its spec.
         spec: Option<PersistentVolumeClaimSpec> = [message, optional, tag = "2"];
     }
 }
@@ -108,7 +108,7 @@ message! {
 message! {
     /// `persistentVolumeClaim.spec`.
     PersistentVolumeClaimSpec {
-        /// The volume that it is bound to; empty before.
+        /// The volume to which it is bound; empty before.
         volume_name: Option<String> = [string, optional, tag = "3"];
     }
 }
@@ -118,9 +118,9 @@ message! {
     VolumeAttachment {
         /// Its metadata.
         metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
-        /// What is wanted.
+        /// The desired state.
         spec: Option<VolumeAttachmentSpec> = [message, optional, tag = "2"];
-        /// What became of it.
+        /// The observed state.
         status: Option<VolumeAttachmentStatus> = [message, optional, tag = "3"];
     }
 }
@@ -128,9 +128,9 @@ message! {
 message! {
     /// `volumeAttachment.spec`.
     VolumeAttachmentSpec {
-        /// What.
+        /// The volume.
         source: Option<VolumeAttachmentSource> = [message, optional, tag = "2"];
-        /// Where.
+        /// The node.
         node_name: Option<String> = [string, optional, tag = "3"];
     }
 }
@@ -146,7 +146,7 @@ message! {
 message! {
     /// `volumeAttachment.status`.
     VolumeAttachmentStatus {
-        /// The driver did it.
+        /// Whether the driver has attached it.
         attached: bool = [bool, tag = "1"];
     }
 }
@@ -154,7 +154,7 @@ message! {
 message! {
     /// A CSIDriver.
     CsiDriver {
-        /// What the driver can do.
+        /// The properties of the driver.
         spec: Option<CsiDriverSpec> = [message, optional, tag = "2"];
     }
 }
@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// The same in JSON and in protobuf, and what it reads as.
+    /// Asserts that an object decodes the same from JSON and protobuf, and returns it.
     fn same<T>(object: Value) -> T
     where
         T: prost::Message + Default + PartialEq + std::fmt::Debug + serde::de::DeserializeOwned,
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_say_the_same_in_json_and_in_protobuf() {
+    fn volumes_decode_the_same_from_json_and_protobuf() {
         let volume: PersistentVolume = same(json!({
             "metadata": { "name": "v" },
             "spec": { "accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "capacity": { "storage": "1Gi" },
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_attachments_and_pods_say_the_same_in_json_and_in_protobuf() {
+    fn claims_attachments_and_pods_decode_the_same_from_both_encodings() {
         let claim: PersistentVolumeClaim =
             same(json!({ "spec": { "volumeName": "v", "accessModes": ["ReadWriteOnce"] } }));
         assert_eq!(claim.spec.unwrap().volume_name.as_deref(), Some("v"));

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A moment as the API writes it.
+/// A time of the API.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
 pub struct Time {
     /// Seconds since 1970.
@@ -15,13 +15,13 @@ pub struct Time {
 }
 
 impl Time {
-    /// The moment, if it lies in the years that a timestamp can hold.
+    /// The timestamp, if it is in range.
     #[must_use]
     pub fn timestamp(self) -> Option<Timestamp> {
         Timestamp::new(self.seconds.unwrap_or(0), self.nanos.unwrap_or(0)).ok()
     }
 
-    /// Its whole seconds.
+    /// The whole seconds.
     #[must_use]
     pub fn whole_seconds(self) -> i64 {
         self.seconds.unwrap_or(0)
@@ -29,8 +29,7 @@ impl Time {
 }
 
 impl From<Timestamp> for Time {
-    /// As Go writes it: seconds rounded down, nanoseconds never negative. (jiff
-    /// gives both the sign of the whole.)
+    /// As Go writes it: seconds rounded down, nanoseconds never negative. (In jiff both have the sign of the whole.)
     fn from(moment: Timestamp) -> Self {
         let (seconds, nanos) = (moment.as_second(), moment.subsec_nanosecond());
         if nanos < 0 {

@@ -156,7 +156,7 @@ fn an_unchanged_report_notifies_only_of_a_heartbeat() {
     assert_eq!(change_lines(&reports(8, "False", 3)), ["node n"]);
     assert_eq!(change_lines(&reports(9, "False", 4)), ["awaited heartbeat n"]);
     assert_eq!(change_lines(&reports(10, "Unknown", 4)), ["node n"]);
-    assert_eq!(change_lines(&reports(11, "Unknown", 5)), [] as [&str; 0], "nobody heard it");
+    assert_eq!(change_lines(&reports(11, "Unknown", 5)), [] as [&str; 0], "no report");
     apply::<NodeLease>(&cache, &lease("n", 1), at(11));
     assert_eq!(changes.drain(), ["awaited heartbeat n"]);
     let suspect = json!([{ "key": "pod-safety.dev/suspect", "effect": "NoSchedule" }]);

@@ -13,7 +13,7 @@ fn any_meta() -> impl Strategy<Value = ObjectMeta> {
     let texts =
         (any::<Option<String>>(), any::<Option<String>>(), any::<Option<String>>(), any::<Option<String>>());
     let numbers = (any::<Option<i64>>(), any::<Option<i64>>());
-    // The years that JSON can write; protobuf could say more.
+    // The years that JSON can represent; protobuf has a larger range.
     let time = prop::option::of((-60_000_000_000_i64..250_000_000_000, 0..1_000_000_000_i32));
     let keys = prop::collection::btree_set(any::<String>(), 0..3);
     (texts, numbers, time, keys, any::<Vec<String>>()).prop_map(
@@ -67,18 +67,18 @@ fn any_pod() -> impl Strategy<Value = Pod> {
 }
 
 proptest! {
-    /// The seam of the feed: the same object gives the same fields in both encodings.
+    /// The encodings are equivalent: the same object gives the same fields in both.
     #[test]
-    fn json_and_protobuf_give_the_same_pod(pod in any_pod()) {
+    fn a_pod_decodes_the_same_from_json_and_protobuf(pod in any_pod()) {
         let json = Raw::from_body(Encoding::Json, serde_json::to_vec(&pod).unwrap().into()).unwrap();
         let protobuf = Raw::from_body(Encoding::Protobuf, envelope(pod.encode_to_vec())).unwrap();
         prop_assert_eq!(&json.decode::<Pod>().unwrap(), &pod);
         prop_assert_eq!(&protobuf.decode::<Pod>().unwrap(), &pod);
     }
 
-    /// However the network cuts a stream, the same events come out.
+    /// The same events result however the network splits a stream.
     #[test]
-    fn a_stream_may_be_cut_anywhere(names in prop::collection::vec("[a-z]{0,12}", 1..6), cut in 1_usize..40, protobuf in any::<bool>()) {
+    fn a_watch_stream_may_be_split_anywhere(names in prop::collection::vec("[a-z]{0,12}", 1..6), cut in 1_usize..40, protobuf in any::<bool>()) {
         let encoding = if protobuf { Encoding::Protobuf } else { Encoding::Json };
         let mut stream = Vec::new();
         for name in &names {
@@ -104,9 +104,9 @@ proptest! {
         prop_assert_eq!(seen, names);
     }
 
-    /// Whatever arrives, nothing panics.
+    /// No input causes a panic.
     #[test]
-    fn garbage_is_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200), protobuf in any::<bool>()) {
+    fn garbage_in_a_watch_stream_does_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), protobuf in any::<bool>()) {
         let encoding = if protobuf { Encoding::Protobuf } else { Encoding::Json };
                 let mut frames = Frames::new(encoding);
         frames.push(&bytes);
@@ -115,7 +115,7 @@ proptest! {
 }
 
 #[test]
-fn null_stands_for_an_empty_list() {
+fn null_decodes_as_an_empty_list() {
     let json = Bytes::from_static(br#"{"metadata":{"finalizers":null,"annotations":null}}"#);
     let pod = Raw::from_body(Encoding::Json, json).unwrap();
     assert_eq!(pod.decode::<Pod>().unwrap().metadata, Some(ObjectMeta::default()));
@@ -127,7 +127,7 @@ fn protobuf_without_its_envelope_is_refused() {
 }
 
 #[test]
-fn an_unbelievable_frame_is_refused_before_it_is_awaited() {
+fn a_frame_that_is_too_large_is_rejected_at_its_head() {
     let mut frames = Frames::new(Encoding::Protobuf);
     frames.push(&[0xFF, 0, 0, 0]);
     assert!(matches!(frames.next_event(), Err(WireError::TooLarge(_))));
@@ -141,7 +141,7 @@ fn an_event_of_an_unknown_type_is_an_error_that_names_it() {
 }
 
 #[test]
-fn bug_a_moment_before_1970_has_nanoseconds_that_count_forward_as_in_go() {
+fn bug_a_time_before_1970_had_negative_nanoseconds() {
     let time: Time = serde_json::from_str(r#""1969-12-31T23:59:59.000000001Z""#).unwrap();
     assert_eq!(time, Time { seconds: Some(-1), nanos: Some(1) });
     assert_eq!(time.whole_seconds(), -1);

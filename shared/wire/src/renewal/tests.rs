@@ -8,13 +8,13 @@ fn raw(message: Vec<u8>) -> Raw {
     Raw::new(Encoding::Protobuf, Bytes::from(message))
 }
 
-/// The same as prost reads it. `None`: it cannot be read, or says less than a kubelet's.
+/// The Lease as prost decodes it. `None`: it cannot be decoded, or lacks a part.
 fn by_prost(raw: &Raw) -> Option<(ObjectMeta, LeaseSpec)> {
     let lease = raw.decode::<Lease>().ok()?;
     Some((lease.metadata?, lease.spec?))
 }
 
-/// That whatever is read fast is what is read slowly; gives back whether it was read fast.
+/// Asserts that a parsed renewal equals what prost decodes; returns whether it was parsed.
 pub(super) fn matches_prost(message: Vec<u8>) -> bool {
     let raw = raw(message);
     let Some(fast) = raw.renewal() else { return false };
@@ -50,7 +50,7 @@ fn kubelet_lease() -> Lease {
     Lease { metadata: Some(metadata), spec: Some(spec) }
 }
 
-/// What a real API server sent for a Lease of the loader, with managed fields, and what prost writes.
+/// A recorded Lease of a real API server, with managed fields, and Leases that prost writes.
 pub(super) fn seeds() -> [Vec<u8>; 3] {
     let recorded = Bytes::from_static(include_bytes!("../../../testdata/wire/lease.pb"));
     let recorded = Raw::from_body(Encoding::Protobuf, recorded).unwrap();
@@ -64,14 +64,14 @@ pub(super) fn seeds() -> [Vec<u8>; 3] {
 }
 
 #[test]
-fn a_kubelets_renewal_is_read_without_prost() {
+fn a_renewal_of_a_kubelet_is_parsed_without_prost() {
     for seed in seeds() {
         assert!(matches_prost(seed));
     }
 }
 
 #[test]
-fn a_renewal_that_breaks_off_is_not_read_as_a_shorter_one() {
+fn a_truncated_renewal_is_parsed_as_prost_decodes_it() {
     for seed in seeds() {
         for end in 0..seed.len() {
             matches_prost(seed[..end].to_vec());
@@ -80,7 +80,7 @@ fn a_renewal_that_breaks_off_is_not_read_as_a_shorter_one() {
 }
 
 #[test]
-fn each_byte_of_a_renewal_may_be_another() {
+fn a_renewal_with_a_flipped_bit_is_parsed_as_prost_decodes_it() {
     for seed in seeds() {
         for at in 0..seed.len() {
             for bit in 0..8 {
@@ -93,7 +93,7 @@ fn each_byte_of_a_renewal_may_be_another() {
 }
 
 #[test]
-fn what_is_unusual_is_left_to_prost() {
+fn unusual_encodings_of_a_lease_are_left_to_prost() {
     let whole = kubelet_lease().encode_to_vec();
     let parts = |more: &[u8]| [&whole[..], more].concat();
     let meta = |meta: ObjectMeta| Lease { metadata: Some(meta), ..Lease::default() }.encode_to_vec();
