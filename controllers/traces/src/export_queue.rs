@@ -1,4 +1,4 @@
-//! Which spans are due, and which were exported.
+//! Tracks which spans are due, and which were exported.
 
 use std::collections::BTreeSet;
 
@@ -8,26 +8,27 @@ use pod_safety_otlp::{Span, SpanId, TraceId};
 use super::incident::Incident;
 use super::spans::spans;
 
-/// So many spans go into one request.
+/// The number of spans in one request.
 const BATCH: usize = 256;
 
 type Id = (TraceId, SpanId);
 
-/// What one leader told. It is in memory alone: the next leader begins where this one last renewed the Lease.
+/// The exports of one leader. It is kept in memory only: the next leader starts with the time of this one's last
+/// renewal of the Lease.
 #[derive(Debug)]
 pub(super) struct ExportQueue {
-    /// What was recorded before was told by the leader before.
+    /// Records before this time were exported by the previous leader.
     since: Timestamp,
     exported: BTreeSet<Id>,
     waiting: BTreeSet<Id>,
 }
 
-/// What is to be exported now.
+/// The spans to export now.
 #[derive(Debug)]
 pub(super) struct Batch {
     /// The spans of the next request.
     pub(super) spans: Vec<Span>,
-    /// How many waited, and can be made no more: their records are gone.
+    /// How many spans were waiting and cannot be built any more, because their records were deleted.
     pub(super) dropped: usize,
 }
 
@@ -53,7 +54,7 @@ impl ExportQueue {
         Batch { spans: due, dropped: lost }
     }
 
-    /// A span may end before anybody knows that there is an incident.
+    /// A span may end before its incident is opened.
     fn due_spans_of(&self, incident: &Incident<'_>) -> Vec<Span> {
         let opened = incident.opened_at().unwrap_or(Timestamp::MIN);
         let mut spans = spans(incident);
@@ -61,7 +62,7 @@ impl ExportQueue {
         spans
     }
 
-    /// These were taken, or never will be.
+    /// Marks spans that were accepted, or never will be.
     pub(super) fn mark_done(&mut self, spans: &[Span]) {
         for span in spans {
             self.waiting.remove(&id(span));

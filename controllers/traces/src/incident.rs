@@ -1,4 +1,4 @@
-//! What is recorded of one loss of one incarnation of a node.
+//! The records of one loss of one incarnation of a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use super::release::{Release, Successor};
 pub struct Incident<'a> {
     /// The incarnation.
     pub incarnation: &'a Incarnation,
-    /// Its NodeFence; none: a person confirmed that it is off, and no FencePolicy applies to it.
+    /// Its NodeFence; `None`: a person confirmed that it is off, and no FencePolicy applies to it.
     pub fence: Option<&'a NodeFenceObject>,
     /// The evidence about it, in the order of its creation.
     pub evidence: Vec<&'a FenceEvidenceObject>,
@@ -30,7 +30,7 @@ pub struct Incident<'a> {
 }
 
 impl<'a> Incident<'a> {
-    /// All of which something is recorded. Rehearsals are none.
+    /// All incidents with a record. Dry runs are excluded.
     #[must_use]
     pub fn collect(view: &View<'a>, releases: &'a [Release], successors: &'a [Successor]) -> Vec<Self> {
         let mut all: BTreeMap<&Incarnation, Self> = BTreeMap::new();
@@ -76,7 +76,7 @@ impl<'a> Incident<'a> {
         }
     }
 
-    /// The trace: the same for each process, and for a NodeFence that is created again.
+    /// The trace id: the same in each process, and for a NodeFence that is created again.
     #[must_use]
     pub fn trace(&self) -> TraceId {
         TraceId::from_parts(&["incident", &self.incarnation.uid, &self.incarnation.boot_id])
@@ -89,7 +89,7 @@ impl<'a> Incident<'a> {
         self.fence.map(|fence| fence.created).into_iter().chain(created).min().and_then(to_timestamp)
     }
 
-    /// When it was over.
+    /// When it ended.
     #[must_use]
     pub fn ended_at(&self) -> Option<Timestamp> {
         match self.fence {
@@ -99,7 +99,7 @@ impl<'a> Incident<'a> {
         }
     }
 
-    /// Whether a pod was released in its time: a node of that name may have been lost before.
+    /// Whether a pod was released during this incident: a node of that name may have been lost before.
     fn includes(&self, release: &Release) -> bool {
         let after = self.opened_at().is_some_and(|opened| opened <= release.at);
         *release.node == *self.incarnation.name
@@ -108,7 +108,7 @@ impl<'a> Incident<'a> {
     }
 }
 
-/// A time stamp of the API.
+/// Converts a timestamp of the API.
 pub(super) fn to_timestamp(stamp: i64) -> Option<Timestamp> {
     Timestamp::from_second(stamp).ok().filter(|at| at.as_second() > 0)
 }

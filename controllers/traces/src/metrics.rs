@@ -1,4 +1,4 @@
-//! What became of spans.
+//! The metrics of exported spans.
 
 use pod_safety_shared::metrics::MetricsError;
 use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
@@ -11,10 +11,10 @@ pub struct TraceMetrics {
 }
 
 impl TraceMetrics {
-    /// At zero, whether traces are exported or not.
+    /// Registers the metrics at zero, whether traces are exported or not.
     ///
     /// # Errors
-    /// Two metrics of one name: a mistake in this program.
+    /// Two metrics have the same name: a bug in this program.
     pub fn register(registry: &Registry) -> Result<Self, MetricsError> {
         let spans = IntCounterVec::new(
             Opts::new(

@@ -1,4 +1,4 @@
-//! Force deletes, and the pods that took over.
+//! Force deletes, and the successors of the pods.
 
 use std::sync::Arc;
 
@@ -10,33 +10,33 @@ use serde_json::Value;
 /// A pod that was force deleted because of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// When.
+    /// When it was force deleted.
     pub at: Timestamp,
-    /// Which pod.
+    /// The pod.
     pub pod: PodKey,
-    /// Of which node.
+    /// Its node.
     pub node: Arc<str>,
-    /// Why, in a sentence.
+    /// The message of the record.
     pub message: String,
 }
 
-/// The pod that has the name of one that was force deleted.
+/// The pod that took over the name of a force deleted one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Successor {
-    /// Whose name it has.
+    /// The pod whose name it has.
     pub predecessor: PodKey,
     /// Its UID.
     pub uid: String,
-    /// The node that it runs on.
+    /// The node on which it runs.
     pub node: String,
     /// When it was created.
     pub created: Timestamp,
-    /// When it was Ready.
+    /// When it became Ready.
     pub ready: Timestamp,
 }
 
 impl Release {
-    /// By what this process did.
+    /// From a record of this process's journal.
     #[must_use]
     pub fn from_record(record: &Record) -> Option<Self> {
         let (Action::ForceDeleted, Some(pod), Some(node)) = (record.action, &record.pod, &record.node) else {
@@ -46,13 +46,14 @@ impl Release {
         Some(Self { at: record.at, pod, node, message })
     }
 
-    /// By an Event of a leader before.
+    /// From an Event of a previous leader.
     #[must_use]
     pub fn from_event(event: &Value) -> Option<Self> {
         let text =
             |pointer: &str| event.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
-        let is_ours = text("/reason") == Some("ForceDeleted") && text("/involvedObject/kind") == Some("Pod");
-        if !is_ours || text("/related/kind") != Some("Node") {
+        let is_force_delete =
+            text("/reason") == Some("ForceDeleted") && text("/involvedObject/kind") == Some("Pod");
+        if !is_force_delete || text("/related/kind") != Some("Node") {
             return None;
         }
         let pod = PodKey {
@@ -67,7 +68,7 @@ impl Release {
 }
 
 impl Successor {
-    /// By the pod that has this name now; none: it is the same, or not Ready.
+    /// From the pod that has this name now; `None`: it is the same pod, or not Ready.
     #[must_use]
     pub fn from_pod(before: &PodKey, pod: &Value) -> Option<Self> {
         let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str);

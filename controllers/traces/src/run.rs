@@ -1,7 +1,7 @@
-//! The one task: it waits for news of incidents, and exports what is due while this process leads.
+//! The one task: it waits for changes of incidents, and exports due spans while this process leads.
 //!
-//! It reads the cache and the journal, and nothing waits for it. A collector that is away or hangs delays this task alone:
-//! what is due is made of the records again.
+//! It reads the cache and the journal, and nothing waits for it. An unreachable or hanging collector delays this task
+//! only: due spans are built again from the records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,24 +22,24 @@ use super::incident::Incident;
 use super::metrics::TraceMetrics;
 use super::release::{Release, Successor};
 
-/// What belongs together is written within this time, and goes into one request.
+/// Records that belong together are written within this time, and are exported in one request.
 const COALESCE: Duration = Duration::from_secs(1);
-/// It is looked at least this often: releases and successors are no news of incidents.
+/// Due spans are computed at least this often: force deletes and successors do not trigger the change signal.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// Successors are waited for this long after a pod was released: as long as its Event is kept.
+/// How long the task waits for the successor of a force deleted pod: as long as its Event is kept.
 const SUCCESSOR_WINDOW: Duration = Duration::from_secs(3_600);
-/// A leader exports what is recorded within this time, so what was recorded in the last such time of a leader that crashed may not
-/// have been exported. It is exported again, with the same ids.
+/// Within this time a leader exports a record. So the records of the last such time of a leader that crashed may not
+/// have been exported. They are exported again, with the same ids.
 const OVERLAP: Duration = Duration::from_secs(5);
-/// The first pause after a failure, doubled each time up to the last.
+/// The first pause after a failure, doubled each time up to `MAX_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
-/// The Events of the leaders before, as many as a cluster's worst hour has. Who may create Events may forge them: traces alone
-/// rest on them.
+/// The Events of previous leaders, as many as a cluster has in its worst hour. A client that may create Events may
+/// forge them: only traces rely on them.
 const EVENTS: &str =
     "/api/v1/events?limit=5000&fieldSelector=reason=ForceDeleted,reportingComponent=pod-safety";
-/// So many releases are remembered: those of some forty nodes.
+/// The number of releases that are kept: those of some forty nodes.
 const MAX_RELEASES: usize = 5_000;
 
 /// Exports the traces of incidents.
@@ -56,16 +56,16 @@ pub struct Traces {
     change_signal: Arc<ChangeSignal>,
 }
 
-/// What traces are made from.
+/// The inputs of traces.
 #[derive(Debug)]
 pub struct Sources {
     /// NodeFences, evidence, Nodes and pods.
     pub cache: Arc<Cache>,
-    /// What this process did.
+    /// The actions of this process.
     pub journal: Arc<Journal>,
-    /// Events, and when successors were Ready.
+    /// For Events, and the times when successors became Ready.
     pub connection: Connection,
-    /// Who exports.
+    /// The leadership: only the leader exports.
     pub leadership: Arc<Leadership>,
 }
 
@@ -81,7 +81,7 @@ impl Subscriber for ChangeSignal {
     }
 }
 
-/// What this process has learned since another process led. It survives a lapsed term if no other process took over.
+/// The state of this process since another process led. It survives a lapsed term if no other process took over.
 struct Term {
     follows: Option<Timestamp>,
     queue: ExportQueue,
@@ -89,18 +89,18 @@ struct Term {
     successors: BTreeMap<PodKey, Successor>,
 }
 
-/// What a look came to.
+/// The result of an export.
 enum ExportResult {
     /// Nothing is due, or another process leads.
     Idle,
     /// There may be more to export at once.
     More,
-    /// The collector did not take it.
+    /// The collector did not accept the spans.
     Failed,
 }
 
 impl Traces {
-    /// A task that listens from now on, and exports once it runs.
+    /// A task that receives changes from now on, and exports once it runs.
     #[must_use]
     pub fn new(
         endpoint: Endpoint,
@@ -167,7 +167,7 @@ impl Traces {
         }
     }
 
-    /// A new leader begins with what the last one may not have exported.
+    /// Starts the term of a new leader with the records that the previous one may not have exported.
     async fn begin(&self, follows: Option<Timestamp>) -> Term {
         let since = follows.unwrap_or(self.started);
         let since = since.saturating_sub(OVERLAP).unwrap_or(since);
@@ -183,7 +183,7 @@ impl Traces {
         Term { follows, queue: ExportQueue::new(since), releases, successors: BTreeMap::new() }
     }
 
-    /// Adds what was released since, and who took over; forgets what is long over.
+    /// Adds new releases and successors; drops old ones.
     async fn gather(&self, term: &mut Term) {
         let recent = self.env.clock.wall().saturating_sub(SUCCESSOR_WINDOW).unwrap_or(Timestamp::MIN);
         for record in self.journal.records() {
@@ -198,7 +198,7 @@ impl Traces {
         for pod in self.ready_successors(term) {
             let path =
                 format!("/api/v1/namespaces/{}/pods?fieldSelector=metadata.name={}", pod.namespace, pod.name);
-            // What cannot be read now is read at the next look.
+            // A failed read is repeated in the next round.
             let Ok(pods) = self.connection.list_items(&path).await else { return };
             if let Some(successor) = pods.iter().find_map(|one| Successor::from_pod(&pod, one)) {
                 term.successors.insert(pod, successor);
@@ -206,7 +206,7 @@ impl Traces {
         }
     }
 
-    /// Released pods whose name another pod has that is Ready, and of which that is not told yet.
+    /// Released pods with a Ready successor that was not recorded yet.
     fn ready_successors(&self, term: &Term) -> Vec<PodKey> {
         let waiting = term.releases.keys().filter(|pod| !term.successors.contains_key(*pod));
         let waiting: BTreeMap<_, _> = waiting.map(|pod| ((&*pod.namespace, &*pod.name), pod)).collect();
@@ -222,7 +222,7 @@ impl Traces {
         successors.collect()
     }
 
-    /// Whether these spans are done with: taken, or refused for good. What is wrong is said once.
+    /// Whether these spans are done: accepted, or rejected for good. The first of several failures is logged.
     async fn export(&self, spans: &[Span], failures: &mut u32) -> bool {
         let endpoint = self.exporter.endpoint();
         match self.exporter.export(spans).await {

@@ -1,4 +1,4 @@
-//! The spans that an incident makes. Pure.
+//! Builds the spans of an incident. Pure.
 //!
 //! ```text
 //! incident                      last report → over
@@ -20,16 +20,16 @@ use pod_safety_shared::model::{FenceEvidenceObject, OUT_OF_SERVICE_TAINT};
 use super::incident::{Incident, to_timestamp};
 use super::release::{Release, Successor};
 
-/// So many pods of one node are told; a node has 110 by default.
+/// The number of pods of one node that get a span; a node has 110 by default.
 pub(super) const MAX_RELEASES: usize = 250;
-/// Devices report twice each.
+/// The number of samples of one attempt: devices report twice each.
 const MAX_SAMPLES: usize = 32;
-/// Of one incarnation there is evidence of each kind, and a confirmation may be renewed.
+/// The number of evidence objects: each kind may have one, and a confirmation may be renewed.
 const MAX_EVIDENCE: usize = 16;
 
 const NODE: &str = "k8s.node.name";
 
-/// The spans of this incident that are over, in the order of their ends.
+/// The completed spans of this incident, in the order of their ends.
 #[must_use]
 pub fn spans(incident: &Incident<'_>) -> Vec<Span> {
     let builder = SpanBuilder { incident, trace: incident.trace() };
@@ -60,7 +60,7 @@ impl SpanBuilder<'_> {
         self.trace.span(&["force delete", uid])
     }
 
-    /// A span of the incident. Stamps are rounded to seconds by some who write them: it does not end before it begins.
+    /// A span of the incident. Some timestamps are rounded to seconds, so the end is at least the start.
     fn span(&self, name: &'static str, key: &str, from: Timestamp, to: Timestamp) -> Span {
         Span {
             trace: self.trace,
@@ -75,26 +75,26 @@ impl SpanBuilder<'_> {
         }
     }
 
-    /// When the kubelet last reported, as it was written down; else when the incident was opened.
+    /// When the kubelet last reported, as recorded; else when the incident was opened.
     fn began_at(&self) -> Option<Timestamp> {
         let attempts = self.incident.fence.iter().flat_map(|fence| &fence.status.attempts);
         let renewed = attempts.filter_map(|attempt| attempt.verified.as_ref()?.lease_renewed.as_deref());
         let renewed = renewed
             .chain(self.incident.evidence.iter().filter_map(|proof| proof.spec.lease_renewed.as_deref()));
         let written = renewed.filter_map(|at| at.parse().ok()).min();
-        let last_report = self.incident.lost.and_then(|(_, beat)| beat);
+        let last_report = self.incident.lost.and_then(|(_, last_report)| last_report);
         written.or(last_report).into_iter().chain(self.incident.opened_at()).min()
     }
 
     fn root(&self) -> Option<Span> {
-        let Incident { incarnation: life, fence, .. } = self.incident;
-        // The end is rounded to a second. The orders that it contains are not.
+        let Incident { incarnation, fence, .. } = self.incident;
+        // The end is rounded to a second; the orders within are not.
         let over = self.incident.ended_at()?;
         let orders =
             fence.iter().flat_map(|fence| &fence.status.attempts).filter_map(Attempt::last_checked_at);
         let mut span = self.span("incident", "", self.began_at()?, orders.fold(over, Timestamp::max));
         span.parent = None;
-        span.attributes.push(Attribute::text("k8s.node.uid", &life.uid));
+        span.attributes.push(Attribute::text("k8s.node.uid", &incarnation.uid));
         if let Some(fence) = fence {
             span.attributes.extend([
                 Attribute::text("pod_safety.node_fence", &fence.name),
@@ -113,7 +113,7 @@ impl SpanBuilder<'_> {
         Some(self.span("detect", "", last_report?, noticed))
     }
 
-    /// Until the first order, or until evidence that needed none.
+    /// From the creation of the NodeFence to the first order, or to evidence without an order.
     fn gates(&self) -> Option<Span> {
         let fence = self.incident.fence?;
         let first = fence.status.attempts.first();
@@ -127,7 +127,7 @@ impl SpanBuilder<'_> {
         Some(span)
     }
 
-    /// An order to devices that was verified, and the status checks that did.
+    /// The spans of an order to devices that was verified, and of its status checks.
     fn order(&self, attempt: &Attempt) -> Vec<Span> {
         let (Some(begun), Some(checked), Some(verified)) =
             (attempt.started_at(), attempt.last_checked_at(), &attempt.verified)
@@ -174,7 +174,7 @@ impl SpanBuilder<'_> {
         Some(span)
     }
 
-    /// When evidence that ends what ran was there first.
+    /// When the first evidence that ends the incarnation was created.
     fn evidence_created_at(&self) -> Option<Timestamp> {
         let mut ends = self.incident.evidence.iter().filter(|proof| proof.spec.kind.ends_incarnation());
         ends.next().and_then(|proof| to_timestamp(proof.created))
@@ -200,7 +200,7 @@ impl SpanBuilder<'_> {
     fn successor(&self, successor: &Successor) -> Span {
         let mut span = self.span("successor ready", &successor.uid, successor.created, successor.ready);
         span.parent = Some(self.release_id(&successor.predecessor.uid.to_string()));
-        // It runs on another node.
+        // The successor runs on another node.
         span.attributes = vec![Attribute::text(NODE, &successor.node)];
         span.attributes.extend(pod(
             &successor.predecessor.namespace,

@@ -1,7 +1,7 @@
-//! One loss of the node `n`, from its last report in second 10 to its return.
+//! One loss of the node `n`, from its last report at second 10 to its return.
 
+mod incident_spans;
 mod running;
-mod story;
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// The moment so many milliseconds after the beginning.
+/// The time so many milliseconds after the start.
 fn moment(milliseconds: i64) -> Timestamp {
     Timestamp::from_millisecond(START_SECONDS * 1_000 + milliseconds).unwrap()
 }
@@ -23,7 +23,7 @@ fn precise(milliseconds: i64) -> String {
     format!("{:.3}", moment(milliseconds))
 }
 
-/// The node `n` of this boot, with this condition `Ready` since that second.
+/// The node `n` of this boot, with this status of its condition `Ready` since that second.
 fn node(boot: &str, ready: &str, since: i64) -> objects::Obj {
     let ready = json!([{ "type": "Ready", "status": ready, "lastTransitionTime": timestamp(since) }]);
     objects::node("n").boot(boot).set("/status/conditions", ready)
@@ -34,7 +34,7 @@ fn sample(milliseconds: i64, power: &str) -> Value {
         "power": power, "identity": "Match", "said": "" })
 }
 
-/// An attempt whose devices were checked twice, and said so.
+/// An attempt whose devices were checked twice, with this result.
 fn attempt(id: u32, act: &str, begun: i64, power: &str) -> Value {
     json!({ "id": id, "act": act, "level": 0, "devices": [{ "namespace": "rack", "name": "bmc" }], "at": precise(begun),
         "withinSeconds": 20, "by": "pod-safety-0_1", "outcome": "accepted",
@@ -46,7 +46,7 @@ fn incarnation() -> Value {
     json!({ "name": "n", "uid": "uid-n", "bootID": BOOT })
 }
 
-/// The NodeFence `n-1`, created in second 70, in this phase.
+/// The NodeFence `n-1`, created at second 70, in this phase.
 fn fence(phase: &str, attempts: &[Value], conditions: &Value) -> objects::Obj {
     let trigger = json!({ "kind": "Detected", "reason": "no report for 60s" });
     named("n-1")
@@ -82,7 +82,7 @@ fn successor() -> Successor {
     Successor { predecessor: pod_key(), uid, node, created: moment(85_000), ready: moment(99_000) }
 }
 
-/// While `n` is lost: proved off, and marked.
+/// While `n` is lost: proved off, and tainted.
 fn lost() -> World {
     let world = World::listed();
     world.put(Kind::NodeLeases, objects::lease("n", 10), at(10));
@@ -94,7 +94,7 @@ fn lost() -> World {
     world
 }
 
-/// When `n` is back.
+/// When `n` has returned.
 fn back(world: &World) {
     world.put(Kind::Nodes, node(NEXT_BOOT, "True", 200), at(200));
     let done = json!([{ "type": "Recovered", "status": "True", "reason": "NodeReturned", "message": "",

@@ -1,8 +1,7 @@
-//! Time, tasks and chance, injected.
+//! Time, tasks and randomness, injected.
 //!
-//! Duty: the only place that reads a clock or starts a task, so that a
-//! simulation can own both. Monotonic time ([`Mono`]) is for every deadline and
-//! every hold; wall time is only ever written down for people.
+//! The only crate that reads a clock or starts a task, so that a simulation can control both. Every deadline and
+//! every hold uses monotonic time ([`Mono`]); wall time is only recorded for operators.
 
 use std::fmt;
 use std::future::Future;
@@ -24,46 +23,47 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub trait Clock: Send + Sync + 'static {
     /// Monotonic time, for deadlines.
     fn mono(&self) -> Mono;
-    /// Wall time, for people. May jump in either direction at any moment.
+    /// Wall time, for operators. It may jump in either direction at any time.
     fn wall(&self) -> Timestamp;
-    /// Completes at `deadline`, at once if that has passed.
+    /// Completes at `deadline`, or at once if that has passed.
     fn sleep_until(&self, deadline: Mono) -> Task;
 }
 
-/// Starts tasks. A simulation pauses and drops them with their host.
+/// Starts tasks. A simulation pauses and drops them together with their host.
 pub trait Spawner: Send + Sync + 'static {
-    /// Runs `task` to its end in the background. `name` is for people.
+    /// Runs `task` to completion in the background. `name` is for operators.
     fn spawn(&self, name: &'static str, task: Task);
 
-    /// The same for a task that reads much. It has a thread of its own, which reads, decrypts and decodes: two threads that hand
-    /// each piece on wake each other for it. With `collects` that thread lets what arrives collect before it looks, for a
-    /// task that reads many small events, none of which is urgent.
-    fn spawn_on_own_thread(&self, name: &'static str, _collects: EventBatching, task: Task) {
+    /// Runs a task that reads much on its own thread, which reads, decrypts and decodes: with two threads each piece
+    /// would wake the other one. With `batching` enabled the thread waits a little before it polls, so that many
+    /// small events that are not urgent are received together.
+    fn spawn_on_own_thread(&self, name: &'static str, _batching: EventBatching, task: Task) {
         self.spawn(name, task);
     }
 }
 
-/// So long news may lie in the socket before a task that collects looks at it. To be woken for one piece costs ten times as
-/// much as to read it, and 500 pieces come in a second from 5,000 nodes.
+/// How long events may wait in the socket before a task with batching polls. A wakeup for one event costs ten times
+/// as much as reading it, and 5,000 nodes send 500 events in a second.
 ///
-/// It is short against what it delays. A renewed Lease is seen so much later than it comes: a node is found lost so much later,
-/// 40 s after its last renewal (`--node-monitor-grace-period`), and never earlier, for its time runs from when its renewal was
-/// seen. A renewal that lies in the socket when that time is over costs a quorum read, which shows it.
+/// The delay is short compared with what it delays. A renewed Lease is seen this much later. A node is then found
+/// lost this much later than 40 s after its last renewal (`--node-monitor-grace-period`), and never earlier, because
+/// its time counts from when the renewal was seen. A renewal that waits in the socket at that time costs a quorum
+/// read, which finds it.
 pub const BATCH_WINDOW: Duration = Duration::from_millis(25);
 
-/// The nap is shorter where much had collected: so much may come that the socket has no room for 25 ms of it.
+/// The pause is shorter after much work: more events may arrive than the socket can buffer in 25 ms.
 fn batch_pause(busy: Duration) -> Duration {
     BATCH_WINDOW.saturating_sub(busy * 10)
 }
 
-/// Whether a task lets news collect at the moment.
+/// Whether a task currently receives events in batches.
 #[derive(Clone, Debug, Default)]
 pub struct EventBatching(Arc<AtomicBool>);
 
 impl EventBatching {
-    /// From now on it does, or does not.
-    pub fn set(&self, collects: bool) {
-        self.0.store(collects, Ordering::Relaxed);
+    /// Enables or disables batching.
+    pub fn set(&self, enabled: bool) {
+        self.0.store(enabled, Ordering::Relaxed);
     }
 
     fn is_enabled(&self) -> bool {
@@ -71,13 +71,13 @@ impl EventBatching {
     }
 }
 
-/// Chance, for jitter only. No decision depends on it.
+/// Randomness, for jitter only. No decision depends on it.
 pub trait Rng: Send + Sync + 'static {
     /// A number in `0.0..1.0`.
     fn unit(&self) -> f64;
 }
 
-/// What a process gets from the world besides its cluster: time, tasks, chance.
+/// The environment of a process besides its cluster: time, tasks, randomness.
 #[derive(Clone)]
 pub struct Env {
     /// The clocks.
@@ -95,21 +95,21 @@ impl fmt::Debug for Env {
 }
 
 impl Env {
-    /// The real world: tokio's clock and tasks, chance seeded by `seed`.
+    /// The real environment: tokio's clock and tasks, and a random generator with `seed`.
     #[must_use]
     pub fn real(seed: u64) -> Self {
         let real = Arc::new(SystemEnv::new(seed));
         Self { clock: Arc::<SystemEnv>::clone(&real), spawner: Arc::<SystemEnv>::clone(&real), rng: real }
     }
 
-    /// The same with a wall clock that is so far ahead: another machine's.
+    /// The same environment with a wall clock that is this far ahead, as on another machine.
     #[must_use]
-    pub fn with_wall_offset(&self, ahead: SignedDuration) -> Self {
-        let clock = Arc::new(OffsetClock { clock: Arc::clone(&self.clock), offset: ahead });
+    pub fn with_wall_offset(&self, offset: SignedDuration) -> Self {
+        let clock = Arc::new(OffsetClock { clock: Arc::clone(&self.clock), offset });
         Self { clock, ..self.clone() }
     }
 
-    /// Monotonic now.
+    /// The current monotonic time.
     #[must_use]
     pub fn now(&self) -> Mono {
         self.clock.mono()
@@ -126,9 +126,8 @@ impl Env {
         span.mul_f64(1.0 + self.rng.unit() * fraction)
     }
 
-    /// Runs `work` until `deadline`; `None` means that the deadline came first
-    /// and `work` was dropped. The clock is asked before `work` is: a process that
-    /// was stopped for a while must not go on with what it had in hand.
+    /// Runs `work` until `deadline`; `None`: the deadline passed first and `work` was dropped. The clock is checked
+    /// before `work` is polled: a process that was stopped for a while must not continue with it.
     pub async fn timeout_at<T>(&self, deadline: Mono, work: impl Future<Output = T> + Send) -> Option<T> {
         let mut sleep = self.clock.sleep_until(deadline);
         futures::pin_mut!(work);
@@ -142,7 +141,7 @@ impl Env {
     }
 }
 
-/// A clock whose wall clock is another's.
+/// A clock whose wall clock has an offset.
 struct OffsetClock {
     clock: Arc<dyn Clock>,
     offset: SignedDuration,
@@ -163,9 +162,9 @@ impl Clock for OffsetClock {
     }
 }
 
-/// The time since the host booted, including its suspension (`CLOCK_BOOTTIME`). All processes of a host read the same value, so
-/// it can name a deadline to another process; a [`Mono`] cannot. Elsewhere than on Linux, where no fence agents run: the
-/// monotonic clock.
+/// The time since the host booted, including suspension (`CLOCK_BOOTTIME`). All processes of a host read the same
+/// value, so it can be used for a deadline in another process; a [`Mono`] cannot. On systems other than Linux, where
+/// no fence agents run, it is the monotonic clock.
 #[must_use]
 pub fn since_boot() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
@@ -176,8 +175,9 @@ pub fn since_boot() -> Duration {
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
-/// How far the clock that counts a suspended host's sleep (`CLOCK_BOOTTIME`) is ahead of the one that does not. The second is
-/// read later, so it is never more than that, and may be less by what passes between the two.
+/// For how long the host has been suspended since it booted: `CLOCK_BOOTTIME` counts that time, `CLOCK_MONOTONIC`
+/// does not. The second clock is read later, so the result is never too large, and may be too small by the time
+/// between both reads.
 #[cfg(target_os = "linux")]
 fn suspended_since_boot() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
@@ -187,17 +187,17 @@ fn suspended_since_boot() -> Duration {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn suspended() -> Duration {
+fn suspended_since_boot() -> Duration {
     Duration::ZERO
 }
 
-/// The real world. Under tokio's paused test clock its monotonic clock is the
-/// paused one.
+/// The real environment. Under tokio's paused test clock its monotonic clock is the paused one.
 struct SystemEnv {
     start: tokio::time::Instant,
     suspended: fn() -> Duration,
-    /// For how long the host has been suspended since it booted: as this clock was made, and the most that was read since.
-    /// Tokio's clock stands still meanwhile; machines do not, and what was read before is older than that clock says.
+    /// For how long the host had been suspended since boot when this clock was created, and the largest value read
+    /// since. Tokio's clock does not count a suspension; other machines go on, and cached data is older than that
+    /// clock shows.
     suspended_at_start: Duration,
     max_suspended: Mutex<Duration>,
     random: Mutex<u64>,
@@ -220,7 +220,7 @@ impl SystemEnv {
         }
     }
 
-    /// For how long the host has been suspended since this clock was made. It never becomes less.
+    /// For how long the host has been suspended since this clock was created. It never decreases.
     fn suspended_since_start(&self) -> Duration {
         let mut max_suspended = self.max_suspended.lock();
         *max_suspended = (*max_suspended).max((self.suspended)());
@@ -255,21 +255,21 @@ impl Spawner for SystemEnv {
         clippy::disallowed_methods,
         reason = "the one place that starts threads, and naps on one of its own"
     )]
-    fn spawn_on_own_thread(&self, name: &'static str, collects: EventBatching, task: Task) {
+    fn spawn_on_own_thread(&self, name: &'static str, batching: EventBatching, task: Task) {
         let woke_at = Arc::new(Mutex::new(std::time::Instant::now()));
         let wakes = Arc::clone(&woke_at);
         let pause = move || {
-            if collects.is_enabled() {
+            if batching.is_enabled() {
                 std::thread::sleep(batch_pause(woke_at.lock().elapsed()));
             }
         };
-        // It naps before it asks the kernel for events, so that what arrives meanwhile does not wake it.
+        // The thread pauses before it polls the kernel for events, so that events in between do not wake it.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .on_thread_park(pause)
             .on_thread_unpark(move || *wakes.lock() = std::time::Instant::now())
             .build();
-        // The task is handed over only once there is a thread for it.
+        // The task is sent only once its thread exists.
         let (sender, receiver) = std::sync::mpsc::channel::<Task>();
         let started = runtime.and_then(|runtime| {
             let run = move || receiver.recv().map_or((), |task| runtime.block_on(task));
@@ -277,14 +277,14 @@ impl Spawner for SystemEnv {
         });
         match started {
             Ok(_detached) => drop(sender.send(task)),
-            // A system without room for a thread: to be woken more often is no harm.
+            // If no thread can be created, the task runs on the shared runtime, at the cost of more wakeups.
             Err(_) => self.spawn(name, task),
         }
     }
 }
 
 impl Rng for SystemEnv {
-    /// `xorshift64*` (Vigna 2016): enough for jitter, and no dependency.
+    /// `xorshift64*` (Vigna 2016): sufficient for jitter, and no dependency.
     fn unit(&self) -> f64 {
         let mut state = self.random.lock();
         *state ^= *state >> 12;
@@ -302,18 +302,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_had_much_to_do_lets_less_collect() {
+    fn the_batch_pause_is_shorter_after_more_work() {
         let millis = Duration::from_millis;
         assert_eq!([0, 1, 2, 3].map(|busy| batch_pause(millis(busy))), [25, 15, 5, 0].map(millis));
     }
 
-    /// Of what is sent one piece a millisecond, most finds the thread asleep, and all of it arrives.
+    /// Events are sent one each millisecond: most find the thread paused, and all of them arrive.
     #[tokio::test]
-    async fn what_comes_for_a_task_apart_collects_and_none_of_it_is_lost() {
+    async fn a_task_on_its_own_thread_receives_batched_events_without_loss() {
         let (send, mut events) = tokio::sync::mpsc::unbounded_channel();
         let (done, result) = tokio::sync::oneshot::channel();
-        let collects = EventBatching::default();
-        collects.set(true);
+        let batching = EventBatching::default();
+        batching.set(true);
         let task = async move {
             let mut all = Vec::new();
             while let Some(one) = events.recv().await {
@@ -321,7 +321,7 @@ mod tests {
             }
             drop(done.send((std::thread::current().name().map(str::to_owned), all)));
         };
-        Env::real(1).spawner.spawn_on_own_thread("apart", collects, Box::pin(task));
+        Env::real(1).spawner.spawn_on_own_thread("apart", batching, Box::pin(task));
         for one in 0..50 {
             send.send(one).unwrap();
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -334,9 +334,9 @@ mod tests {
 
     static SLEPT: AtomicU64 = AtomicU64::new(5);
 
-    /// A9: a suspended host made neither evidence nor a term any older.
+    /// A suspension of the host made neither evidence nor a leader's term any older.
     #[tokio::test(start_paused = true)]
-    async fn what_was_read_before_the_host_slept_is_as_old_as_that_and_what_is_due_is_due() {
+    async fn monotonic_time_and_deadlines_include_the_suspension_of_the_host() {
         let slept = || Duration::from_secs(SLEPT.load(Ordering::SeqCst));
         let clock = SystemEnv::with_suspension(slept, 1);
         let began = clock.mono();
@@ -344,7 +344,7 @@ mod tests {
         SLEPT.store(5 + 3_600, Ordering::SeqCst);
         assert_eq!(clock.mono().since(began), Duration::from_secs(3_600));
         assert!(tokio::time::timeout(Duration::from_secs(1), clock.sleep_until(due)).await.is_ok());
-        // The two clocks are read one after the other, so what was read may be less the next time.
+        // The two clocks are read one after the other, so the next value may be smaller.
         let before = clock.mono();
         SLEPT.store(5 + 3_599, Ordering::SeqCst);
         assert!(clock.mono() >= before, "it never goes back");

@@ -1,11 +1,11 @@
-//! Where the collector is.
+//! The address of the collector.
 
 use std::str::FromStr;
 
 use http::Uri;
 use http::uri::{Authority, Scheme};
 
-/// OTLP over HTTP has this port where the URL has none.
+/// The default port of OTLP over HTTP.
 const PORT: u16 = 4318;
 
 /// The address of a collector.
@@ -15,10 +15,10 @@ pub struct Endpoint {
     path: String,
 }
 
-/// Why a text is no address of a collector.
+/// Why a text is not the address of a collector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadEndpoint {
-    /// It is no URL.
+    /// It is not a URL.
     #[error("not a URL: {0}; use one such as http://otel-collector.observability:4318")]
     NoUrl(String),
     /// It has no scheme or no host.
@@ -68,7 +68,7 @@ impl FromStr for Endpoint {
 }
 
 impl Endpoint {
-    /// What a connection is made to.
+    /// The address for the connection.
     pub(super) fn address(&self) -> (&str, u16) {
         let host = self.authority.host().trim_start_matches('[').trim_end_matches(']');
         (host, self.authority.port_u16().unwrap_or(PORT))
@@ -79,7 +79,7 @@ impl Endpoint {
         self.authority.as_str()
     }
 
-    /// The path that spans are posted to.
+    /// The path to which spans are posted.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_base_gets_the_path_of_traces_and_the_port_of_otlp() {
+    fn an_endpoint_without_path_and_port_gets_those_of_otlp_traces() {
         for (given, shown, address) in [
             ("http://c:4318", "http://c:4318/v1/traces", ("c", 4318)),
             ("http://c", "http://c/v1/traces", ("c", 4318)),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_one_says_what_to_use() {
+    fn the_error_of_an_invalid_endpoint_names_a_valid_one() {
         for (given, expected) in [
             ("collector:4318", "http://"),
             ("", "not a URL"),

@@ -1,4 +1,4 @@
-//! One request to the collector.
+//! Requests to the collector.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ use super::span::Span;
 /// The default of `OTEL_EXPORTER_OTLP_TIMEOUT`.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An answer is a few bytes; a page of a proxy is cut.
+/// A response has a few bytes; a longer one, such as an error page of a proxy, is truncated.
 const MAX_RESPONSE_SIZE: usize = 64 << 10;
 
-/// The process that spans are of, as OpenTelemetry names it.
+/// The process that exports, by OpenTelemetry's resource attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// `service.name`.
@@ -36,36 +36,36 @@ pub struct Service {
     pub instance: String,
 }
 
-/// What the collector took.
+/// What the collector accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportResponse {
-    /// How many spans it refused to take, though it took the others.
+    /// How many spans it rejected while it accepted the others.
     pub rejected: u64,
-    /// Why.
+    /// The collector's message.
     pub message: String,
 }
 
 /// Why spans were not exported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
-    /// There is no connection, or it broke.
+    /// The connection failed or broke.
     #[error("{0}")]
     Unreachable(String),
-    /// There was no answer.
+    /// There was no response in time.
     #[error("no answer within {}s", TIMEOUT.as_secs())]
     TimedOut,
-    /// The collector refused them.
+    /// The collector rejected the request.
     #[error("the collector answered {code}: {said}")]
     Refused {
         /// The HTTP code.
         code: u16,
-        /// The beginning of the answer.
+        /// The beginning of the response.
         said: String,
     },
 }
 
 impl ExportError {
-    /// Whether the same request may be taken later (OTLP: 429, 502, 503, 504).
+    /// Whether the same request may be accepted later (OTLP: 429, 502, 503, 504).
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         match self {
@@ -75,7 +75,8 @@ impl ExportError {
     }
 }
 
-/// Posts spans. Each request has a connection of its own: incidents are rare, and a collector may be another one by then.
+/// Posts spans. Each request uses a new connection: incidents are rare, and the collector may have been replaced in
+/// between.
 #[derive(Clone, Debug)]
 pub struct Exporter {
     env: Env,
@@ -84,22 +85,22 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// One that has sent nothing yet.
+    /// An exporter for this endpoint.
     #[must_use]
     pub const fn new(env: Env, endpoint: Endpoint, service: Service) -> Self {
         Self { env, endpoint, service }
     }
 
-    /// Where spans go.
+    /// The address of the collector.
     #[must_use]
     pub const fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Posts these spans, once.
+    /// Posts these spans once.
     ///
     /// # Errors
-    /// Why they were not taken; [`ExportError::is_retryable`] says whether trying again makes sense.
+    /// Why they were not accepted; [`ExportError::is_retryable`] tells whether to retry.
     pub async fn export(&self, spans: &[Span]) -> Result<ExportResponse, ExportError> {
         let deadline = self.env.now() + TIMEOUT;
         let posted = self.env.timeout_at(deadline, self.post(self.request(spans))).await;
@@ -108,7 +109,7 @@ impl Exporter {
             let said = super::sanitize_text(&String::from_utf8_lossy(&body));
             return Err(ExportError::Refused { code: code.as_u16(), said });
         }
-        // Some collectors answer in JSON, or nothing: the spans were taken.
+        // Some collectors respond with JSON, or with nothing: the spans were accepted.
         let answer = ExportTraceServiceResponse::decode(body).unwrap_or_default();
         let partial = answer.partial_success.unwrap_or_default();
         Ok(ExportResponse {
@@ -153,11 +154,11 @@ impl Exporter {
             let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
             let (head, body) = response.into_parts();
             let body = Limited::new(body, MAX_RESPONSE_SIZE).collect().await;
-            // An answer that is too long or broke off says nothing about the code before it.
+            // A response that is too long or truncated does not change its status code.
             Ok((head.status, body.map(http_body_util::Collected::to_bytes).unwrap_or_default()))
         };
         tokio::pin!(work, driver);
-        // hyper moves nothing unless its driver is polled.
+        // hyper makes no progress unless its driver is polled.
         tokio::select! {
             biased;
             done = &mut work => done,

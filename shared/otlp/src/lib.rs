@@ -1,14 +1,14 @@
 //! Spans, and their export to an OpenTelemetry collector: OTLP over HTTP, as protobuf.
 //!
-//! Duty: encode spans that are over, and post them to one address. It starts no task, keeps no queue and repeats nothing:
-//! the caller knows what was accepted.
+//! Encodes completed spans, and posts them to one address. It starts no task, has no queue and repeats nothing: the
+//! caller knows which spans were accepted.
 //!
-//! Invariants: ids are derived from names, so that two processes that tell the same story give it the same ids; every text
-//! is cut and freed of control characters; a request is bounded in size and in time.
+//! Invariants: ids are derived from names, so that two processes that export the same incident use the same ids;
+//! every text is truncated and has no control characters; a request is bounded in size and time.
 //!
-//! Why not the crate `opentelemetry-otlp`: with its leanest features it adds 16 crates to the 179 of the binary (h2, indexmap,
-//! rand …), for a tracer, samplers and processors that do not fit spans whose ids and times are given. The messages of
-//! `message` add none.
+//! The crate `opentelemetry-otlp` is not used: with its smallest features it adds 16 crates to the 179 of the binary
+//! (h2, indexmap, rand …), for a tracer, samplers and processors that do not fit spans with given ids and times. The
+//! messages of `message` add none.
 #![forbid(unsafe_code)]
 
 mod endpoint;

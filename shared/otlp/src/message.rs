@@ -4,26 +4,26 @@ use jiff::Timestamp;
 
 use super::span::{Attribute, Span, SpanEvent, Value};
 
-/// What is posted (`collector/trace/v1`).
+/// The request (`collector/trace/v1`).
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ExportTraceServiceRequest {
-    /// By whom: one.
+    /// The spans by process: one.
     #[prost(message, repeated, tag = "1")]
     pub resource_spans: Vec<ResourceSpans>,
 }
 
-/// What is answered.
+/// The response.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ExportTraceServiceResponse {
-    /// What was not taken.
+    /// The part that was rejected.
     #[prost(message, optional, tag = "1")]
     pub partial_success: Option<ExportTracePartialSuccess>,
 }
 
-/// What was not taken, and why.
+/// The rejected part, and why.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ExportTracePartialSuccess {
-    /// How many spans.
+    /// The number of rejected spans.
     #[prost(int64, tag = "1")]
     pub rejected_spans: i64,
     /// Why.
@@ -45,15 +45,15 @@ pub struct ResourceSpans {
 /// A process.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Resource {
-    /// What is said of it.
+    /// Its attributes.
     #[prost(message, repeated, tag = "1")]
     pub attributes: Vec<KeyValue>,
 }
 
-/// The spans of one part of a process.
+/// The spans of one instrumentation scope.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ScopeSpans {
-    /// The part.
+    /// The scope.
     #[prost(message, optional, tag = "1")]
     pub scope: Option<InstrumentationScope>,
     /// Its spans.
@@ -61,7 +61,7 @@ pub struct ScopeSpans {
     pub spans: Vec<WireSpan>,
 }
 
-/// A part of a process.
+/// An instrumentation scope.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct InstrumentationScope {
     /// Its name.
@@ -81,7 +81,7 @@ pub struct WireSpan {
     /// Eight bytes.
     #[prost(bytes = "vec", tag = "2")]
     pub span_id: Vec<u8>,
-    /// Eight bytes; none: it is the first.
+    /// Eight bytes; empty: a root span.
     #[prost(bytes = "vec", tag = "4")]
     pub parent_span_id: Vec<u8>,
     /// The name.
@@ -90,38 +90,38 @@ pub struct WireSpan {
     /// `SPAN_KIND_INTERNAL`.
     #[prost(int32, tag = "6")]
     pub kind: i32,
-    /// When it began.
+    /// Its start.
     #[prost(fixed64, tag = "7")]
     pub start_time_unix_nano: u64,
-    /// When it ended.
+    /// Its end.
     #[prost(fixed64, tag = "8")]
     pub end_time_unix_nano: u64,
-    /// What is said of it.
+    /// Its attributes.
     #[prost(message, repeated, tag = "9")]
     pub attributes: Vec<KeyValue>,
-    /// What happened in it.
+    /// Its events.
     #[prost(message, repeated, tag = "11")]
     pub events: Vec<Event>,
-    /// Whether it failed.
+    /// Its status, if it failed.
     #[prost(message, optional, tag = "15")]
     pub status: Option<Status>,
 }
 
-/// Something that happened at one moment.
+/// An event of a span.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Event {
-    /// When.
+    /// When it happened.
     #[prost(fixed64, tag = "1")]
     pub time_unix_nano: u64,
-    /// What.
+    /// Its name.
     #[prost(string, tag = "2")]
     pub name: String,
-    /// More of it.
+    /// Its attributes.
     #[prost(message, repeated, tag = "3")]
     pub attributes: Vec<KeyValue>,
 }
 
-/// How a span ended.
+/// The status of a span.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Status {
     /// Why it failed.
@@ -146,14 +146,14 @@ pub struct KeyValue {
 /// A value.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct AnyValue {
-    /// One of its forms.
+    /// Its value.
     #[prost(oneof = "any_value::Value", tags = "1, 3, 5")]
     pub value: Option<any_value::Value>,
 }
 
-/// The forms of a value.
+/// The types of a value.
 pub mod any_value {
-    /// One of those that are sent.
+    /// The types that are sent.
     #[derive(Clone, PartialEq, prost::Oneof)]
     pub enum Value {
         /// A text.
@@ -202,11 +202,11 @@ impl From<&Attribute> for KeyValue {
 }
 
 impl From<&SpanEvent> for Event {
-    fn from(moment: &SpanEvent) -> Self {
+    fn from(event: &SpanEvent) -> Self {
         Self {
-            time_unix_nano: nanos(moment.at),
-            name: moment.name.to_owned(),
-            attributes: moment.attributes.iter().map(KeyValue::from).collect(),
+            time_unix_nano: nanos(event.at),
+            name: event.name.to_owned(),
+            attributes: event.attributes.iter().map(KeyValue::from).collect(),
         }
     }
 }
@@ -228,7 +228,7 @@ impl From<&Span> for WireSpan {
     }
 }
 
-/// OTLP knows no time before 1970.
+/// OTLP cannot represent a time before 1970.
 fn nanos(at: Timestamp) -> u64 {
     u64::try_from(at.as_nanosecond()).unwrap_or(0)
 }

@@ -1,33 +1,33 @@
-//! A span that is over.
+//! A completed span.
 
 use jiff::Timestamp;
 
-/// A text of the cluster is cut after this many bytes: a message of a device may have thousands.
+/// Texts of the cluster are truncated to this many bytes: a message of a device may have thousands.
 pub const MAX_TEXT_LENGTH: usize = 512;
 
-/// Sixteen bytes that name a trace.
+/// The id of a trace: sixteen bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TraceId(u128);
 
-/// Eight bytes that name a span within its trace.
+/// The id of a span within its trace: eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SpanId(u64);
 
 impl TraceId {
-    /// The trace ID that every process derives from these parts.
+    /// The trace id that every process derives from these parts.
     #[must_use]
     pub fn from_parts(parts: &[&str]) -> Self {
-        // All zeros is no id.
+        // All zeros is not a valid id.
         Self(digest(parts).max(1))
     }
 
-    /// As OTLP has it.
+    /// The bytes in OTLP.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }
 
-    /// The span of this trace that these parts identify.
+    /// The id of the span that these parts identify in this trace.
     #[must_use]
     pub fn span(self, parts: &[&str]) -> SpanId {
         let own = self.to_string();
@@ -45,14 +45,14 @@ impl std::fmt::Display for TraceId {
 }
 
 impl SpanId {
-    /// As OTLP has it.
+    /// The bytes in OTLP.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 8] {
         self.0.to_be_bytes()
     }
 }
 
-/// FNV-1a of 128 bits: it tells names apart, and keeps no secret. Each part ends with a byte that no text has.
+/// FNV-1a of 128 bits: it distinguishes names, and is not secret. Each part ends with a byte that no text contains.
 fn digest(parts: &[&str]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
@@ -71,7 +71,7 @@ pub enum Value {
     Number(i64),
 }
 
-/// What is said of a span, or of a moment of it.
+/// An attribute of a span, or of an event of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribute {
     /// Its key, by OpenTelemetry's semantic conventions where they have one.
@@ -81,13 +81,13 @@ pub struct Attribute {
 }
 
 impl Attribute {
-    /// A text of the cluster, cut and freed of control characters.
+    /// A text of the cluster, truncated and without control characters.
     #[must_use]
     pub fn text(key: &'static str, value: &str) -> Self {
         Self { key, value: Value::Text(sanitize_text(value)) }
     }
 
-    /// Texts of the cluster.
+    /// Texts of the cluster, each truncated and without control characters.
     #[must_use]
     pub fn texts<'a>(key: &'static str, values: impl Iterator<Item = &'a str>) -> Self {
         Self { key, value: Value::Texts(values.map(sanitize_text).collect()) }
@@ -100,7 +100,7 @@ impl Attribute {
     }
 }
 
-/// A text of the cluster as it is exported: of one line, without control characters and marks that turn text, and not
+/// Sanitizes a text of the cluster for export: one line, without control characters and bidirectional marks, and not
 /// longer than [`MAX_TEXT_LENGTH`] bytes.
 #[must_use]
 pub fn sanitize_text(text: &str) -> String {
@@ -121,35 +121,35 @@ const fn is_control(letter: char) -> bool {
         | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// Something that happened at one moment of a span.
+/// An event of a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpanEvent {
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// What.
+    /// Its name.
     pub name: &'static str,
-    /// More of it.
+    /// Its attributes.
     pub attributes: Vec<Attribute>,
 }
 
-/// A span that is over.
+/// A completed span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Its trace.
     pub trace: TraceId,
     /// Its id.
     pub id: SpanId,
-    /// The span that it is part of; `None`: it is the first.
+    /// The parent span; `None`: it is the root.
     pub parent: Option<SpanId>,
-    /// Its name: one of few.
+    /// Its name, of a fixed set.
     pub name: &'static str,
-    /// When it began.
+    /// Its start.
     pub start: Timestamp,
-    /// When it ended.
+    /// Its end.
     pub end: Timestamp,
-    /// What is said of it.
+    /// Its attributes.
     pub attributes: Vec<Attribute>,
-    /// What happened in it.
+    /// Its events.
     pub events: Vec<SpanEvent>,
     /// Why it failed, if it did.
     pub error: Option<String>,
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_tell_parts_apart_and_stay_the_same() {
+    fn ids_are_stable_and_differ_for_different_parts() {
         let trace = TraceId::from_parts(&["uid", "boot"]);
         assert_eq!(trace.to_string(), "cd943225530668707e2d82ac5c362acf");
         assert_eq!(trace, TraceId::from_parts(&["uid", "boot"]));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn attack_a_text_of_the_cluster_is_cut_and_has_no_control_characters() {
+    fn attack_a_text_of_the_cluster_is_truncated_and_sanitized() {
         assert_eq!(sanitize_text("a\n\u{1b}[2J\u{202e}b\u{0}"), "a\u{fffd}\u{fffd}[2J\u{fffd}b\u{fffd}");
         for long in ["x".repeat(100_000), "é".repeat(100_000), "\u{0}".repeat(100_000)] {
             let cut = sanitize_text(&long);

@@ -1,4 +1,4 @@
-//! A collector that a test reads. Not in the shipped binary.
+//! A fake collector for tests. Not in the shipped binary.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::message::{ExportTraceServiceRequest, WireSpan, any_value};
 
-/// Takes spans on a port of its own until the test ends.
+/// Accepts spans on its own port until the test ends.
 #[derive(Clone, Debug)]
 pub struct Collector {
     address: SocketAddr,
@@ -21,17 +21,17 @@ pub struct Collector {
 
 #[derive(Debug, Default)]
 struct State {
-    /// `None`: it reads, and answers nothing.
+    /// `None`: it reads requests and does not respond.
     answer: Option<(u16, Vec<u8>)>,
     heads: Vec<String>,
     accepted: Vec<ExportTraceServiceRequest>,
 }
 
 impl Collector {
-    /// One that takes everything.
+    /// Starts a collector that accepts everything.
     ///
     /// # Errors
-    /// There is no port.
+    /// No port is available.
     pub async fn start(env: &Env) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let state = State { answer: Some((200, Vec::new())), ..State::default() };
@@ -47,18 +47,18 @@ impl Collector {
         Ok(collector)
     }
 
-    /// What `--otlp-endpoint` says of it.
+    /// The URL for `--otlp-endpoint`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Answers so from now on. What it does not answer with 200 it does not take.
+    /// Sets the response. Requests that are not answered with 200 are not accepted.
     pub fn set_response(&self, code: u16, body: Vec<u8>) {
         self.state.lock().answer = Some((code, body));
     }
 
-    /// Reads from now on, and answers nothing.
+    /// Reads requests without a response from now on.
     pub fn stop_responding(&self) {
         self.state.lock().answer = None;
     }
@@ -69,13 +69,13 @@ impl Collector {
         self.state.lock().heads.clone()
     }
 
-    /// The requests that it took.
+    /// The accepted requests.
     #[must_use]
     pub fn requests(&self) -> Vec<ExportTraceServiceRequest> {
         self.state.lock().accepted.clone()
     }
 
-    /// The spans that it took, in their order.
+    /// The accepted spans, in order.
     #[must_use]
     pub fn spans(&self) -> Vec<WireSpan> {
         let processes = self.requests().into_iter().flat_map(|request| request.resource_spans);
@@ -108,7 +108,7 @@ impl Collector {
         let Some((code, body)) = answer else { return std::future::pending().await };
         let head = format!("HTTP/1.1 {code} Said\r\ncontent-length: {}\r\n\r\n", body.len());
         stream.write_all(&[head.as_bytes(), &body].concat()).await?;
-        // A client that reads has the whole answer before the connection goes.
+        // The client has the whole response before the connection is closed.
         stream.shutdown().await
     }
 }

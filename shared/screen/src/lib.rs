@@ -1,20 +1,22 @@
-//! One page in a browser on this machine: what it shows comes from a [`Source`], again and again.
+//! A web page for a browser on this machine. Its content comes from a [`Source`], and is refreshed periodically.
 //!
 //! | route | answers |
 //! |---|---|
 //! | `/`, `/page.css`, `/page.js` | the page |
-//! | `/overview` | server-sent events: the overview whenever it changed, or that it cannot be had |
-//! | `/explain/KIND/NAME?namespace=NAMESPACE` | why one object is as it is |
+//! | `/overview` | server-sent events: the overview whenever it changed, or why it cannot be read |
+//! | `/explain/KIND/NAME?namespace=NAMESPACE` | the explanation of one object |
 //!
-//! Invariants: no route changes anything; nobody looks while nobody watches. Danger note: what it shows is what the
-//! user's kubeconfig may read, so it is for one user of this machine only. Four checks hold, each alone:
+//! Invariants: no route changes anything; the cluster is read only while a browser is connected. Danger note: the
+//! page shows what the user's kubeconfig may read, so it is for one user of this machine only. Four independent
+//! checks ensure that:
 //!
-//! - it listens on loopback;
-//! - a request must name this machine (`Host`), or a page of a stranger could read the answers through the browser (DNS rebinding);
-//! - a request must carry the token of this session, which only the user sees who started it: other users of the machine reach
-//!   loopback, too;
-//! - a request for what is read from the cluster must come from the page itself (`Sec-Fetch-Site`): each lists the cluster, so a
-//!   page that cannot read the answer must not cause it either.
+//! - it listens on loopback only;
+//! - a request must name this machine (`Host`), or a page of another site could read the responses through the
+//!   browser (DNS rebinding);
+//! - a request must have the token of this session, which only the user who started it sees: other users of the
+//!   machine can reach loopback, too;
+//! - a request for data of the cluster must come from the page itself (`Sec-Fetch-Site`): each one lists the cluster,
+//!   so a page that cannot read the response must not cause it either.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -34,61 +36,62 @@ use pod_safety_clock::Env;
 use serde::Deserialize;
 use tokio::sync::{Notify, watch};
 
-/// So often it is looked again: a person reads for longer, and the API server lists everything each time.
+/// The refresh period of the overview. A user reads for longer than this, and each refresh makes the API server list
+/// everything.
 const REFRESH_PERIOD: Duration = Duration::from_secs(3);
 
-/// Nothing is loaded from elsewhere, nothing in the page itself is run, and nobody may put the page into another one.
+/// Nothing is loaded from other sites, inline code is not run, and the page cannot be embedded in another one.
 const SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Bytes of a token: nobody guesses 128 bits.
+/// Bytes of a token: 128 bits cannot be guessed.
 const TOKEN_BYTES: usize = 16;
 
-/// An answer in JSON, or why there is none.
+/// A response in JSON, or why there is none.
 pub type JsonFuture<'a> = Pin<Box<dyn Future<Output = Result<String, String>> + Send + 'a>>;
 
-/// What is shown.
+/// The data of the page.
 pub trait Source: Send + Sync + 'static {
-    /// The whole cluster.
+    /// The overview of the cluster.
     fn overview(&self) -> JsonFuture<'_>;
-    /// Why one object is as it is.
+    /// The explanation of one object.
     fn explain<'a>(&'a self, kind: &'a str, namespace: Option<&'a str>, name: &'a str) -> JsonFuture<'a>;
 }
 
-/// The files of the page. They hold nothing of the cluster.
+/// The files of the page. They contain no data of the cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// What is opened.
+    /// The document.
     pub html: &'static str,
-    /// How it looks.
+    /// The style sheet.
     pub style: &'static str,
-    /// What it does.
+    /// The script.
     pub script: &'static str,
 }
 
-/// Why there is no page.
+/// Why the page cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum WebUiError {
-    /// It would be there for others.
+    /// Other machines could reach it.
     #[error(
         "--address={0} can be reached from other machines: everyone who reaches it could read the cluster with your rights. Use 127.0.0.1 or [::1]"
     )]
     NotLoopback(SocketAddr),
-    /// The address is taken or not ours.
+    /// The address is in use or does not belong to this machine.
     #[error("listening on --address={address}: choose another port, or 0 for any that is free")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The error.
         #[source]
         source: std::io::Error,
     },
-    /// The kernel gives no random bytes.
+    /// The kernel provides no random bytes.
     #[error("making the token of this session")]
     Token(#[source] std::io::Error),
 }
 
-/// The page, listening.
+/// The web server, bound to its address.
 pub struct WebUi {
     listener: tokio::net::TcpListener,
     address: SocketAddr,
@@ -100,9 +103,9 @@ struct AppState {
     token: String,
     source: Arc<dyn Source>,
     overview: watch::Sender<Option<Result<String, String>>>,
-    /// Somebody came, and need not wait for the next look.
+    /// A visitor arrived, so the overview is refreshed at once.
     visitor_arrived: Notify,
-    /// Each answer lists much of the cluster: one at a time.
+    /// Each explanation lists much of the cluster: one at a time.
     explain_lock: tokio::sync::Mutex<()>,
 }
 
@@ -110,7 +113,7 @@ impl WebUi {
     /// Listens on `address`.
     ///
     /// # Errors
-    /// The address is not of this machine alone, or is taken.
+    /// The address is not a loopback address, or is in use.
     pub async fn bind(address: SocketAddr) -> Result<Self, WebUiError> {
         if !address.ip().is_loopback() {
             return Err(WebUiError::NotLoopback(address));
@@ -121,13 +124,13 @@ impl WebUi {
         Ok(Self { listener, address, token: token()? })
     }
 
-    /// What its user opens. Danger note: whoever has it reads the cluster with the user's rights.
+    /// The URL for the user. Danger note: it gives the user's read access to the cluster.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/?token={}", self.address, self.token)
     }
 
-    /// Answers for ever.
+    /// Serves until the process ends.
     pub async fn serve(self, page: Page, source: Arc<dyn Source>, env: Env) {
         let (overview, _) = watch::channel(None);
         let state = Arc::new(AppState {
@@ -158,15 +161,15 @@ fn token() -> Result<String, WebUiError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Looks for as long as somebody watches.
+/// Refreshes the overview while a browser is connected.
 async fn refresh_overview(state: Arc<AppState>, env: Env) -> Infallible {
     loop {
         if state.overview.receiver_count() > 0 {
             let now = Some(state.source.overview().await);
             state.overview.send_if_modified(|before| {
-                let news = *before != now;
+                let changed = *before != now;
                 *before = now;
-                news
+                changed
             });
         }
         tokio::select! {
@@ -190,7 +193,7 @@ fn router(state: Arc<AppState>) -> Router {
         .with_state(state)
 }
 
-/// Whether a request was meant for this machine, and not for a stranger's name that leads here (DNS rebinding).
+/// Whether a request was meant for this machine, and not for a foreign name that resolves to it (DNS rebinding).
 #[must_use]
 pub fn is_for_this_machine(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return false };
@@ -202,7 +205,8 @@ pub fn is_for_this_machine(headers: &HeaderMap) -> bool {
     name == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether a page of another site has sent it, as the browser says; `None`: no browser has, or an old one that does not say.
+/// Whether a page of another site sent the request, by the browser's header; `None`: not from a browser, or from an
+/// old one without the header.
 #[must_use]
 pub fn is_cross_site(headers: &HeaderMap) -> Option<bool> {
     let site = headers.get("sec-fetch-site")?;
@@ -222,7 +226,7 @@ async fn require_this_machine(request: Request, next: Next) -> Response {
     response
 }
 
-/// What no browser has sent cannot be told from what an old one sends for a stranger's page.
+/// A request without the header could come from an old browser and a page of another site, so it is denied.
 async fn require_same_origin(request: Request, next: Next) -> Response {
     if is_cross_site(request.headers()) != Some(false) {
         return (StatusCode::FORBIDDEN, "ask from the page itself\n").into_response();
@@ -230,10 +234,10 @@ async fn require_same_origin(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-async fn require_session_token(State(show): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+async fn require_session_token(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let mut given = request.uri().query().unwrap_or_default().split('&');
     if !given.any(|pair| {
-        pair.strip_prefix("token=").is_some_and(|given| is_equal_in_constant_time(given, &show.token))
+        pair.strip_prefix("token=").is_some_and(|given| is_equal_in_constant_time(given, &state.token))
     }) {
         return (
             StatusCode::FORBIDDEN,
@@ -244,44 +248,44 @@ async fn require_session_token(State(show): State<Arc<AppState>>, request: Reque
     next.run(request).await
 }
 
-/// In the same time, however much of it is right.
+/// Compares in constant time, however much of the token is right.
 fn is_equal_in_constant_time(given: &str, token: &str) -> bool {
     let differing =
         given.bytes().zip(token.bytes()).fold(0, |differing, (one, other)| differing | (one ^ other));
     given.len() == token.len() && differing == 0
 }
 
-async fn page(State(show): State<Arc<AppState>>) -> Response {
-    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], show.page.html).into_response()
+async fn page(State(state): State<Arc<AppState>>) -> Response {
+    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], state.page.html).into_response()
 }
 
-async fn style(State(show): State<Arc<AppState>>) -> Response {
-    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], show.page.style).into_response()
+async fn style(State(state): State<Arc<AppState>>) -> Response {
+    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], state.page.style).into_response()
 }
 
-async fn script(State(show): State<Arc<AppState>>) -> Response {
-    ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], show.page.script).into_response()
+async fn script(State(state): State<Arc<AppState>>) -> Response {
+    ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], state.page.script).into_response()
 }
 
-async fn overview(State(show): State<Arc<AppState>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let mut seen = show.overview.subscribe();
-    // What was seen for the last visitor may be old: it is shown, and looked at again at once.
-    seen.mark_changed();
-    show.visitor_arrived.notify_one();
-    let news = stream::unfold(seen, async |mut seen| {
+async fn overview(State(state): State<Arc<AppState>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let mut overview = state.overview.subscribe();
+    // The last overview may be old: it is shown, and refreshed at once.
+    overview.mark_changed();
+    state.visitor_arrived.notify_one();
+    let events = stream::unfold(overview, async |mut overview| {
         loop {
-            seen.changed().await.ok()?;
-            let now = seen.borrow_and_update().clone();
+            overview.changed().await.ok()?;
+            let now = overview.borrow_and_update().clone();
             if let Some(now) = now {
                 let event = match now {
-                    Ok(overview) => Event::default().event("overview").data(overview),
+                    Ok(json) => Event::default().event("overview").data(json),
                     Err(why) => Event::default().event("trouble").data(why.replace(['\n', '\r'], " ")),
                 };
-                return Some((Ok(event), seen));
+                return Some((Ok(event), overview));
             }
         }
     });
-    Sse::new(news.boxed()).keep_alive(KeepAlive::default())
+    Sse::new(events.boxed()).keep_alive(KeepAlive::default())
 }
 
 #[derive(Deserialize)]
@@ -290,12 +294,12 @@ struct ExplainQuery {
 }
 
 async fn explain(
-    State(show): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     Path((kind, name)): Path<(String, String)>,
     Query(query): Query<ExplainQuery>,
 ) -> Response {
-    let _one = show.explain_lock.lock().await;
-    match show.source.explain(&kind, query.namespace.as_deref(), &name).await {
+    let _one = state.explain_lock.lock().await;
+    match state.source.explain(&kind, query.namespace.as_deref(), &name).await {
         Ok(answer) => ([(header::CONTENT_TYPE, "application/json")], answer).into_response(),
         Err(why) => (StatusCode::BAD_GATEWAY, why).into_response(),
     }
@@ -325,25 +329,19 @@ mod tests {
         }
     }
 
-    /// From the page itself.
+    /// A request from the page itself.
     async fn request_page(host: &str, path: &str, method: &str) -> (StatusCode, String) {
         let request = Request::builder().method(method).uri(path).header("host", host);
         send(request.header("sec-fetch-site", "same-origin").body(Body::empty()).unwrap()).await
     }
 
     async fn response(request: Request) -> Response {
-        let (seen, _) = watch::channel(None);
-        let (came, explaining) = (Notify::new(), tokio::sync::Mutex::default());
+        let (overview, _) = watch::channel(None);
+        let (visitor_arrived, explain_lock) = (Notify::new(), tokio::sync::Mutex::default());
         let (page, token) = (Page { html: "<html>", style: "p{}", script: "1;" }, "s3cret".to_owned());
-        let show = AppState {
-            page,
-            token,
-            source: Arc::new(FakeSource),
-            overview: seen,
-            visitor_arrived: came,
-            explain_lock: explaining,
-        };
-        router(Arc::new(show)).oneshot(request).await.unwrap()
+        let state =
+            AppState { page, token, source: Arc::new(FakeSource), overview, visitor_arrived, explain_lock };
+        router(Arc::new(state)).oneshot(request).await.unwrap()
     }
 
     async fn send(request: Request) -> (StatusCode, String) {
@@ -354,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_answers_this_machine_and_nobody_who_goes_by_another_name() {
+    async fn requests_for_another_host_name_are_rejected() {
         for host in ["localhost:8088", "127.0.0.1:8088", "[::1]:8088", "localhost"] {
             assert_eq!(
                 request_page(host, "/?token=s3cret", "GET").await,
@@ -374,7 +372,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_explains_and_says_why_it_cannot_and_nothing_writes() {
+    async fn explain_returns_the_answer_or_the_error_and_other_methods_are_rejected() {
         let response =
             request_page("localhost", "/explain/pod/db-0?namespace=shop&token=s3cret", "GET").await;
         assert_eq!(response, (StatusCode::OK, "Some(\"shop\")/db-0".to_owned()));
@@ -388,9 +386,9 @@ mod tests {
         }
     }
 
-    /// By pictures of which it cannot read a byte a page of a stranger had the cluster listed without end.
+    /// With images whose content it cannot read, a page of another site had the cluster listed without end.
     #[tokio::test]
-    async fn attack_a_page_of_a_stranger_has_nothing_looked_at() {
+    async fn attack_a_page_of_another_site_reads_no_data() {
         for (site, path, expected) in [
             (Some("cross-site"), "/explain/pod/db-0", StatusCode::FORBIDDEN),
             (Some("same-site"), "/overview", StatusCode::FORBIDDEN),
@@ -398,7 +396,7 @@ mod tests {
             (None, "/overview", StatusCode::FORBIDDEN),
             (Some("same-origin"), "/explain/pod/db-0", StatusCode::OK),
             (Some("none"), "/explain/pod/db-0", StatusCode::OK),
-            // A link to the page may be anywhere: the page itself reads nothing.
+            // A link to the page may be anywhere: the page itself reads no data.
             (Some("cross-site"), "/", StatusCode::OK),
         ] {
             let mut request = Request::get(format!("{path}?token=s3cret")).header("host", "localhost");
@@ -409,9 +407,10 @@ mod tests {
         }
     }
 
-    /// Every user of a machine reaches its loopback, and read the cluster there with the rights of whoever had started the page.
+    /// Every user of a machine can reach its loopback, and could read the cluster with the rights of the user who had
+    /// started the page.
     #[tokio::test]
-    async fn attack_another_user_of_the_machine_has_no_token() {
+    async fn attack_requests_without_the_session_token_are_rejected() {
         for path in ["/", "/overview", "/explain/pod/db-0", "/explain/pod/db-0?namespace=shop"] {
             for token in ["", "token=", "token=s3cre", "token=s3creT", "token=s3cret1", "nottoken=s3cret"] {
                 let (page, refused) = (
@@ -425,9 +424,9 @@ mod tests {
         assert!(one.len() == 2 * TOKEN_BYTES && one != other, "{one} {other}");
     }
 
-    /// What comes from the cluster is text. Should it ever get into the page as markup, nothing of it runs.
+    /// Texts of the cluster are not markup. If one gets into the page as markup nevertheless, no script in it runs.
     #[tokio::test]
-    async fn attack_markup_in_a_name_runs_nothing() {
+    async fn attack_the_security_policy_runs_no_inline_script() {
         for (path, kind) in
             [("/?token=s3cret", "text/html"), ("/page.css", "text/css"), ("/page.js", "text/javascript")]
         {
@@ -444,7 +443,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_listens_on_this_machine_only() {
+    async fn the_server_binds_to_loopback_only() {
         let open = WebUi::bind("0.0.0.0:0".parse().unwrap()).await;
         assert!(matches!(open, Err(WebUiError::NotLoopback(_))));
         let first = WebUi::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();

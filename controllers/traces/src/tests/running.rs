@@ -1,4 +1,4 @@
-//! The task, with a collector and an API server that answers as a test says.
+//! The task, with a fake collector and a scripted API server.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use prometheus::Registry;
 
 use super::*;
 
-/// Longer than it may take to export what is due.
+/// Longer than an export of due spans may take.
 const SOON: Duration = Duration::from_secs(30);
 
 struct Leader {
@@ -24,7 +24,7 @@ struct Leader {
 }
 
 impl Leader {
-    /// One after a leader that renewed last in this second, with the Events of that.
+    /// A leader after one that renewed last at this second, with the Events of that one.
     fn after(second: i64, world: &World, collector: &Collector, events: &[Value]) -> Self {
         let env = Env::real(1);
         let (journal, registry) = (Arc::new(Journal::default()), Registry::new());
@@ -73,17 +73,17 @@ fn names(spans: &[WireSpan]) -> Vec<&str> {
     spans.iter().map(|span| span.name.as_str()).collect()
 }
 
-/// How often each span was taken.
-fn taken(collector: &Collector) -> BTreeMap<(Vec<u8>, Vec<u8>), Vec<WireSpan>> {
-    let mut taken: BTreeMap<_, Vec<WireSpan>> = BTreeMap::new();
+/// The accepted spans, by id.
+fn accepted(collector: &Collector) -> BTreeMap<(Vec<u8>, Vec<u8>), Vec<WireSpan>> {
+    let mut accepted: BTreeMap<_, Vec<WireSpan>> = BTreeMap::new();
     for span in collector.spans() {
-        taken.entry((span.trace_id.clone(), span.span_id.clone())).or_default().push(span);
+        accepted.entry((span.trace_id.clone(), span.span_id.clone())).or_default().push(span);
     }
-    taken
+    accepted
 }
 
 #[tokio::test]
-async fn what_is_recorded_is_exported_once_as_it_is_recorded() {
+async fn each_span_is_exported_once_when_it_is_recorded() {
     let (world, collector) = (lost(), Collector::start(&Env::real(1)).await.unwrap());
     let leader = Leader::after(0, &world, &collector, &[]);
     until("the loss is told", || collector.spans().len() == 6).await;
@@ -107,13 +107,13 @@ async fn what_is_recorded_is_exported_once_as_it_is_recorded() {
     until("the return is told", || collector.spans().len() == 10).await;
     assert_eq!(names(&collector.spans())[6..], ["force delete", "order on", "status checks", "incident"]);
     Env::real(1).sleep(Duration::from_secs(6)).await;
-    assert!(taken(&collector).values().all(|times| times.len() == 1), "nothing is told twice");
+    assert!(accepted(&collector).values().all(|times| times.len() == 1), "nothing is told twice");
     assert_eq!(leader.lists.load(Ordering::Relaxed), 1, "the Events of the last leader, once");
     assert!(leader.metric("pod_safety_trace_spans_total{outcome=\"exported\"} 10"));
 }
 
 #[tokio::test]
-async fn a_new_leader_goes_on_where_the_last_one_stopped() {
+async fn a_new_leader_exports_only_records_since_the_last_renewal_of_the_former() {
     let (world, collector) = (lost(), Collector::start(&Env::real(1)).await.unwrap());
     let event = json!({
         "reason": "ForceDeleted", "message": "node n was switched off", "eventTime": Env::real(1).clock.wall().to_string(),
@@ -123,13 +123,14 @@ async fn a_new_leader_goes_on_where_the_last_one_stopped() {
     let _first = Leader::after(0, &world, &collector, std::slice::from_ref(&event));
     until("the first tells of the loss", || collector.spans().len() == 7).await;
     let before = collector.spans();
-    // It renewed last after all that.
+    // The first leader renewed last after all of that.
     let renewed = 1 + Env::real(1).clock.wall().as_second() - START_SECONDS + 10;
     let second = Collector::start(&Env::real(1)).await.unwrap();
     let _second = Leader::after(renewed, &world, &second, std::slice::from_ref(&event));
     Env::real(1).sleep(Duration::from_secs(1)).await;
     assert_eq!(names(&second.spans()), Vec::<&str>::new(), "that was told");
-    // A third one cannot know what the second told in its last seconds, and tells it in the same words.
+    // A third leader cannot know what the second one exported in its last seconds, and exports it again with the same
+    // ids.
     let third = Collector::start(&Env::real(1)).await.unwrap();
     let _third = Leader::after(88, &world, &third, &[event]);
     until("the third tells what may be missing", || third.spans().len() == 3).await;
@@ -140,7 +141,7 @@ async fn a_new_leader_goes_on_where_the_last_one_stopped() {
 }
 
 #[tokio::test]
-async fn a_collector_that_is_away_gets_everything_when_it_is_back() {
+async fn spans_are_exported_after_an_unavailable_collector_returns() {
     let (world, collector) = (lost(), Collector::start(&Env::real(1)).await.unwrap());
     collector.set_response(503, Vec::new());
     let leader = Leader::after(0, &world, &collector, &[]);
@@ -149,11 +150,11 @@ async fn a_collector_that_is_away_gets_everything_when_it_is_back() {
     assert!(!leader.metric("pod_safety_trace_export_failures_total 0"));
     collector.set_response(200, Vec::new());
     until("all is there", || collector.spans().len() == 6).await;
-    assert!(taken(&collector).values().all(|times| times.len() == 1));
+    assert!(accepted(&collector).values().all(|times| times.len() == 1));
 }
 
 #[tokio::test]
-async fn what_is_refused_for_good_and_what_is_gone_is_counted() {
+async fn rejected_and_dropped_spans_are_counted() {
     let (world, collector) = (lost(), Collector::start(&Env::real(1)).await.unwrap());
     collector.set_response(400, Vec::new());
     let leader = Leader::after(0, &world, &collector, &[]);

@@ -1,4 +1,4 @@
-//! Against a listener that plays the collector.
+//! The exporter with a fake collector.
 
 use jiff::Timestamp;
 use tokio::net::TcpListener;
@@ -55,9 +55,9 @@ async fn spans_arrive_with_ids_times_and_attributes() {
     assert_eq!(root.events[0].name, "status check");
 }
 
-/// The bytes of a span, made by hand from the field numbers of opentelemetry/proto.
+/// The bytes of a span, written from the field numbers of opentelemetry/proto.
 #[test]
-fn the_wire_form_is_that_of_opentelemetry() {
+fn a_span_is_encoded_as_in_opentelemetry() {
     let wire = WireSpan { trace_id: vec![1; 16], name: "n".to_owned(), kind: 1, ..WireSpan::default() };
     let mut expected = vec![1 << 3 | 2, 16];
     expected.extend([1; 16]);
@@ -66,12 +66,12 @@ fn the_wire_form_is_that_of_opentelemetry() {
 }
 
 #[tokio::test]
-async fn refusals_say_whether_to_come_back() {
+async fn an_export_error_is_retryable_by_its_code() {
     let collector = Collector::start(&Env::real(1)).await.unwrap();
-    for (code, passing) in [(503, true), (429, true), (400, false), (404, false)] {
+    for (code, retryable) in [(503, true), (429, true), (400, false), (404, false)] {
         collector.set_response(code, b"because".to_vec());
         let refused = exporter(&collector.url()).export(&[span("incident")]).await.unwrap_err();
-        assert_eq!(refused.is_retryable(), passing, "{refused}");
+        assert_eq!(refused.is_retryable(), retryable, "{refused}");
         assert_eq!(refused.to_string(), format!("the collector answered {code}: because"));
     }
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
@@ -80,7 +80,7 @@ async fn refusals_say_whether_to_come_back() {
 }
 
 #[tokio::test]
-async fn spans_that_a_collector_rejected_are_counted() {
+async fn rejected_spans_of_a_partial_success_are_counted() {
     let partial = ExportTracePartialSuccess { rejected_spans: 1, error_message: "too\nold".to_owned() };
     let body = ExportTraceServiceResponse { partial_success: Some(partial) }.encode_to_vec();
     let collector = Collector::start(&Env::real(1)).await.unwrap();
@@ -90,7 +90,7 @@ async fn spans_that_a_collector_rejected_are_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_collector_that_hangs_is_left_after_ten_seconds() {
+async fn an_export_to_a_hanging_collector_times_out_after_ten_seconds() {
     let collector = Collector::start(&Env::real(1)).await.unwrap();
     collector.stop_responding();
     let refused = exporter(&collector.url()).export(&[span("incident")]).await.unwrap_err();

@@ -1,8 +1,8 @@
-//! The spans of an incident: names, parents, times; and what others write into records.
+//! The spans of an incident: names, parents, times; and texts that other clients write into records.
 
 use std::collections::BTreeSet;
 
-use pod_safety_otlp::{MAX_TEXT_LENGTH, Value as Said};
+use pod_safety_otlp::{MAX_TEXT_LENGTH, Value as AttributeValue};
 
 use super::super::spans::MAX_RELEASES;
 use super::*;
@@ -19,7 +19,7 @@ fn lines(spans: &[Span]) -> Vec<String> {
 }
 
 #[test]
-fn an_incident_is_told_from_the_last_report_to_the_return_of_the_node() {
+fn an_incident_has_spans_from_the_last_report_to_the_return_of_the_node() {
     let world = lost();
     let during = spans_of(&world, &[release()], &[successor()]);
     assert_eq!(
@@ -62,9 +62,9 @@ fn an_incident_is_told_from_the_last_report_to_the_return_of_the_node() {
     assert_eq!(ids.len(), during.len() + 3, "each span has an id of its own");
 }
 
-/// `Recovered` is stamped in whole seconds, an order in milliseconds.
+/// `Recovered` has a timestamp in whole seconds, an order in milliseconds.
 #[test]
-fn an_incident_that_ends_within_the_second_of_its_last_order_contains_that_order() {
+fn the_span_of_an_incident_contains_its_last_order() {
     let world = lost();
     back(&world);
     let done = json!([{ "type": "Recovered", "status": "True", "reason": "NodeReturned", "message": "",
@@ -76,16 +76,16 @@ fn an_incident_that_ends_within_the_second_of_its_last_order_contains_that_order
 }
 
 #[test]
-fn spans_have_the_attributes_that_opentelemetry_names() {
+fn spans_have_the_attributes_of_opentelemetrys_conventions() {
     let world = lost();
     back(&world);
     let spans = spans_of(&world, &[release()], &[successor()]);
     let attribute = |name: &str, key: &str| {
         let span = spans.iter().find(|span| span.name == name).unwrap();
         span.attributes.iter().find(|one| one.key == key).map(|one| match &one.value {
-            Said::Text(text) => text.clone(),
-            Said::Texts(texts) => texts.join(" "),
-            Said::Number(number) => number.to_string(),
+            AttributeValue::Text(text) => text.clone(),
+            AttributeValue::Texts(texts) => texts.join(" "),
+            AttributeValue::Number(number) => number.to_string(),
         })
     };
     for (name, key, value) in [
@@ -111,7 +111,7 @@ fn spans_have_the_attributes_that_opentelemetry_names() {
 }
 
 #[test]
-fn an_order_that_had_no_effect_is_an_error_and_one_that_was_not_checked_is_no_span() {
+fn an_order_without_effect_is_an_error_and_an_unchecked_one_has_no_span() {
     let world = lost();
     let mut open = attempt(2, "off", 95_000, "Off");
     open["verified"] = Value::Null;
@@ -124,7 +124,7 @@ fn an_order_that_had_no_effect_is_an_error_and_one_that_was_not_checked_is_no_sp
 }
 
 #[test]
-fn a_confirmation_without_a_policy_is_an_incident_too() {
+fn a_confirmation_without_a_policy_makes_an_incident() {
     let world = World::listed();
     world.put(Kind::NodeLeases, objects::lease("n", 10), at(10));
     world.put(Kind::Nodes, node(BOOT, "Unknown", 60), at(60));
@@ -141,30 +141,30 @@ fn a_confirmation_without_a_policy_is_an_incident_too() {
     assert_eq!(lines(&spans).last().map(String::as_str), Some("-/incident 10000 900000"));
 }
 
-/// A pod that was released before an incident does not belong to it, and a rehearsal is no loss.
+/// A pod that was released before an incident does not belong to it, and a dry run is no loss.
 #[test]
-fn what_belongs_to_no_incident_is_not_told() {
+fn releases_before_an_incident_and_dry_runs_have_no_span() {
     let world = lost();
     let elsewhere = [Release { at: moment(10_000), ..release() }, Release { node: "m".into(), ..release() }];
     let spans = spans_of(&world, &elsewhere, &[successor()]);
     assert!(!spans.iter().any(|span| ["force delete", "successor ready"].contains(&span.name)), "{spans:#?}");
     let world = World::listed();
-    let rehearsal = fence("Pending", &[], &json!([])).set("/spec/dryRun", json!(true));
-    world.put(Kind::NodeFences, rehearsal, at(70));
+    let dry_run = fence("Pending", &[], &json!([])).set("/spec/dryRun", json!(true));
+    world.put(Kind::NodeFences, dry_run, at(70));
     assert!(Incident::collect(&world.read().view(), &[], &[]).is_empty());
 }
 
-/// Devices, kubelets and persons write texts; a forged status may have any number of attempts.
+/// Devices, kubelets and operators write texts; a forged status may have any number of attempts.
 #[test]
-fn attack_what_others_write_makes_no_span_large_and_no_trace_long() {
+fn attack_texts_of_other_clients_do_not_enlarge_spans_or_traces() {
     let world = lost();
-    let odd = format!("\u{1b}[2J\u{202e}\n{}", "x".repeat(2_000));
+    let hostile = format!("\u{1b}[2J\u{202e}\n{}", "x".repeat(2_000));
     let mut shout = attempt(1, "off", 75_000, "Unknown");
-    shout["outcome"] = json!(odd);
-    shout["by"] = json!(odd);
-    shout["verified"]["message"] = json!(odd);
-    shout["verified"]["samples"] = vec![sample(77_000, &odd); 100].into();
-    shout["devices"] = vec![json!({ "namespace": odd, "name": odd }); 100].into();
+    shout["outcome"] = json!(hostile);
+    shout["by"] = json!(hostile);
+    shout["verified"]["message"] = json!(hostile);
+    shout["verified"]["samples"] = vec![sample(77_000, &hostile); 100].into();
+    shout["devices"] = vec![json!({ "namespace": hostile, "name": hostile }); 100].into();
     let attempts: Vec<Value> = (1..=40)
         .map(|id| {
             let mut one = shout.clone();
@@ -172,21 +172,21 @@ fn attack_what_others_write_makes_no_span_large_and_no_trace_long() {
             one
         })
         .collect();
-    let mut forged = fence("Done", &attempts, &json!([])).set("/spec/trigger/reason", json!(odd));
-    forged["status"]["gates"] = vec![json!({ "name": odd }); 100].into();
-    forged["status"]["message"] = json!(odd);
+    let mut forged = fence("Done", &attempts, &json!([])).set("/spec/trigger/reason", json!(hostile));
+    forged["status"]["gates"] = vec![json!({ "name": hostile }); 100].into();
+    forged["status"]["message"] = json!(hostile);
     world.put(Kind::NodeFences, forged, at(96));
     for number in 0..50 {
-        let confirmation = proof(&format!("w{number}"), "Asserted", 300).set("/spec/reason", json!(odd));
-        world.put(Kind::FenceEvidences, confirmation.set("/spec/by", json!(odd)), at(300));
+        let confirmation = proof(&format!("w{number}"), "Asserted", 300).set("/spec/reason", json!(hostile));
+        world.put(Kind::FenceEvidences, confirmation.set("/spec/by", json!(hostile)), at(300));
     }
     let many = |number: u32| {
         let pod = PodKey {
             uid: uid(&format!("uid-{number}")),
-            namespace: odd.as_str().into(),
-            name: odd.as_str().into(),
+            namespace: hostile.as_str().into(),
+            name: hostile.as_str().into(),
         };
-        Release { pod, message: odd.clone(), ..release() }
+        Release { pod, message: hostile.clone(), ..release() }
     };
     let releases: Vec<Release> = (0..1_000).map(many).collect();
     let spans = spans_of(&world, &releases, &[]);
@@ -198,9 +198,9 @@ fn attack_what_others_write_makes_no_span_large_and_no_trace_long() {
         );
         for attribute in span.attributes.iter().chain(span.events.iter().flat_map(|one| &one.attributes)) {
             let fits = match &attribute.value {
-                Said::Text(text) => fits(text),
-                Said::Texts(texts) => texts.len() <= 32 && texts.iter().all(|text| fits(text)),
-                Said::Number(_) => true,
+                AttributeValue::Text(text) => fits(text),
+                AttributeValue::Texts(texts) => texts.len() <= 32 && texts.iter().all(|text| fits(text)),
+                AttributeValue::Number(_) => true,
             };
             assert!(fits, "{attribute:?}");
         }
@@ -208,7 +208,7 @@ fn attack_what_others_write_makes_no_span_large_and_no_trace_long() {
 }
 
 #[test]
-fn a_release_is_read_from_the_event_that_tells_it() {
+fn a_release_is_parsed_from_its_event() {
     let event = json!({
         "reason": "ForceDeleted", "message": "node n was switched off", "eventTime": "2026-01-01T00:01:24.500000Z",
         "involvedObject": { "kind": "Pod", "namespace": "shop", "name": "db-0", "uid": "uid-of-the-first" },
