@@ -37,8 +37,8 @@ fn parse_amount(
 /// As in KCM, `maxUnavailable` wins if both are set, which the API forbids.
 fn budget_limit(spec: &wire::BudgetSpec) -> BudgetLimit {
     match (&spec.max_unavailable, &spec.min_available) {
-        (Some(most), _) => parse_amount("maxUnavailable", most, BudgetLimit::MaxUnavailable),
-        (None, Some(least)) => parse_amount("minAvailable", least, BudgetLimit::MinAvailable),
+        (Some(max), _) => parse_amount("maxUnavailable", max, BudgetLimit::MaxUnavailable),
+        (None, Some(min)) => parse_amount("minAvailable", min, BudgetLimit::MinAvailable),
         (None, None) => BudgetLimit::Unset,
     }
 }
@@ -99,8 +99,8 @@ fn carry_over_disrupted(inner: &Inner, before: &Budget, after: &mut Budget) {
         match before.status.disrupted.get(name) {
             Some(earlier) if earlier.at == entry.at => *entry = earlier.clone(),
             _ => {
-                let mut chosen = inner.selection.pods_selected_by(&before.key.uid);
-                entry.pod = chosen
+                let mut selected = inner.selection.pods_selected_by(&before.key.uid);
+                entry.pod = selected
                     .find(|uid| {
                         inner.pods.get_known(uid).is_some_and(|pod| {
                             *pod.key.name == **name && pod.deletion.is_none() && pod.created <= entry.at
@@ -150,10 +150,10 @@ impl Object for Budget {
                 Ok(None) | Err(_) => inner.selection.remove_selector(&uid),
             }
         }
-        let (allowed, known) =
+        let (allowed, previous) =
             (budget.status.disruptions_allowed, before.map(|one| one.status.disruptions_allowed));
         inner.budgets.put(uid.clone(), Entry::Known(budget));
-        if allowed > 0 && known != Some(allowed) {
+        if allowed > 0 && previous != Some(allowed) {
             inner.notify_budget_evictions(&uid, notify);
         }
         // Also for a change of the version alone: a status write needs the current version.

@@ -40,7 +40,7 @@ impl Evictions {
         &'a self,
         target: &EvictionTarget,
     ) -> impl Iterator<Item = &'a EvictionRequest> + use<'a> {
-        let uids = self.by_target.get(target).into_iter().flat_map(|about| &about.requests);
+        let uids = self.by_target.get(target).into_iter().flat_map(|entry| &entry.requests);
         uids.filter_map(|uid| self.requests.get_known(uid))
     }
 
@@ -48,7 +48,7 @@ impl Evictions {
         &'a self,
         target: &EvictionTarget,
     ) -> impl Iterator<Item = &'a Eviction> + use<'a> {
-        let uids = self.by_target.get(target).into_iter().flat_map(|about| &about.evictions);
+        let uids = self.by_target.get(target).into_iter().flat_map(|entry| &entry.evictions);
         uids.filter_map(|uid| self.evictions.get_known(uid))
     }
 
@@ -61,7 +61,7 @@ impl Evictions {
     }
 
     pub(super) fn ended_at(&self, target: &EvictionTarget) -> Option<Mono> {
-        self.by_target.get(target).and_then(|about| about.ended_at)
+        self.by_target.get(target).and_then(|entry| entry.ended_at)
     }
 
     pub(super) fn has_foreign(&self, namespace: &str) -> bool {
@@ -74,7 +74,7 @@ impl Evictions {
     }
 
     fn forget_if_empty(&mut self, target: &EvictionTarget) {
-        let empty = |about: &TargetEntry| about.requests.is_empty() && about.evictions.is_empty();
+        let empty = |entry: &TargetEntry| entry.requests.is_empty() && entry.evictions.is_empty();
         if self.by_target.get(target).is_some_and(empty) {
             self.by_target.remove(target);
         }
@@ -107,8 +107,8 @@ impl Inner {
         now: Mono,
         notify: Notify<'_>,
     ) {
-        let Some(about) = self.evictions.by_target.get_mut(pod) else { return };
-        about.ended_at = ended.then(|| about.ended_at.unwrap_or(now));
+        let Some(entry) = self.evictions.by_target.get_mut(pod) else { return };
+        entry.ended_at = ended.then(|| entry.ended_at.unwrap_or(now));
         notify(Change::Eviction { target: pod });
     }
 
@@ -266,8 +266,8 @@ impl Evictions {
 
     fn unindex(&mut self, pod: &PodKey, uid: &Uid, which: UidSetOf) {
         let target = EvictionTarget::from_pod(pod);
-        if let Some(about) = self.by_target.get_mut(&target) {
-            which(about).remove(uid);
+        if let Some(entry) = self.by_target.get_mut(&target) {
+            which(entry).remove(uid);
         }
         self.forget_if_empty(&target);
     }
@@ -296,10 +296,10 @@ impl Object for EvictionRequest {
         let uid = request.uid.clone();
         if let Some(Entry::Known(before)) = inner.evictions.requests.remove(&uid) {
             request.first_seen = before.first_seen;
-            inner.evictions.unindex(&before.pod, &uid, |about| &mut about.requests);
+            inner.evictions.unindex(&before.pod, &uid, |entry| &mut entry.requests);
         }
         let target = EvictionTarget::from_pod(&request.pod);
-        inner.evictions.index(&request.pod, &uid, |about| &mut about.requests);
+        inner.evictions.index(&request.pod, &uid, |entry| &mut entry.requests);
         inner.evictions.requests.put(uid, Entry::Known(request));
         // Also for a change of the version alone: a status write needs the current version.
         notify(Change::Eviction { target: &target });
@@ -307,7 +307,7 @@ impl Object for EvictionRequest {
 
     fn remove(inner: &mut Inner, uid: &Uid, _now: Mono, notify: Notify<'_>) {
         if let Some(Entry::Known(request)) = inner.evictions.requests.remove(uid) {
-            inner.evictions.unindex(&request.pod, uid, |about| &mut about.requests);
+            inner.evictions.unindex(&request.pod, uid, |entry| &mut entry.requests);
             notify(Change::Eviction { target: &EvictionTarget::from_pod(&request.pod) });
         }
     }
@@ -340,15 +340,15 @@ impl Object for Eviction {
             eviction.first_seen = before.first_seen;
             for responder in &mut eviction.responders {
                 let earlier = before.responder(&responder.name);
-                let same = earlier.filter(|known| known.last_heartbeat() == responder.last_heartbeat());
-                responder.last_report = same.map_or(responder.last_report, |known| known.last_report);
+                let same = earlier.filter(|earlier| earlier.last_heartbeat() == responder.last_heartbeat());
+                responder.last_report = same.map_or(responder.last_report, |earlier| earlier.last_report);
             }
             inner.evictions.uncount_foreign(&before);
-            inner.evictions.unindex(&before.pod, &uid, |about| &mut about.evictions);
+            inner.evictions.unindex(&before.pod, &uid, |entry| &mut entry.evictions);
         }
         let target = EvictionTarget::from_pod(&eviction.pod);
         inner.evictions.count_foreign(&eviction);
-        inner.evictions.index(&eviction.pod, &uid, |about| &mut about.evictions);
+        inner.evictions.index(&eviction.pod, &uid, |entry| &mut entry.evictions);
         inner.evictions.evictions.put(uid, Entry::Known(eviction));
         notify(Change::Eviction { target: &target });
     }
@@ -356,7 +356,7 @@ impl Object for Eviction {
     fn remove(inner: &mut Inner, uid: &Uid, _now: Mono, notify: Notify<'_>) {
         if let Some(Entry::Known(eviction)) = inner.evictions.evictions.remove(uid) {
             inner.evictions.uncount_foreign(&eviction);
-            inner.evictions.unindex(&eviction.pod, uid, |about| &mut about.evictions);
+            inner.evictions.unindex(&eviction.pod, uid, |entry| &mut entry.evictions);
             notify(Change::Eviction { target: &EvictionTarget::from_pod(&eviction.pod) });
         }
     }

@@ -365,12 +365,12 @@ impl Feed {
             return Ok(false);
         }
         let FeedContext { connection, cache, env, .. } = &self.context;
-        let one =
+        let page =
             read_page(connection, env, page_path(&cache.collection_path(self.kind), Some(1), ""), &mut drop)
                 .await?;
         self.failed = false;
         // Versions are numbers that only grow (KEP-5504). Where they are not, the check is skipped.
-        let reached = one.resource_version().parse::<u64>().ok();
+        let reached = page.resource_version().parse::<u64>().ok();
         Ok(reached.zip(version.parse().ok()).is_some_and(|(reached, seen)| reached < seen))
     }
 

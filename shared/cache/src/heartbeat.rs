@@ -99,8 +99,9 @@ impl Heartbeats {
     /// Drops old records of deleted Leases. That of a `missing` node is kept: after its quarantine, however long, it
     /// is read whether the Lease was renewed.
     pub(super) fn prune(&mut self, now: Mono, missing: impl Fn(&str) -> bool) {
-        let keep =
-            |beat: &Heartbeat| beat.deleted_at.is_none_or(|deleted_at| now.since(deleted_at) < KEEP_DELETED);
-        self.heartbeats.retain(|name, beat| keep(beat) || missing(name));
+        let keep = |heartbeat: &Heartbeat| {
+            heartbeat.deleted_at.is_none_or(|deleted_at| now.since(deleted_at) < KEEP_DELETED)
+        };
+        self.heartbeats.retain(|name, heartbeat| keep(heartbeat) || missing(name));
     }
 }

@@ -42,8 +42,8 @@ impl Object for NodeLease {
         let renewal = raw.renewal()?;
         let uid = Uid::new(renewal.uid)?;
         // The name was checked when the Lease was first stored.
-        let known = inner.leases.get_known(&uid).filter(|known| *known.name == *renewal.name)?;
-        let name = Arc::clone(&known.name);
+        let cached = inner.leases.get_known(&uid).filter(|cached| *cached.name == *renewal.name)?;
+        let name = Arc::clone(&cached.name);
         let rv = renewal.resource_version.parse().ok()?;
         let renew_time = match renewal.renew_time {
             Some(time) => Some(time.timestamp()?),
@@ -65,12 +65,12 @@ impl Object for NodeLease {
         let name = Arc::clone(&lease.name);
         let synced = inner.kinds.state(Kind::NodeLeases).synced;
         let before = inner.leases.put(lease.uid.clone(), Entry::Known(lease.clone()));
-        let known = match &before {
+        let former = match &before {
             Some(Entry::Known(before)) => Some(before),
             // The Lease may have been renewed while it was unreadable: it does not count as unchanged.
             Some(Entry::Undecodable(_)) | None => None,
         };
-        if inner.heartbeats.record_lease(known, &lease, synced, now) {
+        if inner.heartbeats.record_lease(former, &lease, synced, now) {
             inner.record_renewal(&name, now, notify);
         }
         if !synced {
@@ -90,8 +90,8 @@ impl Object for NodeLease {
     }
 
     fn note_missed_changes(inner: &mut Inner, uid: &Uid, now: Mono) {
-        let known = inner.leases.get_known(uid).map(|lease| Arc::clone(&lease.name));
-        inner.heartbeats.record_missed_renewal(uid, known, now);
+        let name = inner.leases.get_known(uid).map(|lease| Arc::clone(&lease.name));
+        inner.heartbeats.record_missed_renewal(uid, name, now);
     }
 
     fn remove(inner: &mut Inner, uid: &Uid, now: Mono, notify: Notify<'_>) {

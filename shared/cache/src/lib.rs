@@ -419,15 +419,15 @@ impl Inner {
     }
 
     fn last_heartbeat(&self, node: &str) -> Option<LastHeartbeat> {
-        let lease = self.heartbeats.get(node).and_then(|beat| beat.renewed_at);
+        let lease = self.heartbeats.get(node).and_then(|heartbeat| heartbeat.renewed_at);
         let lease = lease.map(|at| LastHeartbeat { kind: ReportKind::LeaseRenewed, at });
         let report = self.pod_index.last_report(node);
         let report = report.map(|at| LastHeartbeat { kind: ReportKind::PodReported, at });
-        [lease, report].into_iter().flatten().max_by_key(|sign| sign.at)
+        [lease, report].into_iter().flatten().max_by_key(|heartbeat| heartbeat.at)
     }
 
     fn unreachable_before_node_deleted(&self, node: &str) -> bool {
-        let last_heartbeat = self.last_heartbeat(node).map(|sign| sign.at);
+        let last_heartbeat = self.last_heartbeat(node).map(|heartbeat| heartbeat.at);
         let last_contact = self.absences.get(node).and_then(|absence| absence.last_contact);
         last_contact.is_some_and(|before| before.was_unreachable(last_heartbeat))
     }

@@ -271,21 +271,21 @@ impl Object for Node {
     }
 
     fn remove(inner: &mut Inner, uid: &Uid, now: Mono, notify: Notify<'_>) {
-        let Some(taken) = inner.nodes.remove(uid) else { return };
+        let Some(removed) = inner.nodes.remove(uid) else { return };
         inner.zones.remove(uid);
-        let name = match &taken {
+        let name = match &removed {
             Entry::Known(node) => Some(Arc::clone(&node.name)),
             Entry::Undecodable(_) => inner.node_index.name_of(uid),
         };
         let Some(name) = name else { return };
         inner.node_index.remove(&name, uid);
         inner.update_absence(&name, now);
-        if let Entry::Known(node) = &taken {
+        if let Entry::Known(node) = &removed {
             let last_contact = inner.last_contact_before_deletion(node, now);
             inner.absences.record_node_deleted(&name, last_contact, node.reports_deletions);
         }
         notify(Change::Node { name: &name, taints: true, readiness: true });
-        if let Entry::Known(node) = taken {
+        if let Entry::Known(node) = removed {
             inner.update_node_volumes(Some(&node), None, now, notify);
         }
     }
@@ -341,7 +341,7 @@ impl super::Cache {
         let uids: Vec<Uid> = inner.nodes.iter().map(|node| node.uid.clone()).collect();
         for uid in uids {
             let Some(mut node) = inner.nodes.get_known(&uid).cloned() else { continue };
-            let lease = inner.heartbeats.get(&node.name).and_then(|beat| beat.renew_time);
+            let lease = inner.heartbeats.get(&node.name).and_then(|heartbeat| heartbeat.renew_time);
             let last_report =
                 lease.into_iter().chain(node.heartbeat).max().map_or(node.created, |at| at.as_second());
             node.last_report = time_of(last_report);
@@ -355,7 +355,7 @@ impl super::Cache {
 
 impl Inner {
     pub(super) fn last_report(&self, node: &Node) -> Mono {
-        let renewed = self.heartbeats.get(&node.name).and_then(|beat| beat.renewed_at);
+        let renewed = self.heartbeats.get(&node.name).and_then(|heartbeat| heartbeat.renewed_at);
         renewed.map_or(node.last_report, |renewed| renewed.max(node.last_report))
     }
 

@@ -168,7 +168,7 @@ fn project_uncommon(
     let claims = claims(name, &spec.volumes);
     let own_grace = spec.termination_grace_period_seconds.filter(|grace| *grace != DEFAULT_GRACE);
     let terminal = Phase::parse(status.phase.as_deref().unwrap_or_default()).is_terminal();
-    let called_ended = terminal && running_containers(status) > 0;
+    let running_at_end = terminal && running_containers(status) > 0;
     let disruption_condition = any_condition(status, "DisruptionTarget").filter(|one| {
         one.status.as_deref() == Some("True") && one.reason.as_deref() != Some("TerminationByKubelet")
     });
@@ -183,8 +183,8 @@ fn project_uncommon(
             since: one.last_transition_time.map_or(0, wire::Time::whole_seconds),
             first_seen: now,
         }),
-        spec_grace_seconds: own_grace.filter(|_| !claims.is_empty() || called_ended),
-        terminal_while_running_since: called_ended.then_some(now),
+        spec_grace_seconds: own_grace.filter(|_| !claims.is_empty() || running_at_end),
+        terminal_while_running_since: running_at_end.then_some(now),
         claims,
         finalizers: finalizers(&meta.finalizers),
         eviction_responders: eviction_responders(&spec.eviction_responders),
@@ -298,13 +298,13 @@ fn carry_over_deletion(deletion: Deletion, before: &Pod, after: &Pod) -> Deletio
 
 /// Keeps the fields of a pod that some controller of this process reads, and shares equal values between pods.
 fn intern_fields(inner: &mut Inner, pod: &mut Pod) {
-    let (selects, fences, guards) =
+    let (budgets_enabled, fencing_enabled, volume_guard_enabled) =
         (inner.budgets_enabled, inner.fencing_enabled, inner.volume_guard_enabled);
     let labels = std::mem::take(&mut pod.labels);
-    if selects {
+    if budgets_enabled {
         pod.labels = inner.interner.labels(labels);
     }
-    let controller = pod.controller.take().filter(|_| selects || fences);
+    let controller = pod.controller.take().filter(|_| budgets_enabled || fencing_enabled);
     pod.controller = controller.map(|controller| inner.interner.controller(controller));
     let has_eviction_fields =
         |uncommon: &mut Box<Uncommon>| uncommon.in_group || !uncommon.eviction_responders.is_empty();
@@ -315,9 +315,9 @@ fn intern_fields(inner: &mut Inner, pod: &mut Pod) {
         pod.set_uncommon(*uncommon);
     }
     if let Some(mut uncommon) = pod.uncommon.take_if(|uncommon| !uncommon.claims.is_empty()) {
-        let claims = uncommon.claims.iter().filter(|_| guards);
+        let claims = uncommon.claims.iter().filter(|_| volume_guard_enabled);
         uncommon.claims = claims.map(|name| inner.interner.intern(name)).collect();
-        uncommon.spec_grace_seconds = uncommon.spec_grace_seconds.filter(|_| guards);
+        uncommon.spec_grace_seconds = uncommon.spec_grace_seconds.filter(|_| volume_guard_enabled);
         pod.set_uncommon(*uncommon);
     }
 }

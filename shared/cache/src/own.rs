@@ -203,12 +203,12 @@ impl<S: OwnKind> Object for CustomObject<S> {
             // The node of an object may be an annotation, which can be changed.
             moved = before.node().filter(|before| Some(*before) != node.as_deref()).map(str::to_owned);
         }
-        if let (Some(moved), Some(filed)) = (&moved, S::by_node(&mut inner.own_kinds)) {
-            filed.unindex(moved, &uid);
+        if let (Some(moved), Some(by_node)) = (&moved, S::by_node(&mut inner.own_kinds)) {
+            by_node.unindex(moved, &uid);
         }
         S::table(&mut inner.own_kinds).put(uid.clone(), Entry::Known(object));
-        if let (Some(node), Some(filed)) = (&node, S::by_node(&mut inner.own_kinds)) {
-            filed.index(node, &uid);
+        if let (Some(node), Some(by_node)) = (&node, S::by_node(&mut inner.own_kinds)) {
+            by_node.index(node, &uid);
         }
         notify(Change::Fencing { node: node.as_ref() });
         inner.notify_held_volumes(node.as_ref(), notify);
@@ -232,8 +232,8 @@ impl<S: OwnKind> Object for CustomObject<S> {
             Some(Entry::Undecodable(_)) => None,
             None => return,
         };
-        if let (Some(node), Some(filed)) = (&node, S::by_node(&mut inner.own_kinds)) {
-            filed.unindex(node, uid);
+        if let (Some(node), Some(by_node)) = (&node, S::by_node(&mut inner.own_kinds)) {
+            by_node.unindex(node, uid);
         }
         notify(Change::Fencing { node: node.as_ref() });
         inner.notify_held_volumes(node.as_ref(), notify);

@@ -145,8 +145,8 @@ impl Selection {
             }
         }
         if class.pods.is_empty() {
-            for place in buckets(&pod.key.namespace, &pod.labels) {
-                self.classes_at.remove(&(place, id));
+            for bucket in buckets(&pod.key.namespace, &pod.labels) {
+                self.classes_at.remove(&(bucket, id));
             }
             self.classes.remove(&id);
             self.by_labels.remove(&key);
@@ -158,7 +158,7 @@ impl Selection {
         let id = self.next;
         // An id would repeat only after 2³² new classes while one of them stays.
         self.next = self.next.wrapping_add(1);
-        self.classes_at.extend(buckets(namespace, labels).map(|place| (place, id)));
+        self.classes_at.extend(buckets(namespace, labels).map(|bucket| (bucket, id)));
         let (namespace, labels) = (Arc::clone(namespace), labels.clone());
         self.by_labels.insert((Arc::clone(&namespace), labels.clone()), id);
         let class = Class { namespace, labels, pods: BTreeSet::new(), controllers: BTreeMap::new() };
@@ -226,9 +226,11 @@ impl Selection {
     ) -> impl Iterator<Item = &'a Uid> + use<'a> {
         let (namespace, labels) = (Arc::clone(namespace), labels.clone());
         // A set: a tenant can choose label pairs whose hashes collide, and each selector must be returned once.
-        let places: BTreeSet<Bucket> = buckets(&namespace, &labels).collect();
-        let there = places.into_iter().flat_map(|place| self.selectors_at.get(&place).into_iter().flatten());
-        there.filter(move |uid| {
+        let buckets_of_pod: BTreeSet<Bucket> = buckets(&namespace, &labels).collect();
+        let uids = buckets_of_pod
+            .into_iter()
+            .flat_map(|bucket| self.selectors_at.get(&bucket).into_iter().flatten());
+        uids.filter(move |uid| {
             self.selectors.get(uid).is_some_and(|entry| entry.matches(&namespace, &labels))
         })
     }

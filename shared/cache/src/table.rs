@@ -59,8 +59,8 @@ impl<T> Table<T> {
             btree_map::Entry::Occupied(mut occupied) => {
                 Some(std::mem::replace(&mut **occupied.get_mut(), slot).entry)
             }
-            btree_map::Entry::Vacant(place) => {
-                place.insert(Box::new(slot));
+            btree_map::Entry::Vacant(vacant) => {
+                vacant.insert(Box::new(slot));
                 None
             }
         };
@@ -69,9 +69,9 @@ impl<T> Table<T> {
     }
 
     pub(super) fn remove(&mut self, uid: &Uid) -> Option<Entry<T>> {
-        let taken = self.slots.remove(uid).map(|slot| slot.entry);
-        self.undecodable -= usize::from(matches!(taken, Some(Entry::Undecodable(_))));
-        taken
+        let removed = self.slots.remove(uid).map(|slot| slot.entry);
+        self.undecodable -= usize::from(matches!(removed, Some(Entry::Undecodable(_))));
+        removed
     }
 
     pub(super) fn count_unidentified(&mut self) {

@@ -62,7 +62,7 @@ fn counts<T>(table: &Table<T>) -> (usize, usize) {
 fn lookup<'a, T>(entry: Option<&'a Entry<T>>, gap: Option<&'a str>) -> Lookup<'a, T> {
     match (entry, gap) {
         (Some(Entry::Known(known)), _) => Lookup::Known(known),
-        (Some(Entry::Undecodable(why)), _) => Lookup::Unknown(why),
+        (Some(Entry::Undecodable(reason)), _) => Lookup::Unknown(reason),
         (None, Some(gap)) => Lookup::Unknown(gap),
         (None, None) => Lookup::Absent,
     }
@@ -144,7 +144,7 @@ impl<'a> View<'a> {
                     newest = Some(node)
                 }
                 Some(Entry::Known(_)) | None => {}
-                Some(Entry::Undecodable(why)) => return Lookup::Unknown(why),
+                Some(Entry::Undecodable(reason)) => return Lookup::Unknown(reason),
             }
         }
         match newest {
@@ -276,7 +276,7 @@ impl<'a> View<'a> {
     /// Whether the watch has delivered the deletion of this node's Lease, or never had such a Lease.
     #[must_use]
     pub fn lease_is_gone(&self, node: &str) -> bool {
-        self.inner.heartbeats.get(node).is_none_or(|beat| beat.deleted_at.is_some())
+        self.inner.heartbeats.get(node).is_none_or(|heartbeat| heartbeat.deleted_at.is_some())
     }
 
     /// Pods whose condition `DisruptionTarget` was set by another component than their kubelet.
@@ -452,8 +452,8 @@ impl<'a> View<'a> {
         &self,
         labels: &std::collections::BTreeMap<String, String>,
     ) -> Option<&'a FencePolicyObject> {
-        let chosen = self.policies().filter(|policy| policy.spec.node_selector.matches(labels));
-        chosen.min_by_key(|policy| (std::cmp::Reverse(policy.spec.priority), Arc::clone(&policy.name)))
+        let matching = self.policies().filter(|policy| policy.spec.node_selector.matches(labels));
+        matching.min_by_key(|policy| (std::cmp::Reverse(policy.spec.priority), Arc::clone(&policy.name)))
     }
 
     /// The device of this namespace and name, if it is there and readable.
@@ -496,11 +496,11 @@ impl<'a> View<'a> {
     /// The first defect.
     pub fn check_evidence(
         &self,
-        proof: &FenceEvidenceObject,
+        evidence: &FenceEvidenceObject,
         node: &Node,
         now: Mono,
     ) -> Result<(), EvidenceDefect> {
-        self.evidence_fields(proof, now).check_node(&self.node_state(node))
+        self.evidence_fields(evidence, now).check_node(&self.node_state(node))
     }
 
     /// The state of the node with which evidence is compared.
@@ -516,12 +516,12 @@ impl<'a> View<'a> {
 
     /// The fields of a FenceEvidence that decide whether it is valid, and its age at this moment.
     #[must_use]
-    pub fn evidence_fields<'p>(&self, proof: &'p FenceEvidenceObject, now: Mono) -> EvidenceFields<'p> {
-        let invalidated = proof.status.invalidated.is_some();
-        let age = Some(self.inner.wall.age_by_latest(proof.created, now));
-        let spec = &proof.spec;
+    pub fn evidence_fields<'p>(&self, evidence: &'p FenceEvidenceObject, now: Mono) -> EvidenceFields<'p> {
+        let invalidated = evidence.status.invalidated.is_some();
+        let age = Some(self.inner.wall.age_by_latest(evidence.created, now));
+        let spec = &evidence.spec;
         let (lease_renewed, valid_for) = (spec.lease_renewed.as_deref(), spec.valid_for());
-        let (node, kind, deleting) = (&spec.node, spec.kind, proof.deleting);
+        let (node, kind, deleting) = (&spec.node, spec.kind, evidence.deleting);
         EvidenceFields { node, kind, lease_renewed, valid_for, invalidated, deleting, age }
     }
 
@@ -549,10 +549,10 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn evidence_for_former(&self, holder: &Holder, now: Mono) -> Option<&'a FenceEvidenceObject> {
         let minimum = self.minimum_evidence_of_node(&holder.node);
-        self.fence_evidence_of(&holder.node).find(|proof| {
-            self.evidence_fields(proof, now).check_ends_incarnation().is_ok()
-                && proof.spec.kind.grade() >= minimum
-                && holder.matches_incarnation(&proof.spec.node)
+        self.fence_evidence_of(&holder.node).find(|evidence| {
+            self.evidence_fields(evidence, now).check_ends_incarnation().is_ok()
+                && evidence.spec.kind.grade() >= minimum
+                && holder.matches_incarnation(&evidence.spec.node)
         })
     }
 
@@ -582,9 +582,10 @@ impl<'a> View<'a> {
     }
 
     fn valid_evidence_for(&self, node: &NodeState, now: Mono) -> std::vec::IntoIter<&'a FenceEvidenceObject> {
-        let holds = |proof: &&FenceEvidenceObject| self.evidence_fields(proof, now).check_node(node).is_ok();
+        let holds =
+            |evidence: &&FenceEvidenceObject| self.evidence_fields(evidence, now).check_node(node).is_ok();
         let mut holding: Vec<_> = self.fence_evidence_of(&node.incarnation.name).filter(holds).collect();
-        holding.sort_by_key(|proof| std::cmp::Reverse((proof.spec.kind.grade(), proof.rv)));
+        holding.sort_by_key(|evidence| std::cmp::Reverse((evidence.spec.kind.grade(), evidence.rv)));
         holding.into_iter()
     }
 
@@ -596,11 +597,11 @@ impl<'a> View<'a> {
         driver: &str,
         now: Mono,
     ) -> Option<&'a FenceEvidenceObject> {
-        self.fence_evidence_of(&holder.node).find(|proof| {
-            self.evidence_fields(proof, now).check_valid().is_ok()
-                && proof.spec.kind == FenceEvidenceKind::StorageFenced
-                && proof.spec.storage.iter().any(|storage| storage.driver == driver)
-                && holder.matches_incarnation(&proof.spec.node)
+        self.fence_evidence_of(&holder.node).find(|evidence| {
+            self.evidence_fields(evidence, now).check_valid().is_ok()
+                && evidence.spec.kind == FenceEvidenceKind::StorageFenced
+                && evidence.spec.storage.iter().any(|storage| storage.driver == driver)
+                && holder.matches_incarnation(&evidence.spec.node)
         })
     }
 
@@ -626,8 +627,8 @@ impl<'a> View<'a> {
 
     /// The highest version among the evidence about the node of this one, whether valid or not.
     #[must_use]
-    pub fn newest_evidence(&self, proof: &FenceEvidenceObject) -> Rv {
-        self.fence_evidence_of(&proof.spec.node.name).map(|other| other.rv).fold(proof.rv, Rv::max)
+    pub fn newest_evidence(&self, evidence: &FenceEvidenceObject) -> Rv {
+        self.fence_evidence_of(&evidence.spec.node.name).map(|other| other.rv).fold(evidence.rv, Rv::max)
     }
 
     /// Every readable remediation.

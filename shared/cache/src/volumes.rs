@@ -123,17 +123,17 @@ impl Volumes {
     }
 
     pub(super) fn attachments_of<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Attachment> + use<'a> {
-        let uids = self.entries.get(name).into_iter().flat_map(|file| &file.attachments);
+        let uids = self.entries.get(name).into_iter().flat_map(|entry| &entry.attachments);
         uids.filter_map(|uid| self.attachments.get_known(uid))
     }
 
     pub(super) fn pods_using<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Uid> + use<'a> {
         let volume = self.volume_or_last_seen(name);
-        let claims = self.entries.get(name).into_iter().flat_map(|file| &file.claims);
-        let files = claims.filter_map(|key| Some((key, self.by_claim.get(key)?)));
-        files
-            .filter(move |(key, file)| !is_bound_to_another(volume, key, file))
-            .flat_map(|(_, file)| &file.pods)
+        let claims = self.entries.get(name).into_iter().flat_map(|entry| &entry.claims);
+        let entries = claims.filter_map(|key| Some((key, self.by_claim.get(key)?)));
+        entries
+            .filter(move |(key, entry)| !is_bound_to_another(volume, key, entry))
+            .flat_map(|(_, entry)| &entry.pods)
     }
 
     pub(super) fn claim(&self, namespace: &Arc<str>, name: &Arc<str>) -> Option<&Entry<VolumeClaim>> {
@@ -147,11 +147,11 @@ impl Volumes {
 
     /// By node.
     pub(super) fn removed(&self, name: &str) -> impl Iterator<Item = (&Arc<str>, &RemovedPods)> {
-        self.entries.get(name).into_iter().flat_map(|file| &file.removed)
+        self.entries.get(name).into_iter().flat_map(|entry| &entry.removed)
     }
 
     pub(super) fn driver_attaches(&self, name: &str) -> bool {
-        self.entries.get(name).is_some_and(|file| file.driver_attaches)
+        self.entries.get(name).is_some_and(|entry| entry.driver_attaches)
     }
 
     /// The nodes that hold a volume.
@@ -166,8 +166,8 @@ impl Volumes {
     /// The volume that a claim names, unless that is bound to another claim.
     pub(super) fn bound_volume(&self, key: &ClaimKey) -> Option<&Arc<str>> {
         let name = self.volume_named_by(key)?;
-        let file = self.by_claim.get(key)?;
-        Some(name).filter(|name| !is_bound_to_another(self.volume_or_last_seen(name), key, file))
+        let entry = self.by_claim.get(key)?;
+        Some(name).filter(|name| !is_bound_to_another(self.volume_or_last_seen(name), key, entry))
     }
 
     /// The volume that a claim names.
@@ -190,7 +190,7 @@ impl Volumes {
     }
 
     fn drop_claim_if_empty(&mut self, key: &ClaimKey) {
-        if self.by_claim.get(key).is_some_and(|file| file.claim.is_none() && file.pods.is_empty()) {
+        if self.by_claim.get(key).is_some_and(|entry| entry.claim.is_none() && entry.pods.is_empty()) {
             self.by_claim.remove(key);
         }
     }
@@ -204,15 +204,15 @@ impl Volumes {
 
     /// Records that the kubelet has unmounted the volume, which counts for every pod that used it.
     fn record_unmounted(&mut self, name: &Arc<str>, node: &Arc<str>, now: Mono) {
-        let file = self.entry(name);
-        file.last_uses.insert(Arc::clone(node), LastUse { at: now, report: UseReport::Unmounted });
-        file.removed.remove(node);
+        let entry = self.entry(name);
+        entry.last_uses.insert(Arc::clone(node), LastUse { at: now, report: UseReport::Unmounted });
+        entry.removed.remove(node);
     }
 }
 
 /// `false` for an unknown volume.
-fn is_bound_to_another(volume: Option<&Volume>, (namespace, name): &ClaimKey, file: &ClaimEntry) -> bool {
-    volume.is_some_and(|volume| volume.is_bound_to_another((namespace, name), file.claim.as_ref()))
+fn is_bound_to_another(volume: Option<&Volume>, (namespace, name): &ClaimKey, entry: &ClaimEntry) -> bool {
+    volume.is_some_and(|volume| volume.is_bound_to_another((namespace, name), entry.claim.as_ref()))
 }
 
 fn claims_of(pod: &Pod) -> impl Iterator<Item = ClaimKey> {
@@ -360,7 +360,7 @@ impl Inner {
         }
         // Pods that wait for a claim without a volume are in no volume's entry.
         let waiting: Vec<Uid> =
-            self.volumes.by_claim.get(key).into_iter().flat_map(|file| &file.pods).cloned().collect();
+            self.volumes.by_claim.get(key).into_iter().flat_map(|entry| &entry.pods).cloned().collect();
         for pod in waiting.iter().filter_map(|uid| self.pods.get_known(uid)).filter(|pod| pod.gated) {
             notify(Change::Pod { before: Some(pod), after: Some(pod) });
         }

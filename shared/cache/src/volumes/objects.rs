@@ -51,8 +51,8 @@ impl Object for Volume {
 
     fn put(inner: &mut Inner, volume: Self, _now: Mono, notify: Notify<'_>) {
         let (name, uid) = (Arc::clone(&volume.name), volume.uid.clone());
-        let file = inner.volumes.entry(&name);
-        (file.volume, file.last_seen) = (Some(uid.clone()), None);
+        let entry = inner.volumes.entry(&name);
+        (entry.volume, entry.last_seen) = (Some(uid.clone()), None);
         let before = inner.volumes.volumes.put(uid, Entry::Known(volume.clone()));
         let unchanged =
             matches!(before, Some(Entry::Known(before)) if before == Self { rv: before.rv, ..volume });
@@ -72,14 +72,14 @@ impl Object for Volume {
     }
 
     fn remove(inner: &mut Inner, uid: &Uid, _now: Mono, notify: Notify<'_>) {
-        let Some(taken) = inner.volumes.volumes.remove(uid) else { return };
+        let Some(removed) = inner.volumes.volumes.remove(uid) else { return };
         // An undecodable volume has its name in this index only.
-        let filed = inner.volumes.entries.iter().find(|(_, file)| file.volume.as_ref() == Some(uid));
-        let Some(name) = filed.map(|(name, _)| Arc::clone(name)) else { return };
-        let file = inner.volumes.entry(&name);
-        file.volume = None;
-        if let Entry::Known(volume) = taken {
-            file.last_seen = Some(Box::new(volume)).filter(|_| file.lease.is_some());
+        let indexed = inner.volumes.entries.iter().find(|(_, entry)| entry.volume.as_ref() == Some(uid));
+        let Some(name) = indexed.map(|(name, _)| Arc::clone(name)) else { return };
+        let entry = inner.volumes.entry(&name);
+        entry.volume = None;
+        if let Entry::Known(volume) = removed {
+            entry.last_seen = Some(Box::new(volume)).filter(|_| entry.lease.is_some());
         }
         inner.notify_volume(&name, notify);
         inner.volumes.drop_if_empty(&name);
@@ -122,10 +122,10 @@ impl Object for VolumeClaim {
         let (key, uid) = ((Arc::clone(&claim.namespace), Arc::clone(&claim.name)), claim.uid.clone());
         let before = inner.volumes.volume_named_by(&key).cloned();
         let after = claim.volume.clone();
-        let known = inner.volumes.claims.get_known(&uid).is_some();
+        let is_known = inner.volumes.claims.get_known(&uid).is_some();
         inner.volumes.claim_entry(&key).claim = Some(uid.clone());
         inner.volumes.claims.put(uid, Entry::Known(claim));
-        if !known || before != after {
+        if !is_known || before != after {
             inner.update_claim_volume(&key, before, after, notify);
         }
     }
@@ -133,9 +133,9 @@ impl Object for VolumeClaim {
     fn remove(inner: &mut Inner, uid: &Uid, _now: Mono, notify: Notify<'_>) {
         let Some(Entry::Known(claim)) = inner.volumes.claims.remove(uid) else { return };
         let key = (claim.namespace, claim.name);
-        let file = inner.volumes.claim_entry(&key);
-        if file.claim.as_ref() == Some(uid) {
-            file.claim = None;
+        let entry = inner.volumes.claim_entry(&key);
+        if entry.claim.as_ref() == Some(uid) {
+            entry.claim = None;
             inner.update_claim_volume(&key, claim.volume, None, notify);
         }
     }
@@ -179,9 +179,9 @@ impl Object for Attachment {
         let (volume, uid) = (attachment.volume.clone(), attachment.uid.clone());
         inner.volumes.attachments.put(uid.clone(), Entry::Known(attachment));
         if let Some(volume) = volume {
-            let file = inner.volumes.entry(&volume);
-            file.attachments.insert(uid);
-            file.driver_attaches = true;
+            let entry = inner.volumes.entry(&volume);
+            entry.attachments.insert(uid);
+            entry.driver_attaches = true;
             inner.notify_volume(&volume, notify);
         }
     }
@@ -255,9 +255,9 @@ impl Object for VolumeLease {
     fn remove(inner: &mut Inner, uid: &Uid, now: Mono, notify: Notify<'_>) {
         clear_former_holder(inner, uid, None, now);
         let Some(Entry::Known(lease)) = inner.volumes.leases.remove(uid) else { return };
-        let file = inner.volumes.entry(&lease.name);
-        if file.lease.as_ref() == Some(uid) {
-            file.lease = None;
+        let entry = inner.volumes.entry(&lease.name);
+        if entry.lease.as_ref() == Some(uid) {
+            entry.lease = None;
         }
         inner.notify_volume(&lease.name, notify);
         inner.volumes.drop_if_empty(&lease.name);
@@ -278,8 +278,8 @@ fn clear_former_holder(inner: &mut Inner, uid: &Uid, after: Option<&LeaseHolder>
             inner.volumes.held_by.remove(&holder.node);
         }
     }
-    let file = inner.volumes.entry(&name);
-    (file.last_uses, file.removed) = Default::default();
+    let entry = inner.volumes.entry(&name);
+    (entry.last_uses, entry.removed) = Default::default();
     let node = inner.interner.intern(&holder.node);
     inner.update_absence(&node, now);
 }
