@@ -83,7 +83,7 @@ mod tests {
         for (sentence, readings, stamp, now, age) in cases {
             assert_eq!(wall(readings).age(NOON + stamp, at(now)), Duration::from_secs(age), "{sentence}");
         }
-        assert_eq!(WallClock::default().age(NOON, at(9)), Duration::ZERO, "nobody read the clock");
+        assert_eq!(WallClock::default().age(NOON, at(9)), Duration::ZERO, "the clock was never read");
     }
 
     #[test]

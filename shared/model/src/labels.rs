@@ -265,7 +265,7 @@ mod tests {
     /// The cases of `TestSelectorMatches` and `TestLabelSelectorAsSelector` of apimachinery.
     #[test]
     fn selector_operators_match_as_in_apimachinery() {
-        let here = labels(&[("app", "db"), ("tier", "")]);
+        let labels_of_object = labels(&[("app", "db"), ("tier", "")]);
         let cases: &[(&str, &str, &[&str], bool)] = &[
             ("app", "In", &["db", "web"], true),
             ("app", "In", &["web"], false),
@@ -281,7 +281,7 @@ mod tests {
         ];
         for (key, operator, values, expected) in cases {
             let selector: Selector = [expression(key, operator, values).unwrap()].into_iter().collect();
-            assert_eq!(selector.matches(&here), *expected, "{key} {operator} {values:?}");
+            assert_eq!(selector.matches(&labels_of_object), *expected, "{key} {operator} {values:?}");
         }
     }
 

@@ -51,7 +51,7 @@ fn an_incident_has_spans_from_the_last_report_to_the_return_of_the_node() {
             "order on/status checks 112000 117250",
             "-/incident 10000 205000",
         ],
-        "the Node says nothing of its last life any more"
+        "the Node does not show its former incarnation any more"
     );
     for span in &during {
         assert_eq!(span.trace, after[0].trace);

@@ -86,7 +86,7 @@ fn accepted(collector: &Collector) -> BTreeMap<(Vec<u8>, Vec<u8>), Vec<WireSpan>
 async fn each_span_is_exported_once_when_it_is_recorded() {
     let (world, collector) = (lost(), Collector::start(&Env::real(1)).await.unwrap());
     let leader = Leader::after(0, &world, &collector, &[]);
-    until("the loss is told", || collector.spans().len() == 6).await;
+    until("the loss is exported", || collector.spans().len() == 6).await;
     assert_eq!(
         names(&collector.spans()),
         ["detect", "gates", "order off", "status checks", "evidence", "taint"]
@@ -102,12 +102,12 @@ async fn each_span_is_exported_once_when_it_is_recorded() {
         reason: "PowerOff",
         message: "node n was switched off".to_owned(),
     });
-    until("the release is told", || collector.spans().len() == 7).await;
+    until("the force delete is exported", || collector.spans().len() == 7).await;
     back(&world);
-    until("the return is told", || collector.spans().len() == 10).await;
+    until("the return is exported", || collector.spans().len() == 10).await;
     assert_eq!(names(&collector.spans())[6..], ["force delete", "order on", "status checks", "incident"]);
     Env::real(1).sleep(Duration::from_secs(6)).await;
-    assert!(accepted(&collector).values().all(|times| times.len() == 1), "nothing is told twice");
+    assert!(accepted(&collector).values().all(|times| times.len() == 1), "nothing is exported twice");
     assert_eq!(leader.lists.load(Ordering::Relaxed), 1, "the Events of the last leader, once");
     assert!(leader.metric("pod_safety_trace_spans_total{outcome=\"exported\"} 10"));
 }
@@ -121,19 +121,19 @@ async fn a_new_leader_exports_only_records_since_the_last_renewal_of_the_former(
         "related": { "kind": "Node", "name": "n" },
     });
     let _first = Leader::after(0, &world, &collector, std::slice::from_ref(&event));
-    until("the first tells of the loss", || collector.spans().len() == 7).await;
+    until("the first leader exports the loss", || collector.spans().len() == 7).await;
     let before = collector.spans();
     // The first leader renewed last after all of that.
     let renewed = 1 + Env::real(1).clock.wall().as_second() - START_SECONDS + 10;
     let second = Collector::start(&Env::real(1)).await.unwrap();
     let _second = Leader::after(renewed, &world, &second, std::slice::from_ref(&event));
     Env::real(1).sleep(Duration::from_secs(1)).await;
-    assert_eq!(names(&second.spans()), Vec::<&str>::new(), "that was told");
+    assert_eq!(names(&second.spans()), Vec::<&str>::new(), "all of it was exported before");
     // A third leader cannot know what the second one exported in its last seconds, and exports it again with the same
     // ids.
     let third = Collector::start(&Env::real(1)).await.unwrap();
     let _third = Leader::after(88, &world, &third, &[event]);
-    until("the third tells what may be missing", || third.spans().len() == 3).await;
+    until("the third leader exports what may be missing", || third.spans().len() == 3).await;
     assert_eq!(names(&third.spans()), ["evidence", "taint", "force delete"]);
     for span in third.spans() {
         assert!(before.contains(&span), "{span:#?}");
@@ -145,11 +145,11 @@ async fn spans_are_exported_after_an_unavailable_collector_returns() {
     let (world, collector) = (lost(), Collector::start(&Env::real(1)).await.unwrap());
     collector.set_response(503, Vec::new());
     let leader = Leader::after(0, &world, &collector, &[]);
-    until("it was asked again", || collector.heads().len() > 1).await;
+    until("the export was retried", || collector.heads().len() > 1).await;
     assert!(leader.metric("pod_safety_trace_spans_total{outcome=\"exported\"} 0"));
     assert!(!leader.metric("pod_safety_trace_export_failures_total 0"));
     collector.set_response(200, Vec::new());
-    until("all is there", || collector.spans().len() == 6).await;
+    until("all spans are exported", || collector.spans().len() == 6).await;
     assert!(accepted(&collector).values().all(|times| times.len() == 1));
 }
 
@@ -158,12 +158,16 @@ async fn rejected_and_dropped_spans_are_counted() {
     let (world, collector) = (lost(), Collector::start(&Env::real(1)).await.unwrap());
     collector.set_response(400, Vec::new());
     let leader = Leader::after(0, &world, &collector, &[]);
-    until("it was refused", || leader.metric("pod_safety_trace_spans_total{outcome=\"rejected\"} 6")).await;
+    until("the spans were rejected", || {
+        leader.metric("pod_safety_trace_spans_total{outcome=\"rejected\"} 6")
+    })
+    .await;
     collector.set_response(503, Vec::new());
     back(&world);
-    until("more waits", || collector.heads().len() > 1).await;
+    until("more spans wait", || collector.heads().len() > 1).await;
     world.remove(Kind::NodeFences, "uid-n-1", at(300));
     world.remove(Kind::FenceEvidences, "uid-e", at(300));
-    until("it is gone", || leader.metric("pod_safety_trace_spans_total{outcome=\"dropped\"} 3")).await;
+    until("the spans were dropped", || leader.metric("pod_safety_trace_spans_total{outcome=\"dropped\"} 3"))
+        .await;
     assert!(collector.spans().is_empty());
 }

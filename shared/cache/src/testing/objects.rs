@@ -81,8 +81,8 @@ pub fn workload(name: &str, replicas: i32) -> Obj {
 
 /// Evidence `NAME` about this boot of a node.
 pub fn evidence(name: &str, node: &str, boot: &str, kind: &str) -> Obj {
-    let life = json!({ "name": node, "uid": format!("uid-{node}"), "bootID": boot });
-    named(name).set("/spec", json!({ "node": life, "kind": kind, "by": "somebody" }))
+    let incarnation = json!({ "name": node, "uid": format!("uid-{node}"), "bootID": boot });
+    named(name).set("/spec", json!({ "node": incarnation, "kind": kind, "by": "somebody" }))
 }
 
 /// A volume of the driver `d` with these access modes.
@@ -128,7 +128,7 @@ pub fn with(mut object: Value, pointer: &str, to: Value) -> Value {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     match object.pointer_mut(parent).unwrap() {
         Value::Array(all) => match all.get_mut(key.parse::<usize>().unwrap()) {
-            Some(there) => *there = to,
+            Some(field) => *field = to,
             None => all.push(to),
         },
         parent => parent[key.replace("~1", "/")] = to,

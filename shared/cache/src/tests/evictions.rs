@@ -126,7 +126,7 @@ fn a_foreign_eviction_controller_is_known_while_it_has_an_active_eviction() {
     };
     assert!(is_own(managed("pod-safety")));
     assert!(!is_own(managed("kube-controller-manager")));
-    assert!(!cache.read().view().has_foreign_evictions("other"), "a tenant stops nobody else");
+    assert!(!cache.read().view().has_foreign_evictions("other"), "other namespaces are not affected");
     assert!(is_own(managed("evictionrequest-controller").verdict("Failed", "True", "R")));
     assert!(!is_own(managed("evictionrequest-controller")));
     cache.remove::<Eviction>(&uid("uid-e"), at(3));

@@ -37,7 +37,7 @@ fn which_changes_of_a_lease_count_as_a_report() {
         ("its Lease was renewed", |cache| apply::<NodeLease>(cache, &lease("n", 2), at(5)), renewed(5)),
         ("its Lease was set back", |cache| apply::<NodeLease>(cache, &lease("n", 0), at(5)), renewed(5)),
         (
-            "its Lease was written by somebody without a renewal",
+            "another client wrote its Lease without a renewal",
             |cache| apply::<NodeLease>(cache, &lease("n", 1).rv(9), at(5)),
             None,
         ),
@@ -55,12 +55,12 @@ fn which_changes_of_a_lease_count_as_a_report() {
             renewed(5),
         ),
         (
-            "its Lease was found renewed by a relist",
+            "a relist found its Lease renewed",
             |cache| list::<NodeLease>(cache, &[lease("n", 2)], at(5)),
             renewed(5),
         ),
         (
-            "its Lease was found unmoved by a relist",
+            "a relist found its Lease unchanged",
             |cache| list::<NodeLease>(cache, &[lease("n", 1)], at(5)),
             None,
         ),
@@ -161,7 +161,7 @@ fn a_pod_status_by_its_kubelet_is_a_report_and_writes_of_others_are_not() {
         ),
         ("it is deleted", pod("a").on("n").observed(2), pod("a").on("n").terminating().observed(2), false),
         (
-            "somebody calls it Failed",
+            "another client sets the phase Failed",
             pod("a").on("n").observed(2),
             pod("a").on("n").phase("Failed").observed(3),
             false,
@@ -266,16 +266,16 @@ fn a_kubelet_is_unreachable_only_after_a_whole_lease_duration_was_observed() {
     let brief = (Kind::NodeLeases, lease("n", 1).set("/spec/leaseDurationSeconds", json!(8)), 1);
     let report = (Kind::Pods, pod("a").on("n").rv(11).running(), 30);
     for (what, before, gone, expected) in [
-        ("nobody saw the Node", vec![], 60, false),
-        ("it was silent for 54 s", vec![seen(10)], 64, false),
-        ("it was silent for 55 s", vec![seen(10)], 65, true),
+        ("the Node was never seen", vec![], 60, false),
+        ("no report for 54 s", vec![seen(10)], 64, false),
+        ("no report for 55 s", vec![seen(10)], 65, true),
         ("it renewed 54 s before", vec![seen(1), renewed(1, 1), renewed(2, 11)], 65, false),
         ("it renewed 55 s before", vec![seen(1), renewed(1, 1), renewed(2, 10)], 65, true),
-        ("its Lease promises 8 s", vec![seen(1), brief.clone()], 23, false),
-        ("its Lease promised 8 s", vec![seen(1), brief], 24, true),
+        ("no report for 22 s, with a lease duration of 8 s", vec![seen(1), brief.clone()], 23, false),
+        ("no report for 23 s, with a lease duration of 8 s", vec![seen(1), brief], 24, true),
         ("it reported on a pod", vec![seen(1), report], 65, false),
-        ("its Node says something", vec![seen(1), ready("True", 20, 30)], 65, false),
-        ("somebody calls it Unknown", vec![ready("True", 5, 1), ready("Unknown", 20, 30)], 65, true),
+        ("its Node reported", vec![seen(1), ready("True", 20, 30)], 65, false),
+        ("the Ready condition became Unknown", vec![ready("True", 5, 1), ready("Unknown", 20, 30)], 65, true),
     ] {
         let world = World::listed();
         (0..gone).step_by(10).for_each(|second| world.confirm_all(at(second)));
@@ -296,11 +296,11 @@ fn a_kubelet_is_unreachable_only_after_a_whole_lease_duration_was_observed() {
 #[test]
 fn bug_a_gap_of_the_watch_counted_as_missing_reports_of_the_kubelet() {
     for (what, events, expected) in [
-        ("the watch spoke each ten seconds", &[0, 10, 20, 30, 40, 50, 60, 70][..], true),
-        ("it was cut for 18 s, and has not spoken since", &[0, 10, 20, 30, 40, 52], false),
-        ("it was cut for 18 s, and spoke again", &[0, 10, 20, 30, 40, 52, 70], false),
-        ("it was cut before, and then spoke for long enough", &[0, 16, 30, 40, 50, 60, 71], true),
-        ("it was cut before, and then spoke for less than that", &[0, 17, 30, 40, 50, 60, 71], false),
+        ("an event each ten seconds", &[0, 10, 20, 30, 40, 50, 60, 70][..], true),
+        ("a gap of 18 s at the end", &[0, 10, 20, 30, 40, 52], false),
+        ("a gap of 18 s, then an event", &[0, 10, 20, 30, 40, 52, 70], false),
+        ("a gap before, and then no gap for long enough", &[0, 16, 30, 40, 50, 60, 71], true),
+        ("a gap before, and then no gap for less than that", &[0, 17, 30, 40, 50, 60, 71], false),
     ] {
         let world = World::listed();
         world.apply(Kind::Pods, &pod("a").on("n"), at(0));
@@ -356,7 +356,7 @@ fn bug_a_kubelet_counted_as_unreachable_before_its_lease_was_listed() {
     world.apply(Kind::NodeLeases, &lease("n", 1), at(5));
     world.mark_listed(Kind::NodeLeases, at(6));
     assert_eq!(last_report(), at(5), "what was renewed until now is not known");
-    assert_eq!(world.read().view().renewal("n"), None, "and is no sign of life");
+    assert_eq!(world.read().view().renewal("n"), None, "and is no report");
     world.apply(Kind::NodeLeases, &lease("n", 1), at(7));
     assert_eq!(last_report(), at(5), "nothing is new");
     world.apply(Kind::NodeLeases, &lease("n", 2), at(8));
@@ -379,7 +379,7 @@ fn bug_the_removal_of_an_unreadable_lease_was_not_recorded() {
     assert!(!gone(&cache));
     cache.remove::<NodeLease>(&uid("lease-n"), at(6));
     assert!(gone(&cache));
-    assert_eq!(last_heartbeat(&cache), renewed(5), "whoever wrote it last lived");
+    assert_eq!(last_heartbeat(&cache), renewed(5), "its last writer was running");
     cache.prune(at(700));
     assert_eq!(last_heartbeat(&cache), None);
 }

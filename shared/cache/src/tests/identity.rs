@@ -28,6 +28,6 @@ fn the_controller_of_a_pod_decides_whether_its_replacement_keeps_its_identity() 
     world.apply(Kind::Pods, &pod("a").0, at(1));
     assert!(
         !world.read().view().pod(&Uid::new("uid-a").unwrap()).unwrap().keeps_identity(),
-        "nobody replaces it"
+        "it has no controller"
     );
 }

@@ -175,11 +175,11 @@ impl Model {
     }
 
     fn lookup(&self, name: u8) -> String {
-        let here: Vec<_> = self.nodes.iter().filter(|(_, (named, _))| *named == name).collect();
-        if here.iter().any(|(_, (_, rv))| rv.is_none()) {
+        let incarnations: Vec<_> = self.nodes.iter().filter(|(_, (named, _))| *named == name).collect();
+        if incarnations.iter().any(|(_, (_, rv))| rv.is_none()) {
             return "unknown".to_owned();
         }
-        match here.iter().filter_map(|(_, (_, rv))| *rv).max() {
+        match incarnations.iter().filter_map(|(_, (_, rv))| *rv).max() {
             Some(rv) => format!("known at {rv}"),
             None if self.unidentified != (0, 0) || !self.nodes_listed => "unknown".to_owned(),
             None => "absent".to_owned(),
@@ -212,7 +212,7 @@ impl Model {
             prop_assert_eq!(entry, self.lookup(name));
             let missing = self.nodes_listed
                 && named.contains(&name)
-                && !self.nodes.values().any(|(there, _)| *there == name);
+                && !self.nodes.values().any(|(named, _)| *named == name);
             if missing {
                 self.missing_since.entry(name).or_insert(now);
             } else {

@@ -91,15 +91,19 @@ fn which_changes_of_a_node_count_as_a_report() {
         ("nothing", |_| {}, 1),
         ("a report", |cache| apply::<Node>(cache, &reports(6, "True", 9), at(5)), 5),
         ("a report that it is not ready", |cache| apply::<Node>(cache, &reports(6, "False", 9), at(5)), 5),
-        ("somebody else's write", |cache| apply::<Node>(cache, &reports(6, "True", 1).tainted(), at(5)), 1),
-        ("somebody misses it", |cache| apply::<Node>(cache, &reports(6, "Unknown", 1), at(5)), 1),
         (
-            "somebody misses it, and stamps that",
+            "a write of another client",
+            |cache| apply::<Node>(cache, &reports(6, "True", 1).tainted(), at(5)),
+            1,
+        ),
+        ("Ready became Unknown", |cache| apply::<Node>(cache, &reports(6, "Unknown", 1), at(5)), 1),
+        (
+            "Ready became Unknown, with a new heartbeat time",
             |cache| apply::<Node>(cache, &reports(6, "Unknown", 9), at(5)),
             1,
         ),
         (
-            "it was missed, and says that it is there, whatever it stamps",
+            "a report after Unknown, with the old heartbeat time",
             |cache| {
                 apply::<Node>(cache, &reports(6, "Unknown", 1), at(4));
                 apply::<Node>(cache, &reports(7, "True", 1), at(5));
@@ -107,7 +111,7 @@ fn which_changes_of_a_node_count_as_a_report() {
             5,
         ),
         (
-            "its condition was taken away",
+            "its Ready condition was removed",
             |cache| apply::<Node>(cache, &node("n").rv(6).set("/status/conditions", json!([])), at(5)),
             5,
         ),
@@ -121,7 +125,7 @@ fn which_changes_of_a_node_count_as_a_report() {
         ),
         ("a renewal of its Lease", |cache| apply::<NodeLease>(cache, &lease("n", 2), at(5)), 5),
         (
-            "a Lease that nobody renews",
+            "a Lease that was written without a renewal",
             |cache| {
                 apply::<NodeLease>(cache, &lease("n", 2), at(5));
                 apply::<NodeLease>(cache, &lease("n", 2).rv(9), at(8));

@@ -44,7 +44,7 @@ fn invalid() -> Value {
 fn counted_evidence(boot: &str, objects: &[(Kind, Value)]) -> Option<String> {
     let world = world(boot, objects);
     let guard = world.read();
-    let Lookup::Known(node) = guard.view().node("n") else { panic!("it is there") };
+    let Lookup::Known(node) = guard.view().node("n") else { panic!("the Node exists") };
     guard.view().evidence_for(node, at(1)).map(|proof| proof.name.to_string())
 }
 
@@ -52,7 +52,7 @@ fn counted_evidence(boot: &str, objects: &[(Kind, Value)]) -> Option<String> {
 fn evidence_is_valid_for_its_incarnation_until_it_is_invalidated() {
     let one = |change: fn(Value) -> Value| [(Kind::FenceEvidences, change(evidence("e", 1)))];
     for (what, boot, objects, expected) in [
-        ("of this life", BOOT, one(|proof| proof), Some("e")),
+        ("of this incarnation", BOOT, one(|proof| proof), Some("e")),
         ("of another boot", NEXT_BOOT, one(|proof| proof), None),
         ("of no boot", "", one(|proof| set(proof, "/spec/node/bootID", json!(""))), None),
         (
@@ -63,7 +63,7 @@ fn evidence_is_valid_for_its_incarnation_until_it_is_invalidated() {
         ),
         ("of another node", BOOT, one(|proof| set(proof, "/spec/node/name", json!("m"))), None),
         ("of storage alone", BOOT, one(|proof| set(proof, "/spec/kind", json!("StorageFenced"))), None),
-        ("that was withdrawn", BOOT, one(|proof| set(proof, "/status", invalid())), None),
+        ("that was invalidated", BOOT, one(|proof| set(proof, "/status", invalid())), None),
     ] {
         assert_eq!(counted_evidence(boot, &objects).as_deref(), expected, "evidence {what}");
     }
@@ -78,17 +78,17 @@ fn evidence_must_meet_the_minimum_of_the_nodes_policy() {
                 "spec": { "minimumEvidence": minimum, "levels": [{ "name": "l", "devices": [{ "namespace": "x", "name": "y" }] }] } }),
         )
     };
-    let word = (Kind::FenceEvidences, set(evidence("w", 9), "/spec/kind", json!("Asserted")));
-    let seen = (Kind::FenceEvidences, evidence("e", 1));
+    let confirmation = (Kind::FenceEvidences, set(evidence("w", 9), "/spec/kind", json!("Asserted")));
+    let verified = (Kind::FenceEvidences, evidence("e", 1));
     for (objects, expected) in [
-        (vec![word.clone()], Some("w")),
-        (vec![policy("Asserted"), word.clone()], Some("w")),
-        (vec![policy("Verified"), word.clone()], None),
-        (vec![policy("Verified"), word.clone(), seen.clone()], Some("e")),
-        (vec![word.clone(), seen], Some("e")),
+        (vec![confirmation.clone()], Some("w")),
+        (vec![policy("Asserted"), confirmation.clone()], Some("w")),
+        (vec![policy("Verified"), confirmation.clone()], None),
+        (vec![policy("Verified"), confirmation.clone(), verified.clone()], Some("e")),
+        (vec![confirmation.clone(), verified], Some("e")),
         (
             vec![
-                word.clone(),
+                confirmation.clone(),
                 (Kind::FenceEvidences, set(evidence("x", 10), "/spec/kind", json!("Asserted"))),
             ],
             Some("x"),
@@ -115,25 +115,31 @@ fn policies_of_equal_priority_are_ordered_by_name() {
 #[test]
 fn storage_evidence_is_valid_for_its_driver_and_incarnation() {
     let of_storage = || set(evidence("s", 1), "/spec/kind", json!("StorageFenced"));
-    let life = |uid_of: &str, boot: &str| Holder {
+    let holder = |uid_of: &str, boot: &str| Holder {
         node: "n".into(),
         node_uid: uid(uid_of),
         boot_id: boot.into(),
         pod: None,
     };
-    let here = || life("uid-n", BOOT);
-    for (what, proof, life, driver, expected) in [
-        ("of this life", of_storage(), here(), "d", true),
-        ("of another driver", of_storage(), here(), "e", false),
-        ("of another boot", of_storage(), life("uid-n", "b0000000-0000-4000-8000-000000000000"), "d", false),
-        ("of no boot", set(of_storage(), "/spec/node/bootID", json!("")), life("uid-n", ""), "d", false),
-        ("of another Node of its name", of_storage(), life("uid-m", BOOT), "d", false),
-        ("that the machine is off", evidence("s", 1), here(), "d", false),
-        ("that was withdrawn", set(of_storage(), "/status", invalid()), here(), "d", false),
+    let current = || holder("uid-n", BOOT);
+    for (what, proof, holder, driver, expected) in [
+        ("of this incarnation", of_storage(), current(), "d", true),
+        ("of another driver", of_storage(), current(), "e", false),
+        (
+            "of another boot",
+            of_storage(),
+            holder("uid-n", "b0000000-0000-4000-8000-000000000000"),
+            "d",
+            false,
+        ),
+        ("of no boot", set(of_storage(), "/spec/node/bootID", json!("")), holder("uid-n", ""), "d", false),
+        ("of another Node of its name", of_storage(), holder("uid-m", BOOT), "d", false),
+        ("that the machine is off", evidence("s", 1), current(), "d", false),
+        ("that was invalidated", set(of_storage(), "/status", invalid()), current(), "d", false),
         (
             "that is being deleted",
             set(of_storage(), "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")),
-            here(),
+            current(),
             "d",
             false,
         ),
@@ -141,7 +147,7 @@ fn storage_evidence_is_valid_for_its_driver_and_incarnation() {
         let world = world(BOOT, &[(Kind::FenceEvidences, proof)]);
         let guard = world.read();
         assert_eq!(
-            guard.view().storage_evidence(&life, driver, at(2)).is_some(),
+            guard.view().storage_evidence(&holder, driver, at(2)).is_some(),
             expected,
             "evidence {what}"
         );
@@ -174,19 +180,19 @@ fn a_device_is_found_by_its_namespace_and_its_name() {
     };
     let world = world(BOOT, &[device("a", "x"), device("b", "x"), device("a", "y")]);
     let guard = world.read();
-    let found = |namespace: &str, name: &str| {
+    let device_uid = |namespace: &str, name: &str| {
         guard.view().device(namespace, name).map(|device| device.uid.to_string())
     };
-    assert_eq!(found("b", "x").as_deref(), Some("b-x"));
-    assert_eq!(found("a", "y").as_deref(), Some("a-y"));
-    assert_eq!(found("b", "y"), None);
+    assert_eq!(device_uid("b", "x").as_deref(), Some("b-x"));
+    assert_eq!(device_uid("a", "y").as_deref(), Some("a-y"));
+    assert_eq!(device_uid("b", "y"), None);
 }
 
 /// The cache accepts a confirmation under the same conditions as the check before a write.
 #[test]
 fn a_confirmation_is_valid_until_it_expires_or_the_lease_changes() {
     const NOON: i64 = 1_795_262_400;
-    let word = |minutes: i64, renewed: &str| {
+    let confirmation = |minutes: i64, renewed: &str| {
         let created = jiff::Timestamp::from_second(NOON - 60 * minutes).unwrap().to_string();
         let proof = set(evidence("e", 1), "/metadata/creationTimestamp", json!(created));
         let spec = json!({
@@ -199,21 +205,21 @@ fn a_confirmation_is_valid_until_it_expires_or_the_lease_changes() {
     let renewed = crate::testing::objects::timestamp(7);
     let unreadable = json!({ "metadata": { "name": "p", "uid": "uid-p" }, "spec": { "levels": [] } });
     for (what, objects, expected) in [
-        ("59 minutes old", vec![word(59, &renewed)], true),
-        ("61 minutes old", vec![word(61, &renewed)], false),
-        ("of the last renewal", vec![word(1, &renewed), lease.clone()], true),
-        ("of before the last renewal", vec![word(1, "2026-01-01T00:00:06Z"), lease], false),
+        ("59 minutes old", vec![confirmation(59, &renewed)], true),
+        ("61 minutes old", vec![confirmation(61, &renewed)], false),
+        ("of the last renewal", vec![confirmation(1, &renewed), lease.clone()], true),
+        ("of before the last renewal", vec![confirmation(1, "2026-01-01T00:00:06Z"), lease], false),
         (
             "beside a policy that cannot be read",
-            vec![word(1, &renewed), (Kind::FencePolicies, unreadable)],
+            vec![confirmation(1, &renewed), (Kind::FencePolicies, unreadable)],
             false,
         ),
     ] {
         let world = world(BOOT, &objects);
         world.set_wall_time(NOON, at(1));
         let guard = world.read();
-        let Lookup::Known(node) = guard.view().node("n") else { panic!("it is there") };
-        assert_eq!(guard.view().evidence_for(node, at(1)).is_some(), expected, "a word {what}");
+        let Lookup::Known(node) = guard.view().node("n") else { panic!("the Node exists") };
+        assert_eq!(guard.view().evidence_for(node, at(1)).is_some(), expected, "a confirmation {what}");
     }
 }
 
@@ -225,11 +231,12 @@ fn bug_the_cache_dated_a_confirmation_by_another_clock_reading_than_the_check() 
     let created = jiff::Timestamp::from_second(NOON).unwrap().to_string();
     let spec = json!({ "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "Asserted", "by": "ada",
         "reason": "I looked", "validSeconds": 3600 });
-    let word = set(set(evidence("e", 1), "/metadata/creationTimestamp", json!(created)), "/spec", spec);
-    let world = world(BOOT, &[(Kind::FenceEvidences, word)]);
+    let confirmation =
+        set(set(evidence("e", 1), "/metadata/creationTimestamp", json!(created)), "/spec", spec);
+    let world = world(BOOT, &[(Kind::FenceEvidences, confirmation)]);
     let holds = |now| {
         let guard = world.read();
-        let Lookup::Known(node) = guard.view().node("n") else { panic!("it is there") };
+        let Lookup::Known(node) = guard.view().node("n") else { panic!("the Node exists") };
         guard.view().evidence_for(node, now).is_some()
     };
     world.set_wall_time(NOON, at(1));

@@ -144,6 +144,10 @@ fn a_renewal_of_a_cached_lease_is_decoded_partially() {
     assert!(changes.drain().is_empty());
     assert_eq!(cache.apply_partial::<NodeLease>(&renewal(2, 2, 2), at(7)), None, "it is not in the cache");
     assert_eq!(cache.apply_partial::<NodeLease>(&renewal(0, 1, 2), at(7)), None, "it has another name");
-    assert_eq!(cache.apply_partial::<NodeLease>(&renewal(0, 0, i64::MAX), at(7)), None, "it says no time");
+    assert_eq!(
+        cache.apply_partial::<NodeLease>(&renewal(0, 0, i64::MAX), at(7)),
+        None,
+        "the time is out of range"
+    );
     assert_eq!(cache.apply_partial::<Pod>(&renewal(0, 0, 3), at(7)), None, "pods are decoded");
 }

@@ -13,9 +13,9 @@ use crate::testing::objects::{budget, named, node, pod, workload};
 #[test]
 fn applying_an_object_of_any_kind_returns_its_version() {
     // Fields that some own kinds require and others ignore.
-    let life = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
+    let incarnation = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
     let trigger = json!({ "kind": "Person", "reason": "r" });
-    let spec = json!({ "driver": "Agent", "levels": [], "node": life, "policy": "p", "trigger": trigger, "kind": "PowerOff", "by": "b" });
+    let spec = json!({ "driver": "Agent", "levels": [], "node": incarnation, "policy": "p", "trigger": trigger, "kind": "PowerOff", "by": "b" });
     for &kind in Kind::ALL {
         let object = named("x").in_namespace("ns").rv(8).set("/spec", spec.clone());
         let raw = Raw::from_body(Encoding::Json, object.0.to_string().into()).unwrap();
@@ -29,10 +29,10 @@ fn applying_an_object_of_any_kind_returns_its_version() {
 fn every_kind_counts_the_objects_of_its_last_list() {
     for &kind in Kind::ALL {
         let cache = listed();
-        for (there, counted) in [(false, (0, 0)), (true, (1, 1)), (true, (1, 1)), (false, (0, 0))] {
+        for (exists, counted) in [(false, (0, 0)), (true, (1, 1)), (true, (1, 1)), (false, (0, 0))] {
             dispatch_kind!(kind, T => {
                 cache.begin_list::<T>();
-                if there {
+                if exists {
                     cache.apply_undecodable::<T>(unreadable(Some("uid-x"), Some("x")), at(1));
                 }
                 cache.end_list::<T>(at(1));
@@ -119,7 +119,7 @@ fn a_deletion_keeps_when_it_was_first_seen_and_whether_the_kubelet_observed_it()
     apply::<Pod>(&cache, &dying(30, 4, 11), at(10));
     assert!(self::stored_pod(&cache).deletion.unwrap().kubelet_may_know, "it was reported with the deletion");
     let unseen = store_pod(&dying(30, 3, 11));
-    assert!(unseen.deletion.unwrap().kubelet_may_know, "nobody saw what was reported before");
+    assert!(unseen.deletion.unwrap().kubelet_may_know, "earlier reports were not observed");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn store_node(prepare: impl FnOnce(&Cache), object: &Obj) -> (Option<Arc<crate::
     prepare(&cache);
     apply::<Node>(&cache, object, at(1));
     let guard = cache.read();
-    let Lookup::Known(node) = guard.view().node("n") else { panic!("it is there") };
+    let Lookup::Known(node) = guard.view().node("n") else { panic!("the Node exists") };
     (node.details.clone(), node.volumes_in_use.len())
 }
 
@@ -152,15 +152,15 @@ fn store_node(prepare: impl FnOnce(&Cache), object: &Obj) -> (Option<Arc<crate::
 fn node_fields_of_fencing_and_the_volume_guard_are_kept_only_if_enabled() {
     let object = node("n").boot(BOOT).set("/status/volumesInUse", json!(["v"]));
     assert_eq!(store_node(|_| (), &object), (None, 0));
-    let (fences, in_use) = store_node(Cache::enable_fencing, &object);
-    assert_eq!((fences.map(|life| life.boot_id.to_string()), in_use), (Some(BOOT.to_owned()), 0));
-    let (guards, in_use) = store_node(Cache::enable_volume_guard, &object);
-    assert_eq!((guards.map(|life| life.boot_id.to_string()), in_use), (Some(BOOT.to_owned()), 1));
+    let (fencing, in_use) = store_node(Cache::enable_fencing, &object);
+    assert_eq!((fencing.map(|details| details.boot_id.to_string()), in_use), (Some(BOOT.to_owned()), 0));
+    let (guarded, in_use) = store_node(Cache::enable_volume_guard, &object);
+    assert_eq!((guarded.map(|details| details.boot_id.to_string()), in_use), (Some(BOOT.to_owned()), 1));
     let object =
         object.set("/status/nodeInfo/systemUUID", json!("4c4c")).set("/spec/providerID", json!("aws:///i-1"));
-    let life = store_node(Cache::enable_fencing, &object).0.unwrap();
-    assert_eq!((&*life.system_uuid, &*life.provider_id), ("4c4c", "aws:///i-1"));
-    assert_eq!(life.boot_first_seen, at(1));
+    let details = store_node(Cache::enable_fencing, &object).0.unwrap();
+    assert_eq!((&*details.system_uuid, &*details.provider_id), ("4c4c", "aws:///i-1"));
+    assert_eq!(details.boot_first_seen, at(1));
 }
 
 #[test]
@@ -195,9 +195,9 @@ fn the_answer_of_a_scale_is_pruned_after_ten_minutes() {
     let controller = stored_pod(&cache).controller.unwrap();
     let answer = ScaleAnswer { requested_at: at(1), answered_at: at(1), scale: Ok(Scale::None) };
     cache.record_scale(&"ns".into(), &controller, answer);
-    for (second, there) in [(2, true), (600, true), (601, false)] {
+    for (second, exists) in [(2, true), (600, true), (601, false)] {
         cache.prune(at(second));
-        assert_eq!(cache.read().view().scale(&stored_pod(&cache)).is_some(), there, "at {second}");
+        assert_eq!(cache.read().view().scale(&stored_pod(&cache)).is_some(), exists, "at {second}");
     }
 }
 
@@ -205,8 +205,9 @@ fn the_answer_of_a_scale_is_pruned_after_ten_minutes() {
 fn an_own_object_keeps_when_its_status_was_first_seen() {
     let cache = listed();
     let fence = |version: u64, message: &str| {
-        let life = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
-        let spec = json!({ "node": life, "policy": "p", "trigger": { "kind": "Person", "reason": "r" } });
+        let incarnation = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
+        let spec =
+            json!({ "node": incarnation, "policy": "p", "trigger": { "kind": "Person", "reason": "r" } });
         named("f").rv(version).set("/spec", spec).set("/status", json!({ "message": message }))
     };
     for (second, object, since) in [(1, fence(1, "a"), 1), (2, fence(2, "a"), 1), (3, fence(3, "b"), 3)] {
@@ -229,7 +230,7 @@ fn a_node_without_a_creation_time_has_age_zero() {
         cache.record_wall_time(at(0), jiff::Timestamp::from_second(1_767_225_700).unwrap());
         apply::<Node>(&cache, &object, at(0));
         let guard = cache.read();
-        let Lookup::Known(node) = guard.view().node("n") else { panic!("it is there") };
+        let Lookup::Known(node) = guard.view().node("n") else { panic!("the Node exists") };
         assert_eq!(node.age.as_secs(), age);
     }
 }
@@ -238,8 +239,8 @@ fn a_node_without_a_creation_time_has_age_zero() {
 fn a_snapshot_dates_a_node_fence_by_its_last_attempt() {
     let cache = listed();
     cache.record_wall_time(at(100), jiff::Timestamp::from_second(1_767_225_700).unwrap());
-    let life = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
-    let spec = json!({ "node": life, "policy": "p", "trigger": { "kind": "Person", "reason": "r" } });
+    let incarnation = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
+    let spec = json!({ "node": incarnation, "policy": "p", "trigger": { "kind": "Person", "reason": "r" } });
     let tried = |at: &str| json!({ "attempts": [{ "at": at }] });
     for (name, status, seen) in
         [("f", tried("2026-01-01T00:01:00Z"), 60), ("g", tried("?"), 100), ("h", json!({}), 100)]

@@ -122,7 +122,7 @@ fn an_object_without_uid_version_or_name_is_undecodable() {
 #[test]
 fn a_kind_is_fresh_if_it_is_listed_and_had_contact_within_the_limit() {
     let limit = STALE_AFTER.as_secs();
-    let heard_at_10 = || {
+    let contact_at_10 = || {
         let cache = listed();
         cache.record_event(Kind::Pods, at(10));
         cache
@@ -130,15 +130,15 @@ fn a_kind_is_fresh_if_it_is_listed_and_had_contact_within_the_limit() {
     let stale = |elapsed| Err(FreshnessError::Stale { kind: Kind::Pods, silent: elapsed });
     for (what, cache, now, expected) in [
         ("never listed", Cache::default(), at(0), Err(FreshnessError::NotSynced { kind: Kind::Pods })),
-        ("heard of a moment ago", heard_at_10(), at(10), Ok(())),
-        ("heard of exactly at the limit", heard_at_10(), at(10 + limit), Ok(())),
+        ("contact a moment ago", contact_at_10(), at(10), Ok(())),
+        ("contact exactly at the limit", contact_at_10(), at(10 + limit), Ok(())),
         (
-            "heard of before the limit",
-            heard_at_10(),
+            "contact before the limit",
+            contact_at_10(),
             at(10 + limit) + Duration::from_nanos(1),
             stale(STALE_AFTER + Duration::from_nanos(1)),
         ),
-        ("heard of long ago", heard_at_10(), at(100_000), stale(Duration::from_secs(100_000 - 10))),
+        ("contact long ago", contact_at_10(), at(100_000), stale(Duration::from_secs(100_000 - 10))),
     ] {
         let got = cache.read().view().check_fresh(Kind::Pods, now);
         assert_eq!(got, expected, "{what}");

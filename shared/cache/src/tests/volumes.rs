@@ -95,7 +95,7 @@ fn which_reports_of_a_kubelet_end_a_use() {
     assert_eq!(
         last_use(&cache),
         Some(LastUse { at: at(2), report: UseReport::Terminated }),
-        "nobody had deleted it"
+        "it was not deleted"
     );
     let cache = used();
     let dying = user("a", "n", "c").terminating().set("/metadata/deletionGracePeriodSeconds", json!(30));
@@ -175,7 +175,7 @@ fn a_node_that_is_named_only_by_a_volume_lease_is_missing() {
     assert_eq!(cache.read().view().volume_lease("v").unwrap().holder, LeaseHolder::Free);
     apply::<Pod>(&cache, &pod("z").on("n"), at(4));
     cache.remove::<Pod>(&uid("uid-z"), at(4));
-    assert!(cache.read().view().absence("n").is_none(), "nobody asks for it any more");
+    assert!(cache.read().view().absence("n").is_none(), "nothing names it any more");
 }
 
 /// Changes of nodes that use the volume without holding it matter, too. A volume that no other node could attach
