@@ -6,10 +6,10 @@
 //!
 //! Invariants: lists are consistent reads (no `resourceVersion=0`). A watch continues from the last version seen,
 //! bookmarks included. A version that is too old (410), or that the API server has not reached, leads to a new list;
-//! objects that it does not contain are removed. After a failure the feed first reads which version the API server
-//! has reached, before that passes the version of the feed: etcd may have been restored, and no watch reports what
-//! the restore removed. A stream without events for longer than the bookmark interval is closed, and after two such
-//! streams a new list finds missed changes.
+//! objects that it does not contain are removed. After a failure the feed reads at once which version the API server
+//! has reached, before the API server can pass the version of the watch: etcd may have been restored, and no watch
+//! reports what the restore removed. A stream without events for longer than the bookmark interval is closed, and
+//! after two such streams a new list finds missed changes.
 
 mod watch;
 

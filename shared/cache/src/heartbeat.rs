@@ -37,8 +37,8 @@ pub(super) struct Heartbeats {
 }
 
 impl Heartbeats {
-    /// Records `after`; returns whether the kubelet renewed it. `synced`: the Leases had been listed before, so a
-    /// Lease that is not in the cache was just created.
+    /// Records `after`; returns whether that counts as a report of the kubelet. `synced`: the Leases had been listed
+    /// before, so a Lease that is not in the cache was just created.
     pub(super) fn record_lease(
         &mut self,
         before: Option<&NodeLease>,

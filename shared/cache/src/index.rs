@@ -35,7 +35,7 @@ pub(super) struct PodIndex {
     by_node: BTreeMap<Arc<str>, BTreeSet<Uid>>,
     terminated: BTreeSet<CollectionOrder>,
     terminating_unscheduled: BTreeSet<Uid>,
-    /// Pods with the condition `DisruptionTarget`.
+    /// Pods whose condition `DisruptionTarget` was set by another component than their kubelet.
     disruption_targets: BTreeSet<Uid>,
     /// When the kubelet of a node last reported on a pod.
     last_reports: BTreeMap<Arc<str>, Mono>,

@@ -388,7 +388,7 @@ impl Inner {
         }
     }
 
-    /// Records a report of the kubelet of this name, or a renewal of its Lease.
+    /// Records that something of the kubelet of this name, or of its Lease, was observed.
     pub(super) fn record_report(&mut self, name: &Arc<str>, notify: Notify<'_>) {
         let mut relevant = false;
         for uid in self.node_index.uids(name) {

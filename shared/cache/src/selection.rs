@@ -392,8 +392,8 @@ mod tests {
         Ok(())
     }
 
-    /// The hash has no secret, so two labels with one hash take 2³² tries: three minutes. The budget counted as two that
-    /// overlap, and its pods were not evicted.
+    /// The hash has no secret, so a tenant finds two label pairs with one hash in 2³² tries: three minutes. The
+    /// budget was returned twice and counted as two that overlap, and its pods were not evicted.
     #[test]
     fn attack_label_pairs_with_one_hash_returned_a_budget_twice() {
         let pairs = [("k5ae02f4f580e2b21", "v"), ("kc1635625f775271a", "v")];

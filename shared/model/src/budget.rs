@@ -88,7 +88,7 @@ impl Amount {
 pub enum BudgetLimit {
     /// So many pods must stay healthy.
     MinAvailable(Amount),
-    /// So many pods may be unhealthy.
+    /// So many pods may be unavailable.
     MaxUnavailable(Amount),
     /// Neither field is set: no limit.
     Unset,

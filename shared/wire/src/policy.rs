@@ -27,7 +27,7 @@ message! {
         min_available: Option<IntOrString> = [message, optional, tag = "1"];
         /// The pods; absent: none.
         selector: Option<LabelSelector> = [message, optional, tag = "2"];
-        /// How many pods may be unhealthy.
+        /// How many pods may be unavailable.
         max_unavailable: Option<IntOrString> = [message, optional, tag = "3"];
         /// How pods that are not Ready may be evicted.
         unhealthy_pod_eviction_policy: Option<String> = [string, optional, tag = "4"];
