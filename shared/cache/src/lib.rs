@@ -432,7 +432,7 @@ impl Inner {
         last_contact.is_some_and(|before| before.was_unreachable(last_heartbeat))
     }
 
-    /// Records every node that a pod names, or a volume Lease, and that does not exist.
+    /// Records every node that a pod or a volume Lease names and that does not exist.
     fn record_absences(&mut self, now: Mono) {
         for name in self.pod_index.nodes().chain(self.volumes.holders()) {
             self.absences.set(name, !self.node_index.contains(name), now);

@@ -380,7 +380,7 @@ impl Inner {
         }
     }
 
-    /// Moves the last report of the nodes of this name to `now` at the earliest.
+    /// Makes the last report of the nodes of this name count as not earlier than `now`.
     pub(super) fn reset_last_report(&mut self, name: &str, now: Mono) {
         for uid in self.node_index.uids(name).cloned().collect::<Vec<_>>() {
             Node::note_missed_changes(self, &uid, now);

@@ -349,45 +349,45 @@ mod tests {
                 let before = model.pods.remove(&pod);
                 index.replace_pod(before.as_ref(), None, Mono::default());
             }
-            Step::Selector { uid: chooser, namespace, selector } => {
-                model.selectors.insert(chooser, (name(namespace), selector.clone()));
-                index.set_selector(&name(namespace), selector, &uid("s", chooser), Mono::default());
+            Step::Selector { uid: number, namespace, selector } => {
+                model.selectors.insert(number, (name(namespace), selector.clone()));
+                index.set_selector(&name(namespace), selector, &uid("s", number), Mono::default());
             }
-            Step::NoSelector { uid: chooser } => {
-                model.selectors.remove(&chooser);
-                index.remove_selector(&uid("s", chooser));
+            Step::NoSelector { uid: number } => {
+                model.selectors.remove(&number);
+                index.remove_selector(&uid("s", number));
             }
         }
     }
 
     /// Compares the index with a full search.
     fn check(model: &Model, index: &Selection) -> Result<(), TestCaseError> {
-        let chooses = |at: &Arc<str>, selector: &Selector, pod: &Pod| {
+        let selects = |at: &Arc<str>, selector: &Selector, pod: &Pod| {
             *at == pod.key.namespace && selector.matches(&pod.labels)
         };
-        for (chooser, (namespace, selector)) in &model.selectors {
-            let matching = model.pods.values().filter(|pod| chooses(namespace, selector, pod));
+        for (number, (namespace, selector)) in &model.selectors {
+            let matching = model.pods.values().filter(|pod| selects(namespace, selector, pod));
             let expected: BTreeSet<Uid> = matching.map(|pod| pod.uid().clone()).collect();
-            let selected: BTreeSet<Uid> = index.pods_selected_by(&uid("s", *chooser)).cloned().collect();
+            let selected: BTreeSet<Uid> = index.pods_selected_by(&uid("s", *number)).cloned().collect();
             prop_assert_eq!(selected, expected);
         }
-        let choosers = |pods: &[&Pod]| -> BTreeSet<Uid> {
-            let chosen = |(_, (at, selector)): &(&u8, &(Arc<str>, Selector))| {
-                pods.iter().any(|pod| chooses(at, selector, pod))
+        let selectors_of = |pods: &[&Pod]| -> BTreeSet<Uid> {
+            let selects_any = |(_, (at, selector)): &(&u8, &(Arc<str>, Selector))| {
+                pods.iter().any(|pod| selects(at, selector, pod))
             };
-            model.selectors.iter().filter(chosen).map(|(chooser, _)| uid("s", *chooser)).collect()
+            model.selectors.iter().filter(selects_any).map(|(number, _)| uid("s", *number)).collect()
         };
         for pod in model.pods.values() {
             let mut selectors: Vec<Uid> = index.selectors_of_pod(pod).cloned().collect();
             selectors.sort_unstable();
-            prop_assert_eq!(selectors, Vec::from_iter(choosers(&[pod])));
+            prop_assert_eq!(selectors, Vec::from_iter(selectors_of(&[pod])));
         }
         for number in 0..2 {
             let of = uid("c", number);
             let managed = |pod: &&Pod| pod.controller.as_ref().is_some_and(|by| by.uid == of);
             let managed: Vec<&Pod> = model.pods.values().filter(managed).collect();
             let selectors: BTreeSet<Uid> = index.selectors_of_controller(&of).cloned().collect();
-            prop_assert_eq!(selectors, choosers(&managed));
+            prop_assert_eq!(selectors, selectors_of(&managed));
         }
         Ok(())
     }

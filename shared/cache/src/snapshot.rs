@@ -326,7 +326,7 @@ mod tests {
         let snapshot = Snapshot::read(&api.connection(), &env, &kinds, None, nothing).await.unwrap();
         let guard = snapshot.view();
         let crate::Lookup::Known(node) = guard.view().node("n") else { panic!("the node") };
-        let silent = snapshot.at().since(guard.view().last_report(node)).as_secs();
-        assert_eq!(silent, 570);
+        let unreachable_for = snapshot.at().since(guard.view().last_report(node)).as_secs();
+        assert_eq!(unreachable_for, 570);
     }
 }

@@ -57,7 +57,7 @@ impl World {
         Self { cache: Arc::default(), version: Arc::clone(&self.version) }
     }
 
-    /// Ends the first list of a kind at `now`, so that it is synced.
+    /// Ends a list of a kind at `now`, so that the kind is synced.
     pub fn mark_listed(&self, kind: Kind, now: Mono) {
         // Objects that were applied before belong to this list.
         self.cache.end_list_of_kind(kind, now);

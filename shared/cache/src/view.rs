@@ -26,8 +26,8 @@ use crate::model::{
     WorkloadKind,
 };
 
-/// After how long without an event a kind counts as stale, so that nothing is decided from it. The API server sends a
-/// bookmark each minute on a watch without events; that two and a half are lost is no coincidence.
+/// After how long without anything from the API server a kind counts as stale, so that nothing is decided from it. The
+/// API server sends a bookmark each minute on a watch without events; that two and a half are lost is no coincidence.
 /// docs/assumptions.md: bookmarks-each-minute
 pub const STALE_AFTER: Duration = Duration::from_secs(150);
 

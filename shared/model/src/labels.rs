@@ -78,20 +78,20 @@ impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
                 return Self::omitted();
             }
         }
-        let (mut text, mut places) = (String::new(), Vec::with_capacity(sorted.len()));
+        let (mut text, mut offsets) = (String::new(), Vec::with_capacity(sorted.len()));
         for (key, value) in sorted {
-            let place = [0, key.len(), key.len() + value.len()].map(|end| text.len() + end);
-            if place[2] > MAX_LABEL_BYTES {
+            let ends = [0, key.len(), key.len() + value.len()].map(|end| text.len() + end);
+            if ends[2] > MAX_LABEL_BYTES {
                 return Self::omitted();
             }
-            let [Ok(begins), Ok(key_ends), Ok(value_ends)] = place.map(u16::try_from) else {
+            let [Ok(begins), Ok(key_ends), Ok(value_ends)] = ends.map(u16::try_from) else {
                 return Self::omitted();
             };
             text.push_str(&key);
             text.push_str(&value);
-            places.push([begins, key_ends, value_ends]);
+            offsets.push([begins, key_ends, value_ends]);
         }
-        let packed = PackedLabels { text: text.into(), offsets: places.into(), omitted: false };
+        let packed = PackedLabels { text: text.into(), offsets: offsets.into(), omitted: false };
         Self((!packed.offsets.is_empty()).then(|| Arc::new(packed)))
     }
 }

@@ -11,7 +11,7 @@ use crate::testing::{World, at};
 type HeartbeatAt = Option<(ReportKind, Mono)>;
 
 fn last_heartbeat(cache: &Cache) -> HeartbeatAt {
-    cache.read().view().last_heartbeat("n").map(|sign| (sign.kind, sign.at))
+    cache.read().view().last_heartbeat("n").map(|heartbeat| (heartbeat.kind, heartbeat.at))
 }
 
 fn renewed(seconds: u64) -> HeartbeatAt {
@@ -392,8 +392,8 @@ fn bug_a_node_without_a_lease_counted_as_unreachable() {
     world.apply(Kind::Nodes, &node("other").ready("True"), at(0));
     world.apply(Kind::Pods, &pod("a").on("n").running(), at(0));
     let status = |second: u64| {
-        let beat = json!(timestamp(second));
-        node("n").ready("True").set("/status/conditions/0/lastHeartbeatTime", beat).rv(100 + second)
+        let heartbeat_time = json!(timestamp(second));
+        node("n").ready("True").set("/status/conditions/0/lastHeartbeatTime", heartbeat_time).rv(100 + second)
     };
     for second in 0..=356 {
         world.confirm_all(at(second));

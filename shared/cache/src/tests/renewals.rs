@@ -96,16 +96,16 @@ fn started(synced: bool) -> (Cache, Arc<ChangeLog>) {
 proptest! {
     #[test]
     fn partial_decoding_has_the_same_effect_as_decoding(synced in any::<bool>(), all in prop::collection::vec(any_lease_event(), 1..20)) {
-        let [(quick, quick_heard), (slow, slow_heard)] = [started(synced), started(synced)];
-        let mut glances = 0;
+        let [(quick, quick_changes), (slow, slow_changes)] = [started(synced), started(synced)];
+        let mut partial = 0;
         for (second, one) in all.iter().enumerate() {
             let now = at(2 + u64::try_from(second).unwrap());
             if let Some(raw) = raw_of(one) {
                 let version = slow.decode_and_apply::<NodeLease>(&raw, now);
                 match quick.apply_partial::<NodeLease>(&raw, now) {
-                    Some(glanced) => {
-                        glances += 1;
-                        prop_assert_eq!(Some(glanced), version.as_deref());
+                    Some(partial_version) => {
+                        partial += 1;
+                        prop_assert_eq!(Some(partial_version), version.as_deref());
                     }
                     None => prop_assert_eq!(quick.decode_and_apply::<NodeLease>(&raw, now), version),
                 }
@@ -121,8 +121,8 @@ proptest! {
                     LeaseEvent::Listed(number) => list::<NodeLease>(cache, &[lease(&format!("n{number}"), 1).uid(&uuid(*number))], now),
                 }
             }
-            prop_assert_eq!(stored_state(&quick), stored_state(&slow), "{:?}, {} glances", one, glances);
-            prop_assert_eq!(quick_heard.drain(), slow_heard.drain());
+            prop_assert_eq!(stored_state(&quick), stored_state(&slow), "{:?}, {} partially decoded", one, partial);
+            prop_assert_eq!(quick_changes.drain(), slow_changes.drain());
         }
     }
 }
