@@ -1,4 +1,4 @@
-//! Who may end a pod, and who may not.
+//! Which actors may delete a pod, and which may not.
 
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::controller_loop::Mode;
@@ -9,7 +9,7 @@ use super::claimed::REFUSED;
 use super::context::{ExplainContext, Policies};
 use super::disposition::Disposition;
 
-/// Adds who may delete it.
+/// Adds the actors that may delete the pod.
 pub(super) fn add_actors(
     answer: &mut Answer,
     pod: &Pod,

@@ -1,4 +1,4 @@
-//! The one shape of an answer to "why is it as it is": for people and for programs.
+//! The type of every explanation, rendered for operators or as JSON.
 
 use std::time::Duration;
 
@@ -6,40 +6,40 @@ use jiff::Timestamp;
 pub(super) use pod_safety_shared::record::capitalize;
 use serde::Serialize;
 
-/// How something stands.
+/// The state of an object, from the best to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Verdict {
-    /// Nothing keeps it.
+    /// Nothing blocks it.
     Free,
-    /// It goes on by itself.
+    /// It proceeds without an operator.
     Waiting,
-    /// There is proof: it is being removed.
+    /// There is evidence: it is being removed.
     Released,
-    /// What it hangs on could not be read.
+    /// Something that the verdict depends on could not be read.
     Unknown,
-    /// It does not go on until somebody does something.
+    /// It does not proceed until an operator acts.
     Blocked,
 }
 
-/// The verdict, with its reason in one CamelCase word and in a sentence.
+/// The verdict, with its reason in CamelCase and as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Judgement {
-    /// How it stands.
+    /// The verdict.
     #[serde(rename = "verdict")]
     pub verdict: Verdict,
-    /// Why, in one word.
+    /// The reason in CamelCase.
     pub reason: &'static str,
-    /// Why, for people.
+    /// The reason as a sentence.
     pub message: String,
 }
 
 impl Judgement {
-    /// One with these words.
+    /// A judgement of this verdict, reason and message.
     pub fn new(verdict: Verdict, reason: &'static str, message: impl Into<String>) -> Self {
         Self { verdict, reason, message: capitalize(&message.into()) }
     }
 
-    /// That nothing keeps it is no longer said, because not everything about it could be read.
+    /// Changes `Free` to `Unknown`, because not everything about the object could be read.
     pub fn mark_incomplete(&mut self) {
         if self.verdict == Verdict::Free {
             *self = Self::new(
@@ -51,54 +51,54 @@ impl Judgement {
     }
 }
 
-/// Something that happened.
+/// An entry of a history.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Moment {
-    /// When, by the clock of whoever wrote it down.
+    /// When it happened, by the clock of the component that recorded it.
     pub at: Timestamp,
-    /// To which object, as `kind/NAMESPACE/NAME`; empty: to the one that is asked about.
+    /// The object that it happened to, as `kind/NAMESPACE/NAME`; empty: the object that is explained.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub object: String,
-    /// What.
+    /// What happened.
     pub what: String,
-    /// More of it.
+    /// Details.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
 }
 
 impl Moment {
-    /// That this happened to the object that is asked about.
+    /// An entry about the object that is explained.
     pub fn new(at: Timestamp, what: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { at, object: String::new(), what: what.into(), detail: detail.into() }
     }
 
-    /// The same, told among those of others.
+    /// The same entry, about another object.
     #[must_use]
     pub fn about_object(self, object: &str) -> Self {
         Self { object: object.to_owned(), ..self }
     }
 }
 
-/// What happened to the pods that had a name before the pod that has it now.
+/// What happened to earlier pods of the same name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Predecessors {
-    /// When the last one of them was gone, as far as that was said.
+    /// When the last of them was gone, as far as Events record it.
     pub until: Timestamp,
-    /// How it went, in order.
+    /// What happened, in order.
     pub history: Vec<Moment>,
 }
 
-/// Something that may be so, was looked for, and was found or not.
+/// A condition that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Its kind, in one CamelCase word.
+    /// Its kind in CamelCase.
     pub r#type: &'static str,
-    /// Its name for people.
+    /// Its name for operators.
     #[serde(skip)]
     pub name: String,
-    /// Whether it is so; nothing: it does not apply, or nobody knows.
+    /// Whether the condition is met; `None`: it does not apply, or it is not known.
     pub met: Option<bool>,
-    /// What was seen.
+    /// What was observed.
     pub detail: String,
 }
 
@@ -111,76 +111,76 @@ pub(super) fn finding(
     Finding { r#type, name: name.to_owned(), met, detail: detail.into() }
 }
 
-/// Who may do something about it.
+/// An actor that may act on the object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Actor {
-    /// Who.
+    /// The actor.
     pub who: String,
-    /// Whether, and under which condition.
+    /// Whether it may act, and under which condition.
     pub may: String,
 }
 
 /// Another object that the answer is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Item {
-    /// Which one, as `kind/NAMESPACE/NAME`.
+    /// The object, as `kind/NAMESPACE/NAME`.
     pub object: String,
-    /// How it stands.
+    /// Its verdict.
     #[serde(flatten)]
     pub judgement: Judgement,
 }
 
-/// What can be done.
+/// A next step for the operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Next {
-    /// In which case.
+    /// When the step applies.
     pub when: String,
-    /// The command, to be copied; without one, `when` says it all.
+    /// The command to copy; empty: `when` is the whole advice.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub command: String,
-    /// It changes nothing, or refuses what is not safe.
+    /// The command changes nothing, or refuses what is not safe.
     pub safe: bool,
 }
 
-/// The answer.
+/// An explanation of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Answer {
-    /// About which object, as `kind/NAMESPACE/NAME`.
+    /// The object, as `kind/NAMESPACE/NAME`.
     pub object: String,
-    /// What it is, in a few facts.
+    /// A few facts about the object.
     pub facts: Vec<String>,
     /// The verdict.
     #[serde(flatten)]
     pub judgement: Judgement,
-    /// What happened to the pods that had its name before.
+    /// What happened to earlier pods of the same name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Predecessors>,
-    /// How it got here, in order.
+    /// What happened to the object, in order.
     pub history: Vec<Moment>,
-    /// Signs of life.
+    /// Heartbeats and other signs that a node runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<Finding>,
-    /// Proofs that it stopped, of which one is enough.
+    /// Evidence that the pod or node stopped; one piece of evidence is enough.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Finding>,
-    /// Who may do something.
+    /// The actors that may act on it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub actors: Vec<Actor>,
-    /// What it consists of, or what holds it.
+    /// The objects that it consists of, or that block it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<Item>,
-    /// What else should be known.
+    /// More for the operator to know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// What can be done.
+    /// The next steps.
     pub next: Vec<Next>,
-    /// What could not be read, and what is therefore not known.
+    /// What could not be read and is therefore not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }
 
 impl Answer {
-    /// An answer of which only the verdict is known.
+    /// An answer with a judgement and nothing else.
     #[must_use]
     pub const fn new(object: String, judgement: Judgement) -> Self {
         Self {
@@ -199,17 +199,17 @@ impl Answer {
         }
     }
 
-    /// Adds a command for a case.
+    /// Adds a next step.
     pub fn add_next_step(&mut self, when: impl Into<String>, command: impl Into<String>) {
         self.next.push(Next { when: when.into(), command: command.into(), safe: true });
     }
 
-    /// Adds who may do something.
+    /// Adds an actor.
     pub fn add_actor(&mut self, who: impl Into<String>, may: impl Into<String>) {
         self.actors.push(Actor { who: who.into(), may: may.into() });
     }
 
-    /// As part of another answer.
+    /// The answer as an item of another answer.
     #[must_use]
     pub fn to_item(&self) -> Item {
         Item { object: self.object.clone(), judgement: self.judgement.clone() }
@@ -222,7 +222,7 @@ pub fn pluralize(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// A span of time as people say it: `42s`, `3m08s`, `4h05m`, `2d4h`.
+/// A duration for operators: `42s`, `3m08s`, `4h05m`, `2d4h`.
 #[must_use]
 pub fn format_duration(span: Duration) -> String {
     let seconds = span.as_secs();
@@ -235,13 +235,13 @@ pub fn format_duration(span: Duration) -> String {
     }
 }
 
-/// The span from then to now; none if it lies ahead.
+/// The time from `then` to `now`; zero if `then` is later.
 #[must_use]
 pub fn elapsed(then: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(then)).unwrap_or_default()
 }
 
-/// A moment of these seconds; those beyond the calendar are none.
+/// The timestamp of these seconds since the epoch; `None` if it is out of range.
 pub(super) fn timestamp_from(seconds: i64) -> Option<Timestamp> {
     Timestamp::from_second(seconds).ok().filter(|at| at.as_second() > 0)
 }
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_said_as_people_say_them() {
+    fn format_duration_uses_at_most_two_units() {
         for (seconds, expected) in
             [(0, "0s"), (59, "59s"), (188, "3m08s"), (14_700, "4h05m"), (187_200, "2d4h")]
         {

@@ -1,4 +1,4 @@
-//! What a budget comes to, in one word and in its numbers.
+//! The verdict and the numbers of a PodDisruptionBudget.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use pod_safety_disruption::{
     Config, DELETION_TIMEOUT, Key, OwnerLookup, PodTotals, SYNC_FAILED, decide, find_owner,
 };
 
-/// How many reasons are named in a sentence. A person reads the first few.
+/// How many reasons one sentence names.
 const REASONS_SHOWN: usize = 3;
 
 /// Explains a budget.
@@ -69,9 +69,11 @@ fn judge_budget(budget: &Budget, members: &[Member<'_>], reach: &PodTotals) -> B
         return BudgetVerdict::Ignored(bad.to_string());
     }
     let status = &budget.status;
-    // First, for kube-controller-manager leaves the observed generation as it was when it
-    // fails: the API server then speaks of processing, and the condition says what is wrong.
-    if let Some(condition) = status.allowed_condition.as_ref().filter(|said| &*said.reason == SYNC_FAILED) {
+    // First, because kube-controller-manager does not update the observed generation when it fails: the API server then
+    // answers that the budget is still being processed, and the condition has the cause.
+    if let Some(condition) =
+        status.allowed_condition.as_ref().filter(|condition| &*condition.reason == SYNC_FAILED)
+    {
         return BudgetVerdict::SyncFailed(condition.message.clone());
     }
     if status.observed_generation < budget.generation {
@@ -97,8 +99,8 @@ fn judge_budget(budget: &Budget, members: &[Member<'_>], reach: &PodTotals) -> B
     }
 }
 
-/// The controllers of its pods that have to be asked how many pods they want, before
-/// it is explained: nothing that was listed says it.
+/// The controllers whose scale must be read before the budget is explained: the lists that were read do not have their
+/// replicas.
 pub fn required_scales<'a>(
     budget: &Budget,
     view: &'a View<'_>,
@@ -123,8 +125,7 @@ fn calculate(budget: &Budget, reach: &PodTotals) -> Arithmetic {
     }
 }
 
-/// What the controller of budgets would say of it now, where that differs from
-/// what stands there.
+/// Notes: the status that the disruption controller would write now, where it differs from the status in the object.
 fn list_notes(explained: &BudgetExplanation<'_>, view: &View<'_>, now: Mono) -> Vec<String> {
     let budget = explained.budget;
     let mut notes = Vec::new();
@@ -175,7 +176,7 @@ fn list_notes(explained: &BudgetExplanation<'_>, view: &View<'_>, now: Mono) -> 
     notes
 }
 
-/// The first few of many reasons.
+/// Joins the first few reasons.
 fn join_first(reasons: &[String]) -> String {
     let mut text: Vec<&str> = reasons.iter().take(REASONS_SHOWN).map(String::as_str).collect();
     let more = format!("and {} more", reasons.len().saturating_sub(REASONS_SHOWN));

@@ -1,5 +1,5 @@
-//! A pod that is claimed to have ended. Live reads decide: they confirm it and the pod is removed, or they refuse, which only
-//! an Event tells.
+//! A pod for which pod-gc claims that its processes ended. Live reads decide: either they confirm the claim and the pod
+//! is removed, or they refuse it, which is recorded only in an Event.
 
 use pod_safety_shared::api::FenceEvidenceKind;
 use pod_safety_shared::authority::{Claim, FORCE_DELETE_REFUSED, RefusalReason};
@@ -14,7 +14,7 @@ use super::power_check::offer_confirmation;
 /// The reason of a verdict about a pod whose force delete was refused.
 pub(super) const REFUSED: &str = "Refused";
 
-/// Whether it is removed, as far as can be said without live reads.
+/// The judgement of the claim, as far as it is known without live reads.
 pub(super) fn judge(pod: &Pod, claim: &Claim, ctx: &ExplainContext<'_>) -> Judgement {
     let why = describe_claim(claim);
     if ctx.running.mode == Some(Mode::Observe) {
@@ -55,8 +55,8 @@ fn describe_claim(claim: &Claim) -> String {
     }
 }
 
-/// The last refusal of this pod's force delete. One that is older than the pod was about another of its name, and one that
-/// is older than evidence that holds was answered by that evidence.
+/// The last refusal of this pod's force delete. A refusal that is older than the pod was about an earlier pod of the
+/// same name. A refusal that is older than valid evidence is superseded by that evidence.
 fn latest_refusal<'a>(pod: &Pod, claim: &Claim, ctx: &'a ExplainContext<'_>) -> Option<&'a EventRecord> {
     let events = ctx.events_of(&pod_ref(pod));
     let refused = |event: &&EventRecord| event.reason == FORCE_DELETE_REFUSED && event.is_about(pod);
@@ -66,7 +66,7 @@ fn latest_refusal<'a>(pod: &Pod, claim: &Claim, ctx: &'a ExplainContext<'_>) -> 
     (!since(pod.created) && !answered).then_some(last)
 }
 
-/// The evidence about the node of this claim that holds, as far as can be said without its devices.
+/// The valid evidence about the node of this claim, as far as it is known without its devices.
 fn valid_evidence<'a>(claim: &Claim, ctx: &ExplainContext<'a>) -> Vec<&'a FenceEvidenceObject> {
     match claimed_node(claim, ctx) {
         Some(node) if ctx.has_read(Kind::FenceEvidences) => ctx.view.valid_evidence(node, ctx.now).collect(),
@@ -88,7 +88,7 @@ fn refusal_code(refusal: &EventRecord) -> &str {
     refusal.message.split_once(':').map_or("", |(code, _)| code)
 }
 
-/// Whether the next try settles it, or the pod waits until somebody does something.
+/// `Waiting` if the refusal resolves itself, else `Blocked`.
 fn refusal_verdict(code: &str) -> Verdict {
     match code.parse() {
         Ok(reason) if resolves_itself(reason) => Verdict::Waiting,
@@ -96,7 +96,7 @@ fn refusal_verdict(code: &str) -> Verdict {
     }
 }
 
-/// Whether a refusal ends without anybody's act.
+/// Whether a refusal ends without an operator.
 const fn resolves_itself(reason: RefusalReason) -> bool {
     match reason {
         RefusalReason::PodChanged
@@ -116,7 +116,8 @@ const fn resolves_itself(reason: RefusalReason) -> bool {
     }
 }
 
-/// What can be done. A confirmation is offered where the evidence was refused and no kubelet was heard: it needs no device.
+/// Adds the next steps. A confirmation is offered where the evidence was refused and the kubelet does not report: it
+/// needs no device.
 pub(super) fn add_next_steps(answer: &mut Answer, pod: &Pod, claim: &Claim, ctx: &ExplainContext<'_>) {
     let Some(refusal) = latest_refusal(pod, claim, ctx) else { return };
     let confirmed = || {

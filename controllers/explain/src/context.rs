@@ -1,4 +1,4 @@
-//! All that answers are made from: what was read, when, and who decides by which settings.
+//! The input of an explanation: what was read, when, and the settings of the controllers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use pod_safety_shared::controller_loop::{Decision, Mode, Subject};
 use pod_safety_shared::model::{Kind, Node, Pod};
 use serde_json::Value;
 
-/// By which settings the controllers decide.
+/// The settings with which the controllers decide.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How far they go.
+    /// The mode.
     pub mode: Mode,
-    /// Those of the collector.
+    /// The settings of pod-gc.
     pub pod_gc: pod_safety_pod_gc::Config,
-    /// Those of lost nodes.
+    /// The settings of node-lifecycle.
     pub node_lifecycle: pod_safety_node_lifecycle::Config,
 }
 
-/// Those of a process that was told nothing.
+/// The settings of a process without flags.
 impl Default for Settings {
     fn default() -> Self {
         let quarantine = Duration::from_secs(40);
@@ -40,17 +40,17 @@ impl Default for Settings {
 /// What is known of the controllers that run.
 #[derive(Clone, Debug, Default)]
 pub struct Running {
-    /// How far they go; none: nobody was found who says.
+    /// Their mode; `None`: no running process was found that states it.
     pub mode: Option<Mode>,
-    /// Who leads, if somebody does.
+    /// The leader, if there is one.
     pub leader: Option<String>,
-    /// On which node.
+    /// The node of the leader.
     pub leader_node: Option<String>,
-    /// How many others wait.
+    /// How many standbys there are.
     pub standbys: usize,
-    /// Since when the lease was not renewed, if that is too long.
+    /// When the Lease was last renewed, if that is too long ago.
     pub stale: Option<Timestamp>,
-    /// Nobody could look.
+    /// The Lease could not be read.
     pub lease_unread: bool,
     /// They run without the controller `fencing`.
     pub without_fencing: bool,
@@ -59,49 +59,49 @@ pub struct Running {
 /// What the admission policies do about force deletions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policies {
-    /// They are refused.
+    /// They deny them.
     Deny,
-    /// They are only written down.
+    /// They record them in the audit log only.
     Audit {
-        /// Since when there has been a policy that could refuse them; `None`: nobody knows.
+        /// Since when there has been a policy that could deny them; `None`: not known.
         since: Option<Timestamp>,
     },
-    /// There are none.
+    /// There are no such policies.
     Absent,
-    /// They may not be read.
+    /// They could not be read.
     #[default]
     Unread,
 }
 
-/// An Event.
+/// An Event, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRecord {
-    /// When it was last said.
+    /// When it was last recorded.
     pub at: Timestamp,
-    /// When it was first said.
+    /// When it was first recorded.
     pub first: Timestamp,
-    /// How often.
+    /// How often it was recorded.
     pub count: i64,
-    /// Of which object, as `kind/NAMESPACE/NAME`.
+    /// The object that it is about, as `kind/NAMESPACE/NAME`.
     pub object: String,
-    /// The UID of that object; empty: it was not said.
+    /// The UID of that object; empty: the Event has none.
     pub uid: String,
-    /// The node that it is about besides; empty: none.
+    /// The related node; empty: none.
     pub node: String,
-    /// When the deletion of that object had been requested; of a pod that was removed.
+    /// When the deletion of that object had been requested; only for a pod that was removed.
     pub requested: Option<Timestamp>,
     /// The reason.
     pub reason: String,
-    /// The sentence, in one line.
+    /// The message, in one line.
     pub message: String,
-    /// By whom.
+    /// The reporting controller.
     pub by: String,
-    /// It is a warning.
+    /// It is of type Warning.
     pub warning: bool,
 }
 
 impl EventRecord {
-    /// Whether it was said of this pod, and not of another one that had its name.
+    /// Whether the Event is about this pod, and not about another pod of the same name.
     pub(super) fn is_about(&self, pod: &Pod) -> bool {
         self.uid.is_empty() || self.uid == pod.uid().to_string()
     }
@@ -139,35 +139,35 @@ impl EventRecord {
     }
 }
 
-/// The text in an object at this JSON pointer; empty if there is none.
+/// The string at this JSON pointer; empty if there is none.
 #[must_use]
 pub fn str_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// How an object is named: `pod/shop/orders-1`, `node/worker-b1`.
+/// The reference of an object for operators: `pod/shop/orders-1`, `node/worker-b1`.
 #[must_use]
 pub fn object_ref(kind: &str, namespace: &str, name: &str) -> String {
     let kind = kind.to_lowercase();
     if namespace.is_empty() { format!("{kind}/{name}") } else { format!("{kind}/{namespace}/{name}") }
 }
 
-/// A volume that a node holds.
+/// A VolumeAttachment: a volume that is attached to a node, or is to be attached or detached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// The VolumeAttachment.
+    /// The name of the VolumeAttachment.
     pub name: String,
     /// The PersistentVolume.
     pub volume: String,
     /// The node.
     pub node: String,
-    /// It is attached; else it is to be, or was.
+    /// It is attached; else it is to be attached, or was.
     pub attached: bool,
-    /// It was asked to end.
+    /// Its deletion is requested.
     pub deleting: bool,
-    /// Why it cannot be attached or let go; empty: nothing is wrong.
+    /// Why it cannot be attached or detached; empty: no error.
     pub error: String,
-    /// Why it is held, if somebody holds it.
+    /// Why its detachment is held, if it is.
     pub hold: Option<String>,
 }
 
@@ -190,38 +190,38 @@ impl Attachment {
     }
 }
 
-/// What was read.
+/// What was read of the cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct ExplainContext<'a> {
     /// The cluster.
     pub view: View<'a>,
-    /// When, by our clock.
+    /// When it was read, by the monotonic clock.
     pub now: Mono,
-    /// When, by the calendar.
+    /// When it was read, by the wall clock.
     pub wall: Timestamp,
-    /// By which settings is decided.
+    /// The settings with which the controllers decide.
     pub settings: &'a Settings,
-    /// Who decides.
+    /// The controllers that run.
     pub running: &'a Running,
     /// What the admission policies do.
     pub policies: Policies,
-    /// What was said of it, and of its node.
+    /// The Events of the object and of its node.
     pub events: &'a [EventRecord],
-    /// Which volumes are held by which nodes.
+    /// The VolumeAttachments.
     pub attachments: &'a [Attachment],
-    /// Pods that took over a name, as the API has them whole.
+    /// Pods that replaced an earlier pod of the same name, as complete API objects.
     pub successors: &'a [Value],
-    /// Why nodes that carry our mark are not fenced.
+    /// Why nodes that have the annotation of pod-safety are not fenced.
     pub pauses: &'a [(Arc<str>, Pause)],
-    /// The kinds that could not be read in all namespaces. Kinds that this cluster does not have are not among them.
+    /// The kinds that could not be read in all namespaces, without the kinds that this cluster does not have.
     pub unread: &'a [Kind],
 }
 
-/// What a controller decides about one node, at this moment.
+/// What a controller decides about one node now.
 pub(super) struct NodeDecision<H> {
-    /// Why nothing is done.
+    /// Why it does nothing.
     pub(super) holds: Vec<(Subject, H)>,
-    /// Something is done.
+    /// It acts.
     pub(super) acts: bool,
 }
 
@@ -243,12 +243,12 @@ impl ExplainContext<'_> {
         }
     }
 
-    /// What fencing does about a node about which there is no incident yet.
+    /// What fencing would do about a node that has no incident yet.
     pub(super) fn fencing_outlook(&self, node: &Node) -> Option<Outlook> {
         outlook(node, &self.view, self.now, &self.fencing_config())
     }
 
-    /// Whether somebody runs who fences.
+    /// Whether a controller with fencing runs and acts.
     pub(super) fn is_fencing_on(&self) -> bool {
         let Running { mode, leader, without_fencing, .. } = self.running;
         let acts = mode.unwrap_or(self.settings.mode) != Mode::Observe;
@@ -272,21 +272,22 @@ impl ExplainContext<'_> {
         self.decide_fencing(&node.name).holds.into_iter().filter_map(about).collect()
     }
 
-    /// What the controller of lost nodes decides about it. Beside kube-controller-manager it decides little.
+    /// What node-lifecycle decides about the node. Where kube-controller-manager runs its node lifecycle controller, it
+    /// decides little.
     pub(super) fn decide_lifecycle(&self, node: &Arc<str>) -> NodeDecision<pod_safety_node_lifecycle::Hold> {
         let key = pod_safety_node_lifecycle::Key::Node(Arc::clone(node));
         let config = &self.settings.node_lifecycle;
         NodeDecision::from_decision(pod_safety_node_lifecycle::decide(&key, &self.view, self.now, config))
     }
 
-    /// What was said of this object, the latest last.
+    /// The Events of this object, the latest last.
     pub(super) fn events_of(&self, object: &str) -> Vec<&EventRecord> {
         let mut events: Vec<&EventRecord> = self.events.iter().filter(|said| said.object == object).collect();
         events.sort_by_key(|said| said.at);
         events
     }
 
-    /// Whether a kind was read, if only in one namespace.
+    /// Whether a kind was read, at least in one namespace.
     pub(super) fn has_read(&self, kind: Kind) -> bool {
         self.view.check_fresh(kind, self.now).is_ok()
     }

@@ -1,4 +1,4 @@
-//! What becomes of a pod, by the controllers that decide about it.
+//! What happens to a pod, by the decisions of the controllers.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use pod_safety_shared::model::Pod;
 
 use super::context::ExplainContext;
 
-/// Why nothing is done about a pod, by the controller that removes pods or by that of taints.
+/// Why pod-gc or taint-eviction does nothing about a pod.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum Hold {
     #[error(transparent)]
@@ -26,13 +26,13 @@ impl Hold {
     }
 }
 
-/// What becomes of a pod, by those who decide.
+/// What happens to a pod.
 pub(super) enum Disposition {
     /// It is held, for this reason.
     Held(Hold),
-    /// It is removed, for this belief; evidence is looked for at once.
+    /// A controller claims that its processes ended; the evidence is checked at once.
     Claimed(Claim),
-    /// A first quorum read of its missing node is taken.
+    /// The first quorum read of its missing node is made.
     AbsenceRead,
     /// It is deleted gracefully now, for this cause.
     DeletedGracefully(DeleteCause),
@@ -42,7 +42,7 @@ pub(super) enum Disposition {
     NoAction,
 }
 
-/// What those who may remove it decide about it now.
+/// What pod-gc and taint-eviction decide about the pod now.
 pub(super) fn decide_disposition(pod: &Pod, ctx: &ExplainContext<'_>) -> Disposition {
     let ExplainContext { view, now, settings, .. } = ctx;
     let mut keys = Vec::new();

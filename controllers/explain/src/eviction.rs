@@ -1,4 +1,4 @@
-//! What the API server would answer an eviction, by what the budgets' statuses say.
+//! What the API server would answer an eviction, by the statuses of the PodDisruptionBudgets.
 //!
 //! Source: `pkg/registry/core/pod/storage/eviction.go` (v1.37.2), `Create` and
 //! `checkAndDecrement`.
@@ -6,58 +6,58 @@
 use pod_safety_disruption::SYNC_FAILED;
 use pod_safety_shared::model::{Budget, Phase, Pod, UnhealthyPolicy};
 
-/// `MaxDisruptedPodSize`: so many evictions may wait for the controller of budgets.
+/// `MaxDisruptedPodSize`: how many evictions may wait until the disruption controller has counted them.
 const MAX_DISRUPTED_PODS: usize = 2000;
 
-/// What would come of an eviction.
+/// The result of an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvictionAnswer<'a> {
-    /// Nothing: it ends already.
+    /// Nothing changes: the pod terminates already.
     AlreadyTerminating,
-    /// It would be removed at once: it ran to its end, by its phase.
+    /// The pod would be removed at once: its phase is terminal.
     AlreadyFinished,
-    /// It would be let through without any budget.
+    /// The eviction would be allowed without a PodDisruptionBudget.
     Unguarded(Unguarded),
-    /// It would be let through and use up one of what the budget allows.
+    /// The eviction would be allowed and use up one disruption of the budget.
     Allow(&'a Budget),
-    /// It would be let through and use up nothing.
+    /// The eviction would be allowed and use up no disruption.
     AllowUncounted(&'a Budget, NotCounted),
-    /// It would be refused.
+    /// The eviction would be refused.
     Refuse(&'a Budget, RefusalCause),
-    /// It would fail, for several budgets choose it.
+    /// The eviction would fail, because several budgets select the pod.
     Fail(Vec<&'a Budget>),
 }
 
-/// Why no budget is asked.
+/// Why no budget is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unguarded {
-    /// None chooses the pod.
+    /// No budget selects the pod.
     NoBudget,
-    /// It does not run yet.
+    /// The pod is pending.
     Pending,
 }
 
-/// Why a pod that is not Ready does not count.
+/// Why the eviction of a pod that is not Ready uses up no disruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotCounted {
     /// `unhealthyPodEvictionPolicy: AlwaysAllow`.
     AlwaysAllow,
-    /// Enough others are healthy.
+    /// Enough other pods are healthy.
     HealthyBudget,
 }
 
-/// Why a budget refuses.
+/// Why a budget refuses an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefusalCause {
-    /// Its numbers are about an older generation.
+    /// Its status is about an older generation.
     Processing,
-    /// Its numbers could not be calculated; what the condition says.
+    /// Its status could not be calculated; the message of the condition.
     SyncFailed(Box<str>),
-    /// It allows nothing now.
+    /// It allows no disruption now.
     Insufficient,
-    /// It allows less than nothing: somebody wrote a number that nobody calculates.
+    /// The allowed disruptions are negative: something other than the disruption controller wrote them.
     Negative,
-    /// Too many evictions wait to be looked after.
+    /// Too many evictions wait for the disruption controller.
     TooManyDisrupted,
 }
 
@@ -72,7 +72,7 @@ impl RefusalCause {
     }
 }
 
-/// What an eviction of `pod`, which `budgets` choose, would be answered now.
+/// What the API server would answer an eviction of `pod` now, if `budgets` select it.
 #[must_use]
 pub fn predict_eviction<'a>(pod: &Pod, budgets: impl IntoIterator<Item = &'a Budget>) -> EvictionAnswer<'a> {
     if pod.deletion.is_some() {
@@ -103,7 +103,7 @@ pub fn predict_eviction<'a>(pod: &Pod, budgets: impl IntoIterator<Item = &'a Bud
     budget_refusal(budget).map_or(EvictionAnswer::Allow(budget), |why| EvictionAnswer::Refuse(budget, why))
 }
 
-/// Why the budget lets nothing through, if so.
+/// Why the budget allows no eviction; `None`: it allows one.
 fn budget_refusal(budget: &Budget) -> Option<RefusalCause> {
     let status = &budget.status;
     if status.observed_generation < budget.generation {
@@ -130,7 +130,7 @@ fn budget_refusal(budget: &Budget) -> Option<RefusalCause> {
 }
 
 impl EvictionAnswer<'_> {
-    /// Whether it would be let through.
+    /// Whether the eviction would be allowed.
     #[must_use]
     pub const fn is_allowed(&self) -> bool {
         match self {
@@ -139,7 +139,7 @@ impl EvictionAnswer<'_> {
         }
     }
 
-    /// One CamelCase word, for programs.
+    /// The reason in CamelCase, for programs.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -159,7 +159,7 @@ impl EvictionAnswer<'_> {
         }
     }
 
-    /// The same for people: ends the sentence "an eviction would …".
+    /// The result for operators: ends the sentence "an eviction would …".
     #[must_use]
     pub fn describe(&self) -> String {
         match self {

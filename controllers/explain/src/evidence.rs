@@ -1,4 +1,4 @@
-//! Which proof there is that a pod stopped, or its node, and which is missing.
+//! Which evidence there is that a pod or its node stopped, and which is missing.
 
 use jiff::Timestamp;
 use pod_safety_shared::api::{DesiredPower, FenceEvidenceKind, FenceEvidenceSpec, Phase};
@@ -32,7 +32,7 @@ pub(super) fn pod_evidence(pod: &Pod, name: &str, ctx: &ExplainContext<'_>) -> V
     };
     let mut all = vec![reported];
     match ctx.view.node(name) {
-        // Of a node that is heard, its kubelet alone can tell.
+        // While the node reports, only the report of its kubelet is evidence.
         Lookup::Known(Node { readiness: Readiness::Ready, .. }) => {}
         Lookup::Known(node) => {
             all.push(new_boot(node));
@@ -53,26 +53,26 @@ pub(super) fn pod_evidence(pod: &Pod, name: &str, ctx: &ExplainContext<'_>) -> V
     all
 }
 
-/// That its Node is deleted is proof only with a quarantine in which its kubelet is silent, and only where that silence says
-/// something ([`unreachable_is_proof`]).
+/// That its Node is deleted is evidence only after a quarantine in which its kubelet does not report, and only where
+/// that proves something ([`unreachable_is_proof`]).
 ///
 /// [`unreachable_is_proof`]: pod_safety_shared::cache::View::unreachable_is_proof
 fn node_absence(pod: &Pod, name: &str, ctx: &ExplainContext<'_>) -> Finding {
     let ExplainContext { view, now, settings, .. } = ctx;
     let (quarantine, seconds) = (settings.pod_gc.quarantine, settings.pod_gc.quarantine.as_secs());
-    let witness = view.absence(name).and_then(|absence| absence.first_read.as_ref());
-    let sign = view.last_heartbeat(name).map(|sign| sign.at);
-    // A first read that is taken now would begin a quarantine that counts.
+    let first_read = view.absence(name).and_then(|absence| absence.first_read.as_ref());
+    let last_heartbeat = view.last_heartbeat(name).map(|last_heartbeat| last_heartbeat.at);
+    // A first read that is made now would begin a quarantine that counts.
     let from = pod.report_due_at(view.reports_deletions(name));
     let was_unreachable = pod.has_terminated() || view.unreachable_before_node_deleted(name);
     let busy = !was_unreachable && view.worker_may_be_busy(pod, name);
     let counts_from_now = was_unreachable || !busy && from.is_some_and(|from| from <= *now);
-    let (met, detail) = match witness {
-        Some(witness) if sign >= Some(witness.requested_at()) => {
+    let (met, detail) = match first_read {
+        Some(first_read) if last_heartbeat >= Some(first_read.requested_at()) => {
             (false, "it does not exist, but its kubelet still runs".to_owned())
         }
-        Some(witness)
-            if *now >= witness.answered_at() + quarantine && view.unreachable_is_proof(pod, name, witness) =>
+        Some(first_read)
+            if *now >= first_read.answered_at() + quarantine && view.unreachable_is_proof(pod, name, first_read) =>
         {
             (true, format!("it does not exist, and its kubelet has not reported for {seconds}s"))
         }
@@ -108,7 +108,8 @@ fn new_boot(node: &Node) -> Finding {
     finding("NewBootID", "its node has rebooted", Some(false), detail)
 }
 
-/// What would prove that this life of the node is over: one finding for each piece of evidence. What counts is what decisions take ([`check_evidence`]).
+/// What would prove that this incarnation of the node has ended: one finding for each piece of evidence. Evidence is
+/// valid by the function that decisions call ([`check_evidence`]).
 ///
 /// [`check_evidence`]: pod_safety_shared::cache::View::check_evidence
 pub(super) fn node_evidence(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Finding> {
@@ -123,11 +124,11 @@ pub(super) fn node_evidence(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Findin
         let mut findings: Vec<Finding> = stated_evidence(node, person, ctx)
             .into_iter()
             .map(|proof| {
-                let lack = find_defect(proof, node, ctx);
-                finding(r#type, name, Some(lack.is_none()), describe(proof, lack))
+                let defect = find_defect(proof, node, ctx);
+                finding(r#type, name, Some(defect.is_none()), describe(proof, defect))
             })
             .collect();
-        // Where no device is believed, what is tried now matters.
+        // Where no evidence of a device is valid, the current attempts are listed.
         match person {
             true if findings.is_empty() => {
                 findings.push(finding(r#type, name, Some(false), "no confirmation"))
@@ -142,8 +143,8 @@ pub(super) fn node_evidence(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Findin
     [of(false), of(true)].concat()
 }
 
-/// The evidence of people or of devices that is told, the oldest first: all about this life of the node, or the last about an
-/// earlier one. It is kept for months.
+/// The evidence to list, of operators or of devices, the oldest first: all about this incarnation of the node, or else
+/// the last about an earlier one. FenceEvidences are kept for months.
 fn stated_evidence<'a>(node: &Node, person: bool, ctx: &ExplainContext<'a>) -> Vec<&'a FenceEvidenceObject> {
     let mut all: Vec<&FenceEvidenceObject> =
         ctx.view.fence_evidence_of(&node.name).filter(|proof| is_confirmation(proof) == person).collect();
@@ -156,28 +157,28 @@ fn stated_evidence<'a>(node: &Node, person: bool, ctx: &ExplainContext<'a>) -> V
     all
 }
 
-/// What this evidence lacks, by all that is known without asking its devices anew.
+/// Why this evidence is not valid, as far as it is known without a new check of its devices.
 fn find_defect(proof: &FenceEvidenceObject, node: &Node, ctx: &ExplainContext<'_>) -> Option<String> {
     match ctx.view.check_evidence(proof, node, ctx.now) {
-        Err(lack) => Some(match (&proof.status.invalidated, lack) {
+        Err(defect) => Some(match (&proof.status.invalidated, defect) {
             (Some(invalid), _) => format!("it was withdrawn: {}", invalid.reason),
             (None, EvidenceDefect::OtherIncarnation) => "about an earlier boot of the node".to_owned(),
-            (None, lack) => lack.describe().to_owned(),
+            (None, defect) => defect.describe().to_owned(),
         }),
         Ok(()) => find_device_doubt(proof, node, ctx),
     }
 }
 
-/// Which of its devices was asked since, and did not say off.
+/// The device of this evidence that was checked since and did not report off.
 fn find_device_doubt(proof: &FenceEvidenceObject, node: &Node, ctx: &ExplainContext<'_>) -> Option<String> {
     proof.spec.samples.iter().find_map(|sample| {
         let device = ctx.view.device(&sample.device.namespace, &sample.device.name)?;
         let target = device.status.targets.iter().find(|target| target.node == *node.name)?;
-        let looked: Timestamp = target.looked.parse().ok()?;
-        if target.is_off() || timestamp_from(proof.created).is_none_or(|written| looked <= written) {
+        let checked: Timestamp = target.looked.parse().ok()?;
+        if target.is_off() || timestamp_from(proof.created).is_none_or(|written| checked <= written) {
             return None;
         }
-        let ago = format_duration(elapsed(looked, ctx.wall));
+        let ago = format_duration(elapsed(checked, ctx.wall));
         let message = if target.message.is_empty() { String::new() } else { format!(": {}", target.message) };
         Some(format!("{} no longer reports off ({} {ago} ago{message})", sample.device, target.power))
     })
@@ -187,13 +188,13 @@ fn is_confirmation(proof: &CustomObject<FenceEvidenceSpec>) -> bool {
     proof.spec.kind == FenceEvidenceKind::OperatorConfirmed
 }
 
-fn describe(proof: &FenceEvidenceObject, lack: Option<String>) -> String {
+fn describe(proof: &FenceEvidenceObject, defect: Option<String>) -> String {
     let FenceEvidenceObject { name, spec, .. } = proof;
     let source = match (&spec.reason, spec.kind) {
         (Some(reason), FenceEvidenceKind::OperatorConfirmed) => format!("{}: {reason}", spec.by),
         (_, kind) => format!("{}, found by {}", kind.name(), spec.by),
     };
-    let but = lack.map_or(String::new(), |lack| format!(", but {lack}"));
+    let but = defect.map_or(String::new(), |defect| format!(", but {defect}"));
     format!("{name} ({source}){but}")
 }
 
@@ -216,13 +217,14 @@ fn describe_devices(node: &Node, ctx: &ExplainContext<'_>) -> String {
     format!("FencePolicy {} with {}: not begun", policy.name, devices.join(", "))
 }
 
-/// The incident of the life in which this node is. A dry run is none.
+/// The incident of this incarnation of the node. A dry run is no incident.
 pub(super) fn current_incident<'a>(node: &Node, ctx: &ExplainContext<'a>) -> Option<&'a NodeFenceObject> {
     let all = fences_of_incarnation(node, ctx).filter(|fence| !fence.spec.dry_run);
     all.min_by_key(|fence| (fence.status.phase.is_over(), fence.name.clone()))
 }
 
-/// The dry run that takes the place of the incident: while it is open, nothing is switched off. A person's `drill` takes no place.
+/// The dry run that takes the place of the incident: while it is open, nothing is switched off. The dry run of an
+/// operator's `drill` does not.
 pub(super) fn open_dry_run<'a>(node: &Node, ctx: &ExplainContext<'a>) -> Option<&'a NodeFenceObject> {
     let stands = |fence: &&NodeFenceObject| {
         fence.spec.dry_run
@@ -264,7 +266,7 @@ fn describe_attempts(fence: &NodeFenceObject, wall: Timestamp) -> String {
     format!("{}: {seen} ({tried} tried{gave_up}, the last{ago})", devices.join(" and "))
 }
 
-/// The FencePolicy that chooses it.
+/// The FencePolicy that selects the node.
 pub(super) fn policy_for<'a>(node: &Node, ctx: &ExplainContext<'a>) -> Option<&'a FencePolicyObject> {
     ctx.view.policy_of(node.labels())
 }

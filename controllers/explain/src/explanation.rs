@@ -1,33 +1,33 @@
-//! A budget, explained: its verdict, its numbers, its pods, and what can be done.
+//! The explanation of a PodDisruptionBudget: its verdict, its numbers, its pods, and what an operator can do.
 
 use pod_safety_disruption::PodTotals;
 use pod_safety_shared::model::{Budget, BudgetLimit, Pod};
 
 use super::eviction::EvictionAnswer;
 
-/// What a budget comes to.
+/// The verdict about a PodDisruptionBudget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BudgetVerdict {
-    /// Its selector cannot be read: the API server passes it over.
+    /// Its selector is invalid: the API server ignores it.
     Ignored(String),
     /// Its status is about an older generation.
     Processing,
-    /// It chooses no pod.
+    /// It selects no pod.
     SelectsNothing,
-    /// Its numbers cannot be calculated.
+    /// Its status cannot be calculated.
     SyncFailed(Box<str>),
-    /// Pods of it are chosen by other budgets too.
+    /// Some of its pods are selected by other budgets too.
     Overlaps(Vec<Box<str>>),
-    /// It lets nothing through, even with every pod healthy.
+    /// It allows no eviction, even with every pod healthy.
     Never,
-    /// It lets nothing through as things are.
+    /// It allows no eviction now.
     NoneNow,
-    /// It lets so many through.
+    /// It allows this many evictions.
     Allows(i32),
 }
 
 impl BudgetVerdict {
-    /// One CamelCase word, for programs.
+    /// The reason in CamelCase, for programs.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -48,14 +48,13 @@ impl BudgetVerdict {
 pub struct Arithmetic {
     /// Ready pods that are not being deleted, by the status.
     pub healthy: i32,
-    /// How many of them there must be, by the status.
+    /// How many of them must remain, by the status.
     pub needed: i32,
     /// How many evictions the status allows.
     pub allowed: i32,
-    /// How many pods there should be, by their controllers; `None`: they were not
-    /// all found.
+    /// How many pods there should be, by their controllers; `None`: not all controllers were found.
     pub replicas: Option<i32>,
-    /// How many pods that it selects can ever be healthy.
+    /// How many of the pods that it selects can be healthy at most.
     pub max_healthy: Option<i32>,
     /// How many evictions would be allowed with every pod healthy.
     pub ceiling: Option<i32>,
@@ -72,14 +71,14 @@ impl Arithmetic {
         }
         let sum = format!("{healthy} healthy - {needed} needed = {surplus}");
         if surplus > *allowed && *allowed >= 0 {
-            // Evictions count down what is allowed; the healthy ones are counted later.
+            // An eviction reduces the allowed disruptions at once; the healthy pods are counted later.
             return format!("{sum}, of which {allowed} left");
         }
         sum
     }
 }
 
-/// A pod that the budget chooses.
+/// A pod that the budget selects.
 #[derive(Clone, Debug)]
 pub struct Member<'a> {
     /// The pod.
@@ -88,33 +87,33 @@ pub struct Member<'a> {
     pub owner: String,
     /// Whether it counts as healthy.
     pub counts_as_healthy: bool,
-    /// What an eviction would be answered.
+    /// What the API server would answer an eviction of it.
     pub eviction: EvictionAnswer<'a>,
 }
 
-/// A budget, explained.
+/// A PodDisruptionBudget, explained.
 #[derive(Clone, Debug)]
 pub struct BudgetExplanation<'a> {
-    /// Which one.
+    /// The PodDisruptionBudget.
     pub budget: &'a Budget,
-    /// What it comes to.
+    /// Its verdict.
     pub verdict: BudgetVerdict,
     /// The numbers.
     pub arithmetic: Arithmetic,
     /// Its pods, by name.
     pub members: Vec<Member<'a>>,
-    /// What else should be known.
+    /// More for the operator to know.
     pub notes: Vec<String>,
-    /// What a person can do, and what would come of it.
+    /// What an operator can do, and its effect.
     pub remediations: Vec<Remediation>,
     /// Why it is not known how many pods there should be; empty: it is known.
     pub unknown: Vec<String>,
-    /// Which pods it counts when all is well.
+    /// How many pods the budget counts when every pod is healthy.
     pub(super) reach: PodTotals,
 }
 
 impl BudgetExplanation<'_> {
-    /// What would have to change for it to allow more than none: ends the sentence "never more while …".
+    /// What would have to change for it to allow evictions: ends the sentence "never more while …".
     #[must_use]
     pub fn limit(&self) -> String {
         let replicas = self.arithmetic.replicas.unwrap_or(0);
@@ -126,22 +125,22 @@ impl BudgetExplanation<'_> {
     }
 }
 
-/// One thing to do.
+/// A change that an operator can make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remediation {
     /// What to change.
     pub change: String,
-    /// What would come of it.
+    /// The effect of the change.
     pub effect: String,
-    /// How many evictions it then allows with every pod healthy, where that was calculated.
+    /// How many evictions the budget then allows with every pod healthy, where that was calculated.
     pub allows: Option<PredictedAllowance>,
 }
 
-/// What a change comes to.
+/// The calculated effect of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PredictedAllowance {
-    /// With this in its spec it allows so many.
+    /// With this in its spec the budget allows this many evictions.
     Spec(BudgetLimit, i32),
-    /// With so many replicas of its one controller it allows so many.
+    /// With this many replicas of its one controller the budget allows this many evictions.
     Scale(i32, i32),
 }

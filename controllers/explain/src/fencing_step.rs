@@ -1,4 +1,4 @@
-//! What fencing does about a lost node without a person, and when.
+//! What fencing does about a lost node without an operator, and when.
 
 use pod_safety_fencing::{Hold, Outlook, why_unfenceable};
 use pod_safety_shared::model::{Node, Readiness};
@@ -10,13 +10,13 @@ use pod_safety_shared::controller_loop::HoldReason as _;
 
 /// The next step of fencing.
 pub(super) struct Step {
-    /// The reason, in one CamelCase word.
+    /// The reason in CamelCase.
     pub(super) reason: &'static str,
-    /// What comes, for people.
+    /// The step as a sentence, for operators.
     pub(super) message: String,
 }
 
-/// The step that comes by itself; `None`: pod-safety does not fence this node without a person.
+/// The step that comes without an operator; `None`: pod-safety does not fence this node without one.
 pub(super) fn next_step(node: &Node, ctx: &ExplainContext<'_>) -> Option<Step> {
     if node.readiness == Readiness::Ready
         || !ctx.is_fencing_on()
@@ -59,12 +59,13 @@ fn hold_step(hold: &Hold) -> Step {
     Step { reason: hold.reason(), message: hold.to_string() }
 }
 
-/// Why its FencePolicy cannot switch it off; `None`: it can, or nobody knows, or it has none.
+/// Why the FencePolicy of the node cannot switch it off; `None`: it can, or it is not known, or there is no
+/// FencePolicy.
 pub(super) fn find_policy_defect(node: &Node, ctx: &ExplainContext<'_>) -> Option<String> {
     why_unfenceable(evidence::policy_for(node, ctx)?, node, &ctx.view)
 }
 
-/// Whether so much is lost that pod-safety itself may be cut off.
+/// Whether so many nodes are lost that pod-safety itself may be cut off.
 pub(super) fn is_outage(node: &Node, ctx: &ExplainContext<'_>) -> bool {
     let lost = ctx.decide_lifecycle(&node.name).holds;
     let of_fencing = ctx.list_fencing_holds(node).into_iter();
@@ -77,7 +78,7 @@ pub(super) fn is_outage(node: &Node, ctx: &ExplainContext<'_>) -> bool {
             .any(|hold| matches!(hold, Hold::TooManyLost { .. }))
 }
 
-/// Whether an incident goes on by itself.
+/// Whether an incident with this hold proceeds without an operator.
 pub(super) const fn proceeds(hold: &Hold) -> bool {
     matches!(
         hold,

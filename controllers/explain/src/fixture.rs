@@ -1,5 +1,4 @@
-//! A small cluster on stage: the applications and budgets that the tests of
-//! explanations and plans speak about.
+//! A small cluster: the applications and budgets of the tests of explanations and plans.
 
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::{self, Obj, workload};
@@ -22,8 +21,8 @@ pub fn not_ready(pod: Obj) -> Obj {
     pod.set("/status/conditions", json!([]))
 }
 
-/// The budget `ns/NAME` on application `app`, of generation 2, with such a status:
-/// observed generation, healthy, needed, expected, allowed.
+/// The budget `ns/NAME` on application `app`, of generation 2, with this status: observed generation, healthy, needed,
+/// expected, allowed.
 pub fn budget(name: &str, app: &str, spec: &Value, status: [i64; 5]) -> Obj {
     let [observed, healthy, needed, expected, allowed] = status;
     let (status, reason) =
@@ -34,7 +33,7 @@ pub fn budget(name: &str, app: &str, spec: &Value, status: [i64; 5]) -> Obj {
     objects::budget(name, app, spec).set("/status", status)
 }
 
-/// A budget of which nobody could say how many pods there should be.
+/// A budget whose expected pods could not be calculated.
 pub fn failed(budget: Obj) -> Obj {
     let why = json!({ "type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale" });
     budget.set("/status/conditions", json!([why]))
@@ -46,12 +45,12 @@ pub fn node(name: &str) -> Obj {
     objects::node(name).ready("True").set("/status/allocatable", room)
 }
 
-/// A StatefulSet `NAME` that wants so many pods.
+/// A StatefulSet `NAME` with this many replicas.
 pub fn stateful_set(world: &World, name: &str, replicas: i32) {
     world.apply(Kind::StatefulSets, &workload(name, replicas), at(0));
 }
 
-/// A StatefulSet `app` of so many pods `app-N`, all ready on node `n`.
+/// A StatefulSet `app` with this many pods `app-N`, all ready on node `n`.
 pub fn application(world: &World, app: &str, replicas: i32) {
     stateful_set(world, app, replicas);
     for number in 0..replicas {

@@ -1,4 +1,4 @@
-//! What happened, in order: stamps of objects, and what was said.
+//! What happened, in order: timestamps of objects, and Events.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use pod_safety_shared::model::{Deletion, FenceEvidenceObject, Node, NodeFenceObj
 use super::answer::{Moment, format_duration, timestamp_from};
 use super::context::{EventRecord, ExplainContext, object_ref, pod_ref};
 
-/// So many Events of one object are told: a person reads the last ones.
+/// How many Events of one object are listed, the last ones.
 const MAX_EVENTS: usize = 8;
 
-/// That a pod is held, before the reason.
+/// The prefix of an entry that a pod is held.
 pub(super) const HELD: &str = "held: ";
 
-/// So many pods are named that one node holds.
+/// How many pods are named that one node holds.
 const HELD_SHOWN: usize = 3;
 
-/// Such Events repeat what a NodeFence, its evidence and the taints of its node say.
+/// Events that repeat a NodeFence, its evidence or the taints of its node.
 const REPEATED_BY_INCIDENTS: [&str; 3] = ["FenceAttempted", "Fenced", "OutOfServiceTaintAdded"];
 
-/// That a pod was deleted gracefully.
+/// The entry that a pod was deleted gracefully.
 pub(super) const REQUESTED: &str = "deletion requested";
 
-/// Such Events say what every pod goes through.
+/// Events that every pod has.
 const ROUTINE_REASONS: [&str; 7] =
     ["Scheduled", "Pulled", "Pulling", "Created", "Started", "SuccessfulCreate", "NodeHasSufficientMemory"];
 
@@ -58,7 +58,7 @@ pub(super) fn pod_history(pod: &Pod, ctx: &ExplainContext<'_>) -> Vec<Moment> {
     moments
 }
 
-/// That it was asked to end, and that its time for it is over.
+/// When its deletion was requested, and when its grace period ended.
 pub(super) fn deletion_moments(pod: &Pod, ctx: &ExplainContext<'_>) -> Vec<Moment> {
     let mut moments = Vec::new();
     if let Some(deletion) = pod.deletion {
@@ -79,7 +79,7 @@ pub(super) fn node_history(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Moment>
     moments
 }
 
-/// What a node's own stamps say, and what is written down about it.
+/// The timestamps of the node, and what objects record about it.
 pub(super) fn node_moments(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Moment> {
     let mut moments = Vec::new();
     if node.readiness == Readiness::Ready {
@@ -94,7 +94,7 @@ pub(super) fn node_moments(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Moment>
     moments
 }
 
-/// Evidence that a node is off, and that it is no longer believed.
+/// When evidence was written that a node is off, and when it was withdrawn.
 pub(super) fn evidence_moments(proof: &FenceEvidenceObject) -> Vec<Moment> {
     let name = &proof.spec.node.name;
     let detail = match (&proof.spec.reason, proof.spec.kind) {
@@ -112,7 +112,7 @@ pub(super) fn evidence_moments(proof: &FenceEvidenceObject) -> Vec<Moment> {
     moments
 }
 
-/// When it fell silent, when that was noticed, and when its pods were given up.
+/// When the node's heartbeats ended, when that was noticed, and when its pods began to be evicted.
 pub(super) fn unreachable_moments(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Moment> {
     let heartbeat = ctx.view.last_report_timestamp(node);
     let lost = node.ready_since.and_then(timestamp_from);
@@ -139,7 +139,7 @@ pub(super) fn unreachable_moments(node: &Node, ctx: &ExplainContext<'_>) -> Vec<
     moments
 }
 
-/// How an incident went. What a dry run wrote is marked: nothing was done.
+/// The history of an incident. The entries of a dry run are marked, because nothing was done.
 pub(super) fn incident_moments(fence: &NodeFenceObject) -> Vec<Moment> {
     let mut moments = attempt_moments(fence);
     if fence.spec.dry_run {
@@ -175,7 +175,7 @@ fn attempt_moments(fence: &NodeFenceObject) -> Vec<Moment> {
     moments
 }
 
-/// The last Events of an object, each once. What its incidents and evidence tell is not told again.
+/// The last Events of an object, each once, without those that repeat its incidents and evidence.
 pub(super) fn event_moments(object: &str, ctx: &ExplainContext<'_>) -> Vec<Moment> {
     let has_incidents =
         object.strip_prefix("node/").is_some_and(|node| ctx.view.node_fences_of(node).next().is_some());
@@ -199,7 +199,7 @@ pub(super) fn moments_from_events(events: &[&EventRecord]) -> Vec<Moment> {
     moments
 }
 
-/// What one Event says. Why a pod is held is told in two words: the verdict has the sentence.
+/// The entry of one Event. For a held pod it has only the reason: the verdict has the sentence.
 fn moment_from_event(event: &EventRecord) -> Moment {
     if let Some((code, node)) = parse_hold(event) {
         let node = node.map_or(String::new(), |node| format!("node {node}"));
@@ -210,7 +210,7 @@ fn moment_from_event(event: &EventRecord) -> Moment {
     Moment::new(event.at, event.reason.clone(), format!("{} ({times})", event.message))
 }
 
-/// Why a pod is held, in one word, and because of which node.
+/// Why a pod is held, in CamelCase, and because of which node.
 fn parse_hold(event: &EventRecord) -> Option<(&str, Option<&str>)> {
     let (code, why) = event.message.split_once(": ").filter(|_| event.reason == FORCE_DELETE_HELD)?;
     let mut words = why.split(' ').skip_while(|word| !word.eq_ignore_ascii_case("node")).skip(1);
@@ -239,7 +239,7 @@ pub(super) fn holds_by_node(ctx: &ExplainContext<'_>) -> Vec<Moment> {
     all.into_iter().filter_map(row).collect()
 }
 
-/// When its deletion was asked for: the API writes down when its grace ends.
+/// When its deletion was requested, calculated: the API object has the time when the grace period ends.
 pub(super) fn deletion_requested_at(deletion: Deletion) -> Option<Timestamp> {
     timestamp_from(deletion.at.saturating_sub(deletion.grace.unwrap_or(0)))
 }

@@ -1,5 +1,5 @@
-//! The last 24 hours, by evidence and incidents: both are kept for months. Events are kept for an hour only, so they are not
-//! asked. What is counted is nodes, one incarnation each.
+//! The last 24 hours, by evidence and incidents, which are kept for months. Events are not read, because they are kept
+//! for an hour only. The counts are of nodes, one incarnation each.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use serde::Serialize;
 use super::answer::{elapsed, format_duration, pluralize, timestamp_from};
 use super::context::ExplainContext;
 
-/// So far it is looked back.
+/// The period.
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What came of incidents.
+/// The results of incidents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastDay {
     /// How many nodes were proved off.
     pub proved_off: usize,
-    /// How many of those by a person's word.
+    /// How many of those by an operator's confirmation.
     pub by_word: usize,
-    /// How many are back with another boot.
+    /// How many are Ready again, with another boot.
     pub back: usize,
-    /// How many came to wait for a person, and still do.
+    /// How many came to wait for an operator, and still do.
     pub stuck: usize,
-    /// From the beginning of an incident to proof, in seconds: of half of them it took no longer.
+    /// The median time from the begin of an incident to evidence, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub median_seconds: Option<u64>,
     /// The longest of those times.
@@ -36,7 +36,7 @@ pub struct LastDay {
     pub slowest_seconds: Option<u64>,
 }
 
-/// What became of one incarnation of a node.
+/// The result for one incarnation of a node.
 #[derive(Default)]
 struct NodeOutcome {
     proved: bool,
@@ -47,7 +47,7 @@ struct NodeOutcome {
 }
 
 impl LastDay {
-    /// By what was read; none: incidents or evidence were not.
+    /// The results by what was read; `None`: incidents or evidence were not read.
     #[must_use]
     pub fn from_context(ctx: &ExplainContext<'_>) -> Option<Self> {
         if !ctx.has_read(Kind::NodeFences) || !ctx.has_read(Kind::FenceEvidences) {
@@ -73,14 +73,14 @@ impl LastDay {
                 node.back |= is_ready_again(&proof.spec.node, ctx);
             }
         }
-        for (life, node) in &mut nodes {
+        for (incarnation, node) in &mut nodes {
             let is_confirmation = |proof: &FenceEvidenceObject| {
                 releases_pods(proof) && proof.spec.kind == FenceEvidenceKind::OperatorConfirmed
             };
             node.by_confirmation = ctx
                 .view
-                .fence_evidence_of(&life.name)
-                .any(|proof| proof.spec.node == **life && is_confirmation(proof));
+                .fence_evidence_of(&incarnation.name)
+                .any(|proof| proof.spec.node == **incarnation && is_confirmation(proof));
         }
         Some(Self::summarize(&nodes.into_values().collect::<Vec<_>>()))
     }
@@ -99,7 +99,7 @@ impl LastDay {
         }
     }
 
-    /// In one line.
+    /// The results in one line.
     #[must_use]
     pub fn describe(&self) -> String {
         let proved = match (self.proved_off, self.by_word) {
@@ -139,7 +139,7 @@ fn true_since(fence: &NodeFenceObject, condition: &str) -> Option<Timestamp> {
     is_true.last_transition()
 }
 
-/// Whether it says that what ran there has ended, and nobody took it back.
+/// Whether this evidence proves that the incarnation has ended, and was not withdrawn.
 fn releases_pods(proof: &FenceEvidenceObject) -> bool {
     proof.spec.kind != FenceEvidenceKind::StorageFenced && proof.status.invalidated.is_none()
 }

@@ -1,37 +1,34 @@
 //! # Explanations
 //!
-//! **Duty.** Say why a pod, a node, a StatefulSet, a namespace or a budget is as it is, who may do
-//! something, and what a person can do about it. Pure: the same view as decisions
-//! have, no client, no clock.
+//! **Duty.** Explain the state of a pod, a node, a StatefulSet, a namespace or a budget, which actors may act, and what
+//! an operator can do about it. Pure: it reads the same view as decisions do, and has no client and no clock.
 //!
-//! **Inputs.** One [`View`](pod_safety_shared::cache::View) of the cluster; for budgets the scales of
-//! controllers that it does not follow ([`required_scales`] names them: ask first); for the others
-//! a [`ExplainContext`]: settings, Events, attachments, what the admission policies do.
+//! **Inputs.** One [`View`](pod_safety_shared::cache::View) of the cluster. For budgets, also the scales of controllers
+//! that the view does not have ([`required_scales`] names them: read them first). For everything else an
+//! [`ExplainContext`]: settings, Events, VolumeAttachments, what the admission policies do.
 //!
-//! **Invariants.** There is no second opinion: `decide` of [`pod_safety_pod_gc`],
-//! [`pod_safety_taint_eviction`], [`pod_safety_node_lifecycle`], [`pod_safety_fencing`] and
-//! [`pod_safety_disruption`] is called with the settings of the program that runs, and its holds are
-//! repeated in their own words. What an eviction is answered follows the API server
-//! (`pkg/registry/core/pod/storage/eviction.go`, v1.37.2). What is not known is said to
-//! be unknown.
+//! **Invariants.** No decision is implemented twice: `decide` of [`pod_safety_pod_gc`], [`pod_safety_taint_eviction`],
+//! [`pod_safety_node_lifecycle`], [`pod_safety_fencing`] and [`pod_safety_disruption`] is called with the settings of
+//! the program that runs, and its holds are repeated verbatim. The predicted answer to an eviction follows the API
+//! server (`pkg/registry/core/pod/storage/eviction.go`, v1.37.2). What is not known is reported as unknown.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `answer` | the one shape of an answer |
-//! | `scene` | what answers are made from |
+//! | `answer` | the type of every answer |
+//! | `context` | the input of an answer |
 //! | `pod`, `node`, `set`, `namespace`, `volume` | the answers |
-//! | `fate` | what becomes of a pod, by the controllers that decide |
-//! | `claimed` | a pod that is claimed to have ended, and why its force delete was refused |
-//! | `overview`, `day` | the whole cluster, and its last 24 hours |
-//! | `plan` | what fencing would do if a person asked for it |
-//! | `requested` | evictions that are requested: who holds one up, until when, and who is next |
-//! | `soon` | what fencing does about a lost node without a person, and when |
-//! | `sure` | how a person makes sure that a machine is off |
-//! | `before` | the pods that had a name before |
+//! | `disposition` | what happens to a pod, by the controllers that decide |
+//! | `claimed` | a pod whose processes are claimed to have ended, and why its force delete was refused |
+//! | `overview`, `last_day` | the whole cluster, and its last 24 hours |
+//! | `plan` | what fencing would do if an operator requested it |
+//! | `requested` | requested evictions: which responder is active, until when, and which is next |
+//! | `fencing_step` | what fencing does about a lost node without an operator, and when |
+//! | `power_check` | how an operator checks that a machine is off |
+//! | `predecessors` | earlier pods of the same name |
 //! | `timeline` | what happened in the whole cluster, in order |
-//! | `pauses` | what is not fenced because somebody asked for it |
-//! | `proof`, `signals`, `history`, `actors` | which proof is there and which is missing; what shows that a node lives; how it got here; who may act |
-//! | `explained`, `verdict`, `eviction`, `ways` | budgets |
+//! | `pauses` | what is not fenced because an operator paused it |
+//! | `evidence`, `signals`, `history`, `actors` | which evidence exists and which is missing; signs that a node runs; what happened; which actors may act |
+//! | `explanation`, `budget`, `eviction`, `remediation` | PodDisruptionBudgets |
 
 mod actors;
 mod answer;

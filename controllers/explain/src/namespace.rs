@@ -1,4 +1,4 @@
-//! What holds a namespace that was asked to end.
+//! What blocks the deletion of a namespace.
 
 use jiff::Timestamp;
 use pod_safety_shared::model::Pod;
@@ -8,24 +8,24 @@ use super::answer::{Answer, Item, Judgement, Next, Verdict, elapsed, format_dura
 use super::context::ExplainContext;
 use super::pod::explain_pod;
 
-/// So many things that hold it are listed of one kind.
+/// How many blocking objects of one kind are listed.
 const MAX_SHOWN: usize = 10;
 
 /// An object in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// Its kind, as `kubectl` takes it: `configmaps`, `kafkas.kafka.strimzi.io`.
+    /// Its resource, as `kubectl` takes it: `configmaps`, `kafkas.kafka.strimzi.io`.
     pub resource: String,
     /// Its name.
     pub name: String,
-    /// What keeps it.
+    /// Its finalizers.
     pub finalizers: Vec<String>,
-    /// It was asked to end.
+    /// Its deletion is requested.
     pub deleting: bool,
 }
 
 impl Content {
-    /// Reads any object.
+    /// Reads an object of any kind.
     #[must_use]
     pub fn from_object(resource: &str, object: &Value) -> Option<Self> {
         let metadata = &object["metadata"];
@@ -42,17 +42,17 @@ impl Content {
 /// What was found in a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// How many kinds were asked for.
+    /// How many kinds were listed.
     pub kinds: usize,
     /// The objects.
     pub objects: Vec<Content>,
-    /// The API services that do not answer, with what is wrong.
+    /// The APIServices that do not answer, each with its error.
     pub services: Vec<(String, String)>,
-    /// The kinds that could not be listed, with what is wrong.
+    /// The kinds that could not be listed, each with its error.
     pub unlisted: Vec<(String, String)>,
 }
 
-/// Answers for a namespace. With `steps` the commands that let go what holds it, and what each leaves behind.
+/// Explains a namespace. With `steps`, adds the commands that remove what blocks it, and what each leaves behind.
 #[must_use]
 pub fn explain_namespace(
     namespace: &Value,

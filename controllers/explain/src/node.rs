@@ -1,4 +1,4 @@
-//! Why a node is as it is, and what waits for it.
+//! The state of a node, and the pods that wait for it.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use super::signals::heartbeat_signals;
 use super::{evidence, fencing_step, history};
 use pod_safety_fencing::Hold;
 
-/// Why a node is not fenced whose incident is a dry run.
+/// Why a node whose incident is a dry run is not fenced.
 const DRY_RUN: &str = "there is no evidence that it stopped. Its incident is a dry run.";
 
-/// So many of its pods are listed.
+/// How many of its pods are listed.
 const PODS_SHOWN: usize = 20;
 
-/// Answers for the node of this name; none if nobody knows it, not even a pod.
+/// Explains the node of this name; `None` if there is neither a Node nor a pod that names it.
 #[must_use]
 pub fn explain_node(name: &Arc<str>, ctx: &ExplainContext<'_>) -> Option<Answer> {
     let node = match ctx.view.node(name) {
@@ -55,7 +55,7 @@ fn unreadable(name: &str, why: &str) -> Answer {
     Answer::new(object_ref("node", "", name), verdict)
 }
 
-/// Its Node does not exist, and pods name it.
+/// Explains a node without a Node object that pods name.
 fn explain_missing_node(name: &Arc<str>, ctx: &ExplainContext<'_>) -> Option<Answer> {
     let pods = Pods::on_node(name, ctx);
     let first = pods.all.first()?;
@@ -70,7 +70,7 @@ fn explain_missing_node(name: &Arc<str>, ctx: &ExplainContext<'_>) -> Option<Ans
     Some(answer)
 }
 
-/// The pods of a node, the ones that end first.
+/// The pods of a node, those that are being deleted first.
 struct Pods<'a> {
     all: Vec<&'a Pod>,
 }
@@ -82,7 +82,7 @@ impl<'a> Pods<'a> {
         Self { all }
     }
 
-    /// Those that were asked to end and wait for the node.
+    /// How many of them are being deleted and wait for the node.
     fn waiting(&self) -> usize {
         self.all.iter().filter(|pod| pod.deletion.is_some() && !pod.waits_for_finalizers()).count()
     }
@@ -129,7 +129,7 @@ fn judge(node: &Node, pods: &Pods<'_>, ctx: &ExplainContext<'_>) -> Judgement {
     if matches!(state, "Fenced" | "ConfirmedDown") {
         fencing.retain(|hold| !is_of_detection(hold));
     }
-    // What needs a person is said first.
+    // A hold that needs an operator comes first.
     let person = fencing.iter().find(|hold| hold.event().is_some());
     let first = person.or(fencing.first());
     let with_wait = |text: String| format!("{text} {wait}");
@@ -145,8 +145,8 @@ fn judge(node: &Node, pods: &Pods<'_>, ctx: &ExplainContext<'_>) -> Judgement {
         ),
         "Fenced" | "ConfirmedDown" => match first {
             Some(hold) => {
-                let standing = if person.is_some() { Verdict::Blocked } else { Verdict::Released };
-                Judgement::new(standing, hold.reason(), describe_proved_off(hold))
+                let verdict = if person.is_some() { Verdict::Blocked } else { Verdict::Released };
+                Judgement::new(verdict, hold.reason(), describe_proved_off(hold))
             }
             None => Judgement::new(
                 Verdict::Released,
@@ -185,7 +185,7 @@ fn judge_not_ready(node: &Node, waiting: usize, wait: &str, ctx: &ExplainContext
     }
 }
 
-/// Whether it says why no incident was begun: of no interest about a node that is proved off.
+/// Whether the hold is about why no incident was opened: not relevant for a node that is proved off.
 const fn is_of_detection(hold: &Hold) -> bool {
     matches!(hold, Hold::FenceNotNeeded { .. } | Hold::WouldFence { .. } | Hold::NoBootId { .. })
 }
@@ -226,7 +226,7 @@ fn list_facts(node: &Node) -> Vec<String> {
     facts
 }
 
-/// KCM's key is region and zone with a null character between.
+/// The name of a zone. kube-controller-manager's key is region and zone with a null character between.
 pub(super) fn zone_name(zone: &str) -> String {
     match zone.split_once(":\0:") {
         None if zone.is_empty() => "no zone".to_owned(),
@@ -236,7 +236,7 @@ pub(super) fn zone_name(zone: &str) -> String {
     }
 }
 
-/// A zone is called one.
+/// The name with the word "zone", unless the name has it.
 fn describe_zone(name: &str) -> String {
     if name.to_lowercase().contains("zone") { name.to_owned() } else { format!("zone {name}") }
 }
@@ -292,9 +292,9 @@ fn add_notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, ctx: &ExplainCon
 fn add_next_steps(answer: &mut Answer, node: &Node, ctx: &ExplainContext<'_>) {
     let name = &node.name;
     let proved = ctx.view.evidence_for(node, ctx.now).is_some() && ctx.has_read(Kind::FenceEvidences);
-    if let Some(lack) = fencing_step::find_policy_defect(node, ctx).filter(|_| !proved) {
+    if let Some(defect) = fencing_step::find_policy_defect(node, ctx).filter(|_| !proved) {
         answer.add_next_step(
-            format!("Fencing cannot switch this node off: {lack}. Correct that, then test it"),
+            format!("Fencing cannot switch this node off: {defect}. Correct that, then test it"),
             format!("pod-safety devices test --target {name}"),
         );
     }
@@ -326,7 +326,7 @@ fn add_next_steps(answer: &mut Answer, node: &Node, ctx: &ExplainContext<'_>) {
     }
 }
 
-/// What can be done about a lost node that nothing proves off.
+/// Adds what an operator can do about a lost node that no evidence proves off.
 fn add_lost_node_steps(answer: &mut Answer, node: &Node, dry: bool, ctx: &ExplainContext<'_>) {
     let name = &node.name;
     let open = evidence::current_incident(node, ctx).filter(|fence| !fence.status.phase.is_over());
@@ -363,7 +363,7 @@ fn add_lost_node_steps(answer: &mut Answer, node: &Node, dry: bool, ctx: &Explai
     offer_confirmation(answer, node, ctx);
 }
 
-/// That it is not fenced, as somebody asked for.
+/// Adds notes that the node is not fenced because an operator paused fencing.
 fn add_pause_notes(answer: &mut Answer, node: &Node, ctx: &ExplainContext<'_>) {
     for pause in Paused::affecting_node(node, evidence::policy_for(node, ctx), ctx) {
         answer.notes.push(format!(

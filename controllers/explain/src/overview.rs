@@ -1,4 +1,4 @@
-//! The whole cluster on one screen: what stands, what waits, what needs a person.
+//! The whole cluster on one screen: its state, what waits, and what needs an operator.
 
 use std::collections::BTreeMap;
 
@@ -19,88 +19,88 @@ use super::pauses::Paused;
 use super::pod::explain_pod;
 use super::{BudgetVerdict, explain_budget};
 
-/// A zone.
+/// The counts of one zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Zone {
     /// Its name.
     pub zone: String,
     /// How many of its nodes are Ready.
     pub ready: usize,
-    /// Of how many.
+    /// How many nodes it has.
     pub nodes: usize,
-    /// How many are not heard.
+    /// How many of them are unreachable.
     pub lost: usize,
-    /// The reason by which nodes there are not given up or fenced, if one is: in one CamelCase word.
+    /// Why nodes of the zone are not tainted NoExecute or fenced, if so: the reason in CamelCase.
     pub brake: Option<&'static str>,
 }
 
-/// Something that a person should look at.
+/// Something that needs an operator's attention.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Trouble {
     /// Which object.
     pub object: String,
-    /// It does not go on without a person.
+    /// It does not proceed without an operator.
     pub blocks: bool,
-    /// Why, in one CamelCase word.
+    /// The reason in CamelCase.
     pub reason: &'static str,
-    /// What is wrong, for people.
+    /// What is wrong, for operators.
     pub message: String,
-    /// What says more.
+    /// The command that shows more.
     pub command: String,
 }
 
-/// A pod that does not go on.
+/// A pod that does not proceed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Blocked {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub pod: String,
-    /// Where; none: on no node.
+    /// Its node; `None`: it has none.
     pub node: Option<String>,
-    /// When it was asked to end; none: nobody asked it to.
+    /// When its deletion was requested; `None`: it was not.
     pub since: Option<Timestamp>,
-    /// How long ago that was, for people.
+    /// How long ago that was, for operators.
     pub age: String,
-    /// Why, in one CamelCase word.
+    /// The reason in CamelCase.
     pub reason: &'static str,
-    /// What it waits for, in few words.
+    /// What it waits for, in a few words.
     pub needs: String,
 }
 
-/// How the cluster stands as a whole.
+/// The verdict about the whole cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Overall {
     /// Everything was read, and nothing blocks.
     Clear,
     /// Nothing that was read blocks, and not everything could be read.
     Unknown,
-    /// Something does not go on until a person acts.
+    /// Something does not proceed until an operator acts.
     Blocked,
 }
 
-/// All of it.
+/// The whole cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Overview {
-    /// How many pods with a stable identity there are, each of which must be the only one of its name. None: pods, nodes or
+    /// How many pods have a stable identity, each of which must be the only one of its name. `None`: pods, nodes or
     /// Leases could not be read.
     pub identities: Option<usize>,
-    /// How many of those are held until it is proved that they stopped. None: as above.
+    /// How many of those are held until evidence proves that they stopped. `None`: as above.
     pub wait_for_proof: Option<usize>,
     /// The zones.
     pub zones: Vec<Zone>,
-    /// What needs a person.
+    /// What needs an operator.
     pub troubles: Vec<Trouble>,
-    /// The pods that do not go on.
+    /// The pods that do not proceed.
     pub blocked: Vec<Blocked>,
-    /// What is not fenced, as somebody asked for.
+    /// What is not fenced because an operator paused it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub paused: Vec<Paused>,
-    /// What came of incidents in the last 24 hours.
+    /// The results of incidents in the last 24 hours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_day: Option<LastDay>,
-    /// What could not be read, and what is therefore not known.
+    /// What could not be read and is therefore not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
     /// Something that this page needs could not be read.
@@ -112,7 +112,7 @@ pub struct Overview {
 }
 
 impl Overview {
-    /// By what was read.
+    /// The overview by what was read.
     #[must_use]
     pub fn from_context(ctx: &ExplainContext<'_>) -> Self {
         let incomplete = !ctx.unread.is_empty() || ctx.running.lease_unread;
@@ -151,7 +151,7 @@ impl Overview {
         self
     }
 
-    /// How the cluster stands. What was not read is not clear.
+    /// The verdict about the cluster. It is not `Clear` if something was not read.
     #[must_use]
     pub fn verdict(&self) -> Overall {
         if !self.blocked.is_empty() || self.troubles.iter().any(|trouble| trouble.blocks) {
@@ -190,7 +190,7 @@ impl Overview {
         let mut waiting = 0;
         for pod in ending {
             let answer = explain_pod(pod, ctx);
-            // Its node is fenced without a person.
+            // Its node is fenced without an operator.
             let waits =
                 answer.judgement.verdict == Verdict::Waiting && answer.judgement.reason == "NoEvidence";
             let blocked = answer.judgement.verdict == Verdict::Blocked;
@@ -294,7 +294,7 @@ impl Overview {
         }
     }
 
-    /// Those that may fail when a node is lost.
+    /// Adds the devices that may fail when a node is lost.
     fn add_devices(&mut self, ctx: &ExplainContext<'_>) {
         if !ctx.has_read(Kind::FenceDevices) {
             return;
@@ -322,7 +322,7 @@ impl Overview {
         }
     }
 
-    /// Those by which no node could be fenced if it were lost now.
+    /// Adds the policies by which no node could be fenced if it were lost now.
     fn add_policies(&mut self, ctx: &ExplainContext<'_>) {
         if !ctx.has_all(&[Kind::FencePolicies, Kind::FenceDevices, Kind::Nodes]) {
             return;
@@ -364,12 +364,12 @@ impl Overview {
     }
 }
 
-/// Whether a pod may be one that does not go on.
+/// Whether a pod may be one that does not proceed.
 fn may_be_blocked(pod: &Pod) -> bool {
     pod.deletion.is_some() || pod.phase.counts_as_terminated()
 }
 
-/// By what nodes like this one are left as they are, if they are.
+/// Why nodes like this one are not tainted or fenced, if so.
 fn active_brake(node: &Node, ctx: &ExplainContext<'_>) -> Option<&'static str> {
     let lost = ctx.decide_lifecycle(&node.name).holds.into_iter().map(|(_, hold)| hold);
     let mut lost = lost.filter(|hold| {
@@ -389,7 +389,7 @@ fn active_brake(node: &Node, ctx: &ExplainContext<'_>) -> Option<&'static str> {
     lost.next().map(|hold| hold.reason()).or_else(|| fencing().find(is_brake).map(|hold| hold.reason()))
 }
 
-/// What a blocked pod waits for, in few words.
+/// What a blocked pod waits for, in a few words.
 fn describe_needs(pod: &Pod, answer: &Answer) -> String {
     let node = pod.node.as_deref().unwrap_or("its node");
     match answer.judgement.reason {

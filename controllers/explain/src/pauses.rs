@@ -1,4 +1,4 @@
-//! What is not fenced because somebody asked for it: who, why, and since when.
+//! What is not fenced because an operator paused it: who did, why, and since when.
 
 use pod_safety_shared::api::{PAUSE_ANNOTATION, Pause};
 use pod_safety_shared::model::{FencePolicyObject, Node};
@@ -10,17 +10,17 @@ use super::context::{ExplainContext, object_ref};
 /// A node, or the nodes of a FencePolicy, that are not fenced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Paused {
-    /// Which one, as `node/NAME` or `fencepolicy/NAME`.
+    /// The object, as `node/NAME` or `fencepolicy/NAME`.
     pub object: String,
-    /// Why. For a mark of somebody else: which mark.
+    /// The reason. For an annotation or taint of other software: which one.
     pub reason: String,
-    /// By whom, if he is known.
+    /// Who paused it, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Since when, by the clock of his machine.
+    /// Since when, by the clock of that operator's machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<jiff::Timestamp>,
-    /// What ends it; nothing: it is not ours to end.
+    /// The command that ends the pause; empty: pod-safety cannot end it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub command: String,
 }
@@ -31,26 +31,26 @@ impl Paused {
         Self { object, reason: pause.reason, by, since, command }
     }
 
-    /// That nodes of this policy are not fenced.
+    /// The pause of a policy, if it has one.
     fn from_policy(policy: &FencePolicyObject) -> Option<Self> {
         let pause = Pause::parse(policy.spec.paused.as_deref()?);
         let command = format!("pod-safety resume --policy {} --reason TEXT", policy.name);
         Some(Self::new(object_ref("fencepolicy", "", &policy.name), pause, command))
     }
 
-    /// That this node is not fenced, by its own mark.
+    /// The pause of a node by its own annotation, if it has one.
     fn from_node(node: &Node, ctx: &ExplainContext<'_>) -> Option<Self> {
-        let mark = node.details.as_ref()?.remediation_excluded_by?;
+        let excluded_by = node.details.as_ref()?.remediation_excluded_by?;
         let object = object_ref("node", "", &node.name);
-        if mark != PAUSE_ANNOTATION {
-            return Some(Self::new(object, Pause::parse(&format!("it has {mark}")), String::new()));
+        if excluded_by != PAUSE_ANNOTATION {
+            return Some(Self::new(object, Pause::parse(&format!("it has {excluded_by}")), String::new()));
         }
         let recorded = ctx.pauses.iter().find(|(name, _)| *name == node.name);
-        let pause = recorded.map_or_else(|| Pause::parse(mark), |(_, pause)| pause.clone());
+        let pause = recorded.map_or_else(|| Pause::parse(excluded_by), |(_, pause)| pause.clone());
         Some(Self::new(object, pause, format!("pod-safety resume {} --reason TEXT", node.name)))
     }
 
-    /// All of them.
+    /// All pauses.
     #[must_use]
     pub fn list(ctx: &ExplainContext<'_>) -> Vec<Self> {
         let policies = ctx.view.policies().filter_map(Self::from_policy);
@@ -60,7 +60,7 @@ impl Paused {
         all
     }
 
-    /// Those by which this node is not fenced.
+    /// The pauses because of which this node is not fenced.
     pub(super) fn affecting_node(
         node: &Node,
         policy: Option<&FencePolicyObject>,
@@ -79,7 +79,7 @@ impl Paused {
         }
     }
 
-    /// When it began.
+    /// The entry of the history when it began.
     pub(super) fn to_moment(&self) -> Option<Moment> {
         let by = self.by.as_deref().unwrap_or("unknown");
         Some(Moment::new(

@@ -1,4 +1,4 @@
-//! What fencing would do about a node if a person asked for it: its plan, and every gate with its numbers.
+//! What fencing would do about a node if an operator requested it: its plan, and every gate with its numbers.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use pod_safety_shared::authority::{Intent, Step};
 
 use super::ExplainContext;
 
-/// The status that the controller would write into the NodeFence of this name, which the scene supposes.
+/// The status that the controller would write into the NodeFence of this name, which the context must contain.
 ///
 /// # Errors
-/// Why nothing can be said: what holds the decision, in its own words.
+/// The holds of the decision, verbatim, if nothing can be planned.
 pub fn plan_fencing(
     fence: &str,
     node: &Arc<str>,

@@ -1,4 +1,4 @@
-//! Why a pod is as it is: the words of the controllers that decide about it.
+//! The state of a pod, by the decisions of the controllers.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use super::power_check::{RUNBOOKS, offer_confirmation};
 use super::{fencing_step, predecessors};
 use super::{owner_of, predict_eviction};
 
-/// A kubelet that is heard reports the end of a pod within seconds after its grace.
+/// A kubelet that reports, reports the termination of a pod within seconds after its grace period.
 const TERMINATION_OVERDUE: Duration = Duration::from_secs(60);
 
-/// Answers for one pod.
+/// Explains one pod.
 #[must_use]
 pub fn explain_pod(pod: &Pod, ctx: &ExplainContext<'_>) -> Answer {
     let object = pod_ref(pod);
@@ -76,7 +76,7 @@ fn judge(pod: &Pod, disposition: &Disposition, ctx: &ExplainContext<'_>) -> Judg
     }
 }
 
-/// What whoever leads said last, where we may not read what it may.
+/// The last hold that the leader recorded in an Event: used where this command may not read what the leader reads.
 fn last_recorded_hold(pod: &Pod, ctx: &ExplainContext<'_>) -> Option<Judgement> {
     let events = ctx.events_of(&pod_ref(pod));
     let held = |event: &&&EventRecord| event.reason == FORCE_DELETE_HELD && event.is_about(pod);
@@ -100,7 +100,7 @@ fn judge_finalizers(pod: &Pod) -> Judgement {
     )
 }
 
-/// What fencing does about its node without a person, where the pod waits for proof.
+/// What fencing does about its node without an operator, where the pod waits for evidence.
 fn next_fencing_step(pod: &Pod, hold: &Hold, ctx: &ExplainContext<'_>) -> Option<fencing_step::Step> {
     let Hold::PodGc(pod_safety_pod_gc::Hold::NoEvidence { .. }) = hold else { return None };
     match ctx.view.node(pod.node.as_deref()?) {
@@ -133,7 +133,7 @@ fn judge_held(pod: &Pod, hold: &Hold, ctx: &ExplainContext<'_>) -> Judgement {
     Judgement::new(standing, hold.reason(), message)
 }
 
-/// It was asked to end, and nobody else has a word in it.
+/// Its deletion is requested, and no other controller acts on it.
 fn judge_terminating(pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
     let Some(ends) = pod.deletion.and_then(|deletion| timestamp_from(deletion.at)) else {
         return Judgement::new(Verdict::Waiting, "Ending", "it is deleted and terminates.");
@@ -171,7 +171,7 @@ fn judge_terminating(pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
     Judgement::new(Verdict::Blocked, "TerminationOverdue", message)
 }
 
-/// Nobody asked it to end.
+/// Its deletion is not requested.
 fn judge_running(pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
     let events = ctx.events_of(&pod_ref(pod));
     let own_events = || events.iter().rev().filter(|one| one.is_about(pod));
@@ -212,7 +212,7 @@ fn judge_running(pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
     Judgement::new(Verdict::Waiting, "NotReady", format!("{fixture}{why}"))
 }
 
-/// Its volume is with another node.
+/// Its volume is attached to another node.
 fn judge_volume(message: &str, ctx: &ExplainContext<'_>) -> Judgement {
     let Some(held) =
         ctx.attachments.iter().find(|one| !one.volume.is_empty() && message.contains(&one.volume))
@@ -301,8 +301,8 @@ fn add_next_steps(answer: &mut Answer, pod: &Pod, disposition: &Disposition, ctx
     }
 }
 
-/// What can be done about a pod that waits for proof. While fencing goes on by itself it is waited for; where most nodes seem
-/// lost, it is found out first who is cut off.
+/// What an operator can do about a pod that waits for evidence. While fencing proceeds, the advice is to wait. Where
+/// most nodes seem lost, the first step is to find out whether pod-safety or the nodes are cut off.
 fn add_evidence_steps(
     answer: &mut Answer,
     node: &str,
@@ -337,7 +337,7 @@ fn add_evidence_steps(
     }
 }
 
-/// What can be done where no controller has a word in it.
+/// What an operator can do where no controller acts.
 fn add_event_steps(answer: &mut Answer, events: String, explain_node: String, ctx: &ExplainContext<'_>) {
     match answer.judgement.reason {
         "VolumeInUse" => {

@@ -1,7 +1,7 @@
-//! How a person makes sure that a machine is off, and when that is confirmed.
+//! How an operator checks that a machine is off, and when to confirm it.
 //!
-//! One rule: only what somebody saw powered off is confirmed. A machine that is cut off looks the same from outside, and
-//! writes on.
+//! One rule: only a machine that a person saw powered off is confirmed. A machine that is only cut off looks the same
+//! from outside, and still writes.
 
 use pod_safety_fencing::{Hold, Remedy};
 use pod_safety_shared::api::{Grade, Phase};
@@ -12,13 +12,13 @@ use super::answer::Answer;
 use super::context::ExplainContext;
 use super::evidence::{current_incident, policy_for};
 
-/// Where the runbooks are.
+/// The URL of the runbooks.
 pub(super) const RUNBOOKS: &str = "https://github.com/pod-safety/pod-safety/blob/main/docs/runbooks";
 
-/// The condition under which a confirmation is given.
+/// The condition for a confirmation.
 pub const ONLY_IF_SEEN: &str = "Only if you or a person you spoke to saw that the machine is powered off";
 
-/// Where somebody sees whether this machine has power: by what its Node and its devices say.
+/// Where an operator sees whether this machine has power: by its Node and its devices.
 #[must_use]
 pub(super) fn where_to_check(node: &Node, ctx: &ExplainContext<'_>) -> String {
     let mut places: Vec<String> = Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn where_to_check(node: &Node, ctx: &ExplainContext<'_>) -> String {
     places.join(", ")
 }
 
-/// The devices of its FencePolicy, with the address that each has for it.
+/// The devices of its FencePolicy, each with its address for the node.
 fn list_devices(node: &Node, ctx: &ExplainContext<'_>) -> Vec<String> {
     let levels = policy_for(node, ctx).map_or(&[][..], |policy| policy.spec.levels.as_slice());
     let mut all: Vec<String> = Vec::new();
@@ -47,7 +47,7 @@ fn list_devices(node: &Node, ctx: &ExplainContext<'_>) -> Vec<String> {
     all
 }
 
-/// What a person reads who is to make sure.
+/// The text for the operator who checks the power.
 #[must_use]
 pub fn how_to_check_power(node: &Node, ctx: &ExplainContext<'_>) -> String {
     format!(
@@ -56,8 +56,8 @@ pub fn how_to_check_power(node: &Node, ctx: &ExplainContext<'_>) -> String {
     )
 }
 
-/// How it is made sure that the machine is off, and what is typed then, if that is taken. Not where it is proved off, nor where
-/// a confirmation was withdrawn.
+/// Adds how to check that the machine is off, and the command to confirm it, where a confirmation is accepted. It is
+/// not offered where the node is proved off, nor where a confirmation was withdrawn.
 pub(super) fn offer_confirmation(answer: &mut Answer, node: &Node, ctx: &ExplainContext<'_>) {
     let name = &node.name;
     if let Some(policy) = policy_for(node, ctx)
@@ -80,7 +80,7 @@ pub(super) fn offer_confirmation(answer: &mut Answer, node: &Node, ctx: &Explain
     );
 }
 
-/// What helps its incident, if that waits for a person.
+/// The remedy of its incident, if the incident waits for an operator.
 pub(super) fn incident_remedy(node: &Node, ctx: &ExplainContext<'_>) -> Option<Remedy> {
     ctx.list_fencing_holds(node).into_iter().find_map(|hold| match hold {
         Hold::AwaitingOperator { way_out, .. } => Some(way_out),
@@ -88,7 +88,7 @@ pub(super) fn incident_remedy(node: &Node, ctx: &ExplainContext<'_>) -> Option<R
     })
 }
 
-/// What can be done about an incident that waits for a person.
+/// Adds what an operator can do about an incident that waits for one.
 pub(super) fn add_operator_steps(answer: &mut Answer, node: &Node, ctx: &ExplainContext<'_>) {
     let Some(fence) = current_incident(node, ctx).filter(|one| one.status.phase == Phase::AwaitingOperator)
     else {

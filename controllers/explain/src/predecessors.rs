@@ -1,4 +1,4 @@
-//! What became of the pods that had a name before the pod that has it now: what was said of them is not true of it.
+//! What happened to earlier pods of the same name: their Events are not about the pod that exists now.
 
 use std::time::Duration;
 
@@ -13,17 +13,18 @@ use super::history::{
     REQUESTED, evidence_moments, incident_moments, moments_from_events, unreachable_moments,
 };
 
-/// The Event that a pod was removed with proof.
+/// The reason of the Event that a pod was removed with evidence.
 const FORCE_DELETED: &str = "ForceDeleted";
 
-/// Events that say that a pod was about to end: since the first of them its identity did not serve, or was about not to.
+/// Reasons of Events that a pod was about to terminate: from the first of them its identity was unavailable, or soon
+/// would be.
 const TERMINATION_REASONS: [&str; 6] =
     ["NodeNotReady", "TaintManagerEviction", "ForceDeleteHeld", FORCE_DELETED, "Killing", "Preempted"];
 
-/// What happened to its node earlier than this belongs to another story.
+/// What happened to the node longer before is not about the same failure.
 const NODE_HISTORY_WINDOW: Duration = Duration::from_secs(86_400);
 
-/// What is known of them.
+/// What is known of the earlier pods.
 pub(super) fn find_predecessors(pod: &Pod, ctx: &ExplainContext<'_>) -> Option<Predecessors> {
     let all = ctx.events_of(&pod_ref(pod));
     let earlier_events: Vec<&EventRecord> = all.into_iter().filter(|one| !one.is_about(pod)).collect();
@@ -57,22 +58,22 @@ fn last_node_history(name: &str, ctx: &ExplainContext<'_>) -> Vec<Moment> {
     moments
 }
 
-/// When this pod was scheduled and Ready, and for how long nobody of its name had been there until then.
+/// When this pod was scheduled and Ready, and for how long no pod of its name was available until then.
 pub(super) fn recovery_moments(
     pod: &Pod,
     before: Option<&Predecessors>,
     ctx: &ExplainContext<'_>,
 ) -> Vec<Moment> {
     let uid = pod.uid().to_string();
-    let Some(whole) = ctx.successors.iter().find(|one| *str_at(one, "/metadata/uid") == *uid) else {
+    let Some(object) = ctx.successors.iter().find(|one| *str_at(one, "/metadata/uid") == *uid) else {
         return Vec::new();
     };
     let became = |condition: &str| -> Option<Timestamp> {
-        let all = whole.pointer("/status/conditions").and_then(Value::as_array)?;
+        let all = object.pointer("/status/conditions").and_then(Value::as_array)?;
         let is_true = all.iter().find(|one| one["type"] == condition && one["status"] == "True")?;
         str_at(is_true, "/lastTransitionTime").parse().ok()
     };
-    let on = str_at(whole, "/spec/nodeName");
+    let on = str_at(object, "/spec/nodeName");
     let scheduled = became("PodScheduled").map(|at| Moment::new(at, format!("scheduled to {on}"), ""));
     let ready = became("Ready").map(|at| {
         let away = before
@@ -84,11 +85,11 @@ pub(super) fn recovery_moments(
     scheduled.into_iter().chain(ready).collect()
 }
 
-/// Since when the one before did not serve, as far as that was said.
+/// Since when the earlier pod was unavailable, as far as the history records it.
 fn unavailable_since(history: &[Moment]) -> Option<Timestamp> {
-    let ends = |one: &&Moment| {
-        TERMINATION_REASONS.iter().any(|reason| one.what == *reason)
-            || ["held: ", "last heartbeat of ", REQUESTED].iter().any(|word| one.what.starts_with(word))
+    let ends = |moment: &&Moment| {
+        TERMINATION_REASONS.iter().any(|reason| moment.what == *reason)
+            || ["held: ", "last heartbeat of ", REQUESTED].iter().any(|word| moment.what.starts_with(word))
     };
-    history.iter().find(ends).map(|one| one.at)
+    history.iter().find(ends).map(|moment| moment.at)
 }

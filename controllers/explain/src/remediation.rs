@@ -1,5 +1,4 @@
-//! What a person can do about a budget that lets nothing through, and what would
-//! come of it. Each effect is calculated, not promised.
+//! What an operator can do about a budget that allows no eviction, and the effect. Each effect is calculated.
 
 use pod_safety_disruption::PodTotals;
 use pod_safety_shared::model::{Amount, BudgetLimit, UnhealthyPolicy};
@@ -10,7 +9,7 @@ use super::explanation::{BudgetExplanation, BudgetVerdict, PredictedAllowance, R
 /// How many more replicas are tried for "scale it to N".
 const MAX_EXTRA_REPLICAS: i32 = 100;
 
-/// The ways out.
+/// The remediations of a budget.
 pub(super) fn list_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remediation> {
     let remediation = |change: &str, effect: &str| Remediation {
         change: change.to_owned(),
@@ -50,14 +49,14 @@ pub(super) fn list_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remedi
     }
 }
 
-/// With every pod healthy nothing goes: the amount, the replicas or the selected pods must change. What is promised is
-/// calculated as its status will be.
+/// No eviction is allowed even with every pod healthy: the amount, the replicas or the selected pods must change. The
+/// effect is calculated in the same way as the future status.
 fn never_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remediation> {
     let BudgetExplanation { budget, reach, members, .. } = explained;
     let now = reach.best_case(&budget.limit);
-    let mut ways = Vec::new();
+    let mut remediations = Vec::new();
     if let Some(all) = reach.total_if_partial() {
-        ways.push(Remediation {
+        remediations.push(Remediation {
             change: format!(
                 "have what sets its labels choose a pod of another node, of the {all} there should be"
             ),
@@ -67,42 +66,42 @@ fn never_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remediation> {
     }
     let one_less = BudgetLimit::MinAvailable(Amount::Pods(healthy_count(reach).saturating_sub(1).max(0)));
     let amounts = [BudgetLimit::MaxUnavailable(Amount::Pods(1)), one_less];
-    ways.extend(amounts.into_iter().find_map(|wanted| amount_remediation(explained, wanted)));
+    remediations.extend(amounts.into_iter().find_map(|limit| amount_remediation(explained, limit)));
     let mut owners: Vec<&str> = members.iter().map(|member| member.owner.as_str()).collect();
     owners.dedup();
     let scaled = find_scale(&budget.limit, reach).filter(|_| now.desired > 0);
     if let ([owner], Some((to, allows))) = (owners.as_slice(), scaled) {
-        ways.push(Remediation {
+        remediations.push(Remediation {
             change: format!("scale {owner} to {to}"),
             effect: format!("{allows} at a time once they are Ready"),
             allows: Some(PredictedAllowance::Scale(to, allows)),
         });
     }
-    ways
+    remediations
 }
 
-/// How many of its pods can be healthy, by a whole number.
+/// How many of its pods can be healthy, as a whole number.
 fn healthy_count(reach: &PodTotals) -> i32 {
     reach.best_case(&BudgetLimit::MinAvailable(Amount::Pods(0))).healthy
 }
 
-/// Another amount, if it allows something.
-fn amount_remediation(explained: &BudgetExplanation<'_>, wanted: BudgetLimit) -> Option<Remediation> {
-    let best = explained.reach.best_case(&wanted);
+/// Another amount, if it allows an eviction.
+fn amount_remediation(explained: &BudgetExplanation<'_>, limit: BudgetLimit) -> Option<Remediation> {
+    let best = explained.reach.best_case(&limit);
     if best.allowed <= 0 {
         return None;
     }
     let alone = if best.allowed >= best.healthy { ", and none runs meanwhile" } else { "" };
     Some(Remediation {
-        change: format!("{} in place of {}", format_amount(&wanted), format_amount(&explained.budget.limit)),
+        change: format!("{} in place of {}", format_amount(&limit), format_amount(&explained.budget.limit)),
         effect: format!("{} at a time{alone}", best.allowed),
-        allows: Some(PredictedAllowance::Spec(wanted, best.allowed)),
+        allows: Some(PredictedAllowance::Spec(limit, best.allowed)),
     })
 }
 
-/// As it stands in the spec.
-fn format_amount(wanted: &BudgetLimit) -> String {
-    match wanted {
+/// The amount as the spec has it.
+fn format_amount(limit: &BudgetLimit) -> String {
+    match limit {
         BudgetLimit::MinAvailable(amount) => format!("minAvailable: {amount}"),
         BudgetLimit::MaxUnavailable(amount) => format!("maxUnavailable: {amount}"),
         BudgetLimit::Unset => "neither minAvailable nor maxUnavailable".to_owned(),
@@ -110,16 +109,16 @@ fn format_amount(wanted: &BudgetLimit) -> String {
     }
 }
 
-/// The smallest number of replicas with which something goes, and how much.
-fn find_scale(wanted: &BudgetLimit, reach: &PodTotals) -> Option<(i32, i32)> {
+/// The smallest number of replicas with which evictions are allowed, and how many are.
+fn find_scale(limit: &BudgetLimit, reach: &PodTotals) -> Option<(i32, i32)> {
     (1..=MAX_EXTRA_REPLICAS).find_map(|more| {
         let to = reach.total_replicas().saturating_add(more);
-        let allows = reach.with_replicas(to)?.best_case(wanted).allowed;
+        let allows = reach.with_replicas(to)?.best_case(limit).allowed;
         (allows > 0).then_some((to, allows))
     })
 }
 
-/// Something goes once more pods are healthy.
+/// Evictions are allowed once more pods are healthy.
 fn wait_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remediation> {
     let down: Vec<&str> = explained
         .members
@@ -146,7 +145,7 @@ fn join_names(names: &[&str]) -> String {
     }
 }
 
-/// Pods that are not Ready may go if the budget says so.
+/// The remediation that the budget allows the eviction of pods that are not Ready.
 fn unhealthy_policy_remediation(explained: &BudgetExplanation<'_>) -> Remediation {
     let change = "unhealthyPodEvictionPolicy: AlwaysAllow".to_owned();
     if explained.budget.unhealthy_policy == UnhealthyPolicy::AlwaysAllow {

@@ -1,6 +1,6 @@
-//! Evictions that are requested (KEP-4563): who holds one up, since when, until when, and who is next.
+//! Requested evictions (KEP-4563): which responder is active, since when, until when, and which is next.
 //!
-//! Nothing here is evidence: states and conditions are what their controllers and responders wrote.
+//! Nothing here is evidence: states and conditions are what controllers and responders wrote.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use super::context::{ExplainContext, object_ref};
 use super::pod::explain_pod;
 use super::{BudgetVerdict, EvictionAnswer, explain_budget, predict_eviction};
 
-/// A controller that runs looks at a request within it.
+/// A running controller handles a new request within this time.
 const OBSERVED_WITHIN: Duration = Duration::from_secs(10);
 
-/// A controller that runs ends the turn of a responder so soon after its deadline.
+/// A running controller ends the turn of a responder this soon after its deadline.
 const NEXT_WITHIN: Duration = Duration::from_secs(60);
 
-/// Requests of ours that are older were left behind.
+/// Requests of pod-safety that are older are abandoned.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// The requests and Evictions of one pod.
@@ -31,12 +31,13 @@ pub struct RequestedEviction<'a> {
     pod: &'a str,
     requests: Vec<&'a EvictionRequest>,
     evictions: Vec<&'a EvictionOfPod>,
-    /// The pod, while it is there.
+    /// The pod, while it exists.
     live_pod: Option<&'a Pod>,
 }
 
 impl<'a> RequestedEviction<'a> {
-    /// Those about the pod of the Eviction, of the EvictionRequest, or of the pod that has this name; none: there is none.
+    /// The requests and Evictions about the pod of the Eviction or EvictionRequest of this name, or about the pod of
+    /// this name; `None`: there are none.
     #[must_use]
     pub fn find_by_name(
         namespace: &str,
@@ -54,7 +55,7 @@ impl<'a> RequestedEviction<'a> {
         Self::find_by_uid(&target.uid, requests, evictions, ctx)
     }
 
-    /// Those about the pod with this UID.
+    /// The requests and Evictions about the pod with this UID.
     #[must_use]
     pub fn find_by_uid(
         uid: &str,
@@ -69,11 +70,11 @@ impl<'a> RequestedEviction<'a> {
             (Some(one), None) => (&one.metadata, &one.spec.target),
             (None, None) => return None,
         };
-        let there = Uid::new(uid).and_then(|uid| ctx.view.pod(&uid));
-        Some(Self { namespace: &meta.namespace, pod: &target.pod.name, requests, evictions, live_pod: there })
+        let live_pod = Uid::new(uid).and_then(|uid| ctx.view.pod(&uid));
+        Some(Self { namespace: &meta.namespace, pod: &target.pod.name, requests, evictions, live_pod })
     }
 
-    /// The Eviction that counts: one that succeeded, else the oldest that goes on, else the latest that failed.
+    /// The Eviction to explain: one that succeeded, else the oldest one in progress, else the latest that failed.
     fn relevant_eviction(&self) -> Option<&'a EvictionOfPod> {
         let begun = |one: &&EvictionOfPod| (one.metadata.creation_timestamp, one.metadata.name.clone());
         let all = || self.evictions.iter().copied();
@@ -86,7 +87,7 @@ impl<'a> RequestedEviction<'a> {
         self.requests.iter().copied().filter(|one| one.is_active())
     }
 
-    /// `eviction/NAMESPACE/NAME`, or the request where there is none.
+    /// `eviction/NAMESPACE/NAME`, or the request where there is no Eviction.
     fn object(&self) -> String {
         let (kind, meta) = match (self.relevant_eviction(), self.requests.first()) {
             (Some(one), _) => ("eviction", Some(&one.metadata)),
@@ -124,7 +125,7 @@ impl<'a> RequestedEviction<'a> {
         }
     }
 
-    /// No Eviction goes on.
+    /// No Eviction is in progress.
     fn judge_unfollowed(&self, ctx: &ExplainContext<'_>) -> Judgement {
         if let Some(failed) = self.requests.iter().find_map(|one| one.failed_condition()) {
             return self.judge_failed(failed);
@@ -170,7 +171,7 @@ impl<'a> RequestedEviction<'a> {
         }
     }
 
-    /// It is the turn of a responder.
+    /// A responder is active.
     fn judge_active(
         &self,
         eviction: &EvictionOfPod,
@@ -203,7 +204,7 @@ impl<'a> RequestedEviction<'a> {
         Judgement::new(Verdict::Waiting, "ResponderActive", message)
     }
 
-    /// Whether budgets refuse its eviction until somebody changes something.
+    /// Whether budgets refuse its eviction until an operator changes something.
     fn is_refused(&self, ctx: &ExplainContext<'_>) -> bool {
         let Some(pod) = self.live_pod else { return false };
         match predict_eviction(pod, ctx.view.budgets_of_pod(pod)) {
@@ -246,7 +247,7 @@ impl<'a> RequestedEviction<'a> {
         let Some(eviction) = self.relevant_eviction() else { return Vec::new() };
         let item = |turn: &TargetResponder| {
             let report = eviction.responder_status(&turn.name).cloned().unwrap_or_default();
-            let (standing, reason) = match &*turn.state {
+            let (verdict, reason) = match &*turn.state {
                 "Active" => (Verdict::Waiting, "Active"),
                 "Completed" => (Verdict::Free, "Completed"),
                 "Interrupted" => (Verdict::Free, "Interrupted"),
@@ -257,7 +258,7 @@ impl<'a> RequestedEviction<'a> {
                 Some(_) => describe_report(&report, ctx),
                 None => format!("its turn has not come, priority {}", turn.priority),
             };
-            Item { object: turn.name.clone(), judgement: Judgement::new(standing, reason, message) }
+            Item { object: turn.name.clone(), judgement: Judgement::new(verdict, reason, message) }
         };
         eviction.sorted_responders().into_iter().map(item).collect()
     }
@@ -287,7 +288,7 @@ impl<'a> RequestedEviction<'a> {
         all
     }
 
-    /// How long it may take at most until the evictor's turn, if all responders are silent.
+    /// How long it takes at most until the evictor's turn, if no responder reports.
     fn worst_wait(&self, ctx: &ExplainContext<'_>) -> Duration {
         let Some(eviction) = self.relevant_eviction() else { return Duration::ZERO };
         let of = |turn: &&TargetResponder| match &*turn.state {
@@ -302,7 +303,7 @@ impl<'a> RequestedEviction<'a> {
         eviction.status.target_responders.iter().map(|turn| of(&turn)).sum()
     }
 
-    /// The answer.
+    /// The explanation.
     #[must_use]
     pub fn to_answer(&self, ctx: &ExplainContext<'_>) -> Answer {
         let mut answer = Answer::new(self.object(), self.judge(ctx));
@@ -343,7 +344,7 @@ impl<'a> RequestedEviction<'a> {
         answer
     }
 
-    /// What is said of it where the pod is explained; none: nothing goes on.
+    /// The note for the explanation of the pod; `None`: no eviction is in progress.
     #[must_use]
     pub fn describe_note(&self, ctx: &ExplainContext<'_>) -> Option<String> {
         let by: Vec<&str> = self.active_requests().map(|one| &*one.spec.requester).collect();
@@ -361,7 +362,7 @@ impl<'a> RequestedEviction<'a> {
     }
 }
 
-/// What becomes of an Eviction when the active responder is silent.
+/// What happens to an Eviction if the active responder does not report.
 fn describe_next(eviction: &EvictionOfPod) -> String {
     let next = eviction.sorted_responders().into_iter().find(|turn| turn.state == "Inactive");
     next.map_or_else(
@@ -387,7 +388,7 @@ fn describe_report(report: &ResponderStatus, ctx: &ExplainContext<'_>) -> String
     if message.is_empty() { parts.join(", ") } else { format!("{}: {message}", parts.join(", ")) }
 }
 
-/// The requests of ours that were left behind a day ago or longer: their pods may still be evicted.
+/// The requests of pod-safety that were abandoned a day ago or earlier: their pods may still be evicted.
 #[must_use]
 pub fn find_abandoned(requests: &[EvictionRequest], wall: jiff::Timestamp) -> Vec<&EvictionRequest> {
     let is_abandoned = |one: &&EvictionRequest| {

@@ -8,7 +8,7 @@ use super::context::{ExplainContext, object_ref, str_at};
 use super::history;
 use super::pod::explain_pod;
 
-/// Answers for a StatefulSet, as the API has it.
+/// Explains a StatefulSet, given as its API object.
 #[must_use]
 pub fn explain_set(set: &Value, ctx: &ExplainContext<'_>) -> Answer {
     let text = |pointer: &str| str_at(set, pointer);
@@ -89,7 +89,7 @@ fn judge_missing(before: Option<&str>, refused: Option<&str>) -> Judgement {
     }
 }
 
-/// The name of a webhook stands in quotes in what the API server says of it.
+/// Adds a step about a webhook. The API server's message has its name in quotes.
 fn add_webhook_step(answer: &mut Answer, message: &str) {
     if !message.contains("webhook") {
         return;

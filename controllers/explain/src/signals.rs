@@ -1,4 +1,4 @@
-//! What shows that a node lives.
+//! Signs that a node runs.
 
 use pod_safety_shared::api::{Attempt, Power, Verified};
 use pod_safety_shared::model::{FenceDeviceObject, Kind, Node, Readiness};
@@ -7,7 +7,7 @@ use super::answer::{Finding, elapsed, finding, format_duration};
 use super::context::ExplainContext;
 use super::evidence;
 
-/// Where signs of life come from, and when each was last seen.
+/// The sources of heartbeats, and when each last reported.
 pub(super) fn heartbeat_signals(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Finding> {
     let unreachable = node.readiness == Readiness::Unknown;
     let seen = |at: Option<jiff::Timestamp>| {
@@ -33,7 +33,7 @@ pub(super) fn heartbeat_signals(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Fi
             continue;
         };
         let checked: Option<jiff::Timestamp> = target.looked.parse().ok();
-        // What an attempt to switch it found since the last status check is newer.
+        // The power state that an attempt to switch the machine read is newer than the last status check.
         let verification = last_verification(device, node, ctx)
             .filter(|(at, _)| checked.is_none_or(|checked| checked < *at));
         let (looked, power, message) = match &verification {
@@ -41,7 +41,7 @@ pub(super) fn heartbeat_signals(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Fi
             None => (checked, target.power, &target.message),
         };
         let on = match power {
-            // That it was on before is no sign against the evidence.
+            // That the machine was on before does not contradict the evidence.
             Power::On
                 if proved.is_some_and(|proved| looked.is_none_or(|looked| looked.as_second() <= proved)) =>
             {
@@ -59,7 +59,7 @@ pub(super) fn heartbeat_signals(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Fi
     all
 }
 
-/// What this device showed at the last attempt of the node's incident, and when.
+/// What this device reported at the last attempt of the node's incident, and when.
 fn last_verification<'a>(
     device: &FenceDeviceObject,
     node: &Node,

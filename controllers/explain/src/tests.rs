@@ -1,4 +1,4 @@
-//! Sentences about budgets; those about proof are in `proof`.
+//! Explanations of budgets; those of evidence are in `evidence`.
 
 mod advice;
 mod devices;
@@ -17,7 +17,7 @@ fn budget_of<'a>(view: &View<'a>, name: &str) -> &'a Budget {
     view.budget(&uid(&format!("uid-{name}"))).unwrap()
 }
 
-/// Verdict, arithmetic, what an eviction of each pod would do, ways out.
+/// Verdict, arithmetic, what an eviction of each pod would do, remediations.
 fn summarize(world: &World, name: &str) -> (String, String, Vec<String>, Vec<String>) {
     let guard = world.read();
     let explained = explain_budget(budget_of(&guard.view(), name), &guard.view(), at(60));
@@ -32,7 +32,7 @@ fn summarize(world: &World, name: &str) -> (String, String, Vec<String>, Vec<Str
     (format!("{:?}", explained.verdict), explained.arithmetic.describe(), pods.collect(), ways.collect())
 }
 
-/// Three ready pods of a StatefulSet that wants three, and this budget.
+/// Three ready pods of a StatefulSet of three replicas, and this budget.
 fn three(spec: &Value, status: [i64; 5]) -> World {
     let world = World::listed();
     application(&world, "db", 3);
@@ -50,7 +50,7 @@ fn expected(verdict: &str, sum: &str) -> (String, String) {
 }
 
 #[test]
-fn each_budget_comes_to_one_verdict() {
+fn each_budget_has_one_verdict() {
     let cases: [(Value, [i64; 5], &str, &str); 9] = [
         (json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1], "Allows(1)", "3 healthy - 2 needed = 1"),
         (
@@ -67,15 +67,15 @@ fn each_budget_comes_to_one_verdict() {
         (json!({ "maxUnavailable": 0 }), [2, 3, 3, 3, 0], "Never", "3 healthy - 3 needed = 0"),
         (json!({ "maxUnavailable": 1 }), [1, 3, 2, 3, 1], "Processing", "3 healthy - 2 needed = 1"),
     ];
-    for (spec, status, wanted, sum) in cases {
-        assert_eq!(verdict(&spec, status), expected(wanted, sum), "{spec} {status:?}");
+    for (spec, status, verdict_name, sum) in cases {
+        assert_eq!(verdict(&spec, status), expected(verdict_name, sum), "{spec} {status:?}");
     }
 }
 
-/// With a whole number KCM expects as many pods as there are: while one is missing,
-/// "needs all of them" is a matter of now, not for ever.
+/// With a whole number kube-controller-manager expects as many pods as there are: while one is missing, "needs all of
+/// them" is true for now only.
 #[test]
-fn a_missing_pod_is_no_reason_to_say_never() {
+fn a_missing_pod_does_not_give_the_verdict_never() {
     let world = World::listed();
     application(&world, "db", 2);
     stateful_set(&world, "db", 3);
@@ -86,7 +86,7 @@ fn a_missing_pod_is_no_reason_to_say_never() {
 }
 
 #[test]
-fn never_has_ways_out_with_their_effects() {
+fn verdict_never_lists_remediations_with_their_effects() {
     let (_, _, pods, ways) = summarize(&three(&json!({ "minAvailable": 3 }), [2, 3, 3, 3, 0]), "b");
     assert_eq!(pods, ["db-0: be denied (429)", "db-1: be denied (429)", "db-2: be denied (429)"]);
     assert_eq!(
@@ -102,7 +102,7 @@ fn never_has_ways_out_with_their_effects() {
 }
 
 #[test]
-fn one_replica_is_not_promised_to_stay_up() {
+fn a_remediation_for_one_replica_says_that_none_runs_meanwhile() {
     let world = World::listed();
     application(&world, "db", 1);
     let one = budget("b", "db", &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
@@ -113,9 +113,9 @@ fn one_replica_is_not_promised_to_stay_up() {
     );
 }
 
-/// EV-4: what is not Ready.
+/// Pods that are not Ready.
 #[test]
-fn pods_that_are_not_ready_go_as_the_policy_says() {
+fn pods_that_are_not_ready_are_evicted_by_the_unhealthy_policy() {
     let cases: [(Option<&str>, [i64; 5], &str); 4] = [
         (None, [2, 2, 2, 3, 0], "be allowed: it is not Ready, and enough others are"),
         (None, [2, 1, 2, 3, 0], "be denied (429)"),
@@ -139,7 +139,7 @@ fn pods_that_are_not_ready_go_as_the_policy_says() {
 }
 
 #[test]
-fn pods_of_several_budgets_are_named_with_both() {
+fn the_eviction_of_a_pod_of_two_budgets_fails_and_names_both() {
     let world = three(&json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1]);
     let other = budget("other", "db", &json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1]);
     world.apply(Kind::Budgets, &other, at(0));
@@ -155,7 +155,7 @@ fn pods_of_several_budgets_are_named_with_both() {
 }
 
 #[test]
-fn what_cannot_be_calculated_or_read_says_so() {
+fn a_budget_that_failed_to_sync_or_is_invalid_has_its_own_verdict() {
     let failed = failed(budget("b", "db", &json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 0]))
         .set("/status/conditions/0/observedGeneration", json!(2));
     let world = three(&json!({}), [2, 0, 0, 0, 0]);
@@ -178,7 +178,7 @@ fn what_cannot_be_calculated_or_read_says_so() {
 }
 
 #[test]
-fn a_status_that_is_behind_is_noticed() {
+fn an_outdated_status_is_noted() {
     let world = three(&json!({ "maxUnavailable": 1 }), [2, 1, 2, 3, 0]);
     world.confirm_all(at(60));
     let guard = world.read();
@@ -192,7 +192,7 @@ fn a_status_that_is_behind_is_noticed() {
 }
 
 #[test]
-fn the_deployment_is_named_and_not_the_replica_set_between() {
+fn the_owner_is_the_deployment_and_not_its_replica_set() {
     let world = World::listed();
     let set = workload("web-5c", 1).owned_by("apps/v1", "Deployment", "web");
     world.apply(Kind::ReplicaSets, &set, at(0));
@@ -203,9 +203,9 @@ fn the_deployment_is_named_and_not_the_replica_set_between() {
     assert_eq!(owners, ["no controller", "Deployment/web"]);
 }
 
-/// EV-2 and EV-5, for one pod.
+/// What the API server would answer an eviction of one pod.
 #[test]
-fn evictions_are_answered_as_the_api_server_would() {
+fn predicted_evictions_match_the_api_server() {
     let world = three(&json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1]);
     let guard = world.read();
     let budget = budget_of(&guard.view(), "b").clone();
@@ -228,7 +228,7 @@ fn evictions_are_answered_as_the_api_server_would() {
     assert_eq!(predict_eviction(&finished, [&budget]).reason(), "Finished");
 }
 
-/// Two ready pods of a custom resource, and a budget that wants both.
+/// Two ready pods of a custom resource, and a budget that needs both.
 fn fleet() -> World {
     let world = World::listed();
     for name in ["f-0", "f-1"] {
@@ -252,7 +252,7 @@ fn notes_of(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn a_custom_resource_is_asked_and_its_number_counts() {
+fn the_scale_of_a_custom_resource_counts() {
     let world = fleet();
     assert_eq!(scales_of(&world), ["Fleet/f", "Fleet/f"]);
     world.set_scale("uid-f-0", Ok(Scale::Replicas(2)), at(61));
@@ -266,7 +266,7 @@ fn a_custom_resource_is_asked_and_its_number_counts() {
 }
 
 #[test]
-fn what_a_custom_resource_did_not_say_is_said_to_be_unknown() {
+fn without_a_scale_that_was_read_replicas_are_unknown() {
     let world = fleet();
     let note = |why: &str| {
         vec![format!(
@@ -282,9 +282,9 @@ fn what_a_custom_resource_did_not_say_is_said_to_be_unknown() {
     assert_eq!((numbers.replicas, numbers.ceiling), (None, None));
 }
 
-/// As a command sees it that has just read everything: the pods are younger than any patience.
+/// As a command that has just read everything: the pods were first seen after the time for which a controller waits.
 #[test]
-fn pods_whose_controllers_say_no_number_count_as_such() {
+fn pods_of_a_controller_without_a_scale_count_themselves() {
     for scale in [Scale::None, Scale::Absent] {
         let world = World::listed();
         world.apply(Kind::Pods, &pod("f", "f-0").owned_by("example.com/v1", "Fleet", "f"), at(60));
@@ -300,9 +300,10 @@ fn pods_whose_controllers_say_no_number_count_as_such() {
     }
 }
 
-/// kube-controller-manager leaves the observed generation as it was when it fails: "see that it runs" was no help.
+/// kube-controller-manager does not update the observed generation when it fails: the advice to check that it runs did
+/// not help.
 #[test]
-fn bug_a_new_budget_that_failed_to_sync_was_said_to_be_processed() {
+fn bug_a_new_budget_that_failed_to_sync_was_reported_as_processing() {
     let failed = failed(budget("b", "db", &json!({ "maxUnavailable": 1 }), [0, 0, 0, 0, 0]));
     let world = three(&json!({}), [2, 0, 0, 0, 0]);
     world.apply(Kind::Budgets, &failed, at(1));

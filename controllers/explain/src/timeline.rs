@@ -8,7 +8,7 @@ use super::history::{HELD, REQUESTED, deletion_moments, event_moments, holds_by_
 use super::pauses::Paused;
 use super::predecessors;
 
-/// What happened to the whole cluster since then: to nodes, to pods that were asked to end, and all warnings.
+/// What happened to the whole cluster since then: to nodes, to pods whose deletion was requested, and all warnings.
 #[must_use]
 pub fn timeline(since: Timestamp, ctx: &ExplainContext<'_>) -> Vec<Moment> {
     let mut moments = Vec::new();
@@ -38,7 +38,7 @@ pub fn timeline(since: Timestamp, ctx: &ExplainContext<'_>) -> Vec<Moment> {
         moments.extend(moments_of_object.map(|moment| moment.about_object(object)));
     }
     moments.retain(|moment| moment.at >= since && moment.at <= ctx.wall);
-    // What happened in one second stays in the order in which it was told.
+    // Entries of the same second stay in the order in which they were recorded.
     moments.sort_by_key(|moment| moment.at);
     moments
 }

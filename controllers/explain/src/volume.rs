@@ -1,4 +1,4 @@
-//! Who holds a volume, and what would free it.
+//! Which node or pod holds a volume, and what would free it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::history;
 use super::node::explain_node;
 use super::pod::explain_pod;
 
-/// A volume and all that is about it, as the API has it. What nobody could read is not there.
+/// A volume and the API objects about it. What could not be read is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Volume {
     /// The PersistentVolumeClaim.
@@ -23,7 +23,7 @@ pub struct Volume {
     pub pods: Option<Vec<Value>>,
     /// The nodes that hold it, or have pods that use it.
     pub nodes: Vec<Value>,
-    /// Whose it is, as the volume guard wrote down; none where it does not run.
+    /// The volume Lease of volume-guard; `None` where volume-guard does not run.
     pub lease: Option<Value>,
 }
 
@@ -41,13 +41,14 @@ impl Volume {
         })
     }
 
-    /// Whose it is, by the guard's Lease.
+    /// The owner of the volume, by its volume Lease.
     fn owner(&self) -> Option<LeaseHolder> {
         let identity = str_at(self.lease.as_ref()?, "/spec/holderIdentity");
         Some(LeaseHolder::parse(identity))
     }
 
-    /// Why nobody else may attach it, by the guard's Lease. Who lost it, and does not get it back, keeps nobody waiting.
+    /// Why no other node may attach it, by its volume Lease. A node that was detached, and does not get the volume
+    /// back, blocks no other.
     fn refusal(&self) -> Option<&str> {
         let lease = self.lease.as_ref()?;
         let labels = lease["metadata"]["labels"].as_object()?;
@@ -55,13 +56,13 @@ impl Volume {
         held.then(|| str_at(lease, "/metadata/annotations/pod-safety.dev~1hold"))
     }
 
-    /// The node from which it may be detached, or was, by the guard's Lease.
+    /// The node from which it may be detached, or was, by its volume Lease.
     fn detach_from(&self) -> Option<&str> {
         let from = str_at(self.lease.as_ref()?, "/metadata/annotations/pod-safety.dev~1detach-from");
         Some(from).filter(|from| !from.is_empty())
     }
 
-    /// The node that lost it by being detached.
+    /// The node that lost the volume by detachment.
     fn detached_node(&self) -> Option<&str> {
         let from = self.detach_from()?;
         match self.owner()? {
@@ -96,12 +97,12 @@ fn to_item(attachment: &Attachment) -> Item {
     Item { object: object_ref("volumeattachment", "", name), judgement: verdict }
 }
 
-/// What is known of it, in the shape that the verdict asks for.
+/// What is known of the volume, in the form that the verdict needs.
 struct Facts<'a> {
-    /// The pods that use it, those that ended left out.
+    /// The pods that use it, without those that have terminated.
     users: Vec<&'a Pod>,
     held: Vec<&'a Attachment>,
-    /// The nodes whose last report has it mounted.
+    /// The nodes whose last report lists it in `volumesInUse`.
     mounted: Vec<String>,
     modes: Vec<String>,
 }
@@ -124,12 +125,12 @@ impl<'a> Facts<'a> {
         Self { users, held, mounted: mounting_nodes(volume), modes: access_modes(volume) }
     }
 
-    /// One node at a time may hold it.
+    /// Whether only one node at a time may hold it.
     fn is_exclusive(&self) -> bool {
         !self.modes.is_empty() && self.modes.iter().all(|mode| mode.starts_with("ReadWriteOnce"))
     }
 
-    /// The nodes that hold it: attached, or mounted by their own word.
+    /// The nodes that hold it: it is attached to them, or they report it in `volumesInUse`.
     fn holders(&self) -> Vec<&str> {
         let attached = self.held.iter().filter(|one| one.attached).map(|one| one.node.as_str());
         let mut all: Vec<&str> = attached.chain(self.mounted.iter().map(String::as_str)).collect();
@@ -141,12 +142,12 @@ impl<'a> Facts<'a> {
     fn users_on(&self, node: &str) -> Option<&'a Pod> {
         let on = |pod: &&&Pod| pod.node.as_deref() == Some(node);
         let mut all: Vec<&'a Pod> = self.users.iter().filter(on).copied().collect();
-        // Who was not asked to end keeps it longest.
+        // A pod that is not being deleted keeps it longest.
         all.sort_by_key(|pod| pod.deletion.is_some());
         all.first().copied()
     }
 
-    /// The pod that wants it on a node that does not hold it, and who holds it.
+    /// The pod that needs it on a node that does not hold it, and the node that holds it.
     fn waiting_pod(&self) -> Option<(&'a Pod, &str)> {
         let begins = |pod: &&&Pod| pod.phase == Phase::Pending && pod.deletion.is_none();
         self.users.iter().filter(begins).find_map(|pod| {
@@ -181,7 +182,7 @@ fn access_modes(volume: &Volume) -> Vec<String> {
     modes.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Answers for a volume.
+/// Explains a volume.
 #[must_use]
 pub fn explain_volume(volume: &Volume, ctx: &ExplainContext<'_>) -> Answer {
     let facts = Facts::collect(volume, ctx);
@@ -199,7 +200,7 @@ pub fn explain_volume(volume: &Volume, ctx: &ExplainContext<'_>) -> Answer {
     answer
 }
 
-/// By its claim, for that is what people know; without one by its own name.
+/// The name of its claim, because that is what operators know; without a claim its own name.
 fn display_name(volume: &Volume) -> String {
     let by = |kind: &str, one: &Value| {
         object_ref(kind, str_at(one, "/metadata/namespace"), str_at(one, "/metadata/name"))
@@ -301,11 +302,11 @@ fn judge_unbound(claim: &Value, ctx: &ExplainContext<'_>) -> Judgement {
         return Judgement::new(Verdict::Blocked, "ClaimLost", message);
     }
     let events = ctx.events_of(&object);
-    let why = events.last().map_or(String::new(), |said| format!(": {}", said.message));
+    let why = events.last().map_or(String::new(), |event| format!(": {}", event.message));
     Judgement::new(Verdict::Waiting, "Unbound", format!("it has no PersistentVolume yet{why}"))
 }
 
-/// A second pod wants what one pod may have.
+/// A second pod needs a volume that only one pod may use.
 fn judge_single_pod(facts: &Facts<'_>) -> Option<Judgement> {
     let one_pod = facts.modes.iter().any(|mode| mode == "ReadWriteOncePod");
     let begins = facts.users.iter().find(|pod| pod.phase == Phase::Pending && pod.node.is_none())?;
@@ -317,33 +318,33 @@ fn judge_single_pod(facts: &Facts<'_>) -> Option<Judgement> {
     Some(Judgement::new(Verdict::Blocked, "OnePodOnly", message))
 }
 
-/// A node holds it; `wants` is the pod that begins elsewhere and needs it.
+/// A node holds it; `waiting` is the pod that starts on another node and needs it.
 fn judge_held_elsewhere(
-    wants: Option<&Pod>,
+    waiting: Option<&Pod>,
     holder: &str,
     facts: &Facts<'_>,
     ctx: &ExplainContext<'_>,
 ) -> Judgement {
-    let waits = wants.map_or(String::new(), |pod| format!(" Pod {} waits for it.", pod.key));
+    let waits = waiting.map_or(String::new(), |pod| format!(" Pod {} waits for it.", pod.key));
     let attachment = facts.held.iter().find(|one| one.node == holder).copied();
     if let Some(why) = attachment.and_then(|one| one.hold.as_ref()) {
         return Judgement::new(Verdict::Blocked, "Held", format!("{holder} keeps it: {why}.{waits}"));
     }
     match facts.users_on(holder) {
-        Some(pod) if pod.deletion.is_some() => judge_user(pod, wants, ctx),
+        Some(pod) if pod.deletion.is_some() => judge_user(pod, waiting, ctx),
         Some(pod) => {
-            let (standing, reason) =
-                if wants.is_some() { (Verdict::Blocked, "InUse") } else { (Verdict::Free, "Used") };
-            let end = if wants.is_some() { " That pod is not being deleted." } else { "" };
-            Judgement::new(standing, reason, format!("{holder} holds it for pod {}.{end}{waits}", pod.key))
+            let (verdict, reason) =
+                if waiting.is_some() { (Verdict::Blocked, "InUse") } else { (Verdict::Free, "Used") };
+            let end = if waiting.is_some() { " That pod is not being deleted." } else { "" };
+            Judgement::new(verdict, reason, format!("{holder} holds it for pod {}.{end}{waits}", pod.key))
         }
         None => judge_leftover(holder, attachment, !waits.is_empty(), facts, ctx, &waits),
     }
 }
 
-/// The pod that has it was asked to end: what keeps the pod keeps the volume.
-fn judge_user(pod: &Pod, wants: Option<&Pod>, ctx: &ExplainContext<'_>) -> Judgement {
-    let waits = wants.map_or(String::new(), |pod| format!(" Pod {} waits for it.", pod.key));
+/// The deletion of the pod that uses it is requested: what blocks the pod blocks the volume.
+fn judge_user(pod: &Pod, waiting: Option<&Pod>, ctx: &ExplainContext<'_>) -> Judgement {
+    let waits = waiting.map_or(String::new(), |pod| format!(" Pod {} waits for it.", pod.key));
     let node = pod.node.as_deref().unwrap_or("no node");
     let verdict = explain_pod(pod, ctx).judgement;
     let message = format!("{node} holds it for {}: {}{waits}", pod_ref(pod), verdict.message);
@@ -367,11 +368,11 @@ fn judge_leftover(
     let unreachable = is_unreachable(holder, ctx);
     match (unreachable, mounted) {
         (true, _) => {
-            let standing = if is_needed { Verdict::Blocked } else { Verdict::Waiting };
+            let verdict = if is_needed { Verdict::Blocked } else { Verdict::Waiting };
             let message = format!(
                 "{holder} holds it without a pod, is unreachable, and may still write to it. It is released when that node reports again or is proved off.{waits}"
             );
-            Judgement::new(standing, "NodeUnreachable", message)
+            Judgement::new(verdict, "NodeUnreachable", message)
         }
         (false, true) => Judgement::new(
             Verdict::Waiting,
@@ -388,7 +389,7 @@ fn judge_leftover(
     }
 }
 
-/// Whether the kubelet of this node is not heard, so that it may still write.
+/// Whether the kubelet of this node does not report, so that it may still write.
 fn is_unreachable(node: &str, ctx: &ExplainContext<'_>) -> bool {
     matches!(ctx.view.node(node), Lookup::Known(node) if node.readiness == Readiness::Unknown)
 }

@@ -1,4 +1,4 @@
-//! What is advised is true when it is followed, and no view of a budget contradicts another.
+//! Advice has the predicted effect when it is followed, and the parts of an explanation agree.
 
 use pod_safety_disruption::{Config, DELETION_TIMEOUT, Decision, Key, decide};
 use pod_safety_shared::authority::{Intent, Update};
@@ -9,19 +9,19 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What stands behind the pods.
+/// The controller of the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Controller {
     StatefulSet,
     /// A custom resource whose scale counts pods, or pairs of them.
     Fleet,
     Pairs,
-    /// One without a scale.
+    /// A custom resource without a scale.
     Unscaled,
     Nobody,
 }
 
-/// A pod of it: whether the budget selects it, and how it is.
+/// A generated pod: whether the budget selects it, and its state.
 #[derive(Clone, Copy, Debug)]
 struct Drawn {
     selected: bool,
@@ -90,7 +90,7 @@ impl Fixture {
         world
     }
 
-    /// As if everything had been waited for: every pod that its controller wants is there and Ready.
+    /// The same when every pod that its controller should have exists and is Ready.
     fn all_healthy(&self) -> Self {
         let mut well = self.clone();
         well.pods.iter_mut().for_each(|pod| pod.ready = true);
@@ -114,7 +114,7 @@ impl Fixture {
         )
     }
 
-    /// What the controller writes.
+    /// The status that the controller writes.
     fn status(&self) -> BudgetStatus {
         let never = BudgetStatus { observed_generation: -1, ..BudgetStatus::default() };
         let written = |intent: Intent| match intent {
@@ -150,7 +150,7 @@ fn fixtures() -> impl Strategy<Value = Fixture> {
     (behind, 0..5, prop::collection::vec(drawn, 1..6), wanted).prop_map(
         |(behind, replicas, mut pods, wanted)| {
             pods[0].selected = true;
-            // Of a controller that counts pods there are not more than it wants.
+            // A controller that counts pods has no more pods than replicas.
             match behind {
                 Controller::StatefulSet | Controller::Fleet => {
                     pods.truncate(usize::try_from(replicas).unwrap().max(1))
@@ -164,7 +164,7 @@ fn fixtures() -> impl Strategy<Value = Fixture> {
 
 proptest! {
     #[test]
-    fn after_advice_is_followed_as_many_evictions_are_allowed_as_were_promised(stage in fixtures()) {
+    fn a_followed_remediation_allows_the_predicted_evictions(stage in fixtures()) {
         let status = stage.status();
         let world = stage.world(&status);
         let guard = world.read();
@@ -175,8 +175,8 @@ proptest! {
         prop_assert_eq!(stage.all_healthy().status().disruptions_allowed, ceiling, "at best");
         let held = stage.decide(&status).holds.iter().any(|(_, hold)| hold.reason() == "DisruptionsNeverAllowed");
         prop_assert_eq!(held, explained.verdict == BudgetVerdict::Never, "{:?}", explained.verdict);
-        for way in &explained.remediations {
-            let (followed, promised) = match &way.allows {
+        for remediation in &explained.remediations {
+            let (followed, promised) = match &remediation.allows {
                 None => continue,
                 Some(PredictedAllowance::Spec(wanted, promised)) => {
                     (Fixture { wanted: wanted.clone(), ..stage.clone() }, promised)
@@ -184,14 +184,14 @@ proptest! {
                 Some(PredictedAllowance::Scale(replicas, promised)) => (Fixture { replicas: *replicas, ..stage.clone() }, promised),
             };
             let allowed = followed.all_healthy().status().disruptions_allowed;
-            prop_assert!(*promised > 0 && allowed == *promised, "{way:?}: {allowed}");
+            prop_assert!(*promised > 0 && allowed == *promised, "{remediation:?}: {allowed}");
         }
     }
 }
 
-/// A primary among three: its budget selects one pod, and another pod is no replacement for it.
+/// One primary of three pods: the budget selects one pod, and another pod does not replace it.
 #[test]
-fn bug_a_budget_that_selects_one_of_three_pods_was_said_to_allow_two_with_all_healthy() {
+fn bug_a_budget_that_selects_one_of_three_pods_had_a_ceiling_of_two() {
     let drawn = |selected| Drawn { selected, ready: true, terminated: false };
     let fixture = |wanted| Fixture {
         controller: Controller::StatefulSet,
@@ -216,9 +216,9 @@ fn bug_a_budget_that_selects_one_of_three_pods_was_said_to_allow_two_with_all_he
     assert_eq!(explained.limit(), "it selects 1 of 3 pods");
 }
 
-/// Its advice was an amount that needs a scale, and then another one.
+/// The advice was an amount that needs a scale, and then another such amount.
 #[test]
-fn bug_a_pod_without_a_scale_was_to_get_a_budget_that_never_allows_either() {
+fn bug_the_remediation_for_a_pod_without_a_scale_never_allowed_an_eviction() {
     let drawn = Drawn { selected: true, ready: true, terminated: false };
     let wanted = BudgetLimit::MinAvailable(Amount::Pods(1));
     let fixture = Fixture { controller: Controller::Unscaled, replicas: 0, pods: vec![drawn], wanted };

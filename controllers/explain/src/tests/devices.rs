@@ -1,10 +1,10 @@
-//! What is said of fence devices: the same word for each reader.
+//! The state of a fence device: the same word on every page.
 
 use pod_safety_shared::testing::objects::{named, uid};
 
 use super::*;
 
-/// A device of which the last status check found this, of the spec of that generation.
+/// A device with these conditions, whose last status check was of the spec of that generation.
 fn state(conditions: &[(&str, &str)], checked: i64) -> &'static str {
     let world = World::listed();
     let condition = |(kind, status): &(&str, &str)| json!({ "type": kind, "status": status, "reason": "Test", "message": "", "lastTransitionTime": "2026-11-21T10:22:50Z" });
@@ -22,7 +22,7 @@ fn state(conditions: &[(&str, &str)], checked: i64) -> &'static str {
 }
 
 #[test]
-fn a_device_that_is_not_trusted_counts_as_that_whatever_it_answers() {
+fn an_untrusted_device_is_not_trusted_whether_ready_or_not() {
     assert_eq!(state(&[], 0), "Unseen");
     assert_eq!(state(&[("Ready", "True"), ("Trusted", "True")], 2), "Ready");
     assert_eq!(state(&[("Ready", "False"), ("Trusted", "True")], 2), "NotReady");
@@ -30,7 +30,7 @@ fn a_device_that_is_not_trusted_counts_as_that_whatever_it_answers() {
     assert_eq!(state(&[("Ready", "True"), ("Trusted", "False")], 1), "NotTrusted");
 }
 
-/// To the dashboard a device was ready by what its former spec came to, and `doctor` called it "not checked".
+/// The dashboard showed a device as ready by the check of its former spec, while `doctor` showed "not checked".
 #[test]
 fn bug_a_device_that_was_changed_counted_as_ready() {
     assert_eq!(state(&[("Ready", "True"), ("Trusted", "True")], 1), "Unseen");

@@ -1,4 +1,4 @@
-//! What `explain` says of evidence: each piece with what it lacks, and why a force delete was refused.
+//! Findings about evidence: each piece with its defect, and why a force delete was refused.
 
 use pod_safety_shared::authority::VerifyError;
 use pod_safety_shared::testing::objects::BOOT;
@@ -8,7 +8,7 @@ use pod_safety_shared::testing::objects::{
 
 use super::*;
 
-/// What was said of the pod `ns/web-0` when the lost node `n`, or the missing node `gone`, is explained at that second.
+/// The explanation of the pod `ns/web-0`, or of the lost node `n` or the missing node `gone`, at that second.
 fn explained(world: &World, second: u64, events: &[EventRecord]) -> Answer {
     world.confirm_all(at(second));
     let guard = world.read();
@@ -54,18 +54,18 @@ fn deleted() -> Obj {
     doomed().on("gone").terminating().set("/metadata/generation", json!(4)).rv(20)
 }
 
-/// Its absence was called proof, also where the kubelet was active until its Node was deleted.
+/// A missing Node was called proof, also where the kubelet was active until its Node was deleted.
 #[test]
 fn bug_the_absence_of_a_node_was_called_proof_before_its_kubelet_could_respond() {
     type Stage = fn(&World);
     let unreachable: Stage = |world| world.set_unreachable_before_node_deleted("gone");
     let active: Stage = |_| ();
     let lives: Stage = |world| world.apply(Kind::NodeLeases, &lease("gone", 30), at(30));
-    let read_anew: Stage = |world| world.record_absence_read("gone", at(60));
+    let read_again: Stage = |world| world.record_absence_read("gone", at(60));
     let proof = "it does not exist, and its kubelet has not reported for 40s";
     let soon = "it does not exist. That is proof after 40s without a sign of life of its kubelet";
     let first = "it does not exist. If its kubelet was active until then, the pod is deleted gracefully first, and its kubelet terminates it. Otherwise 40s without a sign of life of that kubelet are proof";
-    // Its first read is of second 1. It was deleted before that, or in second 42, and has a grace period of 30 s.
+    // The first read is at second 1. The pod was deleted before that, or in second 42, and has a grace period of 30 s.
     let busy = "it does not exist, and its kubelet was active until then. By its last report it may be starting or changing a container of this pod, so its silence is no proof";
     let starting: Stage = |world| {
         world.apply(Kind::Pods, &deleted().starting().rv(21), at(50));
@@ -78,8 +78,8 @@ fn bug_the_absence_of_a_node_was_called_proof_before_its_kubelet_could_respond()
         ("it was silent before, whenever the pod was deleted", 42, unreachable, 43, yes(proof)),
         ("it was active", 42, active, 42, no(soon)),
         ("it was active, and the first read is older than the deletion", 42, active, 60, no(soon)),
-        ("it was active, read anew, in quarantine", 42, read_anew, 99, no(soon)),
-        ("it was active, read anew, after the quarantine", 42, read_anew, 100, yes(proof)),
+        ("it was active, read anew, in quarantine", 42, read_again, 99, no(soon)),
+        ("it was active, read anew, after the quarantine", 42, read_again, 100, yes(proof)),
         ("it renews its Lease", 0, lives, 41, no("it does not exist, but its kubelet still runs")),
     ] {
         let world = World::listed();
@@ -103,7 +103,7 @@ fn bug_the_absence_of_a_node_was_called_proof_before_its_kubelet_could_respond()
     }
 }
 
-/// The lost node `n` in its first boot, and its pod `web-0`, which was deleted.
+/// The lost node `n` in its first boot, and its pod `web-0`, which is being deleted.
 fn lost() -> World {
     let world = World::listed();
     world.set_wall_time(START_SECONDS, at(0));
@@ -113,14 +113,14 @@ fn lost() -> World {
     world
 }
 
-/// Evidence of this kind about the node `n`, written in that second, when its Lease had been renewed in second 5.
+/// Evidence of this kind about the node `n`, written in that second, with its Lease last renewed in second 5.
 fn proof(name: &str, kind: &str, written: u64) -> Obj {
     let proof = evidence(name, "n", BOOT, kind).rv(100 + written);
     let proof = proof.set("/metadata/creationTimestamp", json!(timestamp(written)));
     proof.set("/spec/leaseRenewed", json!(timestamp(5)))
 }
 
-/// By the device `fence/bmc`, which answered then.
+/// Evidence by the device `fence/bmc`, which answered at that time.
 fn by_device(name: &str, written: u64) -> Obj {
     let device = json!({ "namespace": "fence", "name": "bmc" });
     let sample = json!({ "device": device, "at": timestamp(written), "power": "Off", "identity": "Unknown" });
@@ -131,7 +131,7 @@ fn by_person(name: &str, written: u64) -> Obj {
     proof(name, "Asserted", written).set("/spec/reason", json!("pulled its plug"))
 }
 
-/// The device answers so in that second.
+/// The device reports this power state in that second.
 fn set_device_power(world: &World, power: &str, second: u64) {
     let target = json!({ "node": "n", "power": power, "identity": "Unknown", "looked": timestamp(second), "message": "no answer" });
     let device = named("bmc")
@@ -140,9 +140,10 @@ fn set_device_power(world: &World, power: &str, second: u64) {
     world.apply(Kind::FenceDevices, &device.set("/status", json!({ "targets": [target] })), at(second));
 }
 
-/// C1: the confirmation was hidden behind evidence whose device does not answer any more, and that evidence lacked nothing.
+/// The confirmation was hidden behind evidence whose device does not answer any more, and that evidence was shown
+/// without a defect.
 #[test]
-fn bug_evidence_whose_device_does_not_answer_any_more_was_said_to_hold() {
+fn bug_evidence_whose_device_does_not_answer_any_more_was_shown_as_valid() {
     let world = lost();
     world.apply(Kind::FenceEvidences, &by_device("e", 60), at(60));
     set_device_power(&world, "Off", 70);
@@ -157,9 +158,9 @@ fn bug_evidence_whose_device_does_not_answer_any_more_was_said_to_hold() {
     assert_eq!(findings_of(&answer, "PersonConfirmed"), [yes("w (somebody: pulled its plug)")]);
 }
 
-/// docs/proof.md: `explain` says what each piece of evidence lacks. It said it of one.
+/// docs/proof.md: `explain` shows the defect of each piece of evidence. It showed only one.
 #[test]
-fn bug_an_old_confirmation_hid_the_newer_one_and_old_evidence_the_incident_of_now() {
+fn bug_old_evidence_hid_a_newer_confirmation_and_the_current_incident() {
     let world = lost();
     world.apply(Kind::FenceEvidences, &by_person("w-old", 10), at(10));
     world.apply(Kind::FenceEvidences, &by_device("e-old", 11), at(11));
@@ -168,7 +169,7 @@ fn bug_an_old_confirmation_hid_the_newer_one_and_old_evidence_the_incident_of_no
         &evidence("e-before", "n", "b0000000-0000-4000-8000-000000000000", "PowerOff"),
         at(11),
     );
-    // It came back, in the same boot, and was lost again.
+    // The node came back, in the same boot, and was lost again.
     world.apply(Kind::NodeLeases, &lease("n", 20).rv(4), at(20));
     let incarnation = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
     let incident =
@@ -187,7 +188,7 @@ fn bug_an_old_confirmation_hid_the_newer_one_and_old_evidence_the_incident_of_no
     assert_eq!(confirmations, [no(&old), yes("w-new (somebody: pulled its plug)")]);
 }
 
-/// That its force delete was refused in that second.
+/// The Event that its force delete was refused in that second.
 fn refused(message: &str, second: u64) -> EventRecord {
     let at = timestamp(second).parse().unwrap();
     let (object, reason) = ("pod/ns/web-0".to_owned(), "ForceDeleteRefused".to_owned());
@@ -206,9 +207,9 @@ fn offers_confirmation(answer: &Answer) -> bool {
     answer.next.iter().any(|next| next.command.contains("confirm-down n"))
 }
 
-/// "Removed as soon as live reads bear that out", for ever, while they refused it each time.
+/// "Removed as soon as live reads bear that out" was shown all the time, while live reads refused it each time.
 #[test]
-fn bug_explain_did_not_say_that_the_force_delete_was_refused() {
+fn bug_explain_did_not_report_a_refused_force_delete() {
     let world = lost();
     world.apply(Kind::FenceEvidences, &by_device("e", 60), at(60));
     let before = explained(&world, 100, &[]);
@@ -221,13 +222,14 @@ fn bug_explain_did_not_say_that_the_force_delete_was_refused() {
     assert_eq!(answer.judgement.message, message);
     let own_actor = answer.actors.iter().find(|actor| actor.who == "pod-safety").unwrap();
     assert_eq!(own_actor.may, "yes, with proof, and never without");
-    // A pod of this name was refused before this one was made.
-    let anew = doomed().on("n").terminating().set("/metadata/creationTimestamp", json!(timestamp(95))).rv(30);
-    world.apply(Kind::Pods, &anew, at(95));
+    // A pod of the same name was refused before this one was created.
+    let replacement =
+        doomed().on("n").terminating().set("/metadata/creationTimestamp", json!(timestamp(95))).rv(30);
+    world.apply(Kind::Pods, &replacement, at(95));
     assert_eq!(verdict_of(&explained(&world, 100, &[refused(MAY_BE_ON, 90)])).1, "Proved");
 }
 
-/// C1: two pieces of evidence, and the Event of a refusal from before the second, or from after it.
+/// Two pieces of evidence, and the Event of a refusal from before the second, or from after it.
 #[test]
 fn a_confirmation_that_is_newer_than_the_refusal_releases_the_pod() {
     let world = lost();
@@ -245,7 +247,7 @@ fn a_confirmation_that_is_newer_than_the_refusal_releases_the_pod() {
 }
 
 #[test]
-fn a_person_is_asked_to_confirm_only_where_no_kubelet_was_heard() {
+fn a_confirmation_is_offered_only_if_the_kubelet_does_not_report() {
     let world = lost();
     world.apply(Kind::FenceEvidences, &by_device("e", 60), at(60));
     let stands = VerifyError::reasons().into_iter().map(|code| {
