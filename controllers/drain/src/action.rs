@@ -1,11 +1,11 @@
-//! What becomes of a pod, and what a person agreed to.
+//! What happens to a pod, and what an operator consented to.
 
 use std::collections::BTreeSet;
 
-/// What a person agreed to.
+/// What an operator consented to.
 #[derive(Clone, Debug, Default)]
 pub struct Consent {
-    /// Pods that stay, as namespace and name.
+    /// Pods that are skipped, as namespace and name.
     pub skip: BTreeSet<(String, String)>,
     /// Data of emptyDir volumes may be lost.
     pub delete_emptydir_data: bool,
@@ -13,27 +13,27 @@ pub struct Consent {
     pub evict_unmanaged: bool,
 }
 
-/// What becomes of a pod.
+/// What happens to a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
-    /// It goes.
+    /// It is evicted.
     Evict,
-    /// It goes once its budget lets it.
+    /// It is evicted once its budget allows it.
     Wait,
-    /// It does not go before somebody changes something.
+    /// It is not evicted until something is changed.
     Blocked,
-    /// It does not go before a person agrees.
+    /// It is not evicted until an operator consents.
     NeedsConsent,
-    /// It must not go: it may run although it is called finished.
+    /// It must not be evicted: its processes may run although its phase is terminal.
     Unsafe,
-    /// It ends already.
+    /// It is terminating already.
     Ending,
-    /// It stays, and that is right.
+    /// It stays, as it should.
     Stay,
 }
 
 impl Action {
-    /// One CamelCase word, for programs.
+    /// The name in CamelCase, for programs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

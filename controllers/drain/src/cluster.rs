@@ -1,4 +1,4 @@
-//! What a plan is made from.
+//! The input of a plan.
 
 use std::collections::BTreeMap;
 
@@ -8,30 +8,30 @@ use pod_safety_shared::model::Uid;
 
 use super::fit::{Needs, NodeCapacity};
 
-/// What is known of the DaemonSet that a pod names as its controller.
+/// The DaemonSet that a pod names as its controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DaemonSet {
-    /// It is there, with the UID that the pod names.
+    /// It exists, with the UID that the pod names.
     Exists,
-    /// It is not, or another one has its name.
+    /// It does not exist, or another one has its name.
     Absent,
-    /// It could not be read, and why.
+    /// It could not be read; the reason.
     Unread(String),
 }
 
-/// What a plan is made from.
+/// The input of a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Cluster<'a> {
     /// Pods, budgets, workloads and nodes.
     pub view: View<'a>,
-    /// What pods need.
+    /// What pods request, by UID.
     pub needs: &'a BTreeMap<Uid, Needs>,
-    /// The nodes, empty.
+    /// The nodes without the pods that run on them.
     pub capacities: &'a [NodeCapacity],
-    /// What is known of the DaemonSets that its pods name, by their UIDs.
+    /// The DaemonSets that pods name as their controllers, by UID.
     pub daemon_sets: &'a BTreeMap<Uid, DaemonSet>,
     /// The budgets could not be read.
     pub budgets_unread: bool,
-    /// When it was so.
+    /// When it was read.
     pub now: Mono,
 }

@@ -1,4 +1,4 @@
-//! Pods that are not evicted like others.
+//! Pods that are not evicted like other pods.
 
 use pod_safety_shared::model::{Pod, Uid};
 
@@ -12,7 +12,7 @@ fn exception(action: Action, reason: &'static str, why: &str) -> Exception {
     Some((action, reason, why.to_owned()))
 }
 
-/// Pods that are not evicted like others, and why.
+/// The exception for a pod, and its reason.
 pub(super) fn find_exception(pod: &Pod, cluster: &Cluster<'_>, consent: &Consent, owner: &str) -> Exception {
     if consent.skip.contains(&(pod.key.namespace.to_string(), pod.key.name.to_string())) {
         return exception(Action::Stay, "Skipped", "by --skip");
@@ -52,7 +52,7 @@ pub(super) fn find_exception(pod: &Pod, cluster: &Cluster<'_>, consent: &Consent
     data_loss_exception(cluster.needs.get(pod.uid()), consent)
 }
 
-/// As kubectl, a pod of a DaemonSet stays; but for it to count as one, its DaemonSet must be there.
+/// As with kubectl, a pod of a DaemonSet stays. It counts as one only if its DaemonSet exists.
 fn daemon_set_exception(pod: &Pod, cluster: &Cluster<'_>, owner: &str) -> Exception {
     let controller = pod.controller.as_ref().filter(|controller| controller.is_daemon_set())?;
     match lookup_daemon_set(cluster, &controller.uid) {
@@ -76,7 +76,7 @@ fn lookup_daemon_set(cluster: &Cluster<'_>, uid: &Uid) -> DaemonSet {
     cluster.daemon_sets.get(uid).cloned().unwrap_or_else(unread)
 }
 
-/// A pod whose data goes with it, or of which that is not known.
+/// The exception for a pod whose data would be lost with it, or for which that is not known.
 fn data_loss_exception(needs: Option<&Needs>, consent: &Consent) -> Exception {
     let Some(needs) = needs else {
         return exception(Action::NeedsConsent, "Unreadable", "what it needs cannot be read: --skip");

@@ -1,6 +1,5 @@
-//! Where a pod could go: requests of cpu and memory, the number of pods, node
-//! selector, taints, cordons. A simple check, and said to be one: affinity, spread
-//! and volumes are not looked at.
+//! Where a pod would fit: requests of CPU and memory, the number of pods, node selector, taints, cordons. A simple
+//! check, and reported as one: affinity, topology spread and volumes are not checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +9,10 @@ use pod_safety_shared::wire;
 
 use super::quantity::thousandths;
 
-/// What nodes offer where they do not say (the kubelet's default).
+/// The pods that a node without `allocatable.pods` takes (the kubelet's default).
 const DEFAULT_PODS: i128 = 110;
 
-/// Amounts of what is asked for: thousandths of a cpu and of a byte.
+/// Requests in thousandths of a CPU and of a byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Amounts {
     cpu: i128,
@@ -42,26 +41,26 @@ impl Amounts {
     }
 }
 
-/// What a pod needs of a node, and what is lost with it.
+/// What a pod requests of a node, and what is lost with it.
 #[derive(Clone, Debug, Default)]
 pub struct Needs {
     requests: Amounts,
     node_selector: BTreeMap<String, String>,
     tolerations: Vec<wire::Toleration>,
-    /// How long its processes may take to end, in seconds; at least one.
+    /// Its termination grace period in seconds, at least one.
     pub grace: i64,
-    /// It keeps data that goes with it.
+    /// It has data in an emptyDir volume that is lost with it.
     pub empty_dir: bool,
-    /// It has rules or volumes that are not looked at here.
+    /// It has rules or volumes that are not checked here.
     pub has_unchecked_rules: bool,
-    /// It is scheduled with others, as a gang: no EvictionRequest evicts it.
+    /// It belongs to a gang: no EvictionRequest evicts it.
     pub gang: bool,
-    /// Who is asked before it is evicted by an EvictionRequest, in that order.
+    /// The responders before the evictor of an EvictionRequest, in their order.
     pub responders: Vec<String>,
 }
 
 impl Needs {
-    /// Reads them. An amount that cannot be read counts as nothing, and as unseen.
+    /// Reads them. A quantity that cannot be parsed counts as zero, and sets `has_unchecked_rules`.
     #[must_use]
     pub fn from_pod(pod: wire::PodNeeds) -> Self {
         let spec = pod.spec.unwrap_or_default();
@@ -84,7 +83,7 @@ impl Needs {
         }
     }
 
-    /// Whether the scheduler puts it onto a node that is cordoned (its plugin `NodeUnschedulable`).
+    /// Whether the scheduler would bind it to a cordoned node (the plugin `NodeUnschedulable`).
     #[must_use]
     pub fn tolerates_cordon(&self) -> bool {
         let cordon = wire::Taint {
@@ -108,8 +107,8 @@ fn order_responders(responders: &[wire::Responder]) -> Vec<String> {
     all.into_iter().map(|(_, name)| name).collect()
 }
 
-/// What the scheduler adds up (`PodRequests`): the containers beside each other, or
-/// an init container with the sidecars that were started before it.
+/// What the scheduler adds up (`PodRequests`): the containers together, or an init container with the sidecars that
+/// were started before it.
 fn requests(spec: &wire::PodNeedsSpec) -> Option<Amounts> {
     let of = |container: &wire::Container| {
         container
@@ -145,7 +144,7 @@ fn tolerates_taint(toleration: &wire::Toleration, taint: &wire::Taint) -> bool {
     of_effect && of_key && of_value
 }
 
-/// A node, and what is free on it.
+/// A node and its free resources.
 #[derive(Clone, Debug)]
 pub struct NodeCapacity {
     name: String,
@@ -157,7 +156,7 @@ pub struct NodeCapacity {
 }
 
 impl NodeCapacity {
-    /// An empty node. `None`: it has no name.
+    /// A node without pods. `None`: it has no name.
     #[must_use]
     pub fn from_node(node: wire::NodeAllocatable) -> Option<Self> {
         let meta = node.metadata.unwrap_or_default();
@@ -176,7 +175,7 @@ impl NodeCapacity {
         })
     }
 
-    /// Why it does not take the pod, if so.
+    /// Why it does not take the pod; `None`: it does.
     fn refusal_for(&self, needs: &Needs) -> Option<String> {
         if self.cordoned && !needs.tolerates_cordon() {
             return Some("cordoned".to_owned());
@@ -193,7 +192,7 @@ impl NodeCapacity {
         }
     }
 
-    /// The same, whatever room there is and whether it is cordoned or not.
+    /// The same, without its free resources and its cordon.
     fn rejection_for(&self, needs: &Needs) -> Option<String> {
         if let Some(taint) = self.taints.iter().find(|taint| !needs.tolerates(taint)) {
             return Some(format!("taint {}", taint.key.as_deref().unwrap_or_default()));
@@ -208,25 +207,25 @@ impl NodeCapacity {
     }
 }
 
-/// Where a pod would go.
+/// Where a pod would be scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// To such a node, as far as was looked.
+    /// To this node, as far as it was checked.
     Node {
         /// Its name.
         name: String,
-        /// The pod has rules or volumes that were not looked at.
+        /// The pod has rules or volumes that were not checked.
         unchecked: bool,
     },
-    /// To none: it would stay Pending. Why.
+    /// To no node: it would stay Pending; the reason.
     Nowhere(String),
-    /// Back to the node that is drained: it tolerates the cordon, and no other node takes it.
+    /// To the drained node again: it tolerates the cordon, and no other node takes it.
     SameNode,
-    /// It does not come back: nobody makes it anew.
+    /// Nowhere: no controller recreates it.
     NotRecreated,
 }
 
-/// The nodes, and what is free on them while pods are placed one after another.
+/// The nodes and their free resources, while pods are placed one after another.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterCapacity {
     others: Vec<NodeCapacity>,
@@ -235,7 +234,7 @@ pub struct ClusterCapacity {
 }
 
 impl ClusterCapacity {
-    /// Every node but those that are drained, without what runs on it already.
+    /// Every node except the drained ones, with the pods that it runs already subtracted.
     #[must_use]
     pub fn excluding(
         drained: &BTreeSet<&str>,
@@ -262,15 +261,15 @@ impl ClusterCapacity {
         Self { others, drained }
     }
 
-    /// Whether the successor of a pod may come back to the node that is drained.
+    /// Whether the replacement of a pod may be scheduled to the drained node.
     #[must_use]
     pub fn can_return(&self, node: &str, needs: &Needs) -> bool {
         needs.tolerates_cordon()
             && self.drained.get(node).is_some_and(|own| own.rejection_for(needs).is_none())
     }
 
-    /// Finds a node for a pod of `node`, and takes its room there: the one that has most cpu
-    /// free, then by name.
+    /// Finds a node for a pod of `node` and subtracts its requests there: the node with the most free CPU, then by
+    /// name.
     pub fn place(&mut self, node: &str, needs: &Needs) -> Place {
         let back = self.can_return(node, needs);
         let fits = self.others.iter_mut().filter(|room| room.refusal_for(needs).is_none());
@@ -288,7 +287,7 @@ impl ClusterCapacity {
         }
     }
 
-    /// As the scheduler says it.
+    /// The reason in the form of the scheduler's message.
     fn describe_no_fit(&self, needs: &Needs) -> String {
         let mut whys: BTreeMap<String, usize> = BTreeMap::new();
         for why in self.others.iter().filter_map(|room| room.refusal_for(needs)) {

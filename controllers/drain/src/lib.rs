@@ -1,16 +1,16 @@
 //! # Draining a node
 //!
-//! **Duty.** Say of every pod of a node what becomes of it when the node is drained,
-//! and why: which budget holds it, in which order pods go, where they could go. Pure:
-//! the command asks the API server and acts; this decides what it asks and does.
+//! **Duty.** Plan for every pod of a node what happens to it when the node is drained, and why: which budget blocks it,
+//! in which order pods are evicted, where they would fit. Pure: the command sends the requests to the API server; this
+//! crate decides which.
 //!
-//! **Inputs.** One [`View`](pod_safety_shared::cache::View), what pods need and what
-//! nodes have, and the API server's own answers to dry runs.
+//! **Inputs.** One [`View`](pod_safety_shared::cache::View), what pods request and what nodes have, and the API
+//! server's answers to dry runs.
 //!
-//! **Invariants.** Nothing is deleted, only evicted. What would lose data or would
-//! not come back goes only with a person's consent; what may run although it is
-//! called finished does not go at all; what cannot be read is not passed over. What
-//! an EvictionRequest says is no evidence: that a pod is gone is read of the pod.
+//! **Invariants.** Nothing is deleted, only evicted. A pod that would lose data, or that no controller recreates, is
+//! evicted only with an operator's consent. A pod that may run although its phase is terminal is not evicted. Pods that
+//! cannot be read are not ignored. The status of an EvictionRequest is no evidence: whether a pod is gone is read from
+//! the pod.
 
 mod action;
 mod cluster;

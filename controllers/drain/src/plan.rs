@@ -1,4 +1,4 @@
-//! The plan: what becomes of every pod of a node.
+//! The plan: what happens to every pod of a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,61 +19,61 @@ use super::cluster::{Cluster, DaemonSet};
 use super::exceptions::find_exception;
 use super::fit::{ClusterCapacity, Needs, Place};
 
-/// What the API server said to a dry run.
+/// The API server's answer to the dry run of an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DryRun {
-    /// It would let the eviction through.
+    /// It would allow the eviction.
     pub passed: bool,
-    /// One CamelCase word.
+    /// The reason in CamelCase.
     pub reason: &'static str,
-    /// Its sentence; empty if it passed.
+    /// The message; empty if it passed.
     pub message: String,
 }
 
-/// One pod.
+/// The plan for one pod.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Which one.
+    /// The pod.
     pub pod: PodKey,
     /// What manages it.
     pub owner: String,
-    /// What becomes of it.
+    /// What happens to it.
     pub action: Action,
-    /// Why, in one CamelCase word.
+    /// The reason in CamelCase.
     pub reason: &'static str,
-    /// Why, in a sentence.
+    /// The reason as a sentence.
     pub message: String,
     /// The budget that counts it.
     pub budget: Option<BudgetKey>,
-    /// In which turn it goes; pods of one turn go together.
+    /// The turn in which it is evicted; pods of one turn are evicted together.
     pub step: Option<u32>,
-    /// The pod after which it goes, because one budget counts both.
+    /// The pod after which it is evicted, because one budget counts both.
     pub after: Option<Arc<str>>,
-    /// How long its processes may take to end, in seconds.
+    /// Its termination grace period in seconds.
     pub grace: i64,
     /// What is lost with it.
     pub loses: Option<&'static str>,
-    /// What the API server said, if it was asked.
+    /// The API server's answer to the dry run, if there was one.
     pub dry_run: Option<DryRun>,
-    /// Where it would go, if it goes.
+    /// Where its replacement would be scheduled, if it is evicted.
     pub place: Option<Place>,
-    /// Its successor may come back to the node, for it tolerates the cordon.
+    /// Its replacement may be scheduled to the drained node, because it tolerates the cordon.
     pub may_come_back: bool,
-    /// How its eviction can be asked for.
+    /// How its eviction can be requested.
     pub method: EvictionMethod,
 }
 
-/// How an eviction can be asked for.
+/// How an eviction can be requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvictionMethod {
-    /// By an EvictionRequest. These responders are asked first, in this order.
+    /// By an EvictionRequest, with these responders before the evictor, in this order.
     Request(Vec<String>),
-    /// By `pods/eviction` alone, and why.
+    /// By `pods/eviction` only; the reason.
     Direct(&'static str),
 }
 
 impl EvictionMethod {
-    /// Responders of a pod, if its eviction can be requested.
+    /// The responders of a pod, if its eviction can be requested.
     #[must_use]
     pub fn responders(&self) -> &[String] {
         match self {
@@ -82,24 +82,24 @@ impl EvictionMethod {
         }
     }
 
-    /// For how long they may stay silent, all together.
+    /// For how long they may not report, all together.
     #[must_use]
     pub fn worst_wait(&self) -> Duration {
         RESPONDER_HEARTBEAT_DEADLINE * u32::try_from(self.responders().len()).unwrap_or(u32::MAX)
     }
 }
 
-/// What becomes of a node's pods.
+/// What happens to the pods of a node.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The node.
     pub node: String,
-    /// Its kubelet says that it is well. Without that, pods that are told to end do
-    /// not: nobody says so.
+    /// Its kubelet reports that the node is Ready. Otherwise pods that are deleted gracefully do not terminate, because
+    /// no kubelet reports it.
     pub node_ready: bool,
-    /// Its pods: what goes, by turns, then the others.
+    /// Its pods: those to evict by turns, then the others.
     pub rows: Vec<Row>,
-    /// Pods of the cluster that cannot be read: they may be on this node.
+    /// Pods of the cluster that cannot be decoded: they may be on this node.
     pub unreadable: usize,
     /// Evictions are requested first, because the API server has EvictionRequests.
     pub requests: bool,
@@ -107,30 +107,30 @@ pub struct Plan {
     allows: BTreeMap<BudgetKey, (i32, i32)>,
 }
 
-/// How many there are of each.
+/// How many pods there are of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Go at once.
+    /// Evicted at once.
     pub now: usize,
-    /// Go after others.
+    /// Evicted after others.
     pub later: usize,
-    /// Could go, and fit on no other node.
+    /// Could be evicted, and fit on no other node.
     pub nowhere: usize,
-    /// Could go, and fit on no other node, and come back to this one.
+    /// Could be evicted, fit on no other node, and are scheduled to this node again.
     pub back: usize,
     /// Wait for a budget.
     pub waiting_for_budget: usize,
-    /// Do not go.
+    /// Not evicted.
     pub blocked: usize,
-    /// Must not go.
+    /// Must not be evicted.
     pub unsafe_: usize,
-    /// End already.
+    /// Terminating already.
     pub ending: usize,
     /// Stay.
     pub staying: usize,
 }
 
-/// Makes the plan, before any dry run.
+/// Makes the plan, before dry runs.
 #[must_use]
 pub fn plan(node: &str, cluster: &Cluster<'_>, consent: &Consent) -> Plan {
     let mut pods: Vec<&Pod> = cluster.view.pods_on(node).collect();
@@ -148,7 +148,8 @@ pub fn plan(node: &str, cluster: &Cluster<'_>, consent: &Consent) -> Plan {
     plan
 }
 
-/// Says where the pods of nodes would go that are drained together: all of them are cordoned before the first pod goes.
+/// Finds where the pods of nodes that are drained together would fit: all of the nodes are cordoned before the first
+/// pod is evicted.
 pub fn place(plans: &mut [Plan], cluster: &Cluster<'_>) {
     let nodes: BTreeSet<&str> = plans.iter().map(|plan| &*plan.node).collect();
     let mut rooms = ClusterCapacity::excluding(&nodes, cluster.capacities, cluster.needs, &cluster.view);
@@ -213,7 +214,7 @@ impl Plan {
         row
     }
 
-    /// A pod that one budget counts.
+    /// The plan for a pod that one budget counts.
     fn apply_budget(
         &mut self,
         row: &mut Row,
@@ -263,13 +264,13 @@ impl Plan {
         };
     }
 
-    /// The pods that the API server should be asked about.
+    /// The pods whose eviction is to be tried as a dry run.
     pub fn dry_run_candidates(&self) -> impl Iterator<Item = (usize, &PodKey)> {
         let rows = self.rows.iter().enumerate();
         rows.filter(|(_, row)| row.is_attempted()).map(|(index, row)| (index, &row.pod))
     }
 
-    /// What the API server said to a dry run. Its word counts.
+    /// Records the API server's answer to a dry run. It takes precedence over the listed objects.
     pub fn record_dry_run(&mut self, index: usize, answer: &Result<Evicted, NotEvicted>) {
         let Some(row) = self.rows.get_mut(index) else { return };
         let message = answer.as_ref().err().map(|error| error_chain(error)).unwrap_or_default();
@@ -281,7 +282,7 @@ impl Plan {
             Ok(Evicted::AlreadyTerminating) => (Action::Ending, "Terminating"),
             Ok(Evicted::Gone | Evicted::Replaced) => (Action::Stay, "Gone"),
             Ok(Evicted::Finished) => (Action::Stay, "Finished"),
-            // What can never be let through is refused with the words of what waits.
+            // An eviction that a budget never allows is refused with the same message as one that must wait.
             Err(why @ (NotEvicted::Blocked { .. } | NotEvicted::Processing { .. }))
                 if row.action == Action::Blocked =>
             {
@@ -292,7 +293,7 @@ impl Plan {
             Err(why) => (Action::Blocked, why.reason()),
         };
         if action != row.action {
-            // The statuses that were listed say something else: the younger word counts.
+            // The statuses that were listed differ: the newer answer takes precedence.
             row.reason = reason;
             row.message = match answer {
                 Ok(Evicted::Terminates { .. }) => "the API server would allow it now".to_owned(),
@@ -321,7 +322,7 @@ impl Plan {
             let before = turns.get(key).map(|(count, last)| (*count, Arc::clone(last)));
             let count = before.as_ref().map_or(0, |(count, _)| *count);
             turns.insert(key, (count + 1, Arc::clone(&row.pod.name)));
-            // One of them went through in the dry run, whatever the list said.
+            // The dry run of one of them passed, although the listed status allows none.
             let now = (*now).max(1);
             if count >= now {
                 let later = (count - now) / (*ceiling).max(1);
@@ -335,7 +336,7 @@ impl Plan {
         });
     }
 
-    /// Says where what goes would go, in the order in which it goes.
+    /// Finds where the evicted pods would fit, in the order of their eviction.
     fn place_rows(&mut self, capacity: &mut ClusterCapacity, cluster: &Cluster<'_>) {
         for row in &mut self.rows {
             let Some(needs) = cluster.needs.get(&row.pod.uid).filter(|_| row.is_attempted()) else {
@@ -352,7 +353,7 @@ impl Plan {
         }
     }
 
-    /// How many there are of each.
+    /// How many pods there are of each kind.
     #[must_use]
     pub fn summarize(&self) -> Summary {
         let mut summary = Summary::default();
@@ -373,15 +374,16 @@ impl Plan {
         summary
     }
 
-    /// Why nothing is begun: a person must agree first, pods cannot be read, or no pod may go by anybody's act.
-    /// `all_the_same`: a person wants it tried whatever cannot be read or may not go.
+    /// Whether the drain must not start: an operator must consent first, pods cannot be decoded, or no pod can be evicted
+    /// whatever an operator does. `try_anyway`: the operator wants it tried although pods cannot be decoded or may not
+    /// be evicted.
     #[must_use]
     pub fn must_not_start(&self, try_anyway: bool) -> bool {
         let unagreed = self.rows.iter().any(|row| row.action == Action::NeedsConsent);
         unagreed || (!try_anyway && (self.unreadable > 0 || self.all_pods_unsafe()))
     }
 
-    /// Whether pods must go, and each of them may run although it is called finished.
+    /// Whether there are pods to evict, and each of them may run although its phase is terminal.
     #[must_use]
     pub fn all_pods_unsafe(&self) -> bool {
         let mut remaining = self.rows.iter().filter(|row| row.action != Action::Stay).peekable();
@@ -394,7 +396,7 @@ impl Plan {
         self.rows.iter().any(|row| row.action == Action::Unsafe)
     }
 
-    /// Whether everything would go without waiting for more than one another, and run elsewhere.
+    /// Whether every pod would be evicted without waiting for more than other pods, and would fit on another node.
     #[must_use]
     pub fn is_clear(&self) -> bool {
         let Summary { waiting_for_budget: waiting, nowhere, back, blocked, unsafe_, .. } = self.summarize();
@@ -410,7 +412,7 @@ impl Row {
     }
 }
 
-/// What no EvictionRequest evicts is evicted directly.
+/// Pods that no EvictionRequest evicts are evicted directly.
 fn eviction_method(pod: &Pod, needs: Option<&Needs>) -> EvictionMethod {
     match needs {
         _ if pod.mirror => EvictionMethod::Direct("a mirror pod"),
@@ -423,7 +425,7 @@ fn eviction_method(pod: &Pod, needs: Option<&Needs>) -> EvictionMethod {
     }
 }
 
-/// Whether nothing recreates the pod: it has no controller, or that is not there.
+/// Whether nothing recreates the pod: it has no controller, or its controller does not exist.
 fn is_orphan(pod: &Uid, cluster: &Cluster<'_>) -> bool {
     let Some(controller) = cluster.view.pod(pod).and_then(|pod| pod.controller.as_ref()) else { return true };
     cluster.daemon_sets.get(&controller.uid) == Some(&DaemonSet::Absent)

@@ -1,7 +1,6 @@
-//! Amounts as people write them: `500m`, `2Gi`, `1e3`
-//! (`k8s.io/apimachinery/pkg/api/resource`).
+//! Quantities as in manifests: `500m`, `2Gi`, `1e3` (`k8s.io/apimachinery/pkg/api/resource`).
 
-/// The value in thousandths, rounded up; `None`: it is no quantity.
+/// The value in thousandths, rounded up; `None`: `text` is no quantity.
 pub(super) fn thousandths(text: &str) -> Option<i128> {
     let end =
         text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-'))).unwrap_or(text.len());
@@ -13,7 +12,7 @@ pub(super) fn thousandths(text: &str) -> Option<i128> {
     Some(value.div_euclid(over) + i128::from(value.rem_euclid(over) != 0))
 }
 
-/// A number without its point, and how many of its digits stood behind it.
+/// A number without its decimal point, and the number of digits after it.
 fn decimal(text: &str) -> Option<(i128, u32)> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     if !part.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -26,7 +25,7 @@ fn decimal(text: &str) -> Option<(i128, u32)> {
     Some((digits.parse().ok()?, u32::try_from(part.len()).ok()?))
 }
 
-/// What a suffix multiplies by, as a fraction.
+/// The multiplier of a suffix, as a fraction.
 fn scale(suffix: &str) -> Option<(i128, i128)> {
     let binary = |power: u32| Some((1024_i128.pow(power), 1));
     let decimal = |power: u32| Some((1000_i128.pow(power), 1));
@@ -63,8 +62,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_read_as_apimachinery_reads_them() {
-        for (text, wanted) in [
+    fn quantities_parse_as_in_apimachinery() {
+        for (text, expected) in [
             ("1", 1000),
             ("500m", 500),
             ("0.5", 500),
@@ -91,7 +90,7 @@ mod tests {
             ("3Pi", (3 << 50) * 1000),
             ("3Ei", (3 << 60) * 1000),
         ] {
-            assert_eq!(thousandths(text), Some(wanted), "{text}");
+            assert_eq!(thousandths(text), Some(expected), "{text}");
         }
         for bad in ["", "m", "1x", "1.2.3", "1 Gi", "Gi1", "1e", "--1", "é", ".+5", "1.-5"] {
             assert_eq!(thousandths(bad), None, "{bad}");

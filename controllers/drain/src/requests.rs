@@ -1,4 +1,4 @@
-//! The requester: sends EvictionRequests, reads how far they are, and withdraws them.
+//! The requester: sends EvictionRequests, reads their status, and withdraws them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,32 +14,33 @@ use pod_safety_shared::record::error_chain;
 
 use super::work::{DrainProgress, Line, Tone};
 
-/// How often requests are read: a node has some hundred, and turns of responders are minutes.
+/// How often requests are read: a node has a hundred pods or so, and turns of responders take minutes.
 const READ_INTERVAL: Duration = Duration::from_secs(2);
 
-/// So many writes are under way together.
+/// How many writes are in flight at a time.
 const MAX_CONCURRENT_WRITES: usize = 16;
 
-/// The controllers tell responders within it that a request was withdrawn.
+/// Within this time the controllers inform responders that a request was withdrawn.
 const CANCELED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Within it the controllers record that a pod is gone. They wait for the last word of its responder for five seconds.
+/// Within this time the controllers record that a pod is gone. They wait five seconds for the last report of its
+/// responder.
 const RECORDED_WITHIN: Duration = Duration::from_secs(6);
 
-/// How often it is looked whether they did.
+/// How often it is checked whether they did.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Requests evictions of the pods of nodes.
+/// Requests the eviction of the pods of nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct EvictionRequester {
-    /// As whom.
+    /// The name of the requester.
     pub requester: &'static str,
-    /// Nothing is evicted directly that can be requested, also if nobody answers.
+    /// Pods whose eviction can be requested are never evicted directly, even if no controller handles the requests.
     pub requests_only: bool,
 }
 
 impl EvictionRequester {
-    /// Sends what is to be requested and reads what is due. Gives back what there is to say.
+    /// Sends the requests that are due and reads those that are due. Returns the lines to print.
     pub async fn run_round(
         self,
         connection: &Connection,
@@ -49,7 +50,7 @@ impl EvictionRequester {
     ) -> Vec<Line> {
         let (pods, mut lines) = (work.pods_to_request(env.now()), Vec::new());
         if !pods.is_empty() {
-            // Who may not read them is not told how far they are.
+            // Without the right to read Evictions, no progress is reported.
             if let Err(error) = list_node_requests(connection, node).await {
                 return self.report_unreadable(error, &pods, env, work);
             }
@@ -106,9 +107,9 @@ impl EvictionRequester {
         work: &mut DrainProgress,
     ) -> Vec<Line> {
         work.defer_requests(env.now() + READ_INTERVAL);
-        // What cannot be read now is read later: the requests stand.
+        // What cannot be read now is read later: the requests remain.
         let Ok(all) = self.list_own(connection, node).await else { return Vec::new() };
-        // Without the right to read them the drain is told less.
+        // Without the right to read Evictions, the drain reports less.
         let following =
             list_evictions(connection, None, self.requester).await.ok().flatten().unwrap_or_default();
         let mut lines = work.apply_requests(&all, &following, env.now());
@@ -135,7 +136,7 @@ impl EvictionRequester {
         Ok(all)
     }
 
-    /// What cannot be withdrawn or deleted now stands, and is listed by `status`.
+    /// Requests that cannot be withdrawn or deleted now remain, and `status` lists them.
     async fn withdraw_all(self, connection: &Connection, all: &[EvictionRequest]) {
         let both = |request| async move {
             if withdraw_request(connection, request).await.is_ok() {
@@ -145,7 +146,7 @@ impl EvictionRequester {
         stream::iter(all).for_each_concurrent(MAX_CONCURRENT_WRITES, both).await;
     }
 
-    /// Deletes the requests that are done, when the controllers have recorded that.
+    /// Deletes the requests that are done, once the controllers have recorded that.
     pub async fn delete_completed(
         self,
         connection: &Connection,
@@ -172,12 +173,12 @@ impl EvictionRequester {
     }
 }
 
-/// What was withdrawn of a node.
+/// The withdrawn requests of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Withdrawn {
     /// The pods whose evictions were requested, as namespace and name.
     pub pods: BTreeSet<String>,
-    /// So many requests no controller has recorded as withdrawn.
+    /// How many requests no controller has recorded as withdrawn.
     pub unrecorded: usize,
 }
 
@@ -199,7 +200,7 @@ pub async fn withdraw(connection: &Connection, env: &Env, node: &str) -> Result<
             own_uids.contains(&*request.metadata.uid) && !is_over
         };
         let open = remaining.iter().filter(open).count();
-        // A request that nobody has looked at is followed by nothing.
+        // A request that no controller has observed has no consequences.
         if remaining.iter().all(|request| request.status.observed_generation.is_none()) || open == 0 {
             break 0;
         }

@@ -1,4 +1,4 @@
-//! What carrying a plan out takes.
+//! The rights that a drain needs.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ pub fn right(verb: &str, resource: &str) -> AccessRight {
     AccessRight { verb: verb.to_owned(), resource: resource.to_owned(), ..AccessRight::default() }
 }
 
-/// The right to evict, which the API server names in its refusal.
+/// The right to evict, which the API server names when it refuses.
 fn eviction_right() -> AccessRight {
     AccessRight { subresource: "eviction".to_owned(), ..right("create", "pods") }
 }
 
-/// The right for want of which an eviction was refused, if so.
+/// The right that is missing, if an eviction was refused for that.
 #[must_use]
 pub fn missing_right(error: &NotEvicted) -> Option<AccessRight> {
     let NotEvicted::Failed(ApiError::Refused { code: 403, message, .. }) = error else { return None };
@@ -26,7 +26,7 @@ pub fn missing_right(error: &NotEvicted) -> Option<AccessRight> {
     of(eviction_right(), "pods/eviction").or_else(|| of(right("get", "pods"), "pods"))
 }
 
-/// Which rights to carry a drain out are missing. What the API server does not say is not missing.
+/// Which rights to execute a drain are missing. A right that the API server does not answer for is not missing.
 pub async fn missing_drain_rights(connection: &Connection, namespaces: &BTreeSet<&str>) -> Vec<AccessRight> {
     let lacks = async |right: &AccessRight| matches!(is_allowed(connection, None, right).await, Ok(false));
     let mut lacking = Vec::new();
@@ -39,9 +39,9 @@ pub async fn missing_drain_rights(connection: &Connection, namespaces: &BTreeSet
             continue;
         }
         for namespace in namespaces {
-            let there = AccessRight { namespace: (*namespace).to_owned(), ..right.clone() };
-            if lacks(&there).await {
-                lacking.push(there);
+            let namespaced = AccessRight { namespace: (*namespace).to_owned(), ..right.clone() };
+            if lacks(&namespaced).await {
+                lacking.push(namespaced);
             }
         }
     }

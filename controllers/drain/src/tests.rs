@@ -1,4 +1,4 @@
-//! Sentences about plans.
+//! Plans of drains.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ mod kubectl;
 mod room;
 mod turns;
 
-/// A world, and the same objects as a scheduler sees them.
+/// A world, and the same objects as the scheduler decodes them.
 struct Fixture {
     world: World,
     needs: BTreeMap<Uid, Needs>,
@@ -61,7 +61,7 @@ impl Fixture {
         self.plans(&["n"], consent).remove(0)
     }
 
-    /// Of nodes that are drained together.
+    /// The plans of nodes that are drained together.
     fn plans(&self, nodes: &[&str], consent: &Consent) -> Vec<Plan> {
         let guard = self.world.read();
         let cluster = Cluster {
@@ -100,7 +100,7 @@ fn index(plan: &Plan, name: &str) -> usize {
 }
 
 #[test]
-fn what_stays_and_what_needs_consent_is_told_apart() {
+fn pods_that_stay_and_pods_that_need_consent_are_distinguished() {
     let mut fixture = fixture();
     fixture.pod(&pod("a", "daemon").owned_by("apps/v1", "DaemonSet", "agent"));
     fixture.pod(&pod("a", "static").mirror());
@@ -133,7 +133,7 @@ fn what_stays_and_what_needs_consent_is_told_apart() {
 }
 
 #[test]
-fn consent_lets_go_and_says_what_is_lost() {
+fn with_consent_pods_are_evicted_and_their_loss_is_reported() {
     let mut fixture = fixture();
     fixture.pod(&pod("a", "naked"));
     let scratch = pod("a", "scratch").owned_by("apps/v1", "StatefulSet", "s");
@@ -155,7 +155,7 @@ fn consent_lets_go_and_says_what_is_lost() {
 }
 
 #[test]
-fn pods_of_one_budget_go_one_after_another() {
+fn pods_of_one_budget_are_evicted_one_after_another() {
     let mut fixture = fixture();
     fixture.application("db", 3, &json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1]);
     fixture.replica("web", "web-0");
@@ -169,13 +169,13 @@ fn pods_of_one_budget_go_one_after_another() {
         ],
     );
     assert!(!fixture.plan().must_not_start(false) && fixture.plan().node_ready);
-    // There is no other node: nothing blocks, and it is not all well.
+    // There is no other node: nothing blocks, but the plan is not clear.
     assert!(!fixture.plan().is_clear());
     assert_eq!(fixture.plan().summarize(), Summary { nowhere: 4, ..Summary::default() });
 }
 
 #[test]
-fn never_and_not_now_are_not_the_same() {
+fn a_budget_that_never_allows_blocks_and_one_that_allows_later_waits() {
     let mut fixture = fixture();
     fixture.application("never", 1, &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
     fixture.application("later", 2, &json!({ "maxUnavailable": 1 }), [2, 1, 1, 2, 0]);
@@ -211,7 +211,7 @@ fn budgets_that_overlap_or_are_not_calculated_block_or_wait() {
 }
 
 #[test]
-fn what_is_not_ready_goes_beside_the_budget() {
+fn a_pod_that_is_not_ready_is_evicted_beside_its_budget() {
     let mut fixture = fixture();
     fixture.application("db", 2, &json!({ "maxUnavailable": 1 }), [2, 1, 1, 2, 0]);
     fixture.pod(&not_ready(replica("db", "db-1")));
@@ -225,7 +225,7 @@ fn what_is_not_ready_goes_beside_the_budget() {
 }
 
 #[test]
-fn the_api_servers_word_counts_more_than_what_was_listed() {
+fn a_dry_run_takes_precedence_over_listed_objects() {
     let blocked =
         || NotEvicted::Blocked { why: "b needs 2 healthy pods and has 2".to_owned(), retry_after: None };
     let mut fixture = fixture();
@@ -256,7 +256,7 @@ fn the_api_servers_word_counts_more_than_what_was_listed() {
 }
 
 #[test]
-fn a_refusal_for_safety_is_never_softened() {
+fn a_refusal_for_safety_stops_the_drain() {
     let mut fixture = fixture();
     fixture.replica("a", "a-0");
     let mut plan = fixture.plan();
@@ -266,7 +266,7 @@ fn a_refusal_for_safety_is_never_softened() {
 }
 
 #[test]
-fn what_cannot_be_read_stops_a_drain() {
+fn an_unreadable_pod_stops_a_drain() {
     let fixture = fixture();
     fixture.world.apply(Kind::Pods, &pod("a", "x").set("/metadata/resourceVersion", json!(null)), at(0));
     let plan = fixture.plan();
@@ -274,23 +274,23 @@ fn what_cannot_be_read_stops_a_drain() {
 }
 
 #[test]
-fn pods_go_where_there_is_room_for_them() {
+fn pods_are_placed_on_nodes_where_they_fit() {
     let mut fixture = fixture();
     fixture.node(&node("big"));
     fixture.node(&node("cordoned").set("/spec/unschedulable", json!(true)));
     fixture.node(&node("tainted").set("/spec/taints", json!([{ "key": "gpu", "effect": "NoSchedule" }])));
     fixture.node(&node("silent").set("/status/conditions", json!([])));
-    let asks = |name: &str, cpu: &str| {
+    let pod_with = |name: &str, cpu: &str| {
         let requests = json!([{ "name": "main", "resources": { "requests": { "cpu": cpu } } }]);
         replica("a", name).set("/spec/containers", requests)
     };
-    fixture.pod(&asks("a-0", "3"));
-    fixture.pod(&asks("a-1", "2500m"));
-    let bears = json!([{ "key": "gpu", "operator": "Exists" }]);
-    fixture.pod(&asks("b-0", "4").set("/spec/tolerations", bears).set("/spec/affinity", json!({})));
-    fixture.pod(&asks("c-0", "0").set("/spec/nodeSelector", json!({ "disk": "ssd" })));
+    fixture.pod(&pod_with("a-0", "3"));
+    fixture.pod(&pod_with("a-1", "2500m"));
+    let toleration = json!([{ "key": "gpu", "operator": "Exists" }]);
+    fixture.pod(&pod_with("b-0", "4").set("/spec/tolerations", toleration).set("/spec/affinity", json!({})));
+    fixture.pod(&pod_with("c-0", "0").set("/spec/nodeSelector", json!({ "disk": "ssd" })));
     let places: Vec<_> = fixture.plan().rows.into_iter().map(|row| row.place.unwrap()).collect();
-    let on = |name: &str, unseen| Place::Node { name: name.to_owned(), unchecked: unseen };
+    let on = |name: &str, unchecked| Place::Node { name: name.to_owned(), unchecked };
     let nowhere = |why: &str| Place::Nowhere(why.to_owned());
     assert_eq!(
         places,
@@ -304,14 +304,14 @@ fn pods_go_where_there_is_room_for_them() {
 }
 
 #[test]
-fn init_containers_and_sidecars_count_as_the_scheduler_counts_them() {
+fn requests_of_init_containers_and_sidecars_match_the_scheduler() {
     let mut fixture = fixture();
     fixture.node(&node("small").set("/status/allocatable/cpu", json!("3")));
-    let asks = |cpu: &str| json!({ "requests": { "cpu": cpu } });
+    let resources = |cpu: &str| json!({ "requests": { "cpu": cpu } });
     let mut object = replica("a", "a-0");
-    object["spec"]["containers"] = json!([{ "name": "main", "resources": asks("1") }]);
+    object["spec"]["containers"] = json!([{ "name": "main", "resources": resources("1") }]);
     object["spec"]["initContainers"] = json!([
-        { "name": "side", "restartPolicy": "Always", "resources": asks("1") }, { "name": "first", "resources": asks("2") }]);
+        { "name": "side", "restartPolicy": "Always", "resources": resources("1") }, { "name": "first", "resources": resources("2") }]);
     fixture.pod(&object);
     assert!(matches!(&fixture.plan().rows[0].place, Some(Place::Node { .. })), "max(1+1, 1+2) = 3 fit in 3");
     object["spec"]["overhead"] = json!({ "cpu": "1m" });
@@ -319,9 +319,9 @@ fn init_containers_and_sidecars_count_as_the_scheduler_counts_them() {
     assert!(matches!(&fixture.plan().rows[0].place, Some(Place::Nowhere(_))));
 }
 
-/// Whoever waits for a budget should know if nobody can say whether that has an end.
+/// An operator who waits for a budget should know if it is not known whether the wait ends.
 #[test]
-fn a_budget_of_a_custom_resource_blocks_by_its_scale_and_waits_without() {
+fn a_budget_of_a_custom_resource_blocks_by_its_scale_and_waits_without_one() {
     let mut fixture = fixture();
     fixture.pod(&pod("f", "f-0").owned_by("example.com/v1", "Fleet", "f"));
     let one = budget("b", "f", &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
@@ -340,7 +340,7 @@ fn a_budget_of_a_custom_resource_blocks_by_its_scale_and_waits_without() {
     );
 }
 
-/// It waited for ever for a budget that nobody will ever calculate.
+/// It waited without end for a budget whose status will never be calculated.
 #[test]
 fn bug_a_new_budget_that_failed_to_sync_was_waited_for() {
     let mut fixture = fixture();

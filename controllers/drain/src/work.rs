@@ -1,6 +1,5 @@
-//! What is left to do on the node. One budget's pods go one after another, all
-//! others together; nobody is asked before it makes sense, and a pod that waits
-//! stands before no other.
+//! What remains to be done on the node. Pods of one budget are evicted one after another, all others together. No
+//! eviction is sent before it can succeed, and a waiting pod does not block other pods.
 
 mod requested;
 
@@ -15,28 +14,28 @@ use pod_safety_shared::record::error_chain;
 use super::action::Action;
 use super::plan::{EvictionMethod, Row};
 
-/// The longest pause before a budget is asked again: it is worth a request, for the
-/// pod that it waits for may be Ready by now.
+/// The longest pause before an eviction is retried: a retry is worth a request, because the pod that the budget waits
+/// for may be Ready by now.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
-/// How many evictions are under way at a time.
+/// How many evictions are in flight at a time.
 const MAX_CONCURRENT_EVICTIONS: usize = 16;
 
-/// What is said of a pod whose eviction was under way when the drain ended.
+/// The message about a pod whose eviction was in flight when the drain ended.
 const UNANSWERED: &str = "its eviction was in progress, so it may terminate";
 
-/// How far a pod is.
+/// The state of a pod's eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// To be evicted, not before then.
+    /// To be evicted, not before this time.
     Pending(Mono),
-    /// An EvictionRequest for it was sent then; whether a controller has looked at it.
+    /// An EvictionRequest for it was sent at this time; whether a controller has observed it.
     Requested(Mono, bool),
-    /// It ends.
+    /// It is terminating.
     Terminating,
-    /// It went.
+    /// It is gone.
     Gone,
-    /// It does not go; whether for safety.
+    /// It is not evicted; whether for safety.
     Stopped(bool),
 }
 
@@ -45,63 +44,63 @@ struct Item {
     pod: PodKey,
     budget: Option<BudgetKey>,
     state: State,
-    /// Its eviction was sent and is not answered yet.
+    /// Its eviction was sent and not answered yet.
     in_flight: bool,
-    /// Its eviction is requested, and not sent.
+    /// Its eviction is requested by an EvictionRequest, and not sent directly.
     by_request: bool,
     pause: Duration,
-    /// Since when its eviction has failed in a way that may never end.
+    /// Since when its eviction has failed with an error that may never end.
     failing_since: Option<Mono>,
-    /// What was said last of it.
+    /// The last message about it.
     last_message: String,
 }
 
-/// How it is with what is said.
+/// The tone of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// Well.
+    /// Good news.
     Good,
     /// It is waited for, or should be known.
     Attention,
-    /// It does not go.
+    /// It is not evicted.
     Bad,
 }
 
-/// Something to say.
+/// A line to print.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// How it is.
+    /// Its tone.
     pub tone: Tone,
-    /// The sentence.
+    /// Its text.
     pub text: String,
 }
 
-/// How it ended, when nothing is left to do.
+/// How the drain ended, when nothing remains to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Everything is gone.
+    /// Every pod is gone.
     Gone,
-    /// Something was not evicted.
+    /// Some pod was not evicted.
     Incomplete,
-    /// Something was refused for safety.
+    /// Some pod was refused for safety.
     Refused,
 }
 
-/// The pods that must go.
+/// The pods to evict.
 #[derive(Clone, Debug, Default)]
 pub struct DrainProgress {
     items: Vec<Item>,
     requests: requested::RequestState,
 }
 
-/// How many pods are where.
+/// How many pods are in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Taken on.
+    /// All pods.
     pub total: usize,
     /// Gone.
     pub gone: usize,
-    /// Ending.
+    /// Terminating.
     pub ending: usize,
     /// Waiting.
     pub waiting: usize,
@@ -110,7 +109,7 @@ pub struct Count {
 }
 
 impl Count {
-    /// Of both together.
+    /// The sum of both.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -124,7 +123,7 @@ impl Count {
 }
 
 impl DrainProgress {
-    /// Takes on these rows of a plan, as far as they do not stay and are not known.
+    /// Adds the rows of a plan whose pods do not stay and are not in it yet.
     pub fn add_rows<'a>(&mut self, rows: impl IntoIterator<Item = &'a Row>, now: Mono) {
         let existing = self.uids();
         for row in rows.into_iter().filter(|row| !existing.contains(&row.pod.uid)) {
@@ -148,8 +147,8 @@ impl DrainProgress {
         }
     }
 
-    /// The pods that may be evicted, and from when on: of each budget the one that is
-    /// due first, while no other eviction of it is under way.
+    /// The pods that may be evicted, and from when on: for each budget the pod that is due first, if no other eviction
+    /// of that budget is in flight.
     fn next_per_budget(&self) -> impl Iterator<Item = (usize, &Item, Mono)> {
         let in_flight =
             self.items.iter().filter(|item| item.in_flight).filter_map(|item| item.budget.as_ref());
@@ -178,34 +177,33 @@ impl DrainProgress {
         due.take(room).map(|(index, item, _)| (index, item.pod.clone())).collect()
     }
 
-    /// The eviction of this pod is sent: until it is answered, nobody knows whether the
-    /// pod ends.
+    /// The eviction of this pod is sent: until it is answered, it is not known whether the pod terminates.
     pub fn mark_sent(&mut self, index: usize) {
         if let Some(item) = self.items.get_mut(index) {
             item.in_flight = true;
         }
     }
 
-    /// When the next pod is due; `None`: none waits, or it waits for an eviction that is under way.
+    /// When the next pod is due; `None`: none waits, or it waits for an eviction in flight.
     #[must_use]
     pub fn next_due(&self) -> Option<Mono> {
         self.next_per_budget().map(|(.., until)| until).min()
     }
 
-    /// Whether nothing is left to do or to wait for.
+    /// Whether nothing remains to be done or to wait for.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let over = |item: &Item| matches!(item.state, State::Gone | State::Stopped(_)) && !item.in_flight;
         self.items.iter().all(over)
     }
 
-    /// Whether some pod ends, or may without being asked by us.
+    /// Whether some pod terminates, or may terminate without an eviction by this drain.
     #[must_use]
     pub fn has_terminating(&self) -> bool {
         self.items.iter().any(|item| matches!(item.state, State::Terminating | State::Requested(..)))
     }
 
-    /// An eviction was answered. Gives back a line about it, if it says something new.
+    /// Records the answer to an eviction. Returns a line about it, if it has news.
     pub fn record_answer(
         &mut self,
         index: usize,
@@ -240,7 +238,7 @@ impl DrainProgress {
             }
             Err(why) => match why.retry_delay() {
                 Some(pause) => {
-                    // The API server's own wish counts; ours grows.
+                    // The API server's own Retry-After takes precedence; the pause of this drain grows.
                     item.pause = (item.pause * 2).clamp(pause, MAX_PAUSE.max(pause));
                     item.state = State::Pending(now + item.pause);
                     let tried = at_most.map(|most| format!(", tried for {}s", most.as_secs()));
@@ -262,7 +260,7 @@ impl DrainProgress {
         text.map(|text| Line { tone, text })
     }
 
-    /// The pods that are on the node now. Gives back a line for each that went.
+    /// Records the pods that are on the node now. Returns a line for each pod that is gone.
     pub fn record_present(&mut self, present: &BTreeSet<Uid>) -> Vec<Line> {
         let may_be_gone = |item: &Item| item.state != State::Gone && !item.in_flight;
         let ended = |item: &&mut Item| may_be_gone(item) && !present.contains(&item.pod.uid);
@@ -273,7 +271,7 @@ impl DrainProgress {
         went.collect()
     }
 
-    /// How many are where.
+    /// How many pods are in each state.
     #[must_use]
     pub fn count(&self) -> Count {
         let mut count = Count { total: self.items.len(), ..Count::default() };
@@ -289,7 +287,7 @@ impl DrainProgress {
         count
     }
 
-    /// What was not done, and why; `seen`: the pods of the node were read just now.
+    /// What was not done, and why; `seen`: the pods of the node were just read.
     #[must_use]
     pub fn describe_remaining(&self, seen: bool) -> Vec<Line> {
         let remaining = self.items.iter().filter(|item| item.state != State::Gone);
@@ -302,7 +300,7 @@ impl DrainProgress {
         remaining.map(line).collect()
     }
 
-    /// A pod of the node that was not there when the drain began: it is told of, and left alone.
+    /// The line about a pod that was not on the node when the drain started: it is reported and not evicted.
     #[must_use]
     pub fn describe_late_pod(row: &Row, node: &str, tolerates: bool) -> Line {
         let why = if tolerates {
@@ -315,7 +313,7 @@ impl DrainProgress {
         Line { tone: Tone::Attention, text }
     }
 
-    /// How it ended, when nothing is left to do.
+    /// How the drain ended, when nothing remains to be done.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         let is_any = |state: &State| self.items.iter().any(|item| item.state == *state);
@@ -326,7 +324,7 @@ impl DrainProgress {
         }
     }
 
-    /// Everything that was taken on.
+    /// The UIDs of all pods.
     #[must_use]
     pub fn uids(&self) -> BTreeSet<Uid> {
         self.items.iter().map(|item| item.pod.uid.clone()).collect()

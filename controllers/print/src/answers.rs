@@ -1,4 +1,4 @@
-//! Answers to "why is it as it is", for people and for programs.
+//! Explanations, for operators and for programs.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{API_VERSION, Paint, Tone};
 
-/// An answer for programs. Enums are words; text may change, fields may not.
+/// An explanation for programs. Enums are serialised by name. Messages may change, fields may not.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Document<'a> {
@@ -21,7 +21,7 @@ pub struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Of an answer about this cluster.
+    /// An explanation about this cluster.
     #[must_use]
     pub fn new(answer: &'a Answer, cluster: &'a Target) -> Self {
         let kind = match answer.object.split('/').next() {
@@ -37,7 +37,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// The mark of a standing.
+/// The tone of a verdict.
 const fn tone_for(standing: Verdict) -> Tone {
     match standing {
         Verdict::Free => Tone::Good,
@@ -53,7 +53,7 @@ pub fn sentence(verdict: &Judgement) -> String {
     format!("{standing:?} ({reason}): {message}")
 }
 
-/// The answer on a page; `wide`: with the reason of each of its parts.
+/// The explanation as a page; `wide`: with the reason of each of its items.
 #[must_use]
 pub fn page(answer: &Answer, wide: bool, paint: Paint) -> String {
     let facts: Vec<&str> =
@@ -96,7 +96,7 @@ fn section(text: &mut String, paint: Paint, title: &str, body: &str) {
     }
 }
 
-/// Whether these moments are of several days: then each of them is told with its date.
+/// Whether these moments are on several days: then each is printed with its date.
 #[must_use]
 pub fn span_days(moments: &[Moment]) -> bool {
     let day = |moment: &Moment| format!("{:.10}", moment.at.to_string());
@@ -111,7 +111,7 @@ pub fn format_time(at: Timestamp, dated: bool) -> String {
     if dated { format!("{day} {time}") } else { time.to_owned() }
 }
 
-/// What happened, a line each.
+/// The history, one line for each moment.
 #[must_use]
 pub fn history(moments: &[Moment], paint: Paint) -> String {
     let dated = span_days(moments);
@@ -155,7 +155,7 @@ fn items(answer: &Answer, wide: bool, paint: Paint) -> String {
     paint.table(head.get(..columns).unwrap_or(&head), &rows)
 }
 
-/// A command is never broken: people copy it.
+/// A command is never wrapped, because operators copy it.
 fn next_steps(answer: &Answer, paint: Paint) -> String {
     let mut text = String::new();
     for next in &answer.next {

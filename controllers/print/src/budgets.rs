@@ -1,4 +1,4 @@
-//! Budgets as people and programs read them.
+//! PodDisruptionBudgets for operators and for programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::API_VERSION;
 use super::term::{Paint, Tone};
 
-/// A budget for programs. Enums are words as the API has them; text may change,
-/// fields may not.
+/// A PodDisruptionBudget for programs. Enums are serialised by the names of the API. Messages may change, fields may
+/// not.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Document<'a> {
@@ -24,7 +24,7 @@ pub struct Document<'a> {
     item: Item,
 }
 
-/// Many of them.
+/// A list of them.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct List<'a> {
@@ -47,7 +47,7 @@ struct Item {
     healthy: i32,
     needed: i32,
     allowed: i32,
-    /// How many evictions it lets through with every pod healthy.
+    /// How many evictions it allows with every pod healthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     ceiling: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,7 +80,7 @@ struct RemediationItem {
 }
 
 impl<'a> Document<'a> {
-    /// The one, of this cluster.
+    /// The document of one PodDisruptionBudget of this cluster.
     #[must_use]
     pub fn new(explained: &BudgetExplanation<'_>, cluster: &'a Target) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl<'a> Document<'a> {
 }
 
 impl<'a> List<'a> {
-    /// These, of this cluster; `unreadable` more could not be decoded.
+    /// The list of these PodDisruptionBudgets of this cluster; `unreadable` more could not be decoded.
     #[must_use]
     pub fn new(all: &[BudgetExplanation<'_>], unreadable: usize, cluster: &'a Target) -> Self {
         let items = all.iter().map(Item::from_explanation).collect();
@@ -162,7 +162,7 @@ fn format_requirement(budget: &Budget) -> String {
     }
 }
 
-/// The verdict in a sentence, with its numbers.
+/// The verdict as a sentence, with its numbers.
 pub fn sentence(explained: &BudgetExplanation<'_>) -> String {
     let numbers = &explained.arithmetic;
     let sum = numbers.describe();
@@ -220,7 +220,7 @@ fn describe_selection(members: &[Member<'_>]) -> String {
     }
 }
 
-/// One budget on a page.
+/// One PodDisruptionBudget as a page.
 pub fn page(explained: &BudgetExplanation<'_>, paint: Paint) -> String {
     let budget = explained.budget;
     let tone = tone_for(&explained.verdict);
@@ -274,7 +274,7 @@ pub fn page(explained: &BudgetExplanation<'_>, paint: Paint) -> String {
     text
 }
 
-/// All of them.
+/// All of them as a table.
 pub fn table(all: &[BudgetExplanation<'_>], unreadable: usize, paint: Paint) -> String {
     let rows: Vec<_> = all
         .iter()
@@ -315,7 +315,7 @@ pub fn table(all: &[BudgetExplanation<'_>], unreadable: usize, paint: Paint) -> 
     text
 }
 
-/// The mark of a verdict.
+/// The tone of a verdict.
 pub const fn tone_for(verdict: &BudgetVerdict) -> Tone {
     match verdict {
         BudgetVerdict::Allows(_) => Tone::Good,

@@ -1,13 +1,13 @@
-//! Commands in what is printed: where they begin and end, so that no line is broken within one, and so that a test can type
-//! them.
+//! Commands in printed text: where they begin and end, so that no line is wrapped within one, and so that a test can
+//! run them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Programs whose commands stand in pages.
+/// Programs whose commands are printed.
 const PROGRAMS: [&str; 4] = ["pod-safety", "kubectl", "helm", "openssl"];
 
-/// So many words follow the name of another program: a verb, a kind and a name.
+/// How many names follow the name of another program: a verb, a kind and a name.
 const FOREIGN_NAMES: usize = 3;
 
 /// The subcommands of the program.
@@ -17,13 +17,13 @@ pub struct Commands {
     foreign: &'static [&'static str],
 }
 
-/// What may follow a subcommand of ours.
+/// What may follow a subcommand of this program.
 #[derive(Debug)]
 struct CommandShape {
     name: String,
-    /// So many names: `pod-safety doctor shows` is a command and a verb.
+    /// How many names it takes: `pod-safety doctor shows` is a command and a verb.
     names: usize,
-    /// The flags behind which a value stands.
+    /// The flags that take a value.
     value_flags: BTreeSet<String>,
 }
 
@@ -43,7 +43,7 @@ fn command_shape(command: &clap::Command) -> CommandShape {
 }
 
 impl Commands {
-    /// Those that stand below `command`, and others of which the names alone are known.
+    /// The subcommands of `command`, and others of which only the names are known.
     #[must_use]
     pub fn from_clap(command: &clap::Command, foreign: &'static [&'static str]) -> Self {
         Self { own: command.get_subcommands().map(command_shape).collect(), foreign }
@@ -55,7 +55,7 @@ impl Commands {
         self.own.iter().any(|one| one.name == word) || self.foreign.contains(&word)
     }
 
-    /// Where the commands of a text stand. Each ends before the punctuation that ends it.
+    /// The positions of the commands in a text. Each ends before the punctuation that follows it.
     #[must_use]
     pub fn find_in(&self, text: &str) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = Vec::new();
@@ -68,7 +68,7 @@ impl Commands {
         ranges
     }
 
-    /// Where the next command begins.
+    /// The begin of the next command.
     fn next(&self, text: &str, from: usize) -> Option<usize> {
         let begins = |program: &str| {
             let with_blank = format!("{program} ");
@@ -78,7 +78,7 @@ impl Commands {
                     .ends_with(|letter: char| letter.is_alphanumeric() || "-_./=".contains(letter));
                 let next = text[at + with_blank.len()..].split(' ').next().unwrap_or_default();
                 let next = next.trim_end_matches(|letter: char| !letter.is_alphanumeric());
-                // A name of the project, or of a release of Helm, is no command.
+                // The name of the project, or of a Helm release, is no command.
                 let is_one = match program {
                     "pod-safety" => self.contains(next) || next.starts_with('-'),
                     _ => {
@@ -92,7 +92,8 @@ impl Commands {
         PROGRAMS.into_iter().filter_map(begins).min()
     }
 
-    /// Where the command that begins there ends: with its line, before what no command has, or after the names it takes.
+    /// The end of the command that begins at this position: the end of its line, or before text that no command has, or
+    /// after the names that it takes.
     fn end(&self, text: &str, begins: usize) -> usize {
         const AS_PLUGIN: &str = "kubectl pod-safety ";
         if text[begins..].starts_with(AS_PLUGIN) {
@@ -131,7 +132,7 @@ impl Commands {
     }
 }
 
-/// Whether a value stands behind this flag of another program.
+/// Whether this flag of another program takes a value.
 fn takes_foreign_value(flag: &str) -> bool {
     flag.len() == 2 || ["--namespace", "--set", "--values", "--version"].contains(&flag)
 }
@@ -160,8 +161,8 @@ mod tests {
     }
 
     #[test]
-    fn a_command_ends_where_the_sentence_goes_on() {
-        for (text, found) in [
+    fn a_command_ends_where_the_sentence_continues() {
+        for (text, expected) in [
             (
                 "paused by your word (pod-safety pause b1 --reason TEXT). Until then",
                 &["pod-safety pause b1 --reason TEXT"][..],
@@ -183,7 +184,7 @@ mod tests {
         ] {
             let commands: Vec<&str> =
                 commands().find_in(text).into_iter().map(|range| &text[range]).collect();
-            assert_eq!(commands, found, "{text}");
+            assert_eq!(commands, expected, "{text}");
         }
     }
 }

@@ -1,14 +1,15 @@
 //! What commands print.
 //!
-//! Duty: make pages of answers that others gave. It reaches no cluster, and decides nothing.
+//! Duty: render the results of other crates as pages. It reads no cluster and decides nothing.
 //!
-//! - In: what was read and explained, how the terminal is written to ([`Paint`]), and the subcommands of the program
+//! - In: what was read and explained, the properties of the terminal ([`Paint`]), and the subcommands of the program
 //!   ([`Commands`]).
-//! - Out: text for people; the screen of `status` ([`status`]); documents for programs ([`answers`], [`budgets`], [`drains`]); objects and logs without what must not leave the cluster
-//!   ([`redact`]); the name that was probably meant ([`nearest`]).
+//! - Out: text for operators; the screen of `status` ([`status`]); documents for programs ([`answers`], [`budgets`],
+//!   [`drains`]); objects and logs without what must not leave the cluster ([`redact`]); the name that was probably meant
+//!   ([`nearest`]).
 //!
-//! Invariants: colour is never the only carrier. No control character of what was read is in a line or a cell. A command that
-//! people copy is never broken into lines. Nothing of a Secret or a login is left in a report.
+//! Invariants: colour is never the only carrier of information. No control character of the input is in a line or a
+//! cell. A command that operators copy is never wrapped. No Secret and no credential is in a report.
 #![forbid(unsafe_code)]
 
 pub mod answers;
@@ -24,5 +25,5 @@ pub use hint::Commands;
 pub use spelling::nearest;
 pub use term::{Color, Paint, Tone};
 
-/// The version of what is printed for programs.
+/// The version of the documents for programs.
 pub const API_VERSION: &str = "cli.pod-safety.dev/v1alpha1";

@@ -1,21 +1,23 @@
-//! What must not leave the cluster, and does not. Secrets and ConfigMaps are never read; what stands in other objects
-//! and in logs goes through here.
+//! Removes what must not leave the cluster. Secrets and ConfigMaps are never read; other objects and logs are redacted
+//! here.
 //!
-//! Names of objects, people and addresses stay: without them nobody could tell what happened.
+//! Names of objects, user names and addresses stay: without them a report does not show what happened.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use pod_safety_shared::transport::is_secret_name;
 use serde_json::Value;
 
-/// What stands in place of what was taken out.
+/// The replacement of what was removed.
 const REDACTED: &str = "REDACTED";
 
-/// Annotations of these groups say why something is left alone, or held. Of others nobody knows what they hold.
+/// Annotations of these groups state why an object is left alone, or held. The contents of other annotations are
+/// unknown.
 const ANNOTATIONS: [&str; 3] = ["pod-safety.dev/", "cluster.x-k8s.io/", "remediation.medik8s.io/"];
 
-/// What is left of a pod: what it is, where it is, and how it is. All else may be its user's: commands, environment, headers of
-/// probes, attributes of volumes, messages. `*` stands for each entry of a list, or each field.
+/// The fields of a pod that are kept: its identity, its node and its state. Every other field may have data of its
+/// user: commands, environment, headers of probes, attributes of volumes, messages. `*` stands for each entry of a
+/// list, or each field.
 const POD_PATHS: &str = "
     apiVersion kind
     metadata/name metadata/namespace metadata/uid metadata/resourceVersion metadata/generation metadata/creationTimestamp
@@ -31,20 +33,20 @@ const POD_PATHS: &str = "
     status/containerStatuses/*/state/*/exitCode status/containerStatuses/*/state/*/reason
     status/initContainerStatuses/*/name status/initContainerStatuses/*/state/*/reason";
 
-/// What is left beside that of our own pods: flags, and why they ended.
+/// The fields that are also kept of a pod of pod-safety itself: flags, and why containers terminated.
 const OWN_POD_PATHS: &str = "
     spec/containers/*/image spec/containers/*/args spec/containers/*/env spec/containers/*/resources
     status/containerStatuses/*/imageID status/containerStatuses/*/lastState/*/exitCode
     status/containerStatuses/*/lastState/*/reason status/containerStatuses/*/lastState/*/message
     status/containerStatuses/*/lastState/*/finishedAt";
 
-/// A pod of anybody.
+/// Redacts any pod.
 pub fn redact_pod(object: &mut Value) {
     self::redact_object(object);
     *object = keep_paths(object, &paths(&[POD_PATHS])).unwrap_or_default();
 }
 
-/// One of pod-safety itself.
+/// Redacts a pod of pod-safety itself.
 pub fn redact_own_pod(object: &mut Value) {
     self::redact_object(object);
     *object = keep_paths(object, &paths(&[POD_PATHS, OWN_POD_PATHS])).unwrap_or_default();
@@ -61,15 +63,15 @@ fn paths<'a>(lists: &[&'a str]) -> Vec<Vec<&'a str>> {
     lists.iter().flat_map(|list| list.split_whitespace()).map(|path| path.split('/').collect()).collect()
 }
 
-/// What of `value` stands at these paths; `None`: nothing.
+/// The parts of `value` at these paths; `None`: there are none.
 fn keep_paths(value: &Value, paths: &[Vec<&str>]) -> Option<Value> {
     if paths.iter().any(Vec::is_empty) {
         return Some(value.clone());
     }
     let below = |field: &str| -> Vec<Vec<&str>> {
-        let these =
+        let matching =
             paths.iter().filter(|path| path.first().is_some_and(|first| *first == "*" || *first == field));
-        these.map(|path| path.iter().skip(1).copied().collect()).collect()
+        matching.map(|path| path.iter().skip(1).copied().collect()).collect()
     };
     match value {
         Value::Object(fields) => {
@@ -89,7 +91,7 @@ fn keep_paths(value: &Value, paths: &[Vec<&str>]) -> Option<Value> {
     }
 }
 
-/// The fields of any other object in which values of users stand.
+/// Redacts the fields of any other object that may have values of users.
 pub fn redact_object(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
@@ -101,12 +103,12 @@ pub fn redact_object(object: &mut Value) {
         object.pointer_mut(parameters).into_iter().for_each(redact_values);
     }
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
-        // A kubelet lists what it has pulled: it is long, and tells of other software.
+        // A kubelet lists the images that it has pulled: the list is long, and names other software.
         status.remove("images");
     }
 }
 
-/// All that stands below, by whichever key.
+/// Redacts all values below, whatever their keys.
 fn redact_values(value: &mut Value) {
     match value {
         Value::Object(map) => map.values_mut().for_each(redact_values),
@@ -116,13 +118,13 @@ fn redact_values(value: &mut Value) {
     }
 }
 
-/// Logins in the midst of text: of URLs, headers, flags, assignments and blocks of YAML, and tokens, however they are quoted,
-/// spaced and encoded.
+/// Redacts credentials within text: in URLs, headers, flags, assignments and blocks of YAML, and tokens, however they
+/// are quoted, spaced and encoded.
 pub fn redact_text(text: &str) -> String {
     redact_words(&redact_blocks(text))
 }
 
-/// What stands below a key of YAML that names a login, in lines of its own.
+/// Redacts the lines below a YAML key that names a credential.
 fn redact_blocks(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut below = None;
@@ -142,7 +144,7 @@ fn redact_blocks(text: &str) -> String {
     clean
 }
 
-/// `password:`, `password: |` and the like: the value comes in the next lines.
+/// `password:`, `password: |` and the like: the value is in the next lines.
 fn begins_block(entry: &str) -> bool {
     entry.split_once(':').is_some_and(|(key, behind)| {
         let is_empty = behind.trim().is_empty() || behind.trim_start().starts_with(['|', '>']);
@@ -161,7 +163,7 @@ fn redact_words(text: &str) -> String {
         clean.push_str(&shown);
         clean.push_str(end);
         rest = rest.get(piece.len()..).unwrap_or_default();
-        // What is announced comes on the same line.
+        // An announced value is on the same line.
         next = if end.contains('\n') { Expecting::Anything } else { then };
         if let (Expecting::Login, Some(quote)) = (next, opening_quote(word, end)) {
             let (quoted, behind) = rest.split_at(closing_quote(rest, quote));
@@ -176,13 +178,13 @@ fn is_end(letter: char) -> bool {
     letter.is_whitespace() || matches!(letter, '"' | '\'' | ',' | ';' | '{' | '}' | '[' | ']' | '&' | '?')
 }
 
-/// The quote that begins a value here. One behind a name ends that name.
+/// The quote that begins a value at this position. A quote after a name ends that name.
 fn opening_quote(word: &str, end: &str) -> Option<char> {
     let quote = end.chars().next().filter(|letter| matches!(letter, '"' | '\''))?;
     (word.is_empty() || word.ends_with(['=', ':', '>'])).then_some(quote)
 }
 
-/// Where a quoted value ends: at its quote, unless that is escaped, or with the line.
+/// The end of a quoted value: its closing quote, unless that is escaped, or the end of the line.
 fn closing_quote(text: &str, quote: char) -> usize {
     let mut is_escaped = false;
     for (at, letter) in text.char_indices() {
@@ -194,7 +196,7 @@ fn closing_quote(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// A quoted login; how it is meant may stand before it.
+/// A quoted credential; its authentication scheme may precede it.
 fn redact_quoted(quoted: &str) -> String {
     match quoted.split_once(' ') {
         _ if quoted.is_empty() => String::new(),
@@ -211,30 +213,30 @@ fn is_scheme(word: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expecting {
     Anything,
-    /// The name of a login stood there: a mark may come, then the login, after its scheme if it has one.
+    /// A name of a credential preceded: a separator may follow, then the credential, after its scheme if it has one.
     Mark,
     Login,
-    /// A user, or a user with the password behind a colon.
+    /// A user name, or a user name with the password after a colon.
     User,
 }
 
 impl Expecting {
-    /// What is shown of a word, and what may come after it.
+    /// The redacted word, and what may follow it.
     fn advance(self, word: &str) -> (String, Self) {
         match self {
             _ if word.is_empty() => (String::new(), self),
             _ if is_scheme(word) => (word.to_owned(), Self::Login),
             Self::Mark if matches!(word, "=" | ":" | "=>" | ":=") => (word.to_owned(), Self::Login),
-            // `:hunter2` behind a quoted name.
+            // `:hunter2` after a quoted name.
             Self::Mark if word.starts_with(['=', ':']) => {
                 (format!("{}{REDACTED}", first_part(word)), Self::Anything)
             }
             Self::User if word.contains(':') => (REDACTED.to_owned(), Self::Anything),
-            // Of a block of YAML: `blocks` has hidden what it announces.
+            // A block of YAML: `blocks` has redacted its value already.
             Self::Login if matches!(word, "|" | "|-" | "|+" | ">" | ">-" | ">+") => {
                 (word.to_owned(), Self::Anything)
             }
-            // A name in the place of a login may announce one of its own: `token= --password hunter2`.
+            // A name in place of a credential may announce a credential of its own: `token= --password hunter2`.
             Self::Login => (REDACTED.to_owned(), classify_word(word).1),
             Self::Mark | Self::User | Self::Anything => classify_word(word),
         }
@@ -245,9 +247,9 @@ fn first_part(word: &str) -> &str {
     word.get(..1).unwrap_or_default()
 }
 
-/// A word that follows nothing.
+/// A word without a name before it.
 fn classify_word(word: &str) -> (String, Expecting) {
-    // A token of a service account: three parts of base64, of which the first begins like this.
+    // A token of a ServiceAccount: three parts in base64, the first of which begins like this.
     const TOKEN: usize = 40;
     if word.len() >= TOKEN && word.contains("eyJ") || is_encoded_login(word) {
         return (REDACTED.to_owned(), Expecting::Anything);
@@ -267,7 +269,8 @@ fn classify_word(word: &str) -> (String, Expecting) {
         }
         return (word.to_owned(), Expecting::Anything);
     }
-    // A flag takes the next word; of another name a mark must follow, for people write of passwords, too.
+    // A flag takes the next word. After another name a separator must follow, because prose also has the word
+    // "password".
     let next = match (is_login(word), word.starts_with('-')) {
         (true, true) => Expecting::Login,
         (true, false) => Expecting::Mark,
@@ -279,7 +282,7 @@ fn classify_word(word: &str) -> (String, Expecting) {
     (word.to_owned(), next)
 }
 
-/// Whether it is `user:password` in base64. Names of Kubernetes have no capitals, and are no such words.
+/// Whether it is `user:password` in base64. Names of Kubernetes have no capitals, so they do not match.
 fn is_encoded_login(word: &str) -> bool {
     const SHORTEST: usize = 12;
     let has = |is: fn(&char) -> bool| word.chars().any(|letter| is(&letter));
@@ -290,7 +293,7 @@ fn is_encoded_login(word: &str) -> bool {
     bytes.contains(&b':') && bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
-/// Whether what this names is a login.
+/// Whether this name is that of a credential.
 fn is_login(name: &str) -> bool {
     let name = name.to_lowercase();
     is_secret_name(&name)
@@ -307,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_value_of_a_user_is_left_in_an_object_and_all_that_explains_it_is() {
+    fn redacted_objects_keep_their_state_and_no_values_of_users() {
         let mut device = json!({ "metadata": { "name": "bmc", "managedFields": [1], "annotations": {
                 "kubectl.kubernetes.io/last-applied-configuration": "password", "pod-safety.dev/test": "t" } },
             "spec": { "driver": "Agent", "parameters": { "ip": "10.0.0.1", "password": "hunter2", "n": 5 },
@@ -330,9 +333,9 @@ mod tests {
         assert_eq!(device["status"], json!({ "conditions": [] }));
     }
 
-    /// A pod of a tenant is shown by what it is and how it is. Each of these stood in reports.
+    /// A pod of a tenant is shown with its identity and its state only. Each of these values was in reports.
     #[test]
-    fn attack_of_a_pod_nothing_is_left_but_what_is_listed() {
+    fn attack_a_redacted_pod_keeps_only_listed_fields() {
         let secret = "hunter2";
         let mut one = json!({ "metadata": { "name": "db-0", "annotations": { "x": secret }, "labels": { "app.kubernetes.io/name": "pod-safety" } },
             "spec": { "nodeName": "w1", "hostAliases": [secret], "containers": [{ "name": "db", "command": [secret], "args": [secret],
@@ -365,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn no_login_is_left_in_the_midst_of_text() {
+    fn credentials_within_text_are_redacted() {
         for (line, clean) in [
             ("GET https://root:hunter2@10.0.0.1/redfish\n", "GET https://REDACTED@10.0.0.1/redfish\n"),
             ("Authorization: Bearer abc.def\tx", "Authorization: Bearer REDACTED\tx"),

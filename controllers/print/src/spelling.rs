@@ -1,13 +1,13 @@
-//! "Did you mean": of names that are there, the one that was meant by a name that is not.
+//! "Did you mean": the existing name that was probably meant by a name that does not exist.
 
-/// Longer names have more room for slips.
+/// Longer names may have more typing errors.
 const LETTERS_PER_SLIP: usize = 4;
 
-/// So many slips make another name.
+/// With more errors it is another name.
 const MAX_SLIPS: usize = 3;
 
-/// The one name that is nearest to what was typed. None where several are as near, or where the two name siblings: whoever
-/// confirms that `worker-3` is off must not be led to `worker-2`.
+/// The one name that is nearest to the typed one. `None` where several are equally near, or where the two names are
+/// siblings: an operator who confirms that `worker-3` is off must not be led to `worker-2`.
 pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let most = (typed.chars().count() / LETTERS_PER_SLIP).clamp(1, MAX_SLIPS);
     let near = |name: &&str| *name != typed && !are_siblings(typed, name);
@@ -23,7 +23,7 @@ pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
     }
 }
 
-/// Names that a numbering, or its last letter, tells apart.
+/// Names that differ in their number, or in their last letter.
 fn are_siblings(one: &str, other: &str) -> bool {
     let digits = |name: &str| name.chars().filter(char::is_ascii_digit).collect::<String>();
     let stem = |name: &str| {
@@ -39,14 +39,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_name_is_meant_or_none() {
+    fn the_nearest_name_is_suggested_if_it_is_the_only_one() {
         for (typed, names, meant) in [
             ("workerb", &["worker-a", "worker-b"][..], Some("worker-b")),
             ("worker-1b", &["worker-b1", "worker-a1"], Some("worker-b1")),
             ("ordres-1", &["orders-1", "orders-2", "cache-1"], Some("orders-1")),
             ("shpo", &["shop", "default"], Some("shop")),
             ("workers-b1", &["worker-b1"], Some("worker-b1")),
-            // Another machine, another replica: no slip.
+            // Another machine, another replica: no typing error.
             ("worker-3", &["worker-1", "worker-2"], None),
             ("worker-c", &["worker-b"], None),
             ("orders-11", &["orders-1"], None),

@@ -1,4 +1,4 @@
-//! The whole cluster on one screen, for people.
+//! The whole cluster on one screen, for operators.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use pod_safety_explain::{
 
 use crate::{Paint, Tone};
 
-/// The first line: who runs.
+/// The first line: the leader and its mode.
 fn header(running: &Running, server: &str, wall: jiff::Timestamp) -> String {
     let mut parts = Vec::new();
     if !server.is_empty() {
@@ -28,7 +28,7 @@ fn header(running: &Running, server: &str, wall: jiff::Timestamp) -> String {
     parts.join("   ")
 }
 
-/// The screen for people.
+/// The screen.
 #[must_use]
 pub fn page(
     overview: &Overview,
@@ -68,7 +68,7 @@ pub fn page(
         );
     }
     let waits = !overview.blocked.is_empty() || overview.troubles.iter().any(|one| one.blocks);
-    // What there is to know says enough, but not that the rest is well.
+    // The troubles are enough, but they do not show that the rest is well.
     if !waits && (overview.troubles.is_empty() || overview.verdict() != Overall::Clear) {
         let (tone, verdict) = match overview.verdict() {
             Overall::Clear => (Tone::Good, "Nothing needs a person"),
@@ -92,7 +92,7 @@ pub fn page(
     text
 }
 
-/// What was seen of the promise that an identity has at most one pod.
+/// Whether every identity has at most one pod, as far as it was read.
 fn identity_line(overview: &Overview) -> (Tone, String) {
     match (overview.identities, overview.wait_for_proof) {
         (Some(identities), Some(waiting)) => {
@@ -133,7 +133,7 @@ fn troubles(troubles: &[&Trouble], paint: Paint) -> String {
     text
 }
 
-/// What is not fenced meanwhile.
+/// What is not fenced because it is paused.
 fn paused(paused: &[Paused], wall: jiff::Timestamp, paint: Paint) -> String {
     let mut text = String::new();
     for one in paused {

@@ -1,4 +1,4 @@
-//! Marks, colours and tables for people. Colour is never the only carrier.
+//! Marks, colours and tables for terminals. Colour is never the only carrier of information.
 
 use std::io::IsTerminal;
 
@@ -18,49 +18,49 @@ pub enum Color {
     Never,
 }
 
-/// What a mark says.
+/// The tone of a line or a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// Fine.
     Good,
     /// Waits, or should be known.
     Attention,
-    /// Needs a person.
+    /// Needs an operator.
     Bad,
     /// A fact.
     Plain,
 }
 
-/// How this terminal is written to.
+/// The properties of a terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Paint {
     color: bool,
     ascii: bool,
-    /// None: it is no terminal, and nothing is broken into lines.
+    /// `None`: it is no terminal, and no line is wrapped.
     lines: Option<LineWidth>,
-    /// Tables have no line that names their columns.
+    /// Tables without the line of column names.
     headers: bool,
 }
 
-/// How text is broken into lines.
+/// How lines are wrapped.
 #[derive(Clone, Copy, Debug)]
 struct LineWidth {
     columns: usize,
-    /// What no line is broken within.
+    /// Commands, within which no line is wrapped.
     commands: &'static Commands,
 }
 
-/// A last cell is broken into lines of so many columns at least.
+/// The least number of columns of a last cell that is wrapped.
 const NARROWEST_CELL: usize = 32;
 
-/// Marks have so many characters at most.
+/// The most characters of a mark.
 const MARK: usize = 2;
 
-/// In fewer columns nothing can be said.
+/// A terminal with fewer columns is treated as this wide.
 const FEWEST_COLUMNS: usize = 20;
 
 impl Paint {
-    /// By what stdout is, and what the environment says.
+    /// The properties of stdout, and of the environment.
     pub fn for_stdout(color: Color, commands: &'static Commands) -> Self {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let color = match color {
@@ -81,24 +81,24 @@ impl Paint {
         Self { lines: terminal_width(std::io::stderr(), commands), ..Self::plain() }
     }
 
-    /// Tables without the line that names their columns.
+    /// Without the line of column names in tables.
     pub const fn without_headers(self, without: bool) -> Self {
         Self { headers: !without, ..self }
     }
 
-    /// Without colours, and as wide as it comes: for files.
+    /// Without colours, and without wrapping: for files.
     #[must_use]
     pub const fn plain() -> Self {
         Self { color: false, ascii: false, lines: None, headers: true }
     }
 
-    /// On a terminal so wide, with these commands whole.
+    /// A terminal of this many columns, with these commands unwrapped.
     #[must_use]
     pub const fn with_columns(self, columns: usize, commands: &'static Commands) -> Self {
         Self { lines: Some(LineWidth { columns, commands }), ..self }
     }
 
-    /// A row whose last cell, which begins there, does not fit.
+    /// A row whose last cell, which begins at this column, does not fit.
     fn wrap_row(self, line: &str, at: usize) -> String {
         let (before, cell): (String, String) =
             (line.chars().take(at).collect(), line.chars().skip(at).collect());
@@ -107,7 +107,7 @@ impl Paint {
         format!("{before}{}", wrapped.replace('\n', &format!("\n{}", " ".repeat(at))))
     }
 
-    /// A page in lines that fit. What begins with blanks is a command or a part of a table, and stays as it is.
+    /// A page with wrapped lines. A line that begins with blanks is a command or a part of a table, and is not changed.
     pub fn wrap_page(self, page: &str) -> String {
         let line = |line: &str| match line {
             kept if kept.starts_with(' ') || kept.contains("   ") => kept.to_owned(),
@@ -117,8 +117,8 @@ impl Paint {
         page.split('\n').map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Text in lines that fit, those after the first with `indent` blanks before them. A word is never broken, nor is a
-    /// command that people copy.
+    /// Wrapped text; the lines after the first have `indent` blanks before them. No word and no command that operators
+    /// copy is broken.
     #[must_use]
     pub fn wrap(self, text: &str, indent: usize) -> String {
         let text = &*sanitize::line(text);
@@ -141,7 +141,7 @@ impl Paint {
         wrapped
     }
 
-    /// A command that people copy, on a line of its own: never broken, and never two lines.
+    /// A command that operators copy, on a line of its own: never wrapped, and never two lines.
     pub fn command(self, command: &str) -> String {
         if command.is_empty() { String::new() } else { format!("    {}\n", sanitize::line(command)) }
     }
@@ -213,8 +213,7 @@ impl Paint {
         text
     }
 
-    /// Each row below the other: what the columns are called stands before each cell, and cells without a name follow
-    /// one another.
+    /// Each row as a paragraph: each cell has its column name before it, and cells without a name follow one another.
     fn paragraphs(self, head: &[&str], rows: &[(Tone, Vec<String>)]) -> String {
         let mut text = String::new();
         for (tone, row) in rows {
@@ -223,7 +222,7 @@ impl Paint {
                 let named =
                     if name.is_empty() { cell.clone() } else { format!("{}: {cell}", name.to_lowercase()) };
                 match lines.last_mut() {
-                    // A mark and what it marks, or all of a row without names.
+                    // A mark and its text, or all of a row without column names.
                     Some(last) if is_aligned(name, last) => {
                         *last =
                             format!("{last}{}{named}", if last.chars().count() <= MARK { " " } else { "  " })
@@ -244,12 +243,12 @@ impl Paint {
     }
 }
 
-/// The words of a text, in which a command counts as one.
+/// The words of a text; a command counts as one word.
 fn split_words<'a>(text: &'a str, commands: &Commands) -> Vec<&'a str> {
     let mut pieces = Vec::new();
     let mut written = 0;
     for command in commands.find_in(text) {
-        // What stands before it without a blank, such as a bracket, belongs to it.
+        // A character before it without a blank, such as a bracket, belongs to it.
         let begins = text[..command.start].rfind(' ').map_or(0, |at| at + 1).max(written);
         let ends = text[command.end..].find(' ').map_or(text.len(), |at| command.end + at);
         if begins > written {
@@ -264,12 +263,12 @@ fn split_words<'a>(text: &'a str, commands: &Commands) -> Vec<&'a str> {
     pieces
 }
 
-/// Whether a cell stands beside what came before it.
+/// Whether a cell is on the same line as the one before it.
 fn is_aligned(name: &str, before: &str) -> bool {
     name.is_empty() || before.chars().count() <= MARK
 }
 
-/// As wide as the terminal is; none if this is none.
+/// The width of the terminal; `None` if it is no terminal.
 fn terminal_width(stream: impl std::os::fd::AsFd, commands: &'static Commands) -> Option<LineWidth> {
     let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(stream)?;
     Some(LineWidth { columns: usize::from(columns).max(FEWEST_COLUMNS), commands })
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_stands_below_one_another() {
+    fn rows_that_do_not_fit_become_paragraphs() {
         let rows = [(Tone::Bad, vec!["✖".to_owned(), "a long cell of words".to_owned()])];
         let hanging = Paint::plain().with_columns(40, &NONE);
         let long = "a sentence that is longer than its cell can be";
@@ -309,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_only_where_they_are_wanted() {
+    fn colours_are_used_only_if_enabled() {
         let painted = Paint { color: true, ascii: true, ..Paint::plain() };
         assert_eq!(painted.tone(Tone::Bad, "x"), "\u{1b}[31mx\u{1b}[0m");
         assert_eq!(Paint::plain().tone(Tone::Bad, "x"), "x");

@@ -1,4 +1,4 @@
-//! Fuzz target: amounts of any form.
+//! Fuzz target: quantities of any form.
 
 use pod_safety_fuzz::fuzz;
 
@@ -7,7 +7,7 @@ use super::*;
 const PIECES: &[&str] =
     &["1", "0", "12", ".", "-", "+", "m", "Ki", "Gi", "E", "e", "e3", "E-2", "n", "k", "999999999", " "];
 
-/// A number and its suffix, as apimachinery's grammar has them; `None`: it has none.
+/// A number and its suffix by apimachinery's grammar; `None`: it is no quantity.
 fn parts(text: &str) -> Option<(&str, &str)> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end =
@@ -19,10 +19,10 @@ fn parts(text: &str) -> Option<(&str, &str)> {
 
 fn factor(suffix: &str) -> Option<f64> {
     let decimal = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
-    if let Some(power) = decimal.iter().position(|known| *known == suffix) {
+    if let Some(power) = decimal.iter().position(|unit| *unit == suffix) {
         return Some(1000_f64.powi(i32::try_from(power).ok()? - 3));
     }
-    if let Some(power) = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].iter().position(|known| *known == suffix) {
+    if let Some(power) = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].iter().position(|unit| *unit == suffix) {
         return Some(1024_f64.powi(i32::try_from(power).ok()? + 1));
     }
     let exponent = suffix.strip_prefix(['e', 'E'])?;
@@ -31,9 +31,9 @@ fn factor(suffix: &str) -> Option<f64> {
     Some(10_f64.powi(exponent.parse().ok().filter(|_| is_number)?))
 }
 
-/// What is read as an amount is one, and as much as it says, rounded up.
+/// What parses is a quantity, and its value is that of the text, rounded up.
 #[test]
-fn an_amount_is_what_it_says() {
+fn a_parsed_quantity_has_the_value_of_its_text() {
     fuzz!(6_000, |draw| {
         let text = draw.text(PIECES);
         let Some(read) = thousandths(&text) else { return };

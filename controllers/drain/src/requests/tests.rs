@@ -1,4 +1,4 @@
-//! A drain that requests evictions, against an API server that keeps EvictionRequests. Its controllers are a closure.
+//! A drain that requests evictions, against an API server with EvictionRequests. A closure acts as its controllers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,14 +15,15 @@ use crate::work::tests::planned;
 
 const ALL: &str = "/apis/lifecycle.k8s.io/v1alpha1/evictionrequests";
 
-/// What its controllers do to each request, each time that requests are read; the seconds since the beginning.
+/// What the controllers do to each request, each time that requests are read; the argument is the seconds since the
+/// start.
 type Acts = dyn Fn(&mut Value, u64) + Send + Sync;
 
-/// An API server with requests by their names, and the writes that it got.
+/// An API server with requests by their names, and the writes that it received.
 struct Server {
     requests: Mutex<BTreeMap<String, Value>>,
     writes: Mutex<Vec<String>>,
-    /// A path that begins so, by this method, is refused with this code.
+    /// A request with this method and path prefix is refused with this code.
     refuses: (&'static str, &'static str, u16),
     acts: Box<Acts>,
     env: Env,
@@ -43,8 +44,8 @@ impl Server {
 
     fn connection(self: &Arc<Self>) -> Connection {
         let (server, began) = (Arc::clone(self), self.env.now());
-        let says = move |method: &str, path: &str, body: &[u8]| server.respond(method, path, body, began);
-        connection(&self.env, Arc::new(says))
+        let respond = move |method: &str, path: &str, body: &[u8]| server.respond(method, path, body, began);
+        connection(&self.env, Arc::new(respond))
     }
 
     fn respond(
@@ -113,20 +114,21 @@ fn work() -> DrainProgress {
     work
 }
 
-/// Rounds for so many seconds; gives back what was said.
+/// Runs rounds for this many seconds; returns the printed lines.
 async fn run_rounds(
     server: &Arc<Server>,
-    asker: EvictionRequester,
+    requester: EvictionRequester,
     work: &mut DrainProgress,
     seconds: u64,
 ) -> Vec<String> {
     let (connection, env) = (server.connection(), &server.env);
-    let (ends, mut said) = (env.now() + Duration::from_secs(seconds), Vec::new());
+    let (ends, mut printed) = (env.now() + Duration::from_secs(seconds), Vec::new());
     while env.now() < ends {
-        said.extend(asker.run_round(&connection, env, "n", work).await.into_iter().map(|line| line.text));
+        printed
+            .extend(requester.run_round(&connection, env, "n", work).await.into_iter().map(|line| line.text));
         env.sleep(Duration::from_millis(500)).await;
     }
-    said
+    printed
 }
 
 const REQUESTER: EvictionRequester = EvictionRequester { requester: DRAIN, requests_only: false };
@@ -135,9 +137,9 @@ fn due(work: &DrainProgress, server: &Server) -> Vec<String> {
     work.due(server.env.now()).iter().map(|(_, pod): &(usize, PodKey)| pod.name.to_string()).collect()
 }
 
-/// Without controllers a request stays Pending for ever, without an error.
+/// Without controllers a request stays Pending, without an error.
 #[tokio::test(start_paused = true)]
-async fn where_nobody_answers_requests_are_withdrawn_and_pods_are_evicted_directly() {
+async fn without_a_controller_requests_are_withdrawn_and_pods_are_evicted_directly() {
     let (server, mut work) = (Server::with_actions(|_, _| ()), work());
     let lines = run_rounds(&server, REQUESTER, &mut work, 9).await;
     assert_eq!(lines, ["pod/ns/db-0 eviction requested", "pod/ns/web-0 eviction requested"]);
@@ -155,7 +157,7 @@ async fn where_nobody_answers_requests_are_withdrawn_and_pods_are_evicted_direct
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_requests_always_nothing_is_evicted_directly_and_that_is_said_once() {
+async fn with_requests_only_no_pod_is_evicted_directly_and_the_notice_is_printed_once() {
     let (server, mut work) = (Server::with_actions(|_, _| ()), work());
     let lines =
         run_rounds(&server, EvictionRequester { requests_only: true, ..REQUESTER }, &mut work, 60).await;
@@ -164,23 +166,23 @@ async fn with_requests_always_nothing_is_evicted_directly_and_that_is_said_once(
     assert_eq!((due(&work, &server).len(), work.is_requested()), (0, true));
 }
 
-/// Who may not list or create them drains as on a server without the API.
+/// A user without the right to list or create them drains as on a server without the API.
 #[tokio::test(start_paused = true)]
 async fn without_the_rights_pods_are_evicted_directly() {
-    for (refuses, says) in [
+    for (refuses, expected) in [
         (("GET", ALL, 403), "evictions are not requested, and pods are evicted directly"),
         (("POST", "/apis/lifecycle", 403), "evicted directly: it was not requested"),
     ] {
         let (server, mut work) = (Server::refusing(refuses, |_, _| ()), work());
         let lines = run_rounds(&server, REQUESTER, &mut work, 1).await;
-        assert!(lines.iter().all(|line| line.contains(says)) && !lines.is_empty(), "{lines:?}");
-        assert_eq!(due(&work, &server), ["db-0", "web-0"], "{says}");
+        assert!(lines.iter().all(|line| line.contains(expected)) && !lines.is_empty(), "{lines:?}");
+        assert_eq!(due(&work, &server), ["db-0", "web-0"], "{expected}");
     }
 }
 
-/// A server that is in trouble is asked again, and is not drained around responders.
+/// Requests to a failing server are retried. The drain does not evict directly, past the responders.
 #[tokio::test(start_paused = true)]
-async fn trouble_with_the_api_server_is_no_reason_to_evict_directly() {
+async fn errors_of_the_api_server_do_not_cause_direct_evictions() {
     for refuses in [("GET", ALL, 500), ("POST", "/apis/lifecycle", 503), ("POST", "/apis/lifecycle", 429)] {
         let (server, mut work) = (Server::refusing(refuses, |_, _| ()), work());
         let lines = run_rounds(&server, REQUESTER, &mut work, 20).await;
@@ -189,9 +191,9 @@ async fn trouble_with_the_api_server_is_no_reason_to_evict_directly() {
     }
 }
 
-/// `PodTerminal` follows from a phase that somebody wrote: the pod is read before it counts as gone.
+/// `PodTerminal` follows from a phase that anyone may have written: the pod is read before it counts as gone.
 #[tokio::test(start_paused = true)]
-async fn attack_a_request_that_says_evicted_is_no_evidence() {
+async fn attack_the_condition_target_evicted_is_not_evidence() {
     for reason in ["PodTerminal", "PodDeleted"] {
         let server = Server::with_actions(move |request, _| {
             observe(request);
@@ -209,7 +211,7 @@ async fn attack_a_request_that_says_evicted_is_no_evidence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_came_of_a_request_decides_what_becomes_of_its_pod() {
+async fn the_outcome_of_a_request_decides_how_its_pod_is_handled() {
     type Case = (&'static str, fn(&mut Value), &'static str, bool, bool);
     let cases: [Case; 6] = [
         (
@@ -249,7 +251,7 @@ async fn what_came_of_a_request_decides_what_becomes_of_its_pod() {
         ),
         ("answered", |_| (), "eviction requested", false, false),
     ];
-    for (name, becomes, says, direct, stopped) in cases {
+    for (name, becomes, expected, direct, stopped) in cases {
         let server = Server::with_actions(move |request, seconds| {
             observe(request);
             if seconds >= 1 {
@@ -258,15 +260,15 @@ async fn what_came_of_a_request_decides_what_becomes_of_its_pod() {
         });
         let mut work = work();
         let lines = run_rounds(&server, REQUESTER, &mut work, 12).await;
-        assert!(lines.last().is_some_and(|line| line.contains(says)), "{name}: {lines:?}");
+        assert!(lines.last().is_some_and(|line| line.contains(expected)), "{name}: {lines:?}");
         assert_eq!((due(&work, &server).len() == 2, work.is_over()), (direct, stopped), "{name}");
         assert!(lines.len() <= 4, "{name}: each news is told once: {lines:?}");
     }
 }
 
-/// A gang, a DaemonSet: the API evicts none of them by request.
+/// Pods of a gang or of a DaemonSet: the API evicts neither by request.
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_requested_is_evicted_directly_beside_what_is() {
+async fn pods_without_requests_are_evicted_directly_beside_requested_pods() {
     let server = Server::with_actions(|request, _| observe(request));
     let (mut plan, mut work) = (planned(&[("db-0", "db"), ("web-0", "web")]), DrainProgress::with_requests());
     plan.rows[0].method = EvictionMethod::Direct("a member of a gang");
@@ -276,9 +278,10 @@ async fn what_cannot_be_requested_is_evicted_directly_beside_what_is() {
     assert_eq!(server.requests.lock().len(), 1);
 }
 
-/// Deletion alone lets the garbage collector take the Eviction before responders see that it is canceled.
+/// A request that is only deleted lets the garbage collector delete the Eviction before responders see that it is
+/// canceled.
 #[tokio::test(start_paused = true)]
-async fn requests_are_withdrawn_and_deleted_when_responders_could_see_it() {
+async fn withdrawn_requests_are_deleted_after_the_controllers_recorded_it() {
     for (name, answers, took, unrecorded) in
         [("at once", Some(0), 0..2, 0), ("after a while", Some(10), 10..13, 0), ("never", None, 30..33, 2)]
     {
@@ -301,9 +304,9 @@ async fn requests_are_withdrawn_and_deleted_when_responders_could_see_it() {
     assert_eq!(none, Withdrawn::default());
 }
 
-/// Those of pods that stay, and of other requesters, stay too.
+/// Requests for pods that stay, and requests of other requesters, are not deleted.
 #[tokio::test(start_paused = true)]
-async fn requests_that_are_done_are_deleted_when_that_is_recorded() {
+async fn completed_requests_are_deleted_after_the_controllers_recorded_it() {
     let server = Server::with_actions(|request, seconds| {
         observe(request);
         if seconds >= 3 && request["spec"]["target"]["pod"]["name"] == "db-0" {
@@ -321,15 +324,15 @@ async fn requests_that_are_done_are_deleted_when_that_is_recorded() {
     assert_eq!(names, ["pod-safety-drain-uid-web-0"]);
 }
 
-/// Who holds it up is said, by what its Eviction says.
+/// The line names the responder by what its Eviction reports.
 #[test]
-fn the_active_responder_is_named_with_its_own_words() {
+fn the_line_names_the_active_responder_with_its_message() {
     let request: EvictionRequest = serde_json::from_value(json!({ "metadata": { "generation": 1 },
         "spec": { "requester": DRAIN, "intent": "Eviction", "target": { "pod": { "uid": "uid-web-0" } } },
         "status": { "observedGeneration": 1 } }))
     .unwrap();
     let now = Env::real(1).now();
-    for (name, report, says) in [
+    for (name, report, expected) in [
         (
             "example.com/move",
             json!({ "heartbeatTime": "2026-11-21T10:03:00Z", "message": "moves 3 of 9" }),
@@ -363,7 +366,7 @@ fn the_active_responder_is_named_with_its_own_words() {
         let lines = work.apply_requests(std::slice::from_ref(&request), &[eviction], now);
         assert_eq!(
             lines.iter().map(|line| &*line.text).collect::<Vec<_>>(),
-            [format!("pod/ns/web-0 {says}")]
+            [format!("pod/ns/web-0 {expected}")]
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What `kubectl drain` gets done is done here too: owners that are not there, pods that come back, what cannot be read.
+//! Parity with `kubectl drain`: owners that do not exist, pods that come back, objects that cannot be read.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn place(plan: &Plan, name: &str) -> (Option<Place>, bool) {
 }
 
 #[test]
-fn bug_a_pod_whose_daemon_set_does_not_exist_was_said_to_be_recreated() {
+fn bug_a_pod_whose_daemon_set_does_not_exist_was_reported_as_recreated() {
     let cases = [
         ("apps/v1", DaemonSet::Exists, "Stay d: DaemonSet/log would recreate it at once"),
         (
@@ -24,12 +24,12 @@ fn bug_a_pod_whose_daemon_set_does_not_exist_was_said_to_be_recreated() {
         ("acme.example/v9", DaemonSet::Absent, "Evict 1 d: no PodDisruptionBudget"),
         ("v1", DaemonSet::Absent, "Evict 1 d: no PodDisruptionBudget"),
     ];
-    for (group, found, said) in cases {
+    for (group, daemon_set, line) in cases {
         let mut fixture = fixture();
         fixture.pod(&pod("a", "d").owned_by(group, "DaemonSet", "log"));
-        fixture.daemon_sets.insert(Uid::new("uid-log").unwrap(), found.clone());
-        assert_lines(&fixture.plan(), &[said]);
-        if found == DaemonSet::Absent && group == "apps/v1" {
+        fixture.daemon_sets.insert(Uid::new("uid-log").unwrap(), daemon_set.clone());
+        assert_lines(&fixture.plan(), &[line]);
+        if daemon_set == DaemonSet::Absent && group == "apps/v1" {
             assert!(fixture.plan().must_not_start(true), "a person must agree");
             let plan = fixture.plan_with(&Consent { evict_unmanaged: true, ..Consent::default() });
             assert_lines(&plan, &["Evict 1 d: no PodDisruptionBudget"]);
@@ -39,7 +39,7 @@ fn bug_a_pod_whose_daemon_set_does_not_exist_was_said_to_be_recreated() {
 }
 
 #[test]
-fn bug_the_plan_did_not_say_that_a_pod_comes_back() {
+fn bug_the_plan_did_not_report_a_pod_that_returns_to_the_node() {
     let everything = json!([{ "operator": "Exists" }]);
     let cordon =
         json!([{ "key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule" }]);
@@ -73,7 +73,7 @@ fn bug_the_plan_did_not_say_that_a_pod_comes_back() {
 }
 
 #[test]
-fn bug_a_drain_did_not_begin_while_somebody_may_change_what_blocks() {
+fn bug_a_drain_did_not_start_although_its_blockers_may_change() {
     let mut fixture = fixture();
     fixture.application("never", 1, &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
     assert!(!fixture.plan().must_not_start(false) && !fixture.plan().is_clear());
@@ -85,7 +85,7 @@ fn bug_a_drain_did_not_begin_while_somebody_may_change_what_blocks() {
 }
 
 #[test]
-fn nothing_is_begun_where_no_pod_may_go_or_one_may_be_missing() {
+fn a_drain_does_not_start_if_no_pod_may_be_evicted_or_a_pod_is_unreadable() {
     let mut unsafe_ = fixture();
     unsafe_.pod(&pod("a", "lies").phase("Failed"));
     let unreadable = fixture();
@@ -93,11 +93,11 @@ fn nothing_is_begun_where_no_pod_may_go_or_one_may_be_missing() {
     unreadable.world.apply(Kind::Pods, &bad, at(0));
     let mut unagreed = fixture();
     unagreed.pod(&pod("a", "naked"));
-    for (scene, all_the_same) in [(unsafe_, false), (unreadable, false), (unagreed, true)] {
-        let plan = scene.plan();
+    for (fixture, must_not_try) in [(unsafe_, false), (unreadable, false), (unagreed, true)] {
+        let plan = fixture.plan();
         assert_eq!(
             (plan.must_not_start(false), plan.must_not_start(true)),
-            (true, all_the_same),
+            (true, must_not_try),
             "{:?}",
             lines(&plan)
         );
@@ -106,7 +106,7 @@ fn nothing_is_begun_where_no_pod_may_go_or_one_may_be_missing() {
 }
 
 #[test]
-fn budgets_that_may_not_be_read_are_not_none() {
+fn unreadable_budgets_are_reported_as_unknown() {
     let mut fixture = fixture();
     fixture.replica("a", "a-0");
     fixture.budgets_unread = true;

@@ -1,8 +1,8 @@
-//! Where a pod fits: rows that mutants showed to be missing.
+//! Where a pod fits: cases that mutation tests found missing.
 
 use super::*;
 
-/// Where the pod `a-0` with this spec goes beside a node `other` that offers this much.
+/// Where the pod `a-0` with this spec fits beside a node `other` with this allocatable.
 fn place(allocatable: &Value, spec: &Value) -> Place {
     let mut fixture = fixture();
     fixture.node(&node("other").set("/status/allocatable", allocatable.clone()));
@@ -23,8 +23,8 @@ fn fits(place: &Place) -> bool {
 
 #[test]
 fn a_pod_fits_to_the_last_thousandth_of_cpu_and_byte_of_memory() {
-    let offers = json!({ "cpu": "3", "memory": "4Gi", "pods": "10" });
-    for (asks, why) in [
+    let allocatable = json!({ "cpu": "3", "memory": "4Gi", "pods": "10" });
+    for (spec, why) in [
         (requests(&[json!({ "cpu": "3" })]), None),
         (requests(&[json!({ "cpu": "3001m" })]), Some("too little cpu")),
         (requests(&[json!({ "cpu": "1" }), json!({ "cpu": "2" })]), None),
@@ -38,17 +38,17 @@ fn a_pod_fits_to_the_last_thousandth_of_cpu_and_byte_of_memory() {
             None => Place::Node { name: "other".to_owned(), unchecked: false },
             Some(why) => Place::Nowhere(format!("0 of 1 other nodes: 1 {why}")),
         };
-        assert_eq!(place(&offers, &asks), expected, "{asks}");
+        assert_eq!(place(&allocatable, &spec), expected, "{spec}");
     }
 }
 
-/// Each was said to go to the other node, which is cordoned too.
+/// Each was planned to go to the other node, which is cordoned too.
 #[test]
-fn bug_pods_of_nodes_that_are_drained_together_were_to_go_to_each_other() {
+fn bug_pods_of_nodes_that_are_drained_together_were_placed_on_each_other() {
     let mut fixture = fixture();
-    let offers = json!({ "cpu": "1", "memory": "4Gi", "pods": "10" });
+    let allocatable = json!({ "cpu": "1", "memory": "4Gi", "pods": "10" });
     for name in ["m", "other"] {
-        fixture.node(&node(name).set("/status/allocatable", offers.clone()));
+        fixture.node(&node(name).set("/status/allocatable", allocatable.clone()));
     }
     for (name, on) in [("a-0", "n"), ("a-1", "m")] {
         let containers = requests(&[json!({ "cpu": "1" })])["containers"].clone();
@@ -66,8 +66,8 @@ fn bug_pods_of_nodes_that_are_drained_together_were_to_go_to_each_other() {
 }
 
 #[test]
-fn what_runs_there_and_what_goes_there_takes_its_room() {
-    for (runs, asks, expected) in [
+fn running_and_placed_pods_reduce_the_free_resources() {
+    for (running, requested, expected) in [
         ([json!({ "cpu": "1" })].as_slice(), json!({ "cpu": "2" }), true),
         (&[json!({ "cpu": "2" })], json!({ "cpu": "2" }), false),
         (&[json!({ "memory": "1Gi" })], json!({ "memory": "3Gi" }), true),
@@ -76,43 +76,43 @@ fn what_runs_there_and_what_goes_there_takes_its_room() {
         (&[json!({}), json!({}), json!({})], json!({}), false),
     ] {
         let mut fixture = fixture();
-        let offers = json!({ "cpu": "3", "memory": "4Gi", "pods": "3" });
-        fixture.node(&node("other").set("/status/allocatable", offers));
-        let made = |name: &str, asks: &Value| {
+        let allocatable = json!({ "cpu": "3", "memory": "4Gi", "pods": "3" });
+        fixture.node(&node("other").set("/status/allocatable", allocatable));
+        let pod_with = |name: &str, requested: &Value| {
             replica("a", name)
-                .set("/spec/containers", requests(std::slice::from_ref(asks))["containers"].clone())
+                .set("/spec/containers", requests(std::slice::from_ref(requested))["containers"].clone())
         };
-        for (number, one) in runs.iter().enumerate() {
-            fixture.pod(&made(&format!("b-{number}"), one).on("other"));
+        for (number, one) in running.iter().enumerate() {
+            fixture.pod(&pod_with(&format!("b-{number}"), one).on("other"));
         }
-        let done = made("done", &json!({ "cpu": "3" })).on("other");
+        let done = pod_with("done", &json!({ "cpu": "3" })).on("other");
         fixture.pod(&done.set("/status", json!({ "phase": "Succeeded" })));
-        fixture.pod(&made("a-0", &asks));
+        fixture.pod(&pod_with("a-0", &requested));
         let place = fixture.plan().rows[0].place.clone().unwrap();
-        assert_eq!(fits(&place), expected, "{asks} beside {runs:?}: {place:?}");
+        assert_eq!(fits(&place), expected, "{requested} beside {running:?}: {place:?}");
     }
 }
 
 #[test]
-fn a_node_takes_as_many_pods_as_it_says_and_110_if_it_does_not() {
-    for (says, taken) in [(Some("1"), 1), (Some("2"), 2), (None, 110)] {
+fn a_node_takes_its_allocatable_pods_and_110_without_them() {
+    for (pods, taken) in [(Some("1"), 1), (Some("2"), 2), (None, 110)] {
         let mut fixture = fixture();
-        let mut offers = json!({ "cpu": "300", "memory": "400Gi" });
-        if let Some(says) = says {
-            offers["pods"] = json!(says);
+        let mut allocatable = json!({ "cpu": "300", "memory": "400Gi" });
+        if let Some(pods) = pods {
+            allocatable["pods"] = json!(pods);
         }
-        fixture.node(&node("other").set("/status/allocatable", offers));
+        fixture.node(&node("other").set("/status/allocatable", allocatable));
         (0..120).for_each(|number| fixture.replica("a", &format!("a-{number:03}")));
         let rows = fixture.plan().rows;
-        let there = rows.iter().filter(|row| fits(row.place.as_ref().unwrap())).count();
-        assert_eq!(there, taken, "{says:?}");
+        let placed = rows.iter().filter(|row| fits(row.place.as_ref().unwrap())).count();
+        assert_eq!(placed, taken, "{pods:?}");
     }
 }
 
 /// `Toleration.ToleratesTaint`.
 #[test]
-fn a_toleration_bears_a_taint_of_its_effect_key_and_value() {
-    for (toleration, bears) in [
+fn a_toleration_matches_a_taint_by_effect_key_and_value() {
+    for (toleration, tolerates) in [
         (json!({ "key": "gpu", "operator": "Exists" }), true),
         (json!({ "key": "gpu", "operator": "Equal", "value": "big" }), true),
         (json!({ "key": "gpu", "value": "big" }), true),
@@ -131,30 +131,26 @@ fn a_toleration_bears_a_taint_of_its_effect_key_and_value() {
         fixture.node(&node("other").set("/spec/taints", taint));
         fixture.pod(&replica("a", "a-0").set("/spec/tolerations", json!([toleration])));
         let place = fixture.plan().rows[0].place.clone().unwrap();
-        assert_eq!(fits(&place), bears, "{toleration}: {place:?}");
+        assert_eq!(fits(&place), tolerates, "{toleration}: {place:?}");
     }
 }
 
 #[test]
-fn rules_and_claims_that_are_not_looked_at_are_said() {
-    let offers = json!({ "cpu": "3", "memory": "4Gi", "pods": "10" });
-    for (spec, unseen) in [
+fn unchecked_rules_and_claims_are_reported() {
+    let allocatable = json!({ "cpu": "3", "memory": "4Gi", "pods": "10" });
+    for (spec, unchecked) in [
         (json!({}), false),
         (json!({ "affinity": {} }), true),
         (json!({ "topologySpreadConstraints": [{ "maxSkew": 1 }] }), true),
         (json!({ "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }] }), true),
         (requests(&[json!({ "cpu": "much" })]), true),
     ] {
-        assert_eq!(
-            place(&offers, &spec),
-            Place::Node { name: "other".to_owned(), unchecked: unseen },
-            "{spec}"
-        );
+        assert_eq!(place(&allocatable, &spec), Place::Node { name: "other".to_owned(), unchecked }, "{spec}");
     }
 }
 
 #[test]
-fn without_another_node_that_is_said() {
+fn without_another_node_the_plan_reports_it() {
     let mut fixture = fixture();
     fixture.replica("a", "a-0");
     let place = fixture.plan().rows[0].place.clone().unwrap();
@@ -162,20 +158,20 @@ fn without_another_node_that_is_said() {
 }
 
 #[test]
-fn an_init_container_is_none_that_stays_beside_the_others() {
-    let offers = json!({ "cpu": "3", "memory": "4Gi", "pods": "10" });
-    let asks = |cpu: &str| json!({ "requests": { "cpu": cpu } });
-    for (policy, inits, main, there) in [
+fn only_sidecars_are_added_to_the_requests_of_containers() {
+    let allocatable = json!({ "cpu": "3", "memory": "4Gi", "pods": "10" });
+    let resources = |cpu: &str| json!({ "requests": { "cpu": cpu } });
+    for (policy, inits, main, expected) in [
         (None, ["2", "2"], "3", true),
         (Some("Always"), ["1", "1"], "1", true),
         (Some("Always"), ["1", "1"], "2", false),
         (None, ["4", "1"], "1", false),
     ] {
-        let init = |cpu: &&str| json!({ "name": "i", "restartPolicy": policy, "resources": asks(cpu) });
+        let init = |cpu: &&str| json!({ "name": "i", "restartPolicy": policy, "resources": resources(cpu) });
         let spec = json!({
-            "containers": [{ "name": "main", "resources": asks(main) }],
+            "containers": [{ "name": "main", "resources": resources(main) }],
             "initContainers": inits.iter().map(init).collect::<Vec<_>>(),
         });
-        assert_eq!(fits(&place(&offers, &spec)), there, "{spec}");
+        assert_eq!(fits(&place(&allocatable, &spec)), expected, "{spec}");
     }
 }

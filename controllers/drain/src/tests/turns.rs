@@ -1,4 +1,5 @@
-//! In which turn a pod goes, and what the API server's word makes of it: rows that mutants showed to be missing.
+//! The turn in which a pod is evicted, and the effect of the API server's answer: cases that mutation tests found
+//! missing.
 
 use super::*;
 
@@ -7,7 +8,7 @@ fn steps(plan: &Plan) -> Vec<Option<u32>> {
 }
 
 #[test]
-fn as_many_pods_go_in_each_turn_as_their_budget_allows_at_a_time() {
+fn each_turn_has_as_many_pods_as_the_budget_allows_at_a_time() {
     let mut fixture = fixture();
     fixture.application("db", 7, &json!({ "maxUnavailable": 2 }), [2, 7, 5, 7, 2]);
     let plan = fixture.plan();
@@ -17,7 +18,7 @@ fn as_many_pods_go_in_each_turn_as_their_budget_allows_at_a_time() {
 }
 
 #[test]
-fn a_budget_that_allows_less_now_than_with_all_healthy_says_both() {
+fn a_budget_that_allows_fewer_now_than_when_healthy_reports_both() {
     let mut fixture = fixture();
     fixture.application("db", 7, &json!({ "maxUnavailable": 2 }), [2, 6, 5, 7, 1]);
     let plan = fixture.plan();
@@ -29,7 +30,7 @@ fn a_budget_that_allows_less_now_than_with_all_healthy_says_both() {
 }
 
 #[test]
-fn what_the_api_server_refuses_is_waited_for_where_asking_again_may_help_and_blocked_where_not() {
+fn a_refused_eviction_waits_if_a_retry_may_succeed_and_else_is_blocked() {
     let answers = [
         (NotEvicted::Blocked { why: "w".to_owned(), retry_after: None }, Action::Wait),
         (NotEvicted::Processing { why: "w".to_owned(), retry_after: None }, Action::Wait),
@@ -43,8 +44,8 @@ fn what_the_api_server_refuses_is_waited_for_where_asking_again_may_help_and_blo
         let mut fixture = fixture();
         fixture.replica("a", "a-0");
         let mut plan = fixture.plan();
-        let says = answer.to_string();
+        let message = answer.to_string();
         plan.record_dry_run(0, &Err(answer));
-        assert_eq!(plan.rows[0].action, expected, "{says}");
+        assert_eq!(plan.rows[0].action, expected, "{message}");
     }
 }

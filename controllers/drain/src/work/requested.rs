@@ -1,7 +1,7 @@
 //! Pods whose evictions are requested by EvictionRequests.
 //!
-//! That a request says `TargetEvicted` is a hint: the pod is read next, as by every direct eviction. So a phase that somebody
-//! wrote frees nothing.
+//! The condition `TargetEvicted` of a request is a hint: the pod is read next, as after every direct eviction. So a
+//! phase that anyone may have written has no effect.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,43 +14,43 @@ use pod_safety_shared::record::error_chain;
 
 use super::{DrainProgress, Item, Line, State, Tone};
 
-/// Somebody who answers requests has looked at one within it.
+/// A controller that handles requests has observed one within this time.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
-/// After it a person is told that a request waits, although others are answered.
+/// After this time the operator is informed that a request waits, although other requests are handled.
 const LATE: Duration = Duration::from_secs(60);
 
-/// How requests of a drain stand.
+/// The state of the requests of a drain.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestState {
     /// Evictions are requested.
     pub(super) are_sent: bool,
-    /// A controller has looked at one.
+    /// A controller has observed one.
     is_answered: bool,
-    /// That nobody answers was said.
+    /// The notice that no controller handles requests was printed.
     is_reported: bool,
-    /// They are read again, not before then.
+    /// When they are read again, at the earliest.
     next: Option<Mono>,
 }
 
-/// What becomes of a pod whose request was read.
+/// What happens to a pod whose request was read.
 enum NextStep {
-    /// Its request stands; what is said of it.
+    /// Its request remains; the message about it.
     Stays(Option<String>),
-    /// It is read and evicted directly, if it is there.
+    /// It is read, and evicted directly if it exists.
     Direct(Option<String>),
     /// It stays.
     Stops(&'static str),
 }
 
 impl DrainProgress {
-    /// One that requests evictions where that is possible.
+    /// A drain that requests evictions where that is possible.
     #[must_use]
     pub fn with_requests() -> Self {
         Self { requests: RequestState { are_sent: true, ..RequestState::default() }, ..Self::default() }
     }
 
-    /// Whether evictions are requested; not any more where nobody answers, or where requests cannot be read.
+    /// Whether evictions are requested; no longer if no controller handles requests, or if requests cannot be read.
     #[must_use]
     pub const fn sends_requests(&self) -> bool {
         self.requests.are_sent
@@ -66,25 +66,25 @@ impl DrainProgress {
         self.items.iter().filter(waits).map(|item| item.pod.clone()).collect()
     }
 
-    /// Whether some request stands.
+    /// Whether some request remains.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.items.iter().any(|item| matches!(item.state, State::Requested(..)))
     }
 
-    /// When requests are sent or read next; `None`: none stands.
+    /// When requests are sent or read next; `None`: none remains.
     #[must_use]
     pub fn next_request(&self, now: Mono) -> Option<Mono> {
         let waits = self.items.iter().any(|item| item.by_request && matches!(item.state, State::Pending(_)));
         (waits || self.is_requested()).then(|| self.requests.next.unwrap_or(now))
     }
 
-    /// Requests are sent or read again so much later.
+    /// Requests are sent or read again at this time.
     pub fn defer_requests(&mut self, until: Mono) {
         self.requests.next = Some(until);
     }
 
-    /// A request was sent. Gives back a line about it.
+    /// Records that a request was sent. Returns a line about it.
     pub fn record_request(
         &mut self,
         pod: &Uid,
@@ -113,7 +113,7 @@ impl DrainProgress {
         item.update_message(tone, message)
     }
 
-    /// Nothing more is requested: what was requested, or was to be, is evicted directly.
+    /// Nothing more is requested: requested pods, and those to be requested, are evicted directly.
     pub fn switch_to_direct(&mut self, now: Mono) {
         self.requests.are_sent = false;
         for item in self.items.iter_mut().filter(|item| item.by_request) {
@@ -124,20 +124,20 @@ impl DrainProgress {
         }
     }
 
-    /// Whether nobody has looked at any request in time.
+    /// Whether no controller has observed any request in time.
     #[must_use]
     pub fn is_unanswered(&self, now: Mono) -> bool {
         let late = |item: &Item| matches!(item.state, State::Requested(at, false) if now.since(at) >= ANSWERED_WITHIN);
         !self.requests.is_answered && self.items.iter().any(late)
     }
 
-    /// Whether that is still to be said; from now on it is not.
+    /// Whether the notice about that is still to be printed; later calls return false.
     pub fn take_unanswered_notice(&mut self) -> bool {
         !std::mem::replace(&mut self.requests.is_reported, true)
     }
 
-    /// The requests of this requester, and the Evictions that follow from them, as they were read now. Gives back a line for each
-    /// pod of which there is something new to say.
+    /// Applies the requests of this requester and the Evictions that follow from them, as they were just read. Returns
+    /// a line for each pod that has news.
     pub fn apply_requests(
         &mut self,
         requests: &[EvictionRequest],
@@ -155,11 +155,11 @@ impl DrainProgress {
             let of_pod = |one: &&EvictionOfPod| one.spec.target.pod.uid == uid;
             let line = match next_step(request, evictions.iter().filter(of_pod), now.since(at)) {
                 NextStep::Stays(message) => {
-                    message.and_then(|said| item.update_message(Tone::Attention, said))
+                    message.and_then(|text| item.update_message(Tone::Attention, text))
                 }
-                NextStep::Direct(said) => {
+                NextStep::Direct(text) => {
                     (item.state, item.by_request) = (State::Pending(now), false);
-                    said.and_then(|said| item.update_message(Tone::Attention, said))
+                    text.and_then(|text| item.update_message(Tone::Attention, text))
                 }
                 NextStep::Stops(why) => {
                     item.state = State::Stopped(false);
@@ -181,7 +181,7 @@ impl DrainProgress {
 }
 
 impl Item {
-    /// A line, if it says something new.
+    /// A line, if its message is new.
     fn update_message(&mut self, tone: Tone, message: String) -> Option<Line> {
         let text = (message != self.last_message).then(|| format!("pod/{} {message}", self.pod));
         self.last_message = message;
@@ -189,7 +189,7 @@ impl Item {
     }
 }
 
-/// What becomes of a pod by its request; `for_so_long` it was sent.
+/// What happens to a pod by its request, which was sent `for_so_long` ago.
 fn next_step<'a>(
     request: Option<&EvictionRequest>,
     evictions: impl Iterator<Item = &'a EvictionOfPod>,
@@ -222,15 +222,15 @@ fn next_step<'a>(
     let mut active =
         evictions.filter(|one| one.failed_condition().is_none()).filter_map(EvictionOfPod::active_responder);
     NextStep::Stays(active.next().map(|(turn, report)| {
-        let who = turn.title();
+        let responder = turn.title();
         match (&*report.message, report.heartbeat_time) {
             ("", None) => {
                 let until =
                     report.deadline().map(|at| format!(": if it stays silent, the next is asked at {at:.0}"));
-                format!("waits for {who}, which has not reported{}", until.unwrap_or_default())
+                format!("waits for {responder}, which has not reported{}", until.unwrap_or_default())
             }
-            ("", Some(_)) => format!("waits for {who}"),
-            (message, _) => format!("waits for {who}: {message}"),
+            ("", Some(_)) => format!("waits for {responder}"),
+            (message, _) => format!("waits for {responder}: {message}"),
         }
     }))
 }

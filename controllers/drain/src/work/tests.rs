@@ -1,4 +1,4 @@
-//! What is done next, by what was answered.
+//! The next step of a drain, by the answers so far.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ fn blocked(retry_after: Option<Duration>) -> Result<Evicted, NotEvicted> {
 const ENDS: Result<Evicted, NotEvicted> = Ok(Evicted::Terminates { grace: 7 });
 
 #[test]
-fn of_one_budget_one_pod_is_tried_at_a_time() {
+fn one_pod_of_a_budget_is_tried_at_a_time() {
     let mut work = work();
     assert_eq!(due(&work, 0), ["db-0", "web-0"]);
     assert_eq!(answer(&mut work, "db-0", &ENDS, 0).unwrap(), "pod/ns/db-0 evicted, terminates within 7s");
@@ -74,7 +74,7 @@ fn of_one_budget_one_pod_is_tried_at_a_time() {
 }
 
 #[test]
-fn a_budget_that_blocks_is_asked_again_ever_more_rarely_and_said_once() {
+fn a_blocked_eviction_is_retried_with_growing_pauses_and_reported_once() {
     let mut work = work();
     answer(&mut work, "web-0", &ENDS, 0);
     assert_eq!(
@@ -96,7 +96,7 @@ fn a_budget_that_blocks_is_asked_again_ever_more_rarely_and_said_once() {
 }
 
 #[test]
-fn the_api_servers_own_pause_is_kept() {
+fn retry_after_of_the_api_server_is_kept() {
     let mut work = work();
     answer(&mut work, "web-0", &ENDS, 0);
     answer(&mut work, "db-0", &blocked(Some(Duration::from_secs(10))), 0);
@@ -106,23 +106,23 @@ fn the_api_servers_own_pause_is_kept() {
 }
 
 #[test]
-fn it_is_done_when_pods_are_gone_and_not_when_they_were_told() {
+fn a_drain_is_done_when_pods_are_gone_and_not_when_they_are_terminating() {
     let mut work = work();
     for name in ["db-0", "db-1", "web-0"] {
         answer(&mut work, name, &ENDS, 0);
     }
     assert!(work.has_terminating() && work.next_due().is_none());
-    let there = ["uid-db-1", "uid-other"].iter().filter_map(|uid| Uid::new(uid)).collect();
-    assert_eq!(texts(work.record_present(&there)), ["pod/ns/db-0 gone", "pod/ns/web-0 gone"]);
+    let present = ["uid-db-1", "uid-other"].iter().filter_map(|uid| Uid::new(uid)).collect();
+    assert_eq!(texts(work.record_present(&present)), ["pod/ns/db-0 gone", "pod/ns/web-0 gone"]);
     assert!(work.has_terminating());
     assert_eq!(texts(work.record_present(&BTreeSet::new())), ["pod/ns/db-1 gone"]);
     assert_eq!(work.count(), Count { total: 3, gone: 3, ..Count::default() });
     assert!(!work.has_terminating() && work.describe_remaining(true).is_empty());
 }
 
-/// A second look at the node must neither forget nor begin again.
+/// A second read of the node must neither forget a pod nor start again.
 #[test]
-fn what_was_given_up_is_not_taken_on_again() {
+fn a_stopped_pod_is_not_added_again() {
     let mut work = work();
     let forbidden = ApiError::Refused {
         code: 403,
@@ -150,28 +150,28 @@ fn a_refusal_for_safety_is_remembered() {
     assert_eq!(due(&work, 100), ["db-0"]);
 }
 
-/// A webhook that answers 500 for ever kept a drain without `--timeout` for ever.
+/// A webhook that always answers 500 kept a drain without `--timeout` running.
 #[test]
-fn bug_what_fails_without_an_end_is_given_up_after_a_minute() {
-    let fails = || Err(NotEvicted::WebhookFails { name: "w".to_owned(), why: "500".to_owned() });
+fn bug_an_eviction_that_keeps_failing_is_stopped_after_a_minute() {
+    let failure = || Err(NotEvicted::WebhookFails { name: "w".to_owned(), why: "500".to_owned() });
     let mut work = work();
-    let line = answer(&mut work, "web-0", &fails(), 0).unwrap();
+    let line = answer(&mut work, "web-0", &failure(), 0).unwrap();
     let why = "the API server asks the admission webhook w first, and that fails: 500";
     assert_eq!(line, format!("pod/ns/web-0 waits, tried for 60s: {why}"));
-    assert_eq!(answer(&mut work, "web-0", &fails(), 40), None);
-    // Another answer in between, and the minute begins anew.
+    assert_eq!(answer(&mut work, "web-0", &failure(), 40), None);
+    // Another answer in between starts the minute again.
     answer(&mut work, "web-0", &blocked(None), 50);
-    answer(&mut work, "web-0", &fails(), 61);
-    answer(&mut work, "web-0", &fails(), 120);
+    answer(&mut work, "web-0", &failure(), 61);
+    answer(&mut work, "web-0", &failure(), 120);
     assert_eq!(work.count().waiting, 3);
-    let line = answer(&mut work, "web-0", &fails(), 121).unwrap();
+    let line = answer(&mut work, "web-0", &failure(), 121).unwrap();
     assert_eq!(line, format!("pod/ns/web-0 not evicted, after 60s of trying: {why}"));
     assert_eq!(work.outcome(), Outcome::Incomplete);
 }
 
-/// A pod whose eviction a webhook keeps for half a minute held up the drain of the others.
+/// A pod whose eviction a webhook delays by half a minute held up the drain of other pods.
 #[test]
-fn bug_an_eviction_under_way_holds_up_those_of_its_budget_alone() {
+fn bug_an_eviction_in_flight_delays_only_pods_of_its_budget() {
     let mut work = work();
     let first = work.due(at(0));
     work.mark_sent(first[0].0);
@@ -181,13 +181,13 @@ fn bug_an_eviction_under_way_holds_up_those_of_its_budget_alone() {
     assert_eq!(due(&work, 0), ["web-0", "db-1"]);
 }
 
-/// It was said to exist nine seconds after it had gone.
+/// It was reported to exist nine seconds after it was gone.
 #[test]
-fn bug_a_pod_that_was_given_up_was_said_to_exist_after_it_had_gone() {
+fn bug_a_stopped_pod_was_reported_to_exist_after_it_was_gone() {
     let mut work = work();
     answer(&mut work, "web-0", &Err(NotEvicted::Unreadable("no".to_owned())), 0);
-    let there = ["uid-db-0", "uid-db-1"].iter().filter_map(|uid| Uid::new(uid)).collect();
-    assert_eq!(texts(work.record_present(&there)), ["pod/ns/web-0 gone"]);
+    let present = ["uid-db-0", "uid-db-1"].iter().filter_map(|uid| Uid::new(uid)).collect();
+    assert_eq!(texts(work.record_present(&present)), ["pod/ns/web-0 gone"]);
     assert_eq!(work.outcome(), Outcome::Gone);
     assert_eq!(
         texts(work.describe_remaining(false))[0],
@@ -195,9 +195,9 @@ fn bug_a_pod_that_was_given_up_was_said_to_exist_after_it_had_gone() {
     );
 }
 
-/// The API server takes no eviction there, and deletes the pod itself.
+/// The API server refuses evictions there, and deletes the pod itself.
 #[test]
-fn bug_a_pod_of_a_namespace_that_ends_was_given_up() {
+fn bug_a_pod_of_a_terminating_namespace_was_stopped() {
     let mut work = work();
     let ends = Err(NotEvicted::NamespaceTerminating { why: "namespace ns is being terminated".to_owned() });
     let line = answer(&mut work, "web-0", &ends, 0).unwrap();
@@ -209,9 +209,9 @@ fn bug_a_pod_of_a_namespace_that_ends_was_given_up() {
     assert!(work.has_terminating());
 }
 
-/// Whoever stops a drain must know what goes on without it.
+/// An operator who stops a drain must know what continues without it.
 #[test]
-fn what_is_under_way_at_the_end_is_said() {
+fn evictions_in_flight_at_the_end_are_reported() {
     let mut work = work();
     answer(&mut work, "web-0", &ENDS, 0);
     for (index, _) in work.due(at(0)) {

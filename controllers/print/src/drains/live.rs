@@ -1,5 +1,4 @@
-//! What is said while a drain goes on: a line for each change, and on a terminal one
-//! more below them that is overwritten.
+//! The progress of a drain: a line for each change, and on a terminal a last line that is overwritten.
 
 use std::io::IsTerminal;
 
@@ -9,23 +8,23 @@ use pod_safety_process::sanitize::{self, CLEAR_LINE as ANEW};
 
 use crate::{Paint, Tone as Painted};
 
-/// Where it is said.
+/// Where progress is written.
 #[derive(Clone, Copy, Debug)]
 pub enum ProgressOutput {
-    /// To a person who watches.
+    /// To a terminal.
     Terminal(Paint),
-    /// Into a log.
+    /// To a log.
     Pipe,
 }
 
 impl ProgressOutput {
-    /// Where standard output goes.
+    /// The kind of standard output.
     #[must_use]
     pub fn for_stdout(paint: Paint) -> Self {
         if std::io::stdout().is_terminal() { Self::Terminal(paint) } else { Self::Pipe }
     }
 
-    /// A line that stays: for logs with its time.
+    /// A line that stays: in logs with its time.
     #[must_use]
     pub fn line(self, line: &Line, wall: Timestamp) -> String {
         let text = sanitize::line(&line.text);
@@ -40,7 +39,7 @@ impl ProgressOutput {
         }
     }
 
-    /// Before other text: the line that is overwritten goes.
+    /// Clears the overwritten line, before other text.
     #[must_use]
     pub const fn clear(self) -> &'static str {
         match self {
@@ -49,7 +48,7 @@ impl ProgressOutput {
         }
     }
 
-    /// The line that is overwritten; logs have none.
+    /// The overwritten line; empty in logs.
     #[must_use]
     pub fn progress(self, nodes: Option<(usize, usize)>, count: Count) -> String {
         let Count { total: all, gone, ending, waiting, stopped } = count;
@@ -75,14 +74,14 @@ mod tests {
         Line { tone, text: text.to_owned() }
     }
 
-    /// What a terminal shows of `text`, which may begin lines anew.
+    /// What a terminal shows of `text`, which may return to the beginning of a line.
     fn rendered(text: &str) -> Vec<String> {
         let shows = |line: &str| line.rsplit(ANEW).next().unwrap_or_default().to_owned();
         text.split('\n').map(shows).collect()
     }
 
     #[test]
-    fn on_a_terminal_changes_stand_above_the_one_line_of_progress() {
+    fn on_a_terminal_changes_are_above_the_progress_line() {
         let live = ProgressOutput::Terminal(Paint::plain());
         let text = [
             live.progress(None, COUNT),
@@ -96,9 +95,9 @@ mod tests {
         );
     }
 
-    /// The terminal itself writes `^C` where its cursor stands.
+    /// The terminal itself writes `^C` at its cursor.
     #[test]
-    fn after_ctrl_c_nothing_of_the_progress_is_left_and_nothing_counts_as_well() {
+    fn after_ctrl_c_the_progress_line_is_cleared_and_no_line_is_good() {
         let live = ProgressOutput::Terminal(Paint::plain());
         let text = [
             live.progress(None, COUNT),
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_has_a_time_in_each_line_and_no_progress() {
+    fn a_log_has_timestamps_and_no_progress_line() {
         let text = ProgressOutput::Pipe.line(&line(Tone::Bad, "node/n stopped"), Timestamp::UNIX_EPOCH);
         assert_eq!(text, "1970-01-01T00:00:00Z node/n stopped\n");
         assert_eq!(ProgressOutput::Pipe.progress(None, COUNT), "");

@@ -1,4 +1,4 @@
-//! Plans of drains, for people and for programs, and what is said while one goes on (`live`).
+//! Plans of drains, for operators and for programs, and the progress of a drain (`live`).
 
 mod live;
 mod requests;
@@ -20,7 +20,7 @@ pub use live::ProgressOutput;
 pub use requests::describe_withdrawn;
 use requests::{RequestItem, describe_requests};
 
-/// A plan for programs. Enums are words; text may change, fields may not.
+/// A plan for programs. Enums are serialised by name. Messages may change, fields may not.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Document<'a> {
@@ -29,10 +29,10 @@ pub struct Document<'a> {
     cluster: &'a Target,
     node: String,
     node_ready: bool,
-    /// `Clear`, or `Blocked`: then somebody must do something, or wait.
+    /// `Clear`, or `Blocked`: then an operator must act, or wait.
     verdict: &'static str,
     unreadable_pods: usize,
-    /// What whoever asked may not do, and the plan lacks.
+    /// The rights that the user does not have, so that the plan is incomplete.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_rights: Vec<String>,
     pods: Vec<PodItem>,
@@ -48,7 +48,7 @@ struct PodItem {
     action: &'static str,
     reason: &'static str,
     message: String,
-    /// `DryRun`: the API server's own answer. `Listed`: the objects as they were read.
+    /// `DryRun`: the API server's answer to a dry run. `Listed`: the objects as they were read.
     rests_on: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     budget: Option<String>,
@@ -63,10 +63,10 @@ struct PodItem {
     dry_run: Option<DryRunItem>,
     #[serde(skip_serializing_if = "Option::is_none")]
     goes_to: Option<PlaceItem>,
-    /// Its successor may come back to the node: it tolerates the cordon.
+    /// Its replacement may be scheduled to the node: it tolerates the cordon.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     may_come_back: bool,
-    /// How it is asked for, where the API server has EvictionRequests.
+    /// How its eviction is requested, where the API server has EvictionRequests.
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<RequestItem>,
 }
@@ -79,7 +79,7 @@ struct DryRunItem {
     message: String,
 }
 
-/// By a fit check, never more.
+/// The result of the fit check, which is a simple check.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PlaceItem {
@@ -100,7 +100,7 @@ pub struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    /// Of plans that one command makes.
+    /// The plans of one command.
     #[must_use]
     pub fn from_plans(plans: &[Plan], missing: &[AccessRight], cluster: &'a Target) -> Self {
         let items = plans.iter().map(|plan| Document::from_plan(plan, missing, cluster)).collect();
@@ -109,7 +109,7 @@ impl<'a> List<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Of one plan.
+    /// One plan.
     #[must_use]
     pub fn from_plan(plan: &Plan, missing: &[AccessRight], cluster: &'a Target) -> Self {
         Self {
@@ -293,14 +293,14 @@ fn plan_page(plan: &Plan, paint: Paint) -> String {
     text
 }
 
-/// Rights that are missing, in one sentence.
+/// The missing rights, in one sentence.
 #[must_use]
 pub fn describe_missing_rights(rights: &[AccessRight]) -> String {
     let names: Vec<String> = rights.iter().map(ToString::to_string).collect();
     format!("you may not {}", names.join(", "))
 }
 
-/// What to type next, with --apply.
+/// The next command, with --apply.
 #[must_use]
 pub fn describe_next(plans: &[Plan]) -> String {
     let stops: Vec<&Plan> = plans.iter().filter(|plan| plan.must_not_start(false)).collect();
@@ -314,7 +314,7 @@ pub fn describe_next(plans: &[Plan]) -> String {
     first + &describe_waits(rows_of(plans))
 }
 
-/// What to type next where the plan is that of `maintain --dry-run`.
+/// The next command where the plan is that of `maintain --dry-run`.
 #[must_use]
 pub fn describe_next_maintenance(plan: &Plan) -> String {
     const REAL: &str = "leave out --dry-run, add --reason TEXT";
@@ -327,7 +327,7 @@ pub fn describe_next_maintenance(plan: &Plan) -> String {
     first + &describe_waits(rows_of(plans))
 }
 
-/// Why --apply has not begun, and what to type.
+/// Why --apply has not started, and the next command.
 #[must_use]
 pub fn describe_not_started(stops: &[&Plan]) -> String {
     format!(
@@ -340,7 +340,7 @@ fn rows_of(plans: &[Plan]) -> impl Iterator<Item = &Row> + Clone {
     plans.iter().flat_map(|plan| &plan.rows)
 }
 
-/// What a person has to decide before anything is changed.
+/// What an operator has to decide before anything is changed.
 fn describe_start(stops: &[&Plan], begin: &str, anyway: &str) -> String {
     let unagreed: Vec<&Row> =
         stops.iter().flat_map(|plan| &plan.rows).filter(|row| row.action == Action::NeedsConsent).collect();
@@ -374,7 +374,7 @@ fn describe_start(stops: &[&Plan], begin: &str, anyway: &str) -> String {
     text
 }
 
-/// That it waits for what blocks, and what helps against that.
+/// The advice to wait for what blocks, and what helps.
 fn describe_waits<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
     let of = |action: Action| rows.clone().filter(move |row| row.action == action);
     let mut text = String::new();
@@ -390,7 +390,7 @@ fn describe_waits<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
     text + &describe_remedies(of(Action::Blocked))
 }
 
-/// What becomes of pods that fit on no other node, if there are some.
+/// What happens to pods that fit on no other node, if there are any.
 fn describe_no_place(plans: &[Plan], evicts: &str) -> String {
     match plans.iter().map(|plan| plan.summarize().nowhere).sum() {
         0 => String::new(),
@@ -401,7 +401,7 @@ fn describe_no_place(plans: &[Plan], evicts: &str) -> String {
     }
 }
 
-/// The flags that leave these out.
+/// The flags that skip these pods.
 fn skip_flags<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let skips: Vec<String> = rows.map(|row| format!("--skip {}", row.pod)).collect();
     skips.join(" ")
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_says_what_each_line_rests_on_and_what_to_type_next() {
+    fn a_page_has_the_source_of_each_line_and_the_next_command() {
         assert_eq!(
             page(&[planned()], &[], &describe_next(&[planned()]), Paint::plain()),
             "Plan for n: 2 pods.   1 fits on no other node, 1 blocked.
@@ -475,7 +475,7 @@ Nothing was changed. To do it: add --apply with a flag for each pod that needs y
     }
 
     #[test]
-    fn what_may_not_be_read_is_named_in_one_line() {
+    fn missing_rights_are_named_in_one_line() {
         let missing =
             [pod_safety_drain::right("list", "nodes"), pod_safety_drain::right("get", "daemonsets")];
         let text = page(&[planned()], &missing, "", Paint::plain());
@@ -486,7 +486,7 @@ Nothing was changed. To do it: add --apply with a flag for each pod that needs y
     }
 
     #[test]
-    fn programs_get_words_and_no_empty_fields() {
+    fn documents_have_enum_names_and_no_empty_fields() {
         let document =
             serde_json::to_value(Document::from_plan(&planned(), &[], &Target::default())).unwrap();
         assert_eq!(document["kind"], "DrainPlan");

@@ -1,4 +1,4 @@
-//! How evictions are requested, in plans and where they are withdrawn.
+//! How evictions are requested, in plans and where requests are withdrawn.
 
 use pod_safety_drain::{EvictionMethod, Plan, Row, Withdrawn};
 use pod_safety_explain::{format_duration, pluralize};
@@ -14,10 +14,10 @@ pub(super) struct RequestItem {
     by: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
     reason: &'static str,
-    /// Who is asked before the evictor, in this order.
+    /// The responders before the evictor, in this order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     responders: Vec<String>,
-    /// For how long all of them may be silent.
+    /// For how long all of them together may not report.
     worst_wait_seconds: u64,
 }
 
@@ -32,7 +32,7 @@ impl RequestItem {
     }
 }
 
-/// How evictions are asked for, where they are requested.
+/// How evictions are requested, where they are.
 pub(super) fn describe_requests(plan: &Plan, paint: Paint) -> String {
     let tried: Vec<&Row> = plan.rows.iter().filter(|row| row.is_attempted()).collect();
     if !plan.requests || tried.is_empty() {
@@ -56,7 +56,7 @@ pub(super) fn describe_requests(plan: &Plan, paint: Paint) -> String {
     paint.wrap_page(&text)
 }
 
-/// What was withdrawn of a node.
+/// The withdrawn requests of a node.
 #[must_use]
 pub fn describe_withdrawn(done: &Withdrawn) -> String {
     if done.pods.is_empty() {

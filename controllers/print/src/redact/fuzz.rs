@@ -1,4 +1,4 @@
-//! Fuzz target: logins in the midst of logs, in every way in which people and programs write them.
+//! Fuzz target: credentials within logs, in all spellings that users and programs write.
 
 use pod_safety_fuzz::{Draw, fuzz};
 use serde_json::json;
@@ -27,10 +27,10 @@ fn secret(draw: &mut Draw<'_>, letters: &[&str]) -> String {
     format!("q{}q", (0..8 + draw.below(8)).map(|_| draw.word(letters)).collect::<String>())
 }
 
-/// What a shell, a URL or a list does not end at, so that it stands without quotes.
+/// Characters that end no value in a shell, a URL or a list, so that it needs no quotes.
 const PLAIN: usize = 15;
 
-/// Where a login may stand without quotes, and where only with them.
+/// The spellings in which a credential may be written without quotes, and those that need them.
 fn spellings(plain: &str, any: &str) -> Vec<(String, String)> {
     let unquoted = [
         format!("password={plain}"),
@@ -59,13 +59,13 @@ fn spellings(plain: &str, any: &str) -> Vec<(String, String)> {
     plain.chain(quoted.into_iter().map(|text| (text, any.to_owned()))).collect()
 }
 
-/// Nothing of a login survives: neither it, nor its end.
+/// No part of a credential survives: neither the whole, nor its end.
 #[test]
-fn attack_a_login_survives_in_no_spelling() {
+fn attack_credentials_are_redacted_in_every_spelling() {
     fuzz!(3_000, |draw| {
         let (plain, any) = (secret(draw, &LETTERS[..PLAIN]), secret(draw, LETTERS));
         let before = draw.text(AROUND);
-        // A quote that stands open says that all the rest is its text.
+        // After an open quote all the rest is its text.
         let before =
             if before.matches(['"', '\'']).count() % 2 == 0 { before } else { format!("{before}\n") };
         for (spelled, secret) in spellings(&plain, &any) {
