@@ -1,4 +1,4 @@
-//! Under which account pod-safety runs, and whether its admission policies let that account write.
+//! The account that pod-safety runs as, and whether its admission policies allow that account to write.
 
 use jiff::Timestamp;
 use pod_safety_process::account::{LeaderSettings, PolicyAccount};
@@ -7,19 +7,19 @@ use serde_json::Value;
 
 use super::{Health, Symptom, healthy, join_first, not_checked, symptom};
 
-/// Who holds the Lease of the leader.
+/// The holder of the leader Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leader {
-    /// The process.
+    /// The identity of the holder.
     pub holder: String,
-    /// As whom the API server knows it; none: it does not say.
+    /// The user name that the API server knows it by; `None`: the Lease does not have it.
     pub user: Option<String>,
-    /// Since when.
+    /// When the Lease was acquired.
     pub since: Option<Timestamp>,
 }
 
 impl Leader {
-    /// By a Lease that is held.
+    /// The leader by this Lease, if it is held.
     pub fn from_lease(lease: &Value) -> Option<Self> {
         let holder = lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty())?;
         let user = LeaderSettings::from_lease(lease).map(|leader| leader.user);
@@ -31,41 +31,42 @@ impl Leader {
 /// What is known of accounts.
 #[derive(Clone, Copy, Debug)]
 pub struct Accounts<'a> {
-    /// Whom the admission policies name; none: they could not be read.
+    /// The accounts that the admission policies name; `None`: they could not be read.
     pub named: Option<&'a [PolicyAccount]>,
-    /// Who leads; none: nobody, or the Lease could not be read.
+    /// The leader; `None`: there is none, or the Lease could not be read.
     pub leader: Option<&'a Leader>,
-    /// The ServiceAccount of the pods of pod-safety; none: there are none.
+    /// The ServiceAccount of the pods of pod-safety; `None`: there are none.
     pub pod_account: Option<&'a str>,
 }
 
 impl Accounts<'_> {
-    /// Under which account it runs; none: that is not known.
+    /// The account that it runs as; `None`: not known.
     pub fn runs_as(&self) -> Option<&str> {
-        self.leader.and_then(|leads| leads.user.as_deref()).or(self.pod_account)
+        self.leader.and_then(|leader| leader.user.as_deref()).or(self.pod_account)
     }
 
-    /// The policies that deny what the leader writes, in a sentence.
+    /// The policies that deny the writes of the leader, in a sentence.
     pub fn describe_denied(&self) -> Option<String> {
-        let leads = self.leader?;
-        let denied = Denied::find(self.named?, leads.user.as_deref()?)?;
+        let leader = self.leader?;
+        let denied = Denied::find(self.named?, leader.user.as_deref()?)?;
         let Denied { user, account, policies } = denied;
         Some(format!(
             "the leader {} runs as {user}, and of the admission policies {policies} only {account} may write what fencing writes",
-            leads.holder
+            leader.holder
         ))
     }
 
-    /// Whether the account of the leader is the one that the policies name. Nothing where none names one, or nobody leads.
+    /// Whether the account of the leader is the one that the policies name. `None` where no policy names one, or there
+    /// is no leader.
     pub fn check(&self) -> Option<Symptom> {
         const CHECK: &str = "ServiceAccount";
         let Some(named) = self.named else {
             return Some(not_checked(CHECK, "the admission policies could not be listed"));
         };
-        let leads = self.leader?;
+        let leader = self.leader?;
         let first = named.first()?;
-        let Some(user) = &leads.user else {
-            let why = format!("the leader {} does not say under which account it runs", leads.holder);
+        let Some(user) = &leader.user else {
+            let why = format!("the leader {} does not say under which account it runs", leader.holder);
             return Some(not_checked(CHECK, &why));
         };
         let Some(what) = self.describe_denied() else {
@@ -100,7 +101,7 @@ impl<'a> Denied<'a> {
     }
 }
 
-/// Which rights the account lacks that pod-safety runs as; `runs`: a process with it was found.
+/// Which rights the account of pod-safety lacks; `runs`: a process with it was found.
 pub fn check_rights(account: &str, runs: bool, queried: usize, lacking: &[AccessRight]) -> Symptom {
     const CHECK: &str = "RBAC";
     if lacking.is_empty() && !runs {

@@ -1,4 +1,4 @@
-//! Whether fence agents run, and where they can read nothing of the controllers.
+//! Whether fence agents run, and whether they can read the token of the controllers.
 
 use pod_safety_shared::api::DeviceDriver;
 use pod_safety_shared::cache::View;
@@ -8,7 +8,8 @@ use super::{Health, Symptom, healthy, join_first, symptom};
 
 const CHECK: &str = "FenceAgents";
 
-/// Whether each of our pods has a container that runs fence agents, and it does; nothing where no device needs one.
+/// Whether each pod of pod-safety has a container for fence agents, and whether it runs; no symptom where no device
+/// needs one.
 pub fn check_agents(view: &View<'_>, pods: &[Value]) -> Vec<Symptom> {
     let needs = view.devices().any(|device| {
         view.is_fencing_namespace(&device.namespace) && device.spec.driver == DeviceDriver::Agent
@@ -16,24 +17,24 @@ pub fn check_agents(view: &View<'_>, pods: &[Value]) -> Vec<Symptom> {
     if !needs || pods.is_empty() {
         return Vec::new();
     }
-    let (mut without, mut silent) = (Vec::new(), Vec::new());
+    let (mut without, mut not_running) = (Vec::new(), Vec::new());
     for pod in pods {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
         match agent_container(pod) {
             None => without.push(name),
-            Some(container) if !is_running(pod, container) => silent.push(name),
+            Some(container) if !is_running(pod, container) => not_running.push(name),
             Some(_) => {}
         }
     }
-    if without.is_empty() && silent.is_empty() {
+    if without.is_empty() && not_running.is_empty() {
         return vec![healthy(CHECK, "they run in a container of their own")];
     }
     let mut all = Vec::new();
-    for (health, names, (word, why, remedy)) in
-        [(Health::Problem, silent, DOWN), (Health::Problem, without, BESIDE_THE_TOKEN)]
+    for (health, names, (problem, why, remedy)) in
+        [(Health::Problem, not_running, DOWN), (Health::Problem, without, BESIDE_THE_TOKEN)]
     {
         if !names.is_empty() {
-            all.push(symptom(CHECK, health, format!("{word}: {}", join_first(&names)), why, remedy));
+            all.push(symptom(CHECK, health, format!("{problem}: {}", join_first(&names)), why, remedy));
         }
     }
     all
@@ -53,7 +54,7 @@ fn is_running(pod: &Value, container: &str) -> bool {
     statuses.any(|one| one["name"] == container && one["state"]["running"].is_object())
 }
 
-/// What is wrong, what follows, and the way out.
+/// What is wrong, its effect, and the remedy.
 type Advice = (&'static str, &'static str, &'static str);
 
 const DOWN: Advice = (

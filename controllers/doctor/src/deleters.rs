@@ -1,4 +1,4 @@
-//! Components that delete Nodes of machines that are gone, and whether the admission policy lets them.
+//! Components that delete Nodes of machines that are gone, and whether the admission policy allows it.
 
 use std::collections::BTreeSet;
 
@@ -10,23 +10,23 @@ use super::{Health, Installation, Symptom, healthy, symptom};
 /// A component that the chart knows.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Component {
-    /// As `admissionPolicies.nodeDeleters` names it.
+    /// Its name in `admissionPolicies.nodeDeleters`.
     pub name: String,
-    /// Under which users it runs by default.
+    /// The users that it runs as by default.
     pub users: Vec<String>,
-    /// The last word of the name of its workload, of a container, or of a part of its image.
+    /// The last part of the name of its workload, of a container, or of a part of its image.
     #[serde(default)]
     pub names: Vec<String>,
     /// Its Lease in kube-system.
     pub lease: Option<String>,
-    /// An annotation that it gives each Node.
+    /// An annotation that it adds to each Node.
     pub nodes: Option<String>,
 }
 
-/// Whom the policy on Nodes lets delete those that do not report.
+/// The users that the policy on Nodes allows to delete Nodes that do not report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Gate {
-    /// Everybody: there is no such policy.
+    /// All users: there is no such policy.
     Absent,
     /// These users.
     Present {
@@ -34,13 +34,13 @@ pub(super) enum Gate {
         deleters: BTreeSet<String>,
         /// By admissionPolicies.exemptUsers.
         exempt: BTreeSet<String>,
-        /// It denies; else it only warns.
+        /// It denies others; else it only warns.
         denies: bool,
     },
 }
 
 impl Gate {
-    /// By our policies and their bindings.
+    /// The gate by the policies of pod-safety and their bindings.
     pub(super) fn from_policies(policies: &[Value], bindings: &[Value]) -> Self {
         match PolicyRules::from_policies(policies, bindings, "node") {
             None => Self::Absent,
@@ -49,7 +49,7 @@ impl Gate {
     }
 }
 
-/// One of our policies: whom it lets, and what it does to others.
+/// The rules of one policy of pod-safety: the users that it allows, and what it does to others.
 pub(super) struct PolicyRules {
     exempt: BTreeSet<String>,
     deleters: BTreeSet<String>,
@@ -58,7 +58,7 @@ pub(super) struct PolicyRules {
 }
 
 impl PolicyRules {
-    /// The policy whose name ends so.
+    /// The rules of the policy whose name has this suffix.
     pub(super) fn from_policies(policies: &[Value], bindings: &[Value], end: &str) -> Option<Self> {
         let name = |policy: &Value| policy["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let end = format!("-{end}");
@@ -78,13 +78,13 @@ impl PolicyRules {
         })
     }
 
-    /// Whether it lets this user add the taint out-of-service, or do whatever it refuses.
+    /// Whether it allows this user to add the taint out-of-service, or to do what the policy denies.
     pub(super) fn allows(&self, user: &str) -> bool {
         self.exempt.contains(user) || self.tainters.contains(user)
     }
 }
 
-/// The list of strings in an expression: it is a JSON list, too.
+/// The list of strings in a CEL expression, which is a JSON list too.
 fn parse_users(expression: &str) -> BTreeSet<String> {
     let list = expression.find('[').zip(expression.rfind(']'));
     let list = list.and_then(|(first, last)| expression.get(first..=last));
@@ -96,7 +96,7 @@ fn parse_users(expression: &str) -> BTreeSet<String> {
 pub struct ObservedComponents {
     /// Deployments and DaemonSets.
     pub workloads: Vec<Value>,
-    /// Leases in kube-system that were renewed a moment ago.
+    /// Leases in kube-system that were renewed recently.
     pub leases: BTreeSet<String>,
     /// Some Nodes.
     pub nodes: Vec<Value>,
@@ -106,11 +106,11 @@ pub struct ObservedComponents {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunningComponent {
     component: String,
-    /// None: it runs outside the cluster.
+    /// `None`: it runs outside the cluster.
     user: Option<String>,
 }
 
-/// Which components run, and as whom.
+/// The components that run, and their users.
 pub(super) fn find_running(components: &[Component], seen: &ObservedComponents) -> Vec<RunningComponent> {
     let mut all = Vec::new();
     for component in components {
@@ -146,23 +146,23 @@ pub(super) fn matches_component(workload: &Value, names: &[impl AsRef<str>]) -> 
         candidates
             .extend(image(container).iter().filter_map(|part| part.split(':').next()).map(str::to_owned));
     }
-    let is_it = |word: &String| {
-        let rest = names.iter().filter_map(|name| word.strip_suffix(name.as_ref()));
+    let matches_name = |candidate: &String| {
+        let rest = names.iter().filter_map(|name| candidate.strip_suffix(name.as_ref()));
         rest.into_iter().any(|rest| rest.is_empty() || rest.ends_with('-'))
     };
-    workload["spec"]["replicas"] != 0 && candidates.iter().any(is_it)
+    workload["spec"]["replicas"] != 0 && candidates.iter().any(matches_name)
 }
 
-/// As whom it deletes Nodes. A cloud controller manager may take the account of the controller for it.
+/// The user that deletes Nodes. A cloud controller manager may use the ServiceAccount of the node controller for it.
 pub(super) fn user_for(workload: &Value) -> String {
     const OWN_ACCOUNTS: &str = "--use-service-account-credentials";
     let arguments = |container: &'_ Value| -> Vec<String> {
         let texts = |field: &str| container[field].as_array().cloned().unwrap_or_default();
         let all = texts("command").into_iter().chain(texts("args"));
-        all.filter_map(|word| word.as_str().map(str::to_owned)).collect()
+        all.filter_map(|argument| argument.as_str().map(str::to_owned)).collect()
     };
-    let has_own = |word: &String| word.starts_with(OWN_ACCOUNTS) && !word.ends_with("=false");
-    if containers_of(workload).flat_map(arguments).any(|word| has_own(&word)) {
+    let has_own = |argument: &String| argument.starts_with(OWN_ACCOUNTS) && !argument.ends_with("=false");
+    if containers_of(workload).flat_map(arguments).any(|argument| has_own(&argument)) {
         return "system:serviceaccount:kube-system:node-controller".to_owned();
     }
     let namespace = workload["metadata"]["namespace"].as_str().unwrap_or_default();
@@ -216,7 +216,7 @@ pub(super) fn check_deleters(
     symptom(CHECK, health, what, WHY, remedy)
 }
 
-/// `admissionPolicies.nodeDeleters` with those that are missing: components by name where that says it.
+/// `admissionPolicies.nodeDeleters` with the missing entries: components by name, where the chart knows their user.
 fn chart_values(
     known_components: &[Component],
     deleters: &BTreeSet<String>,
@@ -272,9 +272,9 @@ mod tests {
     }
 
     #[test]
-    fn a_component_is_found_by_its_names_and_under_the_user_that_deletes() {
+    fn a_component_is_found_by_its_names_with_the_user_that_deletes_nodes() {
         let none: &[&str] = &[];
-        for (name, image, args, found) in [
+        for (name, image, args, user) in [
             (
                 "occm",
                 "registry.k8s.io/provider-os/openstack-cloud-controller-manager:v1.36.0@sha256:ab",
@@ -309,7 +309,7 @@ mod tests {
             };
             let users: Vec<String> =
                 find_running(&known_components(), &seen).into_iter().filter_map(|one| one.user).collect();
-            assert_eq!(users.join(","), found, "{name} {image} {args:?}");
+            assert_eq!(users.join(","), user, "{name} {image} {args:?}");
         }
         let mut stopped = workload("ns", "karpenter", "i", "sa", &[]);
         stopped["spec"]["replicas"] = json!(0);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_component_outside_the_cluster_is_found_by_its_lease_or_by_what_it_writes_on_nodes() {
+    fn a_component_outside_the_cluster_is_found_by_its_lease_or_its_node_annotation() {
         let seen = ObservedComponents {
             leases: BTreeSet::from(["cloud-controller-manager".to_owned()]),
             nodes: vec![json!({ "metadata": { "annotations": { "cluster.x-k8s.io/machine": "m" } } })],
@@ -335,9 +335,9 @@ mod tests {
         assert!(components.iter().all(|one| one.user.is_none()));
     }
 
-    /// `action=Deny` left the Nodes of machines that were gone, and nothing said which user had to be listed.
+    /// `action=Deny` kept the Nodes of machines that were gone, and no check named the user to list.
     #[test]
-    fn bug_a_component_that_the_policy_denies_is_named_with_the_value_to_set() {
+    fn bug_a_component_that_the_policy_denies_was_not_reported() {
         let of = |component: &str, user: Option<&str>| RunningComponent {
             component: component.to_owned(),
             user: user.map(str::to_owned),

@@ -25,11 +25,11 @@ fn device_name(device: &FenceDeviceObject) -> String {
     format!("{}/{}", device.namespace, device.name)
 }
 
-/// What each device said when it was last asked.
+/// What each device answered at its last status check.
 fn check_answers(view: &View<'_>) -> Vec<Symptom> {
     let mut all = Vec::new();
     let (mut not_answering, mut unpromised) = (Vec::new(), Vec::new());
-    let (mut unwell, mut distrusted, mut unasked) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut unwell, mut distrusted, mut never_checked) = (Vec::new(), Vec::new(), Vec::new());
     let (fenced_from, elsewhere): (Vec<_>, Vec<_>) =
         view.devices().partition(|device| view.is_fencing_namespace(&device.namespace));
     for device in &fenced_from {
@@ -47,24 +47,30 @@ fn check_answers(view: &View<'_>) -> Vec<Symptom> {
             _ => not_answering.extend(unknown),
         }
         match device.state() {
-            DeviceState::Unseen => unasked.push(name),
+            DeviceState::Unseen => never_checked.push(name),
             DeviceState::NotTrusted => distrusted.push(name),
             DeviceState::NotReady if answers => unwell.push(name),
             DeviceState::NotReady | DeviceState::Ready => {}
         }
     }
     let elsewhere = elsewhere.into_iter().map(device_name).collect();
-    for (health, names, (word, why, remedy)) in [
+    for (health, names, (problem, why, remedy)) in [
         (Health::Problem, unwell, NOT_READY),
         (Health::Problem, distrusted, NOT_TRUSTED),
         (Health::Problem, not_answering, NOT_ANSWERING),
         (Health::Problem, unpromised, NO_VALID_PROMISE),
-        (Health::Unknown, unasked, NEVER_CHECKED),
+        (Health::Unknown, never_checked, NEVER_CHECKED),
         (Health::Attention, elsewhere, OUTSIDE_NAMESPACES),
     ] {
         if !names.is_empty() {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            all.push(symptom("FenceDevices", health, format!("{word}: {}", join_first(&names)), why, remedy));
+            all.push(symptom(
+                "FenceDevices",
+                health,
+                format!("{problem}: {}", join_first(&names)),
+                why,
+                remedy,
+            ));
         }
     }
     if all.is_empty() && !fenced_from.is_empty() {
@@ -76,7 +82,7 @@ fn check_answers(view: &View<'_>) -> Vec<Symptom> {
     all
 }
 
-/// What in the spec of a device makes its word worth less.
+/// Settings of a device that make its answer less reliable.
 fn check_settings(view: &View<'_>) -> Vec<Symptom> {
     let (mut insecure, mut unsure, mut same) = (Vec::new(), Vec::new(), Vec::new());
     let chooses = |device: &FenceDeviceObject| {
@@ -104,7 +110,7 @@ fn check_settings(view: &View<'_>) -> Vec<Symptom> {
     .collect()
 }
 
-/// By `insecure` of the driver Redfish, or `ssl_insecure` of agents.
+/// Whether `insecure` of the driver Redfish, or `ssl_insecure` of agents, is set.
 fn accepts_any_certificate(spec: &FenceDeviceSpec) -> bool {
     let mut all = spec.parameters.iter().chain(spec.node_parameters.values().flatten());
     all.any(|(name, value)| {
@@ -113,7 +119,7 @@ fn accepts_any_certificate(spec: &FenceDeviceSpec) -> bool {
     })
 }
 
-/// What is wrong, what follows, and the way out.
+/// What is wrong, its effect, and the remedy.
 type Advice = (&'static str, &'static str, &'static str);
 
 const NOT_READY: Advice = (
@@ -163,7 +169,7 @@ const SHARED_PARAMETERS: Advice = (
     "use nodeParameters, or a template such as {{.Node.Name}}, in spec of the FenceDevice",
 );
 
-/// Policies that name devices which are not there.
+/// Policies that name devices that do not exist.
 fn check_missing_devices(view: &View<'_>) -> Option<Symptom> {
     let mut names = Vec::new();
     for policy in view.policies() {
@@ -184,7 +190,7 @@ fn check_missing_devices(view: &View<'_>) -> Option<Symptom> {
     })
 }
 
-/// Policies that pause, and nodes that have none.
+/// Policies that are paused, and nodes without a policy.
 fn check_policies(view: &View<'_>, unread: &[Kind], paused: &[Paused], wall: Timestamp) -> Vec<Symptom> {
     let mut all = Vec::new();
     if !unread.contains(&Kind::FenceDevices) {
@@ -243,7 +249,8 @@ const WITHOUT_NODES: Advice = (
     "correct its spec.nodeSelector or spec.priority: kubectl get nodes --show-labels",
 );
 
-/// What is there and can do nothing: nodes of which no level works, devices that no policy names, policies without a node.
+/// What exists and has no effect: nodes for which no level works, devices that no policy names, policies without a
+/// node.
 fn check_unused(view: &View<'_>) -> Vec<Symptom> {
     let (mut hopeless, mut used) = (Vec::new(), BTreeSet::new());
     for node in view.nodes() {
@@ -281,7 +288,7 @@ fn is_named_by(device: &FenceDeviceObject, named: &DeviceRef) -> bool {
     *device.namespace == *named.namespace && *device.name == *named.name
 }
 
-/// Whether a device may work for a node, as far as is known: one that was not checked yet may.
+/// Whether a device may work for a node, as far as it is known: a device that was not checked yet may.
 fn may_work_for(view: &View<'_>, named: &DeviceRef, node: &Node) -> bool {
     let Some(device) = view.device(&named.namespace, &named.name) else { return false };
     let target = device.status.targets.iter().find(|target| *target.node == *node.name);
@@ -289,7 +296,7 @@ fn may_work_for(view: &View<'_>, named: &DeviceRef, node: &Node) -> bool {
         && match device.state() {
             DeviceState::NotTrusted => false,
             DeviceState::Unseen => true,
-            // A person does it.
+            // A person switches the machine.
             DeviceState::Ready | DeviceState::NotReady if device.spec.driver == DeviceDriver::Manual => true,
             // A node that has just joined was not checked yet.
             DeviceState::Ready | DeviceState::NotReady => target.map_or_else(

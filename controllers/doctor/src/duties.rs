@@ -1,5 +1,6 @@
-//! Whether somebody does what kube-controller-manager does by default: node lifecycle, the statuses of PodDisruptionBudgets,
-//! eviction by taint. Judged by effects: flags cannot be read everywhere, and a controller that runs may still do nothing.
+//! Whether some controller does what kube-controller-manager does by default: node lifecycle, the statuses of
+//! PodDisruptionBudgets, eviction by taint. The checks read effects: flags cannot be read everywhere, and a controller
+//! that runs may have no effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,25 +20,25 @@ use super::{Health, Installation, Leader, Symptom, healthy, join_first, symptom}
 /// Controllers of a healthy cluster need seconds.
 const MINUTE: i64 = 60;
 
-/// So late an eviction by taint counts as left undone: a kube-controller-manager that restarts counts the usual five minutes of
-/// a toleration once more.
+/// An eviction by taint that is this late counts as not done: a kube-controller-manager that restarts waits for the
+/// usual toleration of five minutes once more.
 const OVERDUE: Duration = Duration::from_secs(360);
 
-/// Who should do them.
+/// The controllers that should do them.
 #[derive(Clone, Copy, Debug)]
 pub struct Duties<'a> {
-    /// The mode of pod-safety; none: not known.
+    /// The mode of pod-safety; `None`: not known.
     pub mode: Option<Mode>,
     /// Its controllers.
     pub controllers: &'a [Name],
-    /// For what to type.
+    /// The installation, for the commands in remedies.
     pub installation: &'a Installation,
 }
 
 impl Duties<'_> {
-    /// What to type so that somebody does it.
+    /// The command after which some controller does it.
     fn remedy(&self, name: Name) -> String {
-        let twin = name.kcm_names().first().copied().unwrap_or_default();
+        let kcm_name = name.kcm_names().first().copied().unwrap_or_default();
         let key = match name {
             Name::PodGc => "podGc",
             Name::Disruption => "disruption",
@@ -54,14 +55,14 @@ impl Duties<'_> {
             ),
             Some(Mode::Replace) => self.installation.helm_command(&format!("controllers.{key}.enabled=true")),
             Some(Mode::Guard | Mode::Observe) | None => format!(
-                "remove -{twin} from --controllers of kube-controller-manager, or have pod-safety do its work: {}",
+                "remove -{kcm_name} from --controllers of kube-controller-manager, or have pod-safety do its work: {}",
                 self.installation.helm_command("mode=replace")
             ),
         }
     }
 }
 
-/// Whether taints of nodes that are Ready again go.
+/// Whether the taints of nodes that are Ready again are removed.
 pub fn check_node_lifecycle(view: &View<'_>, wall: Timestamp, duties: Duties<'_>) -> Option<Symptom> {
     const CHECK: &str = "NodeLifecycle";
     let is_lost = |key: &str| [NOT_READY_TAINT, UNREACHABLE_TAINT].contains(&key);
@@ -94,7 +95,7 @@ pub fn check_node_lifecycle(view: &View<'_>, wall: Timestamp, duties: Duties<'_>
     ))
 }
 
-/// Whether the statuses of PodDisruptionBudgets follow their specs, and who writes them.
+/// Whether the statuses of PodDisruptionBudgets follow their specs, and which controllers write them.
 pub fn check_budget_statuses(
     budgets: &[Value],
     leader: Option<&Leader>,
@@ -153,7 +154,7 @@ fn is_kcm(manager: &str) -> bool {
     manager == "kube-controller-manager"
 }
 
-/// Whether a status says nothing of a spec that is older than a minute. A controller that fails says so in a condition.
+/// Whether a status is older than a spec that is older than a minute. A controller that fails sets a condition.
 fn is_outdated(budget: &Value, wall: Timestamp) -> bool {
     let (metadata, status) = (&budget["metadata"], &budget["status"]);
     let number = |value: &Value| value.as_i64().unwrap_or_default();
@@ -176,7 +177,7 @@ fn time(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }
 
-/// Who wrote their statuses, when last, and of which.
+/// The controllers that wrote their statuses, when last, and of which PodDisruptionBudget.
 fn writers(budgets: &[Value]) -> BTreeMap<String, (Timestamp, String)> {
     let mut all = BTreeMap::new();
     for budget in budgets {
@@ -195,7 +196,8 @@ fn writers(budgets: &[Value]) -> BTreeMap<String, (Timestamp, String)> {
     all
 }
 
-/// Whether a pod should have gone long ago, by the stamps of the taint and of the pod. Not everybody stamps a taint.
+/// Whether a pod should have been evicted long ago, by the timestamps of the taint and of the pod. Not every taint has
+/// a timestamp.
 fn is_overdue(pod: &Pod, taint: &Taint, wall: Timestamp) -> bool {
     let span = match pod.tolerations.period_for(taint) {
         TolerationPeriod::NotTolerated => Duration::ZERO,
@@ -207,7 +209,7 @@ fn is_overdue(pod: &Pod, taint: &Taint, wall: Timestamp) -> bool {
     met.is_some_and(|met| wall.as_second() > met.saturating_add(span))
 }
 
-/// Whether pods go from nodes whose taints they do not tolerate. Nothing where no node has such a taint.
+/// Whether pods are evicted from nodes whose taints they do not tolerate. `None` where no node has such a taint.
 pub fn check_taint_eviction(view: &View<'_>, wall: Timestamp, duties: Duties<'_>) -> Option<Symptom> {
     const CHECK: &str = "TaintEviction";
     let tainted: Vec<&Node> = view.nodes().filter(|node| !node.no_execute.is_empty()).collect();

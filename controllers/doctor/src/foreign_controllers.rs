@@ -1,4 +1,4 @@
-//! Controllers of other projects that the admission policies refuse, and what to set.
+//! Controllers of other projects that the admission policies deny, and what to set.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ use super::{Health, Installation, Symptom, healthy, symptom};
 struct ForeignController {
     /// Its name.
     name: &'static str,
-    /// The last words of the name of its workload, of a container, or of a part of its image.
+    /// The last parts of the name of its workload, of a container, or of a part of its image.
     names: &'static [&'static str],
-    /// What it has on, when it sends such requests.
+    /// The setting with which it sends such requests.
     condition: Condition,
-    /// What it asks for.
+    /// The request that it sends.
     request: &'static str,
-    /// The policies that refuse it, by the ends of their names.
+    /// The policies that deny it, by the suffixes of their names.
     policies: &'static [&'static str],
-    /// What ends it.
+    /// The remedy.
     remedy: Remedy,
 }
 
@@ -32,7 +32,7 @@ struct ForeignController {
 #[derive(Debug)]
 enum Condition {
     Always,
-    /// A container has these words among its arguments.
+    /// A container has this text among its arguments.
     Argument(&'static str),
     /// An object of its namespace has this text.
     Object {
@@ -42,19 +42,19 @@ enum Condition {
     },
 }
 
-/// What to do about it.
+/// What an operator can do about it.
 #[derive(Debug)]
 enum Remedy {
-    /// It is asked to fence, by a FenceDevice with the driver External and a template of this kind.
+    /// It fences on request: by a FenceDevice with the driver External and a template of this kind.
     External(&'static str),
-    /// Evidence of a device releases the pods that it waits for. Besides, it can be told not to ask.
+    /// Evidence of a device releases the pods that it waits for. It can also be set to send no such request.
     Device(&'static str),
     /// It may be listed, because it checks first that the machine is stopped.
     Listed,
 }
 
-/// Those that are known. docs/admission.md says how to live beside each.
-const OTHERS: &[ForeignController] = &[
+/// The known controllers. docs/admission.md explains how to run pod-safety beside each.
+const FOREIGN_CONTROLLERS: &[ForeignController] = &[
     ForeignController {
         name: "descheduler",
         names: &["descheduler"],
@@ -153,10 +153,10 @@ const OTHERS: &[ForeignController] = &[
     },
 ];
 
-/// What was read of an object: nothing where it is not there.
+/// The objects that were read; `None` where one does not exist.
 pub type Objects = BTreeMap<String, Result<Option<Value>, String>>;
 
-/// One that runs, and where.
+/// A controller that runs, and where.
 struct RunningController<'a> {
     controller: &'static ForeignController,
     workload: &'a Value,
@@ -175,10 +175,10 @@ impl RunningController<'_> {
     fn sends_requests(&self, objects: &Objects) -> Result<bool, String> {
         match self.controller.condition {
             Condition::Always => Ok(true),
-            Condition::Argument(words) => Ok(containers_of(self.workload).any(|container| {
+            Condition::Argument(text) => Ok(containers_of(self.workload).any(|container| {
                 let lists = ["command", "args"].map(|field| container[field].as_array());
                 let mut all = lists.into_iter().flatten().flatten().filter_map(Value::as_str);
-                all.any(|argument| argument.contains(words))
+                all.any(|argument| argument.contains(text))
             })),
             Condition::Object { at, holds, .. } => {
                 let path = self.path().unwrap_or_default();
@@ -196,23 +196,23 @@ impl RunningController<'_> {
 }
 
 fn find_running(seen: &ObservedComponents) -> Vec<RunningController<'_>> {
-    let of = |other: &'static ForeignController| {
-        // A manager and its agents are one.
+    let running_controller = |other: &'static ForeignController| {
+        // A manager and its agents count as one.
         let workload = seen.workloads.iter().find(|workload| matches_component(workload, other.names));
         workload.map(|workload| RunningController { controller: other, workload })
     };
-    OTHERS.iter().filter_map(of).collect()
+    FOREIGN_CONTROLLERS.iter().filter_map(running_controller).collect()
 }
 
-/// The objects that say whether those that run send such requests.
+/// The objects that show whether the running controllers send such requests.
 pub fn paths_to_read(seen: &ObservedComponents) -> Vec<String> {
     find_running(seen).iter().filter_map(RunningController::path).collect()
 }
 
-/// What was read of pod-safety, and of the controllers of others.
+/// What was read of pod-safety, and of the controllers of other projects.
 #[derive(Debug, Default)]
 pub struct ForeignControllers {
-    /// Our admission policies.
+    /// The admission policies of pod-safety.
     pub policies: Vec<Value>,
     /// Their bindings.
     pub bindings: Vec<Value>,
@@ -220,21 +220,21 @@ pub struct ForeignControllers {
     pub devices: Vec<Value>,
     /// FencePolicies.
     pub fences: Vec<Value>,
-    /// What runs.
+    /// The components that run.
     pub observed: ObservedComponents,
-    /// What [`paths_to_read`] names.
+    /// The objects that [`paths_to_read`] names.
     pub objects: Objects,
 }
 
 const CHECK: &str = "RefusedControllers";
 
 impl ForeignControllers {
-    /// Why neither check could look.
+    /// The reason why neither check could read the cluster.
     pub fn not_checked(why: &str) -> Vec<Symptom> {
         ["NodeDeleters", CHECK].map(|check| super::not_checked(check, why)).into()
     }
 
-    /// Whether components that delete Nodes may, whom the policies refuse, and what to set.
+    /// Whether components that delete Nodes may do so, which controllers the policies deny, and what to set.
     pub fn check(&self, components: &[Component], installation: &Installation) -> Vec<Symptom> {
         let gate = Gate::from_policies(&self.policies, &self.bindings);
         let mut all = vec![check_deleters(
@@ -336,14 +336,14 @@ mod tests {
         (names.iter().map(policy).collect(), names.iter().map(binding).collect())
     }
 
-    /// The page says how to live beside each, and names a policy that denies it.
+    /// docs/admission.md explains how to run pod-safety beside each, and names a policy that denies it.
     #[test]
-    fn each_is_in_the_page() {
+    fn each_foreign_controller_is_documented() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/admission.md");
         let page = std::fs::read_to_string(page).unwrap();
         let (_, section) = page.split_once("## Beside other controllers").unwrap();
         let (section, _) = section.split_once("\n## ").unwrap();
-        for other in OTHERS {
+        for other in FOREIGN_CONTROLLERS {
             let name = format!("`{}`", other.name);
             assert!(section.contains(&name), "{name}");
             let row = section.lines().filter(|line| line.starts_with("| ")).find(|line| line.contains(&name));
@@ -377,7 +377,7 @@ mod tests {
         }
     }
 
-    /// What there is of pod-safety.
+    /// What exists of pod-safety.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Has {
         Nothing,
@@ -397,7 +397,7 @@ mod tests {
     const NONE: &str = "no known controller";
     const GATE: &str = "--feature-gates=FailureRecoveryPolicy=true";
 
-    /// What runs, as whom, with which argument; what is read; what there is of ours; how well that is, and what is said.
+    /// What runs, its user and argument; what is read; what exists of pod-safety; the expected health and message.
     const ROWS: [(&str, &str, &str, Read, Has, Health, &str); 17] = [
         ("nginx", "sa", "", Read::Nothing, Has::Nothing, Fine, NONE),
         (LONGHORN, "sa", "", Setting("delete-statefulset-pod"), Has::Nothing, Attention, "to do-nothing"),
@@ -427,7 +427,7 @@ mod tests {
     ];
 
     #[test]
-    fn who_is_refused_is_named_with_what_to_set() {
+    fn denied_foreign_controllers_are_reported_with_the_remedy() {
         let far = json!({ "spec": { "external": { "templateRef": { "kind": "FenceAgentsRemediationTemplate" } } } });
         let check = |row: &(&str, &str, &str, Read, Has, Health, &str), rules: (Vec<Value>, Vec<Value>)| {
             let (name, account, argument, read, has, ..) = *row;
@@ -451,13 +451,13 @@ mod tests {
             all.remove(0)
         };
         for row in &ROWS {
-            let (.., health, says) = *row;
+            let (.., health, expected) = *row;
             for (action, verb) in [("Deny", ": denied by"), ("Warn", "with admissionPolicies.action=Deny")] {
                 let symptom = check(row, policies(action));
                 let text = format!("{} {}", symptom.what, symptom.remedy);
                 assert_eq!(symptom.health, health, "{row:?}: {text}");
                 assert!(
-                    text.contains(says) && (health != Attention || text.contains(verb)),
+                    text.contains(expected) && (health != Attention || text.contains(verb)),
                     "{row:?}: {text}"
                 );
             }

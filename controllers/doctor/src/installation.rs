@@ -1,4 +1,4 @@
-//! How pod-safety was installed: so that what to do can be typed as it stands.
+//! How pod-safety was installed, so that the commands of remedies can be copied without change.
 
 use serde_json::Value;
 
@@ -7,19 +7,19 @@ use serde_json::Value;
 pub struct Installation {
     release: String,
     namespace: String,
-    /// There are Deployments to read, and none of them is of a release.
+    /// Deployments were read, and none of them belongs to a release.
     is_new: bool,
 }
 
 impl Default for Installation {
-    /// The names of the documentation.
+    /// The names that the documentation uses.
     fn default() -> Self {
         Self { release: "pod-safety".to_owned(), namespace: "pod-safety".to_owned(), is_new: false }
     }
 }
 
 impl Installation {
-    /// By the labels of these Deployments, which are all of pod-safety.
+    /// The installation by the labels of these Deployments, which are all of pod-safety.
     pub fn from_deployments(deployments: &[Value]) -> Self {
         let read = |one: &Value| {
             let labels = &one["metadata"]["labels"];
@@ -36,7 +36,7 @@ impl Installation {
         &self.namespace
     }
 
-    /// The command that sets these values of the chart, typed in a checkout of the repository.
+    /// The command that sets these values of the chart, to be run in a checkout of the repository.
     pub fn helm_command(&self, values: &str) -> String {
         let Self { release, namespace, is_new } = self;
         let (verb, keeps) = match is_new {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bug_a_command_had_dots_in_place_of_the_release_and_its_namespace() {
+    fn bug_a_command_had_dots_in_place_of_release_and_namespace() {
         let deployment = |manager: &str| {
             let labels =
                 json!({ "app.kubernetes.io/managed-by": manager, "app.kubernetes.io/instance": "safety" });
@@ -68,8 +68,8 @@ mod tests {
             ),
             (vec![], "helm install pod-safety "),
         ] {
-            let said = Installation::from_deployments(&deployments).helm_command("mode=replace");
-            assert!(said.starts_with(begins) && said.ends_with(" --set mode=replace"), "{said}");
+            let command = Installation::from_deployments(&deployments).helm_command("mode=replace");
+            assert!(command.starts_with(begins) && command.ends_with(" --set mode=replace"), "{command}");
         }
         assert!(Installation::default().helm_command("mode=guard").starts_with("helm upgrade pod-safety "));
     }

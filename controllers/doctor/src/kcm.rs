@@ -7,22 +7,23 @@ use super::{Duties, Health, Symptom, healthy, not_checked, symptom};
 
 const CHECK: &str = "KubeControllerManager";
 
-/// Why nothing is done twice.
+/// Why only one of them may run each controller.
 const BOTH: &str = "two controllers that write the same objects undo each other's work, and its collector force deletes without proof";
 
 /// What is known of kube-controller-manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kcm {
-    /// Its arguments, of each of its pods.
+    /// The arguments of each of its pods.
     Arguments(Vec<Vec<String>>),
-    /// Its pods cannot be seen, as where somebody else runs the control plane; whether its lease is kept.
+    /// Its pods are not visible, as in a managed control plane; whether its Lease is renewed.
     Hidden {
-        /// Somebody renews its lease.
+        /// Its Lease is renewed.
         is_leading: bool,
     },
 }
 
-/// Who does what: whether kube-controller-manager runs what pod-safety runs in its place, and what pod-safety leaves to it.
+/// Whether kube-controller-manager runs controllers that pod-safety runs in its place, and whether it runs those that
+/// pod-safety leaves to it.
 pub fn check_kcm(kcm: &Kcm, duties: Duties<'_>) -> Vec<Symptom> {
     let Some(mode) = duties.mode else {
         return vec![not_checked(CHECK, "the mode of pod-safety is not known")];
@@ -68,18 +69,18 @@ pub fn check_kcm(kcm: &Kcm, duties: Duties<'_>) -> Vec<Symptom> {
     symptoms
 }
 
-/// Those of our controllers that it has, too.
+/// The controllers of pod-safety that kube-controller-manager has too.
 fn kcm_conflicts(controllers: &[Name]) -> Vec<Name> {
     let has = |name: &Name| !name.kcm_names().is_empty() && controllers.contains(name);
     Name::ALL.iter().copied().filter(has).collect()
 }
 
-/// By its names.
+/// Joins them by kube-controller-manager's names.
 fn join_names(names: &[Name]) -> String {
     names.iter().filter_map(|name| name.kcm_names().first().copied()).collect::<Vec<_>>().join(", ")
 }
 
-/// What it was told to run, beside what we run.
+/// Compares the controllers that kube-controller-manager runs with those of pod-safety.
 fn compare_controllers(all: &[Vec<String>], mode: Mode, duties: Duties<'_>) -> Symptom {
     let runs = |name: &Name| all.iter().any(|arguments| is_enabled(arguments, name.kcm_names()));
     let (both, neither): (Vec<Name>, Vec<Name>) =
@@ -107,7 +108,8 @@ fn compare_controllers(all: &[Vec<String>], mode: Mode, duties: Duties<'_>) -> S
     }
 }
 
-/// Whether one of these names is on, by its rules: a name switches on, -name off, * all others.
+/// Whether one of these names is enabled, by the rules of `--controllers`: a name enables, -name disables, * enables
+/// all others.
 fn is_enabled(arguments: &[String], names: &[&str]) -> bool {
     let mut lists = arguments.iter().filter_map(|one| one.strip_prefix("--controllers="));
     let Some(list) = lists.next_back() else { return true };

@@ -1,10 +1,10 @@
-//! Our own kinds, as the cluster has them.
+//! The kinds of pod-safety, as the cluster has them.
 
 use serde_json::Value;
 
 use super::{Health, Symptom, healthy, join_first, not_checked, symptom};
 
-/// A CRD of ours and what the cluster has in its place.
+/// A CRD of pod-safety, compared with the one in the cluster.
 pub fn check_crds(
     expected: &[Value],
     installed: impl Fn(&str) -> Result<Option<Value>, String>,
@@ -54,7 +54,7 @@ pub fn check_crds(
     all
 }
 
-/// Whether all that `ours` says stands in `theirs`, which may say more.
+/// Whether `installed` has all that `expected` has; it may have more.
 fn contains(installed: &Value, expected: &Value) -> bool {
     match (installed, expected) {
         (Value::Object(theirs), Value::Object(ours)) => {

@@ -1,13 +1,13 @@
 //! What may be wrong with an installation.
 //!
-//! Duty: the checks of `pod-safety doctor`. Each says what it found, why that matters, and how to mend it.
+//! Duty: the checks of `pod-safety doctor`. Each reports what it found, why that matters, and the remedy.
 //!
-//! Inputs: what the command read of the cluster. Nothing is read here, so each check is a table in its tests.
+//! Inputs: what the command read of the cluster. Nothing is read here, so each check has a table of cases in its tests.
 //!
 //! Invariant: what could not be read is [`Health::Unknown`], never fine.
 #![forbid(unsafe_code)]
 
-/// The address of a page of the documentation: who has the program and the chart has no `docs`.
+/// The address of a page of the documentation: a user with the binary and the chart has no `docs`.
 macro_rules! page {
     ($path:literal) => {
         concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/", $path)
@@ -48,25 +48,25 @@ pub use simulation::adapt_to_simulation;
 /// The oldest and the newest minor version of Kubernetes that this version is tested with.
 pub const MINORS: (u32, u32) = (32, 37);
 
-/// How well something is.
+/// The result of a check, from the best to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Health {
     /// As it should be.
     Fine,
-    /// It could not be looked at.
+    /// It could not be checked.
     Unknown,
-    /// It should be known.
+    /// An operator should know it.
     Attention,
     /// It must be fixed.
     Problem,
 }
 
-/// What a check found.
+/// The finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Symptom {
-    /// Which check, in one CamelCase word.
+    /// The check, in CamelCase.
     pub check: &'static str,
-    /// How well.
+    /// The result.
     pub health: Health,
     /// What was found.
     pub what: String,
@@ -92,12 +92,12 @@ fn symptom(
     Symptom { check, health, what: what.into(), why, remedy: remedy.into() }
 }
 
-/// Something that could not be read.
+/// An unreadable object as a symptom.
 pub fn unreadable(check: &'static str, what: impl Into<String>) -> Symptom {
     symptom(check, Health::Unknown, what, "", "")
 }
 
-/// A check that could not look.
+/// A check that could not read what it needs.
 pub fn not_checked(check: &'static str, why: &str) -> Symptom {
     unreadable(check, format!("not checked: {why}"))
 }
@@ -121,7 +121,7 @@ pub fn check_version(server: &str) -> Symptom {
     }
 }
 
-/// So far clocks may be apart: certificates, Leases and people bear that.
+/// How far clocks may differ: certificates, Leases and operators tolerate that.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(5);
 
 /// A kubelet renews its Lease every ten seconds; a node counts as lost after fifty.
@@ -183,7 +183,7 @@ pub fn check_clocks(
     all
 }
 
-/// The first few of many names.
+/// Joins the first few names.
 pub fn join_first(names: &[&str]) -> String {
     const MAX_NAMES: usize = 5;
     let first = names.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join(", ");
@@ -191,14 +191,14 @@ pub fn join_first(names: &[&str]) -> String {
     if rest == 0 { first } else { format!("{first} and {rest} more") }
 }
 
-/// An EvictionRequest of an earlier drain, which still asks or is only lying there.
+/// An EvictionRequest of an earlier drain, which is still active or was not deleted.
 pub fn abandoned_request(request: &Trouble) -> Symptom {
     const WHY: &str = "while it asks, its pod is evicted, also if nobody drains the node any more";
     let what = format!("{} {}", request.object, request.message);
     symptom("EvictionRequests", Health::Attention, what, WHY, &request.command)
 }
 
-/// Whether somebody leads, and somebody else could.
+/// Whether there is a leader, and a standby.
 pub fn check_leader(running: &Running, wall: Timestamp, installation: &Installation) -> Symptom {
     const WHY: &str = "nothing is proved, fenced or force deleted without a leader";
     match (&running.leader, running.lease_unread) {
@@ -230,7 +230,8 @@ pub fn check_leader(running: &Running, wall: Timestamp, installation: &Installat
     }
 }
 
-/// For so long policies may warn only: a week has each day's jobs in it, and shows who would be refused (docs/install.md).
+/// For this long, policies may only warn: a week has the jobs of every day in it, and shows which users would be denied
+/// (docs/install.md).
 const MAX_AUDIT_PERIOD: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// What the admission policies do about force deletions.
@@ -267,7 +268,7 @@ pub fn check_admission_policies(policies: Policies, wall: Timestamp, installatio
     }
 }
 
-/// StatefulSets whose pods have no grace.
+/// StatefulSets whose pods have no termination grace period.
 pub fn check_grace_periods(sets: &[Value]) -> Symptom {
     let is_zero = |set: &&Value| {
         set.pointer("/spec/template/spec/terminationGracePeriodSeconds").and_then(Value::as_i64) == Some(0)
@@ -291,7 +292,7 @@ pub fn check_grace_periods(sets: &[Value]) -> Symptom {
     )
 }
 
-/// Budgets that block for ever.
+/// PodDisruptionBudgets that never allow an eviction.
 pub fn check_budgets(never: &[&Budget]) -> Symptom {
     if never.is_empty() {
         return healthy("PodDisruptionBudgets", "none blocks permanently");

@@ -1,4 +1,4 @@
-//! Each check sees what it is there for, and only that.
+//! Each check reports what it is for, and nothing else.
 
 use pod_safety_explain::Paused;
 use pod_safety_process::account::PolicyAccount;
@@ -16,7 +16,7 @@ fn health_and_text(symptoms: &[Symptom]) -> Vec<(Health, String)> {
 }
 
 #[test]
-fn versions_beyond_those_that_were_checked_are_named() {
+fn untested_versions_are_reported() {
     for (server, health) in [
         ("v1.37.2", Health::Fine),
         ("v1.32.0+k3s1", Health::Fine),
@@ -29,7 +29,7 @@ fn versions_beyond_those_that_were_checked_are_named() {
 }
 
 #[test]
-fn clocks_that_are_apart_are_named_with_their_machine() {
+fn clocks_that_differ_are_reported_with_their_machine() {
     let server: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
     let world = World::listed();
     for (name, renewed) in [("right", "09:59:55"), ("ahead", "10:00:30"), ("behind", "09:50:00")] {
@@ -57,7 +57,7 @@ fn clocks_that_are_apart_are_named_with_their_machine() {
 }
 
 #[test]
-fn who_does_what_is_read_from_the_flags_of_kube_controller_manager() {
+fn flags_of_kube_controller_manager_are_compared_with_the_mode() {
     let compare = |controllers: &str| {
         Kcm::Arguments(vec![vec![
             controllers.to_owned(),
@@ -69,7 +69,7 @@ fn who_does_what_is_read_from_the_flags_of_kube_controller_manager() {
         [Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction, Name::Fencing];
     let installation = Installation::default();
     let all = "pod-garbage-collector-controller, disruption-controller, node-lifecycle-controller, taint-eviction-controller";
-    for (kcm, mode, health, says) in [
+    for (kcm, mode, health, expected) in [
         (compare(off), Mode::Replace, Health::Fine, format!("pod-safety runs {all} in its place")),
         (
             compare("--controllers=*,-podgc"),
@@ -97,16 +97,16 @@ fn who_does_what_is_read_from_the_flags_of_kube_controller_manager() {
         let duties = Duties { mode: Some(mode), controllers: &own_controllers, installation: &installation };
         let symptoms = check_kcm(&kcm, duties);
         assert_eq!(symptoms[0].health, health, "{kcm:?} {mode:?}: {symptoms:?}");
-        assert!(symptoms[0].what.contains(&says), "{says}: {symptoms:?}");
+        assert!(symptoms[0].what.contains(&expected), "{expected}: {symptoms:?}");
     }
     let guard = Duties { mode: Some(Mode::Guard), controllers: &[], installation: &installation };
     let detaches = check_kcm(&Kcm::Arguments(vec![Vec::new()]), guard);
     assert_eq!(detaches[1].check, "ForceDetach");
 }
 
-/// A cluster in which each write was denied had a tick for an account that nobody used.
+/// In a cluster that denied each write, the check passed for an account that no process used.
 #[test]
-fn bug_an_account_that_the_policies_deny_was_called_fine() {
+fn bug_an_account_that_the_policies_deny_passed_the_check() {
     const OURS: &str = "system:serviceaccount:pod-safety:pod-safety";
     let lease = |user: Option<&str>| {
         let annotations = user.map(|user| json!({ "pod-safety.dev/leader": user.replacen(' ', " mode=guard controllers=pod-gc user=", 1) }));
@@ -114,7 +114,7 @@ fn bug_an_account_that_the_policies_deny_was_called_fine() {
             "spec": { "holderIdentity": "laptop_1", "acquireTime": "2026-11-21T10:00:00.000000Z" } })
     };
     let named = [PolicyAccount { policy: "pod-safety-fence".to_owned(), account: OURS.to_owned() }];
-    for (user, named, health, says) in [
+    for (user, named, health, expected) in [
         (
             Some("laptop_1 anna"),
             Some(&named[..]),
@@ -132,11 +132,11 @@ fn bug_an_account_that_the_policies_deny_was_called_fine() {
         (Some("laptop_1 anna"), Some(&[]), None, ""),
         (Some("laptop_1 anna"), None, Some(Health::Unknown), "could not be listed"),
     ] {
-        let leads = Leader::from_lease(&lease(user)).unwrap();
-        let accounts = Accounts { named, leader: Some(&leads), pod_account: None };
+        let leader = Leader::from_lease(&lease(user)).unwrap();
+        let accounts = Accounts { named, leader: Some(&leader), pod_account: None };
         let symptom = accounts.check();
         assert_eq!(symptom.as_ref().map(|one| one.health), health, "{user:?}: {symptom:?}");
-        assert!(symptom.is_none_or(|one| one.what.contains(says)), "{user:?}: {says}");
+        assert!(symptom.is_none_or(|one| one.what.contains(expected)), "{user:?}: {expected}");
     }
     assert_eq!(
         Accounts { named: Some(&named), leader: None, pod_account: None }.check(),
@@ -149,7 +149,7 @@ fn bug_an_account_that_the_policies_deny_was_called_fine() {
 }
 
 #[test]
-fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
+fn devices_without_an_answer_and_nodes_without_a_policy_are_reported() {
     let wall = "2026-11-21T10:00:00Z".parse().unwrap();
     let paused = Paused {
         object: "fencepolicy/p".to_owned(),
@@ -195,9 +195,10 @@ fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
     );
 }
 
-/// `all 2 answer and are trusted` was said of devices that nobody had asked yet, and of a policy without devices nothing.
+/// `all 2 answer and are trusted` was reported for devices that were never contacted, and nothing for a policy without
+/// devices.
 #[test]
-fn bug_devices_that_were_never_contacted_or_do_not_exist_are_not_fine() {
+fn bug_devices_that_were_never_contacted_or_do_not_exist_passed_the_check() {
     let wall = "2026-11-21T10:00:00Z".parse().unwrap();
     let world = World::listed();
     let refs = json!([{ "namespace": "f", "name": "new" }, { "namespace": "f", "name": "pdu-a" }]);
@@ -235,9 +236,9 @@ fn bug_devices_that_were_never_contacted_or_do_not_exist_are_not_fine() {
     assert_eq!(check_devices(&guard.view(), &[], &[], wall)[0].health, Health::Fine);
 }
 
-/// A node without an agent, or with a watchdog that was not drilled, was called a device that did not answer.
+/// A node without an agent, or with a watchdog without a drill, was reported as a device that did not answer.
 #[test]
-fn nodes_whose_agents_promise_nothing_that_counts_are_named_with_the_reason() {
+fn nodes_without_a_valid_watchdog_promise_are_reported_with_the_reason() {
     let world = World::listed();
     let promises = json!({ "driver": "WatchdogLease", "watchdogLease": { "classes": ["Hardware"] } });
     let target = |node: &str, power: &str, message: &str| json!({ "node": node, "power": power, "identity": "Match", "looked": "t", "message": message });
@@ -257,9 +258,9 @@ fn nodes_whose_agents_promise_nothing_that_counts_are_named_with_the_reason() {
     assert!(symptoms.contains(&(Health::Problem, expected.to_owned())), "{symptoms:?}");
 }
 
-/// A device of which anybody can take the place is easily made, and nothing said so.
+/// A device that can easily be impersonated was not reported.
 #[test]
-fn bug_a_device_whose_word_is_worth_little_was_called_fine() {
+fn bug_a_device_with_insecure_settings_passed_the_check() {
     const INSECURE: &str = "every certificate is accepted: f/d";
     const UNSURE: &str = "identityCheck is BestEffort: f/d";
     const SAME: &str = "the same parameters for several nodes: f/d";
@@ -292,9 +293,9 @@ fn bug_a_device_whose_word_is_worth_little_was_called_fine() {
     assert_eq!(with(agent(json!({ "ip": "192.0.2.1" }))), [SAME]);
 }
 
-/// Fencing in which nothing could work had a tick for each node that has a FencePolicy.
+/// The check passed for each node with a FencePolicy, although no device could work.
 #[test]
-fn bug_devices_and_policies_that_can_do_nothing_were_called_fine() {
+fn bug_devices_and_policies_without_effect_passed_the_check() {
     let wall = "2026-11-21T10:00:00Z".parse().unwrap();
     let device = |name: &str, power: &str| {
         let ready = json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
@@ -311,7 +312,7 @@ fn bug_devices_and_policies_that_can_do_nothing_were_called_fine() {
         json!({ "name": "l", "devices": devices })
     };
     let hopeless = "each level of their FencePolicy has a device that does not work for: n";
-    for (levels, chooses, says) in [
+    for (levels, selected, expected) in [
         (json!([level(&["on"])]), "n", vec!["no FencePolicy names: f/off"]),
         (json!([level(&["on", "off"])]), "n", vec![hopeless]),
         (json!([level(&["off"]), level(&["on"])]), "n", vec![]),
@@ -322,7 +323,7 @@ fn bug_devices_and_policies_that_can_do_nothing_were_called_fine() {
         world.apply(Kind::Nodes, &node("n").ready("True").labels(json!({ "name": "n" })), at(0));
         world.apply(Kind::FenceDevices, &device("on", "On"), at(0));
         world.apply(Kind::FenceDevices, &device("off", "Unknown"), at(0));
-        let selector = json!({ "matchLabels": { "name": chooses } });
+        let selector = json!({ "matchLabels": { "name": selected } });
         let policy = named("p").set("/spec/levels", levels.clone()).set("/spec/nodeSelector", selector);
         world.apply(Kind::FencePolicies, &policy, at(0));
         world.cache().restrict_fencing_to(["f".to_owned()].into());
@@ -332,7 +333,7 @@ fn bug_devices_and_policies_that_can_do_nothing_were_called_fine() {
         for all in ["no FencePolicy names: f/off", hopeless, "no node is selected by: p"] {
             assert_eq!(
                 texts.iter().any(|what| what == all),
-                says.contains(&all),
+                expected.contains(&all),
                 "{levels} {all}: {texts:?}"
             );
         }
@@ -340,7 +341,7 @@ fn bug_devices_and_policies_that_can_do_nothing_were_called_fine() {
 }
 
 #[test]
-fn fence_agents_beside_the_token_or_not_running_are_named() {
+fn fence_agents_beside_the_token_or_not_running_are_reported() {
     let world = World::listed();
     let agent =
         named("d").in_namespace("f").set("/spec", json!({ "driver": "Agent", "agent": "fence_ipmilan" }));
@@ -355,14 +356,14 @@ fn fence_agents_beside_the_token_or_not_running_are_named() {
     let check = |pods: &[Value]| health_and_text(&check_agents(&world.read().view(), pods));
     assert!(check(&[pod("fence-agents", "waiting")]).is_empty(), "no device needs them");
     world.apply(Kind::FenceDevices, &agent, at(0));
-    for (pod, health, says) in [
+    for (pod, health, suffix) in [
         (pod("fence-agents", "running"), Health::Fine, "of their own"),
         (pod("fence-agents", "waiting"), Health::Problem, "is not running in: p"),
         (pod("version", "running"), Health::Problem, "no container runs fence agents in: p"),
     ] {
         let symptoms = check(&[pod]);
         assert!(
-            symptoms.len() == 1 && symptoms[0].0 == health && symptoms[0].1.ends_with(says),
+            symptoms.len() == 1 && symptoms[0].0 == health && symptoms[0].1.ends_with(suffix),
             "{symptoms:?}"
         );
     }
@@ -370,7 +371,7 @@ fn fence_agents_beside_the_token_or_not_running_are_named() {
 }
 
 #[test]
-fn stateful_sets_without_grace_are_named() {
+fn stateful_sets_without_a_grace_period_are_reported() {
     let set = |grace: u32| json!({ "metadata": { "namespace": "shop", "name": "db" }, "spec": { "template": { "spec": { "terminationGracePeriodSeconds": grace } } } });
     assert_eq!(check_grace_periods(&[set(30)]).health, Health::Fine);
     let symptoms = check_grace_periods(&[set(30), set(0)]);
@@ -378,13 +379,13 @@ fn stateful_sets_without_grace_are_named() {
 }
 
 #[test]
-fn custom_kinds_of_another_version_are_told_from_those_that_say_more() {
+fn crds_of_another_version_are_a_problem_and_added_defaults_are_not() {
     let expected = pod_safety_shared::api::crds();
     let with = |change: fn(&mut Value)| {
-        let mut there = expected.clone();
-        there.iter_mut().for_each(change);
+        let mut installed = expected.clone();
+        installed.iter_mut().for_each(change);
         let symptoms = check_crds(&expected, |name| {
-            Ok(there.iter().find(|crd| crd["metadata"]["name"] == name).cloned())
+            Ok(installed.iter().find(|crd| crd["metadata"]["name"] == name).cloned())
         });
         symptoms.into_iter().map(|one| one.health).collect::<Vec<_>>()
     };
@@ -403,7 +404,7 @@ fn custom_kinds_of_another_version_are_told_from_those_that_say_more() {
 fn policies_that_only_warn_are_a_problem_after_a_week() {
     let wall: jiff::Timestamp = "2026-01-09T00:00:00Z".parse().unwrap();
     let audit = |since: &str| Policies::Audit { since: since.parse().ok() };
-    for (found, health, says) in [
+    for (policies, health, expected) in [
         (Policies::Deny, Health::Fine, "are denied"),
         (audit("2026-01-07T00:00:00Z"), Health::Attention, "for 2d0h now: after a week"),
         (audit("2026-01-02T00:00:01Z"), Health::Attention, "after a week"),
@@ -412,7 +413,7 @@ fn policies_that_only_warn_are_a_problem_after_a_week() {
         (Policies::Absent, Health::Problem, "no policy denies"),
         (Policies::Unread, Health::Unknown, "could not be listed"),
     ] {
-        let symptom = check_admission_policies(found, wall, &Installation::default());
-        assert!(symptom.health == health && symptom.what.contains(says), "{found:?}: {symptom:?}");
+        let symptom = check_admission_policies(policies, wall, &Installation::default());
+        assert!(symptom.health == health && symptom.what.contains(expected), "{policies:?}: {symptom:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Who does nothing is found by what is left undone, and what is young, held or of others is no alarm.
+//! A missing controller is detected by its missing effects. What is recent, held or the duty of others is no symptom.
 
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::{node, pod};
@@ -20,12 +20,12 @@ fn with(mode: Mode, check: impl FnOnce(Duties<'_>) -> Option<Symptom>) -> Option
     Some((symptom.health, symptom.what, symptom.remedy))
 }
 
-/// A kind cluster without node lifecycle scheduled nothing, and no command noticed.
+/// A kind cluster without node lifecycle scheduled no pod, and no check reported it.
 #[test]
-fn bug_ready_nodes_that_keep_the_taint_not_ready_were_called_fine() {
+fn bug_ready_nodes_that_keep_the_taint_not_ready_passed_the_check() {
     let tainted = |key: &str, effect: &str| json!([{ "key": key, "effect": effect }]);
     let (not_ready, none) = ("node.kubernetes.io/not-ready", json!([]));
-    for (ready, since, taints, found) in [
+    for (ready, since, taints, expected) in [
         ("True", "09:00:00", tainted(not_ready, "NoSchedule"), Some(Health::Problem)),
         ("True", "09:00:00", tainted("node.kubernetes.io/unreachable", "NoExecute"), Some(Health::Problem)),
         ("True", "09:59:30", tainted(not_ready, "NoSchedule"), Some(Health::Fine)),
@@ -46,7 +46,7 @@ fn bug_ready_nodes_that_keep_the_taint_not_ready_were_called_fine() {
         );
         let guard = world.read();
         let symptom = with(Mode::Guard, |duties| check_node_lifecycle(&guard.view(), wall(), duties));
-        assert_eq!(symptom.as_ref().map(|said| said.0), found, "{ready} {since} {taints}: {symptom:?}");
+        assert_eq!(symptom.as_ref().map(|found| found.0), expected, "{ready} {since} {taints}: {symptom:?}");
         if let Some((Health::Problem, what, remedy)) = symptom {
             assert!(what.contains("1 of 1 Ready node") && what.ends_with(": a"), "{what}");
             assert!(
@@ -68,7 +68,7 @@ fn entry(manager: &str, subresource: Option<&str>, time: &str) -> Value {
 }
 
 #[test]
-fn bug_pod_disruption_budgets_that_nobody_looks_at_were_called_fine() {
+fn bug_pod_disruption_budgets_without_a_controller_passed_the_check() {
     let changed = |at: &str| {
         let mut changed = budget(2, 1, "08:00:00");
         changed["metadata"]["managedFields"] =
@@ -77,8 +77,8 @@ fn bug_pod_disruption_budgets_that_nobody_looks_at_were_called_fine() {
     };
     let mut failing = budget(1, 0, "08:00:00");
     failing["status"]["conditions"] = json!([{ "type": "DisruptionAllowed", "reason": "SyncFailed" }]);
-    let mut going = budget(1, 0, "08:00:00");
-    going["metadata"]["deletionTimestamp"] = json!(WALL);
+    let mut terminating = budget(1, 0, "08:00:00");
+    terminating["metadata"]["deletionTimestamp"] = json!(WALL);
     for (what, one, health) in [
         ("never written", budget(1, 0, "09:00:00"), Health::Problem),
         ("written", budget(1, 1, "09:00:00"), Health::Fine),
@@ -86,17 +86,17 @@ fn bug_pod_disruption_budgets_that_nobody_looks_at_were_called_fine() {
         ("changed long ago", changed("09:00:00"), Health::Problem),
         ("changed just now", changed("09:59:40"), Health::Fine),
         ("a controller says that it fails", failing, Health::Fine),
-        ("deleted", going, Health::Fine),
+        ("deleted", terminating, Health::Fine),
     ] {
         let symptom = with(Mode::Guard, |duties| check_budget_statuses(&[one], None, wall(), duties).pop());
-        assert_eq!(symptom.as_ref().map(|said| said.0), Some(health), "{what}: {symptom:?}");
+        assert_eq!(symptom.as_ref().map(|found| found.0), Some(health), "{what}: {symptom:?}");
     }
     assert_eq!(with(Mode::Guard, |duties| check_budget_statuses(&[], None, wall(), duties).pop()), None);
 }
 
 #[test]
-fn a_kube_controller_manager_that_writes_statuses_beside_the_leader_is_found() {
-    let leads = Leader { holder: "p_1".to_owned(), user: None, since: "2026-11-21T09:00:00Z".parse().ok() };
+fn a_kube_controller_manager_that_writes_statuses_beside_the_leader_is_reported() {
+    let leader = Leader { holder: "p_1".to_owned(), user: None, since: "2026-11-21T09:00:00Z".parse().ok() };
     for (kcm_wrote, mode, health) in [
         ("09:30:00", Mode::Replace, Health::Problem),
         ("09:00:30", Mode::Replace, Health::Fine),
@@ -108,7 +108,7 @@ fn a_kube_controller_manager_that_writes_statuses_beside_the_leader_is_found() {
             entry("pod-safety", Some("status"), "09:59:00"),
             entry("kube-controller-manager", Some("status"), kcm_wrote)
         ]);
-        let symptom = with(mode, |duties| check_budget_statuses(&[one], Some(&leads), wall(), duties).pop());
+        let symptom = with(mode, |duties| check_budget_statuses(&[one], Some(&leader), wall(), duties).pop());
         let (found, what, _) = symptom.unwrap();
         assert_eq!(found, health, "{kcm_wrote} {mode:?}: {what}");
         assert!(what.contains("kube-controller-manager"), "{what}");
@@ -116,7 +116,7 @@ fn a_kube_controller_manager_that_writes_statuses_beside_the_leader_is_found() {
 }
 
 #[test]
-fn pods_that_should_have_left_a_tainted_node_long_ago_are_found() {
+fn pods_overdue_for_eviction_by_taint_are_reported() {
     let tolerates = |seconds: i64| json!([{ "key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds }]);
     let ever = json!([{ "operator": "Exists" }]);
     for (tolerations, health) in [
@@ -147,16 +147,16 @@ fn pods_that_should_have_left_a_tainted_node_long_ago_are_found() {
 }
 
 #[test]
-fn what_to_do_depends_on_whose_duty_it_is() {
+fn the_remedy_depends_on_mode_and_controllers() {
     let installation = Installation::default();
-    let duties = |mode, ours| Duties { mode, controllers: ours, installation: &installation };
-    for (mode, ours, says) in [
+    let duties = |mode, controllers| Duties { mode, controllers, installation: &installation };
+    for (mode, controllers, expected) in [
         (Some(Mode::Replace), ALL, "kubectl logs --namespace pod-safety"),
         (Some(Mode::Replace), &[Name::PodGc][..], "--set controllers.taintEviction.enabled=true"),
         (Some(Mode::Guard), ALL, "remove -taint-eviction-controller from --controllers"),
         (None, &[], "--set mode=replace"),
     ] {
-        let remedy = duties(mode, ours).remedy(Name::TaintEviction);
-        assert!(remedy.contains(says), "{mode:?} {ours:?}: {remedy}");
+        let remedy = duties(mode, controllers).remedy(Name::TaintEviction);
+        assert!(remedy.contains(expected), "{mode:?} {controllers:?}: {remedy}");
     }
 }
