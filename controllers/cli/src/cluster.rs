@@ -1,4 +1,4 @@
-//! How a command reaches a cluster, and how it prints what it found.
+//! How a command connects to a cluster, and how it prints its result.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -70,7 +70,7 @@ impl ConnectArgs {
 const GLOBAL_FLAGS: [&str; 7] =
     ["--kubeconfig", "--context", "--as", "--as-group", "--request-timeout", "--namespace", "-n"];
 
-/// kubectl takes these flags before its subcommand, too: they are moved behind ours, where clap knows them.
+/// kubectl takes these flags before its subcommand too: they are moved behind the subcommand, where clap knows them.
 pub fn move_global_flags(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args = args.into_iter();
     let mut kept: Vec<OsString> = args.next().into_iter().collect();
@@ -119,12 +119,12 @@ impl PrintArgs {
         terminal::for_stdout(self.color).without_headers(self.no_headers)
     }
 
-    /// How a command ends that could answer.
+    /// The exit of a command that succeeded.
     pub(crate) const fn exit_for(&self, blocked: bool) -> Exit {
         self.final_exit(if blocked { Exit::Blocked } else { Exit::Fine })
     }
 
-    /// How a command ends that would end so: that something blocks is an answer, and the time being up is none.
+    /// The exit with `--exit-zero` applied: "something blocks" is a result and becomes 0, a timeout does not.
     pub(crate) const fn final_exit(&self, exit: Exit) -> Exit {
         match exit {
             Exit::Blocked if self.exit_zero => Exit::Fine,
@@ -152,7 +152,7 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Prints `document`, or what people see.
+    /// Prints `document`, or the text for operators.
     pub(crate) fn print(
         self,
         document: &impl Serialize,
@@ -161,7 +161,7 @@ impl Output {
         super::print(&self.text(document, table)?).context("writing to stdout")
     }
 
-    /// `document` as text, or what people see.
+    /// `document` as text, or the text for operators.
     pub(crate) fn text(
         self,
         document: &impl Serialize,
@@ -177,40 +177,41 @@ impl Output {
     }
 }
 
-/// What a command works with.
+/// The connection and the environment of a command.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(crate) connection: Connection,
     pub(crate) env: Env,
 }
 
-/// Objects that a person chose by their labels, as namespace and name.
+/// Objects that were selected by their labels, as namespace and name.
 pub(crate) type SelectedObjects = BTreeSet<(String, String)>;
 
-/// How long custom resources may take, all together, to say how many pods they want:
-/// a person waits, and an answer without them says what it lacks.
+/// How long the reads of the scales of custom resources may take, all together: the operator waits, and a result
+/// without them lists what is missing.
 const SCALES_WITHIN: Duration = Duration::from_secs(10);
 
-/// The header of an answer tells whole seconds, and the answer took a while: less than this is no difference.
+/// The `Date` header has whole seconds, and the request took a while: a smaller difference is ignored.
 const SAME_CLOCK: SignedDuration = SignedDuration::from_secs(2);
 
 impl Session {
-    /// Which cluster this is.
+    /// The cluster.
     pub(crate) fn target(&self) -> &Target {
         self.connection.target()
     }
 
-    /// Says before something is changed in which cluster that is.
+    /// Prints the name of the cluster before something is changed in it.
     pub(crate) fn announce(&self) {
         print_stderr(&format!("Cluster: {}", self.target()));
     }
 
-    /// A page for people, below the name of its cluster.
+    /// A page with the name of its cluster as its header.
     pub(crate) fn with_header(&self, page: &str) -> String {
         with_header(self.target(), page)
     }
 
-    /// The objects of a kind, in all namespaces, that have these labels: the API server reads the selector. None: every object.
+    /// The objects of a kind, in all namespaces, that have these labels: the API server evaluates the selector. `None`:
+    /// every object.
     pub(crate) async fn select_by_labels(
         &self,
         kind: Kind,
@@ -232,9 +233,9 @@ impl Session {
         reading.await.with_context(|| format!("--selector {selector:?}"))
     }
 
-    /// The same by the wall clock of the API server, against which ages are measured: its objects have their stamps by it,
-    /// and a simulated cluster has a time of its own. Where it does not tell, by this machine's. And the API server's version;
-    /// empty: who may not ask for it misses no more.
+    /// The same session with the wall clock of the API server, against which ages are measured: its objects have
+    /// timestamps of that clock, and a simulated cluster has a time of its own. Without a `Date` header, the clock of
+    /// this machine is used. Also the version of the API server; empty if it may not be read.
     pub(crate) async fn with_server_clock(&self) -> (Self, String) {
         let requested_at = self.env.clock.wall();
         let server = self.connection.server_info().await.ok();
@@ -247,8 +248,7 @@ impl Session {
         (Self { connection: self.connection.clone(), env }, version)
     }
 
-    /// Asks the controllers of the pods of `budgets` that no list tells of how many pods
-    /// they want.
+    /// Reads the scales of the controllers of the pods of `budgets` that are in no list.
     pub(crate) async fn query_scales(
         &self,
         snapshot: &Snapshot,
@@ -266,7 +266,7 @@ impl Session {
     }
 }
 
-/// A page for people, below the name of its cluster.
+/// A page with the name of its cluster as its header.
 pub(crate) fn with_header(target: &Target, page: &str) -> String {
     format!("Cluster: {target}\n{page}")
 }
@@ -287,7 +287,7 @@ pub(crate) async fn connect(options: &ConnectOptions) -> anyhow::Result<Session>
         Err(error @ ApiError::Refused { code: 400 | 401, .. }) => {
             Err(anyhow::Error::from(error).context(format!("asking {place}")))
         }
-        // What it refuses to say of itself is not needed to talk to it.
+        // A refused `/version` does not prevent other requests.
         Ok(_) | Err(ApiError::Refused { .. }) => Ok(Session { connection, env }),
         Err(error @ ApiError::TimedOut { .. }) => Err(anyhow::Error::from(error)
             .context(format!("reaching {place}; check address, route, VPN and firewall"))),
@@ -295,7 +295,7 @@ pub(crate) async fn connect(options: &ConnectOptions) -> anyhow::Result<Session>
     }
 }
 
-/// Reads a name that becomes part of a URL.
+/// Parses a name that becomes part of a URL.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     if is_kubernetes_name(text) {
         return Ok(text.to_owned());
@@ -303,7 +303,7 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
     Err("not a Kubernetes name; use lower-case letters, digits, '-' and '.'".to_owned())
 }
 
-/// Reads the name of a node, also as kubectl prints it: `node/NAME`.
+/// Parses the name of a node, also as kubectl prints it: `node/NAME`.
 pub(crate) fn node_name(text: &str) -> Result<String, String> {
     let plain = ["node/", "nodes/", "no/"].iter().find_map(|kind| text.strip_prefix(kind));
     name(plain.unwrap_or(text))

@@ -1,4 +1,4 @@
-//! `pod-safety confirm-down`: a person's word that a node is off, checked for what can be checked.
+//! `pod-safety confirm-down`: an operator's confirmation that a node is off, checked as far as it can be.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::consent::{check_confirm_flag, prompt};
 use super::impact::Impact;
 use super::{Exit, duration, pluralize, print, print_stderr, sanitize};
 
-/// What has to be typed, and the node's name.
+/// The phrase to type, after the node's name.
 const PHRASE: &str = "is off";
 
 #[derive(Debug, ClapArgs)]
@@ -59,7 +59,7 @@ pub struct Args {
     cluster: ConnectArgs,
 }
 
-/// A boot ID that counts.
+/// Parses a boot ID.
 fn boot(text: &str) -> Result<String, String> {
     match BootId::from(text).is_unknown() {
         true => {
@@ -70,14 +70,14 @@ fn boot(text: &str) -> Result<String, String> {
     }
 }
 
-/// What the API server takes (`FenceEvidence.spec.validSeconds`).
+/// Parses a validity that the API server accepts (`FenceEvidence.spec.validSeconds`).
 fn valid_for(text: &str) -> Result<Duration, String> {
     const SHORTEST: Duration = Duration::from_mins(1);
     const LONGEST: Duration = Duration::from_hours(168);
     duration::between(text, SHORTEST, LONGEST, "allowed is 1m to 168h, written such as 90m or 24h")
 }
 
-/// A reason is a sentence that somebody may have to answer for.
+/// Parses a reason: it must be a sentence, because an operator may have to justify it later.
 pub(crate) fn reason(text: &str) -> Result<String, String> {
     const LONGEST: usize = 1_024;
     match text.trim() {
@@ -96,7 +96,7 @@ impl Args {
         map_refusal(cluster.with_session("confirm-down", async |session| self.run(session).await))
     }
 
-    /// The former life that is spoken of.
+    /// The earlier incarnation to confirm, if one is given.
     fn former(&self) -> Option<Incarnation> {
         let (name, uid, boot_id) = (self.node.clone(), self.uid.clone()?, self.boot.clone()?);
         Some(Incarnation { name, uid, boot_id })
@@ -110,7 +110,7 @@ impl Args {
         if !prompt(&self.phrase(), self.confirm.as_deref(), || self.former_page(&former, &by))? {
             return Ok(Exit::Refused);
         }
-        // Typing takes time.
+        // Typing takes time, so the state is checked again.
         operator_requests::examine_former(connection, env, former).await?;
         let word = Confirmation { by: &by, reason: &self.reason, valid_for: self.valid_for, power_on: false };
         let evidence = operator_requests::confirm(connection, &examined, word).await?;
@@ -150,7 +150,7 @@ impl Args {
         operator_requests::confirm_not_reporting(&session.connection, &session.env, &examined, self.listen)
             .await?;
         let by = operator_requests::whoami(&session.connection).await?;
-        // A script sees nothing of it.
+        // A script needs no page.
         let page = match &self.confirm {
             Some(_) => String::new(),
             None => self.page(&session, &examined, &by).await?,
@@ -158,7 +158,7 @@ impl Args {
         if !prompt(&self.phrase(), self.confirm.as_deref(), || page)? {
             return Ok(Exit::Refused);
         }
-        // Typing takes time.
+        // Typing takes time, so the state is checked again.
         operator_requests::confirm_not_reporting(
             &session.connection,
             &session.env,
@@ -187,7 +187,7 @@ impl Args {
         format!("{old}{} {PHRASE}", self.node)
     }
 
-    /// What a person reads before the phrase is typed.
+    /// The page that an operator reads before typing the phrase.
     async fn page(&self, session: &Session, examined: &Examined, by: &str) -> anyhow::Result<String> {
         let impact = Impact::read(session, examined, Paint::plain()).await?;
         Ok(format!("{}\n{}", self.describe_confirmation(examined, by), self.describe_consequences(&impact)))
@@ -234,7 +234,7 @@ impl Args {
     }
 }
 
-/// What is not safe has a code of its own.
+/// What is not safe has an exit code of its own.
 pub(crate) fn map_refusal(done: anyhow::Result<Exit>) -> anyhow::Result<Exit> {
     let Err(error) = &done else { return done };
     match error.downcast_ref::<OperatorError>() {
@@ -297,7 +297,7 @@ mod tests {
         assert!(bounds.contains("\"maximum\":604800") && bounds.contains("\"minimum\":60"), "{bounds}");
     }
 
-    /// The prompt named a UID and a boot id, and neither the pods nor that the machine would be switched on.
+    /// The prompt named a UID and a boot ID, and neither the pods nor that the machine would be switched on again.
     #[test]
     fn bug_what_follows_is_said_before_the_phrase_is_typed() {
         let levels = json!([{ "name": "l", "devices": [{ "namespace": "f", "name": "d" }] }]);

@@ -1,11 +1,11 @@
-//! How a command reaches its cluster, and how it ends where it cannot answer.
+//! How a command connects to its cluster, and how it ends if it fails.
 
 use super::cluster::{ConnectArgs, Session, connect};
 use super::error_hints::add_hint;
 use super::{Exit, block_on};
 
 impl ConnectArgs {
-    /// Connects, has `work` done, and has an error say what helps against it.
+    /// Connects and runs `work`; adds a hint to its error.
     pub(crate) fn with_session(
         &self,
         command: &str,

@@ -1,4 +1,4 @@
-//! A person's consent to what cannot be taken back: a phrase that has to be typed, or given by a script.
+//! An operator's consent to what cannot be undone: a phrase that is typed, or given by a script.
 
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -8,8 +8,8 @@ use super::Exit;
 use super::print_stderr;
 use super::terminal;
 
-/// What can be refused before anything is read or waited for: the words of a script do not match, or nobody is there to type
-/// them. With this a command begins.
+/// Refuses what can be refused before anything is read or waited for: the phrase of a script does not match, or there
+/// is no terminal to type it on. A command calls this first.
 pub(crate) fn check_confirm_flag(phrase: &str, given: Option<&str>) -> anyhow::Result<Option<Exit>> {
     match given {
         Some(given) => Ok((given.trim() != phrase).then(|| report_mismatch(phrase))),
@@ -24,7 +24,7 @@ pub(crate) fn check_confirm_flag(phrase: &str, given: Option<&str>) -> anyhow::R
     }
 }
 
-/// That nothing was done.
+/// Prints that nothing was done.
 pub(crate) fn report_mismatch(phrase: &str) -> Exit {
     print_stderr(&format!(
         "pod-safety: the confirmation did not match: it is \"{phrase}\"; nothing was changed"
@@ -32,7 +32,7 @@ pub(crate) fn report_mismatch(phrase: &str) -> Exit {
     Exit::Refused
 }
 
-/// Whether `wanted` was typed. A script gives it beforehand; a person sees `page` first.
+/// Whether the phrase was typed. A script gives it by a flag; an operator sees `page` first.
 pub(crate) fn prompt(
     phrase: &str,
     given: Option<&str>,

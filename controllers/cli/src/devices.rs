@@ -1,4 +1,4 @@
-//! `pod-safety devices test`: what will be asked when a node is lost is asked now, by the controller that will ask it.
+//! `pod-safety devices test`: has the controller check the devices now in the same way as when a node is lost.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::error_hints::{NotFound, ResourceKind};
 use super::progress::announce_wait;
 use super::{API_VERSION, Exit, duration, pluralize, sanitize};
 
-/// How often it is looked whether the answer is there.
+/// How often the result is read.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, ClapArgs)]
@@ -61,10 +61,10 @@ struct TestArgs {
     cluster: ConnectArgs,
 }
 
-/// A device as a person names it: its namespace, if that was said, and its name.
+/// A device as the user named it: its namespace, if given, and its name.
 type DeviceName = (Option<String>, String);
 
-/// Reads `NAMESPACE/NAME`, or `NAME`.
+/// Parses `NAMESPACE/NAME`, or `NAME`.
 fn device(text: &str) -> Result<DeviceName, String> {
     match text.split_once('/') {
         Some((namespace, device)) => Ok((Some(name(namespace)?), name(device)?)),
@@ -72,7 +72,7 @@ fn device(text: &str) -> Result<DeviceName, String> {
     }
 }
 
-/// What came of one device and one node.
+/// The result for one device and one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeviceResult {
@@ -80,10 +80,10 @@ pub(crate) struct DeviceResult {
     node: String,
     power: Power,
     identity: IdentityMatch,
-    /// In one word; empty: nothing is wrong.
+    /// The problem in CamelCase; empty: none.
     problem: String,
     message: String,
-    /// Which fields of the FenceDevice it is about.
+    /// The fields of the FenceDevice that the problem is about.
     #[serde(skip_serializing_if = "str::is_empty")]
     field: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -99,7 +99,7 @@ struct Document<'a> {
     items: &'a [DeviceResult],
 }
 
-/// Which fields a problem is about, and what helps. The words of the message say which value it is.
+/// The fields that a problem is about, and the remedy. The message has the value.
 fn remedy_for(problem: &str) -> (&'static str, &'static str) {
     const PARAMETERS: &str = "spec.parameters, spec.nodeParameters, spec.secretParameters";
     match problem {
@@ -163,7 +163,7 @@ fn remedy_for(problem: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// The same for what a provider of instances answers.
+/// The same for problems of cloud providers.
 fn provider_remedy_for(problem: &str) -> (&'static str, &'static str) {
     match problem {
         "CredentialsExpired" => {
@@ -181,7 +181,7 @@ fn provider_remedy_for(problem: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// What a device said of a node.
+/// The result by what a device reported about a node.
 pub(crate) fn device_result(device: &DeviceRef, target: TargetStatus) -> DeviceResult {
     let TargetStatus { node, power, identity, problem, message, .. } = target;
     let (field, way_out) = remedy_for(if problem.is_empty() && !message.is_empty() { "?" } else { &problem });
@@ -199,7 +199,7 @@ impl DeviceResult {
     }
 }
 
-/// What its status says of a node, which is of its last status check.
+/// The result by the last status check in the status of the device.
 pub(crate) fn last_result(device: &Device, node: &str) -> DeviceResult {
     let of_node = device.status.targets.iter().find(|target| target.node == node);
     match of_node {
@@ -211,7 +211,7 @@ pub(crate) fn last_result(device: &Device, node: &str) -> DeviceResult {
     }
 }
 
-/// Asks one device, and waits until it is answered.
+/// Tests one device and waits for its result.
 async fn test_device(
     session: &Session,
     device: &Device,
@@ -242,7 +242,7 @@ async fn test_device(
     Ok(vec![unanswered(named, target.unwrap_or("-"), "NotForNode", message)])
 }
 
-/// Asks these devices, all at once; and what comes of it as an end of the process.
+/// Tests these devices concurrently; returns the results and the exit.
 pub(crate) async fn test_all(
     session: &Session,
     devices: &[Device],
@@ -270,7 +270,7 @@ pub(crate) async fn test_all(
     Ok((results, exit))
 }
 
-/// For people.
+/// The results as a page.
 pub(crate) fn page(results: &[DeviceResult], paint: Paint) -> String {
     let row = |one: &DeviceResult| {
         let tone = if one.message.is_empty() { Tone::Good } else { Tone::Bad };
@@ -300,7 +300,7 @@ fn is_named(device: &Device, (namespace, name): &DeviceName) -> bool {
     is_within(device, namespace) && device.named.name == *name
 }
 
-/// Why no device is tested, of so many that there are.
+/// Why no device is tested; `there`: how many exist.
 fn nothing_to_test(there: usize) -> String {
     match there {
         0 => "there is no FenceDevice in this cluster: no node can be fenced. How to make one: kubectl explain fencedevice.spec".to_owned(),
@@ -335,7 +335,7 @@ impl TestArgs {
                 return Err(NotFound::new(ResourceKind::Device, namespace, name).into());
             }
         }
-        // What tests nothing has not found that all is well.
+        // A test of no device must not succeed.
         anyhow::ensure!(!meant.is_empty(), "{}", nothing_to_test(there));
         let (results, exit) = test_all(&session, &meant, self.target.as_deref(), self.timeout).await?;
         let cluster = session.target();
@@ -381,7 +381,7 @@ mod tests {
         assert!(device("ns/").is_err() && device("a/b/c").is_err());
     }
 
-    /// An empty table and the code 0 were the answer to a cluster without a device, and a second device was refused.
+    /// For a cluster without a device the result was an empty table and exit code 0, and a second device was refused.
     #[test]
     fn bug_no_device_was_an_empty_table_and_a_second_one_was_refused() {
         use clap::Parser as _;

@@ -1,9 +1,9 @@
-//! `pod-safety drill`: what would be done if a node were lost, said by the controller that would do it; with `--really`,
+//! `pod-safety drill`: what the controller would do if a node were lost, by its own decision; with `--really`, it is
 //! done to a canary.
 //!
-//! It asks three things: which gates are open and with which numbers, by which level it would be fenced, and whether
-//! each device of the policy answers for the node. A drill that is real is an ordinary incident that a person asked
-//! for, of a node that somebody marked as a canary and emptied before.
+//! It checks three things: which gates hold, and their numbers; by which level the node would be fenced; and whether
+//! each device of the policy answers for the node. A drill with `--really` is an ordinary incident that an operator
+//! requested, of a node that was labelled as a canary and drained before.
 
 mod watchdog;
 
@@ -30,16 +30,16 @@ use super::drain::snapshot::DrainSnapshot;
 use super::progress::announce_wait;
 use super::{API_VERSION, Exit, duration, print, print_stderr, sanitize};
 
-/// How often it is looked how far it is.
+/// How often the progress is read.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What has to be typed before the node's name.
+/// The phrase to type before the node's name.
 const PHRASE: &str = "switch off";
 
-/// Below the plan.
+/// The line below the plan.
 const SWITCHED: &str = "Nothing was switched.";
 
-/// By this label somebody says that a node may be switched off for a drill.
+/// The label that allows a node to be switched off for a drill.
 const CANARY: &str = "pod-safety.dev/canary";
 
 #[derive(Debug, ClapArgs)]
@@ -92,7 +92,7 @@ pub(super) struct Document<'a> {
     cluster: &'a Target,
     node: String,
     policy: String,
-    /// What would be done, or what holds it back.
+    /// What would be done, or what holds it.
     plan: String,
     gates: Vec<Gate>,
     devices: Vec<DeviceResult>,
@@ -122,7 +122,7 @@ impl Args {
             seen = announce_wait(what, wait_for_plan(&session, &name, timeout)) => seen,
             interrupted = tokio::signal::ctrl_c() => interrupted.context("waiting for Ctrl-C").map(|()| None),
         };
-        // Whatever came of it, it is not left lying.
+        // The dry run is deleted, whatever its result.
         if let Some(drill) = operator_requests::read_incident(&session.connection, &name).await? {
             operator_requests::delete_drill(&session.connection, &drill).await?;
         }
@@ -139,7 +139,7 @@ impl Args {
         Ok(self.print.final_exit(if held { Exit::Blocked } else { answers }))
     }
 
-    /// The incident itself.
+    /// Runs the incident itself.
     async fn run_incident(&self, session: &Session, examined: &Examined) -> anyhow::Result<Exit> {
         let Session { connection, env } = session;
         let node = &self.node;
@@ -172,7 +172,7 @@ impl Args {
     }
 }
 
-/// Tells each change of an incident until its phase is one of these; `None`: the time is up.
+/// Prints each change of an incident until its phase is one of these; `None`: timeout.
 pub(crate) async fn follow_incident(
     session: &Session,
     name: &str,
@@ -206,7 +206,8 @@ pub(crate) async fn follow_incident(
     Ok(None)
 }
 
-/// Why a node must not be switched off for a drill; `None`: it may. `is_switched_on`: nothing but its policy switches it on again.
+/// Why a node must not be switched off for a drill; `None`: it may. `is_switched_on`: only its policy switches it on
+/// again.
 async fn reason_not_fit(
     session: &Session,
     examined: &Examined,
@@ -238,7 +239,7 @@ async fn reason_not_fit(
     Ok(None)
 }
 
-/// Waits until the controller has written its plan, or what holds it back.
+/// Waits until the controller has written its plan, or what holds it.
 async fn wait_for_plan(session: &Session, name: &str, timeout: Duration) -> anyhow::Result<Option<Drill>> {
     let ends = session.env.now() + timeout;
     loop {
@@ -284,7 +285,7 @@ impl Document<'_> {
     }
 }
 
-/// For people; `end`: what was done.
+/// The page; `end`: what was done.
 pub(super) fn page(document: &Document<'_>, end: &str, paint: Paint) -> String {
     let row = |gate: &Gate| {
         let tone = if gate.holds { Tone::Bad } else { Tone::Good };

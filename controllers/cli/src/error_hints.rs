@@ -1,4 +1,4 @@
-//! What helps against an error: the name that was meant, the right to ask for, what is not installed.
+//! Hints for errors: the name that was meant, the right that is missing, what is not installed.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::cluster::Session;
 use super::rights;
 
-/// So many names are read to find the one that was meant.
+/// How many names are read to find the one that was meant.
 const MAX_NAMES: usize = 5_000;
 
-/// What can be named on the command line.
+/// A kind that can be named on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResourceKind {
     Node,
@@ -45,7 +45,7 @@ impl ResourceKind {
         }
     }
 
-    /// The collection, in all namespaces.
+    /// The path of the collection, in all namespaces.
     const fn path(self) -> &'static str {
         match self {
             Self::Node => "/api/v1/nodes",
@@ -61,7 +61,7 @@ impl ResourceKind {
         }
     }
 
-    /// What lists them.
+    /// The command that lists them.
     const fn list(self) -> &'static str {
         match self {
             Self::Node => "kubectl get nodes",
@@ -78,13 +78,13 @@ impl ResourceKind {
     }
 }
 
-/// Something that was named, and is not there.
+/// An object that was named and does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NotFound {
     kind: ResourceKind,
     namespace: Option<String>,
     name: String,
-    /// What else is known, behind it.
+    /// What else is known, appended to the message.
     detail: String,
 }
 
@@ -98,7 +98,7 @@ impl NotFound {
         Self { detail: more.to_owned(), ..self }
     }
 
-    /// Of the errors that say so.
+    /// The named object, if the error is about one that does not exist.
     fn from_error(error: &Error) -> Option<Self> {
         let kind_and_name = |error: &OperatorError| match error {
             OperatorError::NoNode(name) => Some((ResourceKind::Node, name.clone())),
@@ -130,11 +130,11 @@ impl fmt::Display for NotFound {
 
 impl std::error::Error for NotFound {}
 
-/// The same error with what helps against it, as far as there is something.
+/// The same error with a hint, if there is one.
 pub(crate) async fn add_hint(session: &Session, command: &str, error: Error) -> Error {
     if let Some(not_there) = NotFound::from_error(&error) {
         let text = format!("{not_there}{}", suggest_name(session, &not_there).await);
-        // Other errors are told by their types: this one by what it says.
+        // Other errors are recognised by their types, this one by its text.
         return Error::msg(text);
     }
     let Some(api) = error.chain().find_map(|cause| cause.downcast_ref::<ApiError>()) else { return error };
@@ -153,7 +153,7 @@ pub(crate) async fn add_hint(session: &Session, command: &str, error: Error) -> 
     }
 }
 
-/// Admission policies say themselves what they want, and `--as` is a right of another kind.
+/// Admission policies have hints of their own, and impersonation needs a right of another kind.
 fn refusal_hint(command: &str, message: &str) -> Option<String> {
     if message.contains("cannot impersonate") {
         return Some("--as takes the right to impersonate that user: leave it out, or ask for it".to_owned());
@@ -162,7 +162,7 @@ fn refusal_hint(command: &str, message: &str) -> Option<String> {
     rights::missing_rights_hint(command).filter(|_| !is_admission)
 }
 
-/// The names of a kind, each with its namespace. None: they may not be read.
+/// The names of a kind, each with its namespace. `None`: they could not be read.
 async fn list_names(session: &Session, path: &str) -> Option<Vec<(String, String)>> {
     let joint = if path.contains('?') { '&' } else { '?' };
     let items = session.items(&format!("{path}{joint}limit={MAX_NAMES}")).await.ok()?;
@@ -170,7 +170,7 @@ async fn list_names(session: &Session, path: &str) -> Option<Vec<(String, String
     Some(items.iter().map(|item| (text(item, "namespace"), text(item, "name"))).collect())
 }
 
-/// What was probably meant by a name that is not there, as the rest of a sentence.
+/// The name that was probably meant, as the rest of a sentence.
 async fn suggest_name(session: &Session, not_there: &NotFound) -> String {
     let NotFound { kind, namespace, name, .. } = not_there;
     if let Some(namespace) = namespace
@@ -200,7 +200,7 @@ async fn suggest_name(session: &Session, not_there: &NotFound) -> String {
     }
 }
 
-/// That the namespace itself is not there, if that is so, and what was meant by its name or by that of the object.
+/// Whether the namespace itself does not exist, and the name that was probably meant.
 async fn suggest_namespace(
     session: &Session,
     kind: ResourceKind,

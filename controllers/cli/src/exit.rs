@@ -1,17 +1,17 @@
-//! How commands end: one table of codes for all of them, and when each command ends with which.
+//! How commands end: one table of exit codes for all of them, and when each command ends with which.
 
-/// How a command ends that could answer.
+/// How a command ends that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// All is well.
     Fine,
     /// It was interrupted before it was done.
     Interrupted,
-    /// The answer is that something blocks.
+    /// Something blocks.
     Blocked,
-    /// What was asked for would not be safe.
+    /// What was requested would not be safe.
     Refused,
-    /// The time was up before it was done.
+    /// The timeout expired before it was done.
     TimedOut,
     /// Nothing that was read blocks, and not everything could be read.
     Unknown,
@@ -32,13 +32,13 @@ impl Exit {
     }
 }
 
-/// What an error ends with.
+/// The code of an error.
 const FAILURE: u8 = 1;
 
-/// What a wrong use of flags ends with.
+/// The code of wrong usage.
 pub const USAGE: u8 = 2;
 
-/// Every code, and what it means.
+/// Every code and its meaning.
 pub(crate) const CODES: [(u8, &str); 7] = [
     (Exit::Fine.code(), "fine"),
     (FAILURE, "error: no connection, no rights, not found, interrupted"),
@@ -57,7 +57,7 @@ const ERROR: (u8, &str) = (FAILURE, "after an error");
 const WRONG_USAGE: (u8, &str) = (USAGE, "for wrong usage");
 const TIMED_OUT: (u8, &str) = (5, "when the time is up");
 
-/// With which codes each command ends, and when.
+/// The codes of a command, and when it ends with each.
 type CommandCodes = (&'static str, &'static [(u8, &'static str)]);
 
 pub(crate) const COMMANDS: [CommandCodes; 19] = [
@@ -184,14 +184,14 @@ const BLOCKS: &[(u8, &str)] = &[
 const RECORDED: &[(u8, &str)] =
     &[(0, "if it is recorded"), (1, "after an error or if there is nothing to do"), WRONG_USAGE];
 
-/// At the end of `--help` of a command.
+/// The codes at the end of `--help` of a command.
 pub(crate) fn help(command: &str) -> String {
     let of = COMMANDS.iter().find(|(name, _)| *name == command).map_or(&[][..], |(_, ends)| ends);
     let ends: Vec<String> = of.iter().map(|(code, when)| format!("{code} {when}")).collect();
     format!("Exits with {}.", ends.join("; "))
 }
 
-/// At the end of `--help` of the program.
+/// The codes at the end of `--help` of the program.
 #[must_use]
 pub fn overview() -> String {
     let codes: Vec<String> = CODES.iter().map(|(code, means)| format!("  {code}  {means}")).collect();
@@ -218,7 +218,7 @@ mod tests {
         assert!(overview().contains("  4  rejected for safety"));
     }
 
-    /// The commands that the command line has, `devices test` as one.
+    /// The commands of the command line, with `devices test` as one.
     fn all() -> Vec<(String, clap::Command)> {
         let named = |command: &clap::Command| command.get_name().to_owned();
         let mut all = Vec::new();
@@ -272,7 +272,7 @@ mod tests {
         let mut count = 0;
         for section in PAGE.split("\n## ").skip(1) {
             let (title, text) = section.split_once('\n').unwrap();
-            // Of examples the sentences are the program's.
+            // The sentences about examples come from the program.
             let prose: String = text.split("```").step_by(2).collect();
             let Some((name, ends)) =
                 COMMANDS.iter().find(|(name, _)| title.contains(&format!("pod-safety {name}")))

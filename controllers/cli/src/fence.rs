@@ -1,4 +1,4 @@
-//! `pod-safety fence`, `cancel` and `withdraw`: what people ask of fencing.
+//! `pod-safety fence`, `cancel` and `withdraw`: requests of operators to fencing.
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
@@ -20,13 +20,14 @@ use super::impact::Impact;
 use super::terminal;
 use super::{Exit, devices, drill, print, sanitize};
 
-/// What has to be typed before the name of a node that answers.
+/// The phrase to type before the name of a node that reports.
 const PHRASE: &str = "switch off";
 
-/// Below the plan of a dry run.
+/// The text below the plan of a dry run.
 const NOTHING: &str = "Nothing was written, and nothing was switched. POWER is what the devices said when they were last checked.";
 
-/// A kubelet renews its Lease every ten seconds, and the Lease lasts 40: a node whose Lease is younger answers.
+/// A kubelet renews its Lease every ten seconds, and the Lease lasts 40 s: a node whose Lease was renewed later than
+/// that reports.
 const REPORTING_WITHIN: SignedDuration = SignedDuration::from_secs(40);
 
 #[derive(Debug, ClapArgs)]
@@ -102,7 +103,7 @@ impl FenceArgs {
         Ok(Exit::Fine)
     }
 
-    /// What the controller would write, calculated here by its own decisions: nothing is written.
+    /// Prints what the controller would write, calculated here by its own decision function: nothing is written.
     async fn plan(&self, session: &Session, examined: &Examined) -> anyhow::Result<Exit> {
         let connection = &session.connection;
         let there = operator_requests::read_incident(connection, &incident_name(&examined.node)).await?;
@@ -122,11 +123,11 @@ impl FenceArgs {
         Ok(exit.unwrap_or(if document.is_blocked() { Exit::Blocked } else { Exit::Fine }))
     }
 
-    /// A NodeFence that is not there, with the status that it would get.
+    /// A NodeFence that does not exist, with the status that it would get.
     async fn simulate_drill(&self, session: &Session, examined: &Examined) -> anyhow::Result<Drill> {
         let (name, spec) = operator_requests::plan_drill(&session.connection, examined, "a dry run").await?;
         let snapshot = ClusterSnapshot::read(session, None).await?;
-        // An object needs a UID and a version to be decided about.
+        // An object needs a UID and a resourceVersion to be decided about.
         let metadata = json!({ "name": name, "uid": name, "resourceVersion": "1" });
         let object = serde_json::to_vec(&new_object("NodeFence", metadata, &spec));
         let object = Raw::from_body(Encoding::Json, object.context("supposing a NodeFence")?.into());
@@ -137,7 +138,8 @@ impl FenceArgs {
         Ok(Drill { uid: name.clone(), name, spec, status })
     }
 
-    /// A node that does not answer is fenced at once. One that answers loses what runs there: that is agreed to first.
+    /// A node that does not report is fenced at once. For one that reports, the operator consents first, because its
+    /// pods are lost.
     async fn prompt(&self, session: &Session, examined: &Examined) -> anyhow::Result<bool> {
         let (session, _version) = &session.with_server_clock().await;
         if !is_reporting(examined, session.env.clock.wall()) {
@@ -155,13 +157,13 @@ impl FenceArgs {
     }
 }
 
-/// Whether its kubelet reported lately, by the clock of the API server.
+/// Whether its kubelet reported recently, by the clock of the API server.
 fn is_reporting(examined: &Examined, wall: Timestamp) -> bool {
     let renewed = examined.renewed.as_deref().and_then(|at| at.parse::<Timestamp>().ok());
     examined.ready || renewed.is_some_and(|at| wall.duration_since(at) < REPORTING_WITHIN)
 }
 
-/// What a person reads before the phrase is typed.
+/// The page that an operator reads before typing the phrase.
 fn page(node: &str, impact: &Impact) -> String {
     let by = match &impact.policy {
         Some((policy, spec)) => {

@@ -1,4 +1,4 @@
-//! Three nodes, of which one is lost, at 10:23:05 of 21 November 2026.
+//! Three nodes, one of them lost, at 10:23:05 of 21 November 2026.
 
 use pod_safety_shared::testing::objects::BOOT;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use pod_safety_shared::testing::objects::{self, Obj, named};
 use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};
 
-/// 10:14:05, when worker-b1 was last heard.
+/// 10:14:05, when worker-b1 last reported.
 const LAST_REPORT: i64 = 1_795_256_045;
 const NOW: u64 = 540;
 
@@ -48,7 +48,7 @@ fn rack_b() -> Obj {
 }
 
 impl Fixture {
-    /// Without nodes, and with these kinds not read.
+    /// Without nodes, and with these kinds unread.
     pub(crate) fn without_nodes(unread: &[Kind]) -> Self {
         let world = World::listed_except(unread);
         world.set_wall_time(LAST_REPORT, at(0));
@@ -79,7 +79,7 @@ impl Fixture {
         fixture
     }
 
-    /// worker-b1 fell silent, and shop/orders-1 was asked to end there.
+    /// worker-b1 stopped reporting, and shop/orders-1 is being deleted there.
     pub(crate) fn with_lost_node() -> Self {
         let fixture = Self::healthy();
         fixture.node_with("worker-b1", "zone-b", "True", "2026-11-21T10:14:05Z", &json!([]), 0);
@@ -95,7 +95,7 @@ impl Fixture {
         self.node_with("worker-b1", "zone-b", "Unknown", "2026-11-21T10:14:05Z", &taints, 50);
     }
 
-    /// An object that was there from the beginning.
+    /// Adds an object that existed from the beginning.
     pub(crate) fn put(&self, kind: Kind, object: impl Into<Value>) {
         self.apply(kind, object, 0);
     }
@@ -134,7 +134,7 @@ impl Fixture {
         self.apply(Kind::NodeLeases, objects::lease(name, 0).set("/spec/renewTime", renewed), seconds);
     }
 
-    /// A pod of the StatefulSet that its name says.
+    /// A pod of the StatefulSet that its name contains.
     pub(crate) fn pod_with(&self, name: &str, node: &str, with: impl FnOnce(&mut Value)) {
         let set = name.rsplit_once('-').map_or(name, |(set, _)| set);
         let pod = objects::pod(name).in_namespace("shop").on(node).owned_by("apps/v1", "StatefulSet", set);
@@ -151,7 +151,7 @@ impl Fixture {
         self.apply(Kind::FenceDevices, device, 0);
     }
 
-    /// Its policy waits for so many seconds of silence, and its device was found so.
+    /// Its policy waits for this many seconds after the node stopped reporting, and its device has this state.
     pub(crate) fn policy_after(&self, unreachable_seconds: u32, why_not_ready: Option<&str>) {
         let unhealthy = json!({ "silentSeconds": unreachable_seconds });
         self.apply(Kind::FencePolicies, rack_b().set("/spec/unhealthy", unhealthy), 0);
@@ -163,14 +163,14 @@ impl Fixture {
         self.apply(Kind::FenceDevices, device, 0);
     }
 
-    /// worker-b2 is lost, too: half of all nodes, which is more than `percent` of them.
+    /// worker-b2 is lost too: half of all nodes, which is more than `percent` of them.
     pub(crate) fn outage(&self) {
         let brakes = json!({ "maxUnhealthyPercent": 10 });
         self.apply(Kind::FencePolicies, rack_b().set("/spec/brakes", brakes), 0);
         self.node_with("worker-b2", "zone-b", "Unknown", "2026-11-21T10:14:05Z", &json!([]), 50);
     }
 
-    /// shop/orders-1 runs on worker-a1 again; the pod of that name before it was on worker-b1.
+    /// shop/orders-1 runs on worker-a1 again; the earlier pod of that name was on worker-b1.
     pub(crate) fn set_recovered(&mut self, is_ready: bool) {
         let node = "worker-a1";
         let events = [
@@ -210,13 +210,13 @@ impl Fixture {
             "status": { "conditions": conditions } })];
     }
 
-    /// Its incident ended without power.
+    /// Its incident ended, and the machine was not switched on.
     pub(crate) fn not_switched_on(&self) {
         let why = "it could not be switched on in 3 attempts: Secret pod-safety/bmc does not exist";
         self.incident_with("AwaitingOperator", &[], why, "worker-b1-e");
     }
 
-    /// The incident, with attempts to switch it off and what was wrong with each.
+    /// Adds the incident, with attempts to switch the machine off and the error of each.
     pub(crate) fn fence(&self, phase: &str, tries: &[(&str, Option<&str>)]) {
         let evidence = if phase == "Fenced" { "worker-b1-e" } else { "" };
         self.incident_with(phase, tries, "every level was tried 3 times", evidence);
@@ -240,7 +240,7 @@ impl Fixture {
         self.apply(Kind::NodeFences, fence, NOW - 30);
     }
 
-    /// An incident of this life that is only written down, of a policy or of a person's drill.
+    /// Adds an incident of this incarnation that is a dry run, of a policy or of an operator's drill.
     pub(crate) fn dry_run(&self, is_drill: bool) {
         let incarnation: Incarnation = serde_json::from_value(self.incarnation(BOOT)).unwrap();
         let name = if is_drill { dry_run_name(&incarnation) } else { "worker-b1-dry".to_owned() };
@@ -258,7 +258,7 @@ impl Fixture {
         json!({ "name": "worker-b1", "uid": "uid-worker-b1", "bootID": boot })
     }
 
-    /// A person's word of this time, taken back then for this reason.
+    /// Adds an operator's confirmation of this time, withdrawn at a later time for a reason.
     pub(crate) fn add_confirmation(&self, at: &str, until: Option<(&str, &str)>) {
         let spec = json!({ "node": self.incarnation(BOOT), "kind": "Asserted", "by": "anna@example.com",
             "reason": "PDU port 14 off, ticket 8123", "leaseRenewed": "2026-11-21T10:14:05Z" });
@@ -269,7 +269,7 @@ impl Fixture {
         self.apply(Kind::FenceEvidences, proof, NOW - 20);
     }
 
-    /// An incident that began and was proved at these times, and what became of it then.
+    /// Adds an incident that began and was proved at these times, with later conditions.
     pub(crate) fn incident(&self, name: &str, began: &str, conditions: &[(&str, &str)]) {
         let conditions: Vec<Value> = conditions
             .iter()
@@ -294,7 +294,7 @@ impl Fixture {
         self.apply(Kind::FenceEvidences, proof, NOW - 20);
     }
 
-    /// The node and its policy are not to be fenced.
+    /// Pauses fencing of the node and of its policy.
     pub(crate) fn paused(&mut self) {
         let since = "2026-11-21T10:03:05Z".parse().unwrap();
         let pause = |reason: &str| Pause { reason: reason.to_owned(), by: Some(("anna".to_owned(), since)) };

@@ -1,6 +1,6 @@
-//! What is at stake on a node: its pods, their volumes and PDBs, shown before a person types a phrase. Reads only.
+//! The impact of fencing a node: its pods, their volumes and PDBs, shown before an operator types a phrase. Reads only.
 //!
-//! What cannot be read is named, and keeps nobody from acting: a person in an emergency may have few rights.
+//! What cannot be read is named, and does not prevent the action: an operator in an emergency may have few rights.
 
 use std::collections::BTreeMap;
 
@@ -16,26 +16,26 @@ use super::cluster::Session;
 use super::explain::{ClusterSnapshot, describe_refusal};
 use super::pluralize;
 
-/// So many pods are shown.
+/// How many pods are shown.
 const MAX_SHOWN: usize = 20;
 
 /// The PersistentVolumeClaims of pods, by namespace and name.
 type Claims = BTreeMap<(String, String), Vec<String>>;
 
-/// What is on a node.
+/// The impact on a node.
 pub(crate) struct Impact {
-    /// For a person: pods, volumes, PDBs, pauses.
+    /// The page: pods, volumes, PDBs, pauses.
     pub(crate) page: String,
-    /// How many of its pods were asked to end.
+    /// How many of its pods are being deleted.
     pub(crate) terminating: usize,
-    /// The FencePolicy that chooses it.
+    /// The FencePolicy that selects it.
     pub(crate) policy: Option<(String, FencePolicySpec)>,
-    /// How a person sees whether its machine has power.
+    /// How an operator sees whether its machine has power.
     pub(crate) power_check: String,
 }
 
 impl Impact {
-    /// Reads it.
+    /// Reads the impact.
     pub(crate) async fn read(session: &Session, examined: &Examined, paint: Paint) -> anyhow::Result<Self> {
         let node = &examined.node.name;
         let mut snapshot = ClusterSnapshot::read(session, None).await?;
@@ -86,7 +86,7 @@ impl Impact {
     }
 }
 
-/// The pods of a node that have not ended.
+/// The pods of a node that have not terminated.
 fn active_pods<'a>(ctx: &ExplainContext<'a>, node: &str) -> impl Iterator<Item = &'a Pod> {
     ctx.view.pods_on(node).filter(|pod| !pod.phase.is_terminal())
 }
@@ -141,7 +141,7 @@ fn key(pod: &Value) -> (String, String) {
     (text("namespace"), text("name"))
 }
 
-/// The PersistentVolumeClaims that a pod names, those of its ephemeral volumes included.
+/// The PersistentVolumeClaims that a pod names, including those of its ephemeral volumes.
 fn claim_names(pod: &Value) -> Vec<String> {
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
     volumes

@@ -1,4 +1,4 @@
-//! By which name this program was called: hints must be commands that work as they stand.
+//! The name by which this program was invoked: commands in hints must work without change.
 //!
 //! As a plugin of kubectl the file is `kubectl-pod_safety`, and `pod-safety` need not exist.
 
@@ -12,16 +12,16 @@ use pod_safety_print::Commands;
 
 use super::Command;
 
-/// As the texts name it.
+/// The program name in texts, with a blank.
 const PROGRAM_PREFIX: &str = "pod-safety ";
 
-/// The commands of the program that are not of this crate.
+/// The commands of the program that are not in this crate.
 pub const PROGRAM_COMMANDS: [&str; 6] = ["completion", "demo", "fence-agents", "man", "run", "simulate"];
 
-/// What a person types before a subcommand.
+/// What the user types before a subcommand of the plugin.
 pub const PLUGIN: &str = "kubectl pod-safety";
 
-/// Whether kubectl called this program, or a person did by the plugin's file.
+/// Whether this program was invoked by kubectl, or by the plugin's file name.
 #[must_use]
 pub fn is_plugin() -> bool {
     std::env::args_os().next().is_some_and(|program| is_plugin_name(&program))
@@ -31,12 +31,12 @@ fn is_plugin_name(program: &OsStr) -> bool {
     Path::new(program).file_stem().is_some_and(|name| name == "kubectl-pod_safety")
 }
 
-/// The same text, with its commands as they can be typed here.
+/// The same text, with commands that work with this invocation.
 pub(crate) fn adapt_commands(text: &str) -> Cow<'_, str> {
     if is_plugin() { Cow::Owned(to_plugin(text)) } else { Cow::Borrowed(text) }
 }
 
-/// The subcommands of the program: no line of a page is broken within one.
+/// The subcommands of the program: no line of a page is wrapped within one.
 #[must_use]
 pub fn commands() -> &'static Commands {
     static ALL: LazyLock<Commands> = LazyLock::new(|| {
@@ -83,7 +83,7 @@ mod tests {
         }
     }
 
-    /// A person who has the plugin alone was told to type `pod-safety explain …`.
+    /// A user who has only the plugin got the hint to type `pod-safety explain …`.
     #[test]
     fn bug_hints_of_the_plugin_could_not_be_typed() {
         for (text, said) in [

@@ -1,13 +1,13 @@
-//! The commands that people type: a file per command.
+//! The commands for operators: a file per command.
 //!
-//! Duty: read a cluster with the rights of a person, say what is so and why, and write what a person decides. The controllers
-//! are not here: `run` is of `pod-safety-process`, and the program puts both behind one command line.
+//! Duty: read a cluster with the rights of the user, report its state and why, and write what an operator decides. The
+//! controllers are not here: `run` is in `pod-safety-process`, and the program puts both into one command line.
 //!
-//! Exit codes stand in one table (`exit`). A wrong value ends with one line that names the flag, the value and what is
-//! allowed; an error with what helps against it (`helped`).
+//! All exit codes are in one table (`exit`). A wrong value ends with one line that names the flag, the value and what
+//! is allowed; an error ends with a hint (`error_hints`).
 //!
-//! Invariants: no text of the cluster reaches a terminal with control characters in it (`hostile`), and every answer for
-//! programs names its cluster.
+//! Invariants: no text of the cluster reaches a terminal with control characters in it (`untrusted_text`), and every
+//! document for programs names its cluster.
 #![forbid(unsafe_code)]
 
 mod cluster;
@@ -102,7 +102,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does what it says.
+    /// Executes the command.
     #[must_use]
     pub fn run(self) -> ExitCode {
         report_exit(self.execute())
@@ -133,7 +133,7 @@ impl Command {
     }
 }
 
-/// Says why a command could not answer, if it could not.
+/// Prints why a command failed, if it did.
 #[must_use]
 pub fn report_exit(done: anyhow::Result<Exit>) -> ExitCode {
     ExitCode::from(exit_code(done))
@@ -157,7 +157,7 @@ const fn fine((): ()) -> Exit {
     Exit::Fine
 }
 
-/// Writes to stdout what people read, with commands that they can type ([`invocation`]).
+/// Writes text for operators to stdout, with commands that work as invoked ([`invocation`]).
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -165,7 +165,7 @@ pub fn print(text: &str) -> std::io::Result<()> {
     print_raw(invocation::adapt_commands(text).as_bytes())
 }
 
-/// Writes to stdout, without control characters. A reader that went away (`| head`) is no error.
+/// Writes to stdout, without control characters. A reader that closed the pipe (`| head`) is no error.
 ///
 /// # Errors
 /// Standard output cannot be written.

@@ -2,15 +2,16 @@
 
 use clap::Args as ClapArgs;
 
-/// The service account and its rights. The control-plane suite runs the binary
-/// with exactly these, and proves that none can be left out.
+/// The service account and its rights. The control-plane suite runs the binary with exactly these, and proves that none
+/// can be left out.
 pub(crate) const RBAC: &str = include_str!("../../../charts/pod-safety/files/rbac.yaml");
 
-/// The policies on our own kinds and on our own account, with the names of [`RBAC`]: without them whoever may create a FenceEvidence has pods
-/// released in anybody's name. A test of the control-plane suite makes the file from the chart's templates.
+/// The policies on the kinds of pod-safety and on its account, with the names of [`RBAC`]: without them, a user who may
+/// create a FenceEvidence can release pods in another user's name. A test of the control-plane suite generates the file
+/// from the chart's templates.
 const POLICIES: &str = include_str!("../../../charts/pod-safety/files/policies.yaml");
 
-/// Our own kinds, as the types have them: the test below writes the file.
+/// The kinds of pod-safety, generated from the types: the test below writes the file.
 const CRDS: &str = include_str!("../../../charts/pod-safety/files/crds.yaml");
 
 #[derive(Debug, ClapArgs)]
@@ -89,7 +90,7 @@ The API server also checks:
         assert_eq!(section, wanted);
     }
 
-    /// With `POD_SAFETY_WRITE_CRDS=1` it writes the file anew.
+    /// With `POD_SAFETY_WRITE_CRDS=1` it writes the file again.
     #[test]
     fn the_crds_that_are_shipped_are_what_the_types_say() {
         let head = "# Made from the types in shared/crds by a test of controllers/cli/src/manifests.rs. Do not edit.\n";

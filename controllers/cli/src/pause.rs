@@ -1,4 +1,4 @@
-//! `pod-safety pause` and `resume`: a node, or all nodes of a FencePolicy, are not fenced for a while.
+//! `pod-safety pause` and `resume`: pause fencing of a node, or of all nodes of a FencePolicy.
 
 use clap::{ArgGroup, Args as ClapArgs};
 use pod_safety_shared::api::Pause;
@@ -58,14 +58,14 @@ impl ScopeArgs {
     }
 }
 
-/// The reason with who gives it, and when.
+/// The reason with its author and time.
 async fn signed(session: &Session, reason: String) -> anyhow::Result<Pause> {
     let by = operator_requests::whoami(&session.connection).await?;
     let (session, _version) = session.with_server_clock().await;
     Ok(Pause { reason, by: Some((by, session.env.clock.wall())) })
 }
 
-/// As the table of rights names it.
+/// The name of the command in the table of rights.
 const fn command(pause: bool, scope: &Scope) -> &'static str {
     match (pause, scope) {
         (true, Scope::Node(_)) => "pause",
@@ -75,7 +75,7 @@ const fn command(pause: bool, scope: &Scope) -> &'static str {
     }
 }
 
-/// How the other command is called.
+/// The argument of the opposite command.
 fn flag(scope: &Scope) -> String {
     match scope {
         Scope::Node(node) => node.clone(),

@@ -1,20 +1,20 @@
-//! Says what a command waits for once that takes longer than a person expects: on stderr, so that what programs read from stdout
-//! stays as it is.
+//! Prints what a command waits for once that takes longer than expected: on stderr, so that stdout stays valid for
+//! programs.
 
 use std::time::Duration;
 
 use super::{print_stderr, sanitize};
 
-/// Whoever sees nothing for longer wonders.
+/// Without a line for longer than this, an operator cannot know whether the command still runs.
 const ANNOUNCE_AFTER: Duration = Duration::from_secs(2);
 
-/// Does `work`, and says what it waits for if that lasts.
+/// Runs `work`, and prints what it waits for if it takes long.
 pub(crate) async fn announce_wait<T>(what: impl FnOnce() -> String, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     tokio::select! {
         biased;
         done = &mut work => return done,
-        // The time of the person before the screen, whatever the clock of the cluster is.
+        // Real time, whatever the clock of the cluster is.
         () = tokio::time::sleep(ANNOUNCE_AFTER) => {}
     }
     print_stderr(&sanitize::line(&format!("waiting for {} …", what())));

@@ -1,4 +1,4 @@
-//! Which rights a command takes, and which of our ClusterRoles has them: what a 403 is answered with.
+//! The rights that a command needs, and the ClusterRole of pod-safety that grants them: the hint for a 403.
 
 pub(crate) use pod_safety_print::drains::describe_missing_rights;
 
@@ -6,16 +6,16 @@ pub(crate) use pod_safety_print::drains::describe_missing_rights;
 pub(crate) struct Rights {
     /// The commands.
     pub(crate) commands: &'static [&'static str],
-    /// What they need, as the page has it.
+    /// The rights, as the page lists them.
     pub(crate) needs: &'static str,
-    /// Our ClusterRole that has it all.
+    /// The ClusterRole of pod-safety that grants them all.
     pub(crate) role: Option<&'static str>,
 }
 
-/// Our ClusterRole for whoever may confirm that a node is off.
+/// The ClusterRole for users who may confirm that a node is off.
 pub(crate) const CONFIRM_DOWN: &str = "pod-safety-confirm-down";
 
-/// Our ClusterRole for whoever may see the custom resources: part of Kubernetes' `view`.
+/// The ClusterRole for users who may see the custom resources: aggregated into Kubernetes' `view`.
 pub(crate) const VIEW: &str = "pod-safety-view";
 
 pub(crate) const TABLE: [Rights; 15] = [
@@ -80,7 +80,7 @@ pub(crate) const TABLE: [Rights; 15] = [
     },
 ];
 
-/// What a 403 is answered with.
+/// The hint for a 403.
 pub(crate) fn missing_rights_hint(command: &str) -> Option<String> {
     let rights = TABLE.iter().find(|rights| rights.commands.contains(&command))?;
     Some(match rights.role {
@@ -108,7 +108,7 @@ mod tests {
     const PAGE: &str = include_str!("../../../docs/commands.md");
     const CHART_VIEW: &str = include_str!("../../../charts/pod-safety/templates/view.yaml");
 
-    /// The table of the page: of which commands, and what they take.
+    /// The table of the page: the commands, and the rights that they need.
     fn rows() -> Vec<(String, String)> {
         let rights = PAGE.lines().skip_while(|line| *line != "| | rights |").skip(2);
         let cells = |line: &str| {
@@ -160,7 +160,7 @@ mod tests {
         assert!(CHART_VIEW.contains("-view\n") && VIEW.ends_with("-view"));
     }
 
-    /// What the command asks for is what the role has.
+    /// The role grants the rights that the command needs.
     #[test]
     fn the_role_for_confirmations_has_each_right_that_they_take() {
         let role = RBAC

@@ -14,7 +14,7 @@ use super::explain::{ClusterSnapshot, evictions};
 use super::watch::{Rendered, WatchArgs};
 use super::{API_VERSION, Exit, pluralize};
 
-/// What `-n` means here.
+/// The meaning of `-n` for this command.
 const NAMESPACE: &str =
     "Only pods, PodDisruptionBudgets and fence devices of this namespace; nodes are shown all";
 
@@ -39,7 +39,7 @@ struct Document<'a> {
     kind: &'static str,
     verdict: Overall,
     cluster: &'a Target,
-    /// Whose pods it shows alone.
+    /// The only namespace whose pods are shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<&'a str>,
     server_version: &'a str,
@@ -47,7 +47,7 @@ struct Document<'a> {
     mode: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     leader: Option<&'a str>,
-    /// The lease could not be read.
+    /// The Lease could not be read.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     leader_unknown: bool,
     standbys: usize,
@@ -82,9 +82,9 @@ const fn exit(verdict: Overall) -> Exit {
     }
 }
 
-/// What was seen at once.
+/// What was read at once.
 pub(crate) struct StatusReport {
-    /// Whose pods it shows alone; none: those of all.
+    /// The only namespace whose pods are shown; `None`: all namespaces.
     namespace: Option<String>,
     overview: Overview,
     running: Running,
@@ -94,19 +94,19 @@ pub(crate) struct StatusReport {
 }
 
 impl StatusReport {
-    /// What this session may read now.
+    /// Reads what this session may read now.
     pub(crate) async fn read(session: &Session) -> anyhow::Result<Self> {
         Self::read_namespace(session, None).await
     }
 
-    /// The same with the pods and PodDisruptionBudgets of one namespace alone.
+    /// The same with only the pods and PodDisruptionBudgets of one namespace.
     async fn read_namespace(session: &Session, namespace: Option<&str>) -> anyhow::Result<Self> {
         let own = namespace.unwrap_or_else(|| session.connection.default_namespace());
         let mut snapshot = ClusterSnapshot::read(session, Some(own)).await?;
         snapshot.read_pauses(session, None).await;
         let mut overview = snapshot.with_context(Overview::from_context);
         if let Some(namespace) = namespace {
-            // A namespace that is mistyped has no trouble.
+            // A mistyped namespace would have no troubles.
             let path = format!("/api/v1/namespaces/{namespace}");
             if session.get_raw(&path).await.is_err_and(|error| error.is_not_found()) {
                 bail!(NotFound::new(ResourceKind::Namespace, None, namespace));
@@ -130,7 +130,7 @@ impl StatusReport {
         })
     }
 
-    /// The same for people.
+    /// The report for operators.
     pub(crate) fn text(&self, paint: Paint) -> String {
         let page = page(&self.overview, &self.running, &self.server, self.wall, paint);
         let within = self.namespace.as_ref().map(|namespace| {
@@ -139,7 +139,7 @@ impl StatusReport {
         with_header(&self.target, &format!("{}{page}", within.unwrap_or_default()))
     }
 
-    /// What needs a person, as `explain` is asked about it: kind, namespace, name.
+    /// The objects that need an operator, as arguments of `explain`: kind, namespace, name.
     pub(crate) fn subjects(&self) -> Vec<(&'static str, Option<String>, String)> {
         let blocked = &self.overview.blocked;
         let nodes = self.overview.troubles.iter().filter_map(|one| one.object.strip_prefix("node/"));
@@ -147,7 +147,7 @@ impl StatusReport {
         nodes.chain(blocked.iter().map(|one| ("pod", Some(one.namespace.clone()), one.pod.clone()))).collect()
     }
 
-    /// The same for programs.
+    /// The report for programs.
     pub(crate) fn document(&self) -> impl Serialize {
         let Self { namespace, overview, running, server, wall: _, target } = self;
         Document {
@@ -261,7 +261,7 @@ Last 24 h: no node was proved off.
         assert!(text.contains("✔ Nothing needs a person"), "{text}");
     }
 
-    /// `doctor` and an alert named a device that could fence nothing, and here nothing needed a person.
+    /// `doctor` and an alert reported a device that could fence nothing, and `status` did not.
     #[test]
     fn bug_a_device_that_was_never_checked_was_not_on_the_screen() {
         let fixture = Fixture::healthy();
@@ -276,7 +276,7 @@ Last 24 h: no node was proved off.
         assert_eq!(exit(overview.verdict()), Exit::Fine, "{text}");
     }
 
-    /// Without rights the page had two green marks, and a deployment that asked it went ahead.
+    /// Without rights the page had two green marks, and a deployment that checked it proceeded.
     #[test]
     fn bug_what_was_not_read_is_not_green() {
         let all = [
@@ -346,7 +346,7 @@ Last 24 h: no node was proved off.
         }
     }
 
-    /// The line said 0, and the page above it that the node is proved off. Behind that stood why no incident was begun.
+    /// The line had the count 0, while the page above it showed the node as proved off.
     #[test]
     fn bug_a_node_that_was_confirmed_without_an_incident_was_not_counted() {
         let fixture = Fixture::with_lost_node();
@@ -362,7 +362,7 @@ Last 24 h: no node was proved off.
         );
     }
 
-    /// It needed a person, by exit code 3, ten seconds before pod-safety switched it off.
+    /// It was reported as needing an operator, with exit code 3, ten seconds before pod-safety switched it off.
     #[test]
     fn bug_a_node_that_is_fenced_without_a_person_needed_one() {
         let fixture = Fixture::with_lost_node();
@@ -391,7 +391,7 @@ TO KNOW
         }
     }
 
-    /// Every device of the only policy lacked its Secret: that was to know, with exit code 0.
+    /// Every device of the only policy lacked its Secret: that was reported as attention only, with exit code 0.
     #[test]
     fn bug_fencing_that_cannot_work_needed_no_person() {
         let fixture = Fixture::healthy();

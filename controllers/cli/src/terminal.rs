@@ -1,10 +1,10 @@
-//! The terminal on which a command is typed.
+//! The terminal of a command.
 
 use pod_safety_print::{Color, Paint};
 
 use super::invocation::commands;
 
-/// By what stdout is, and what the environment says.
+/// The properties of stdout, and of the environment.
 pub(crate) fn for_stdout(color: Color) -> Paint {
     apply_width(Paint::for_stdout(color, commands()))
 }
@@ -14,7 +14,7 @@ pub(crate) fn for_stderr() -> Paint {
     apply_width(Paint::for_stderr(commands()))
 }
 
-/// As wide as a test says, while one runs.
+/// Applies the width that a test has set, if one runs.
 fn apply_width(paint: Paint) -> Paint {
     #[cfg(test)]
     if let Some(columns) = super::test_session::columns() {

@@ -1,5 +1,5 @@
-//! The API server that commands reach while a test runs, and what they print: [`open`](super::cluster::open), `print` and
-//! `say` ask here.
+//! The API server of commands in tests, and their output: [`connect`](super::cluster::connect), `print` and
+//! `print_stderr` use it.
 
 use std::sync::Arc;
 use std::thread::ThreadId;
@@ -13,7 +13,7 @@ use pod_safety_shared::testing::{AnswerFn, connection};
 
 const NOW: &str = "2026-11-21T10:23:05Z";
 
-/// The API server that the commands of a thread reach, and what they printed. Tests run beside one another.
+/// The API server of the commands of a thread, and their output. Tests run concurrently.
 struct TestSession {
     thread: ThreadId,
     says: Arc<AnswerFn>,
@@ -28,23 +28,23 @@ fn with_current<T>(ask: impl FnOnce(&mut TestSession) -> T) -> Option<T> {
     SESSIONS.lock().iter_mut().find(|session| session.thread == thread).map(ask)
 }
 
-/// Has the commands of this thread reach this API server until what they print is taken.
+/// Connects the commands of this thread to this API server until their output is taken.
 pub(crate) fn start_session(says: &Arc<AnswerFn>) {
     let (thread, says) = (std::thread::current().id(), Arc::clone(says));
     SESSIONS.lock().push(TestSession { thread, says, printed: String::new(), columns: None });
 }
 
-/// Has them print on a terminal so wide.
+/// Sets the width of their terminal.
 pub(crate) fn widen(to: Option<usize>) {
     with_current(|session| session.columns = to);
 }
 
-/// How wide that terminal is.
+/// The width of that terminal.
 pub(crate) fn columns() -> Option<usize> {
     with_current(|session| session.columns).flatten()
 }
 
-/// What they printed since.
+/// Ends the session and returns the output since it started.
 pub(crate) fn finish_session() -> String {
     let thread = std::thread::current().id();
     let mut stages = SESSIONS.lock();
@@ -52,7 +52,7 @@ pub(crate) fn finish_session() -> String {
     stages.remove(at).printed
 }
 
-/// In place of a connection to a cluster, while a test runs.
+/// Replaces the connection to a cluster while a test runs.
 pub(crate) fn test_connection() -> Option<(Connection, Env)> {
     let says = with_current(|session| Arc::clone(&session.says))?;
     let real = Env::real(1);
@@ -61,12 +61,12 @@ pub(crate) fn test_connection() -> Option<(Connection, Env)> {
     Some((connection(&env, says), env))
 }
 
-/// Whether a test keeps what is printed.
+/// Captures the output of a command in a test; false: no test captures it.
 pub(crate) fn capture(printed: &str) -> bool {
     with_current(|session| session.printed.push_str(printed)).is_some()
 }
 
-/// A clock that passes pauses over. Deadlines of requests are longer than they, and stay.
+/// A clock that skips pauses. Deadlines of requests are longer than pauses, and stay.
 struct FastClock {
     real: Arc<dyn Clock>,
     ahead: Mutex<Duration>,

@@ -1,3 +1,3 @@
-//! Of all commands together: what they print can be typed.
+//! Tests of all commands together: the commands in their output can be run.
 
 mod command_hints;

@@ -1,4 +1,5 @@
-//! `pod-safety ui`: what `status` and `explain` say, on one page in a browser. Reads only, with the user's kubeconfig.
+//! `pod-safety ui`: the content of `status` and `explain` on one page in a browser. Reads only, with the user's
+//! kubeconfig.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,10 +29,10 @@ pub struct Args {
     cluster: ConnectArgs,
 }
 
-/// What the page shows.
+/// The source of the page's data.
 struct SessionSource(Session);
 
-/// A browser turns text round as a terminal does, so that its texts are cleaned as those of a terminal are.
+/// A browser reorders text by control characters as a terminal does, so texts are sanitized in the same way.
 fn to_json(answer: anyhow::Result<serde_json::Value>) -> Result<String, String> {
     let clean = answer.map(|mut document| {
         sanitize::json_texts(&mut document);
@@ -54,7 +55,7 @@ impl Source for SessionSource {
     }
 }
 
-/// What the page is given of the whole cluster, and of a pod that is stuck.
+/// The data of the page about the whole cluster, and about a stuck pod.
 #[cfg(test)]
 pub(crate) async fn pages(session: Session) -> Vec<String> {
     let source = SessionSource(session);

@@ -1,6 +1,6 @@
-//! Control characters in every text of a cluster, pushed through every command: what is printed keeps its lines.
+//! Control characters in every text of a cluster, printed by every command: the output keeps its lines.
 //!
-//! The commands run whole, from their arguments to what they print.
+//! The commands are executed as a whole, from arguments to output.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::cluster::Session;
 use super::test_session::{finish_session, start_session, test_connection, widen};
 use super::{Cli, sanitize};
 
-/// What a line that nobody here wrote would begin with.
+/// The beginning of a forged line.
 const FORGED: &str = "FORGED";
 
 fn marked(text: &str) -> String {
@@ -57,10 +57,10 @@ pub(crate) const COMMANDS: [&str; 32] = [
     "fence worker-b1 --dry-run",
 ];
 
-/// Commands that show nothing of a cluster, or are tested elsewhere: `report` and `ui` below.
+/// Commands that print nothing of a cluster, or are tested elsewhere: `report` and `ui` below.
 const OTHERS: [&str; 4] = ["manifests", "report", "ui", "version"];
 
-/// Objects by their collections: nodes of which two are lost, pods that are stuck for each reason, and what is said of them.
+/// Objects by their collections: nodes of which two are lost, pods that are stuck for each reason, and their Events.
 pub(crate) type Objects = BTreeMap<String, Vec<Value>>;
 
 pub(crate) fn objects() -> Objects {
@@ -89,7 +89,7 @@ fn refusal(code: u16, reason: &str, message: &str) -> (u16, Value) {
     )
 }
 
-/// An API server of these objects. It says `said` where it refuses, and to whoever asks who they are.
+/// An API server of these objects. `message` is its message where it refuses, and the name of the user.
 pub(crate) fn server(objects: Objects, message: String, refuses: bool) -> Arc<AnswerFn> {
     Arc::new(move |method, path, body| {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
@@ -138,7 +138,7 @@ pub(crate) fn server(objects: Objects, message: String, refuses: bool) -> Arc<An
             return (200, json!({ "metadata": { "resourceVersion": "9" }, "items": within }));
         };
         let named = within.iter().find(|one| one["metadata"]["name"] == *name);
-        // Whatever an incident is called.
+        // An incident may have any name.
         let named = named.or_else(|| within.first().filter(|_| collection.ends_with("nodefences")));
         named.map_or_else(|| refusal(404, "NotFound", &message), |one| (200, (*one).clone()))
     })
@@ -159,17 +159,17 @@ fn leaves(value: &Value, at: &str, pointers: &mut BTreeSet<String>) {
     }
 }
 
-/// What a command prints of such a cluster, to both of its streams.
+/// The output of a command for such a cluster, stdout and stderr.
 fn output_of(command: &str, says: &Arc<AnswerFn>) -> String {
     run_command(command, says).1
 }
 
-/// The same with its exit code. Words in single quotes are one.
+/// The same with its exit code. Words in single quotes are one argument.
 pub(crate) fn run_command(command: &str, says: &Arc<AnswerFn>) -> (u8, String) {
     run_command_within(None, command, says)
 }
 
-/// The same on a terminal so wide.
+/// The same on a terminal of this width.
 pub(crate) fn run_command_within(
     columns: Option<usize>,
     command: &str,
@@ -188,16 +188,16 @@ pub(crate) fn run_command_within(
     (code, finish_session())
 }
 
-/// The first line that is not this program's own, or has what a terminal obeys.
+/// The first forged line, or line with control characters.
 fn forged(text: &str) -> Option<&str> {
     let is_odd = |letter: char| sanitize::is_control(letter) && !matches!(letter, '\n' | '\t');
     text.lines().find(|line| line.contains(is_odd) || line.trim_start().starts_with(FORGED))
 }
 
-/// What every command came to.
+/// The results of all commands.
 #[derive(Default)]
 struct Attempts {
-    /// So many pages had a mark in them.
+    /// How many pages had a mark in them.
     shown: usize,
     broken: Vec<String>,
 }
@@ -227,7 +227,7 @@ fn each_command_is_tried_or_has_its_reason() {
     assert!(untried.is_empty(), "{untried:?}");
 }
 
-/// Of an unmarked cluster each command has something to say, so that the marks of the next test are looked for in pages.
+/// Every command prints something about a cluster without marks, so that the next test looks for marks in real pages.
 #[test]
 fn each_command_says_something_of_this_cluster() {
     let says = server(objects(), "v1.37.2".to_owned(), false);
@@ -237,7 +237,8 @@ fn each_command_says_something_of_this_cluster() {
     }
 }
 
-/// A program that asks several clusters could not tell from a plan, a timeline or a test of devices which one it was.
+/// A program that queries several clusters could not tell from a plan, a timeline or a device test which cluster it was
+/// about.
 #[test]
 fn bug_every_json_names_its_cluster() {
     let says = server(objects(), "v1.37.2".to_owned(), false);

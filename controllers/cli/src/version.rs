@@ -22,9 +22,9 @@ enum Output {
 #[serde(rename_all = "camelCase")]
 struct Version {
     version: &'static str,
-    /// The commit, where the build knew it.
+    /// The commit, if the build knew it.
     revision: Option<&'static str>,
-    /// The Kubernetes versions that this one is tested with.
+    /// The Kubernetes versions that this version is tested with.
     kubernetes: String,
 }
 

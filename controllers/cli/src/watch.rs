@@ -1,4 +1,4 @@
-//! Looking again and again: `-w`.
+//! Repeated output: `-w`.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::cluster::Output;
 use super::sanitize::{self, CLEAR_SCREEN};
 use super::{Exit, print, print_stderr};
 
-/// How often it is looked again: a person reads for longer, and the API server lists everything each time.
+/// How often the output is refreshed: an operator reads for longer, and each refresh lists everything.
 const PERIOD: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, Default, ClapArgs)]
@@ -22,19 +22,19 @@ pub(crate) struct WatchArgs {
     watch: bool,
 }
 
-/// One look.
+/// One output.
 pub(crate) struct Rendered {
-    /// What is printed.
+    /// The text.
     pub(crate) text: String,
     /// The same in one line.
     pub(crate) line: String,
-    /// How the command ends if this was all.
+    /// The exit of the command if this is its last output.
     pub(crate) exit: Exit,
 }
 
 impl WatchArgs {
-    /// Prints what `ask` says: once, or whenever it changes. That it cannot be asked is an error at first, later it is
-    /// said and asked again.
+    /// Prints the output of `render`: once, or whenever it changes. An error at first ends the command; later it is
+    /// printed and retried.
     pub(crate) async fn render_loop(
         self,
         env: &Env,
@@ -48,7 +48,7 @@ impl WatchArgs {
         }
         let screen = std::io::stdout().is_terminal();
         let mut last = String::new();
-        // The first of a time of trouble is said: those that follow are of the same kind.
+        // Only the first error in a row is printed: those that follow are of the same kind.
         let mut trouble = String::new();
         loop {
             let is_text = matches!(output, Output::Table | Output::Wide);

@@ -120,7 +120,7 @@ pub fn check_budget_statuses(
         return vec![symptom(CHECK, Health::Problem, what, why, duties.remedy(Name::Disruption))];
     }
     let writers = writers(budgets);
-    let since = leader.and_then(|leads| leads.since).filter(|_| has_controller(duties, Name::Disruption));
+    let since = leader.and_then(|leader| leader.since).filter(|_| has_controller(duties, Name::Disruption));
     let rival = writers.iter().find(|(manager, (at, _))| {
         is_kcm(manager) && since.is_some_and(|since| at.as_second() - since.as_second() > MINUTE)
     });

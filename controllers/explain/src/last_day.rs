@@ -28,7 +28,7 @@ pub struct LastDay {
     pub back: usize,
     /// How many came to wait for an operator, and still do.
     pub stuck: usize,
-    /// The median time from the begin of an incident to evidence, in seconds.
+    /// The median time from the beginning of an incident to evidence, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub median_seconds: Option<u64>,
     /// The longest of those times.

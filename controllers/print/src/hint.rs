@@ -68,7 +68,7 @@ impl Commands {
         ranges
     }
 
-    /// The begin of the next command.
+    /// The beginning of the next command.
     fn next(&self, text: &str, from: usize) -> Option<usize> {
         let begins = |program: &str| {
             let with_blank = format!("{program} ");

@@ -1,4 +1,4 @@
-//! Under which account pod-safety runs, what that account may, and why nobody answers.
+//! The account of pod-safety, its rights, and why no controller answers.
 
 use futures::StreamExt;
 use futures::stream;
@@ -14,7 +14,7 @@ use crate::cluster::Session;
 use crate::explain::ClusterSnapshot;
 use crate::{print_stderr, sanitize};
 
-/// How many questions about rights are under way at a time.
+/// How many access reviews are in flight at a time.
 const MAX_CONCURRENT_REVIEWS: usize = 8;
 
 /// Whether the account of the leader is the one that the policies name, and whether it has the rights that it needs.
@@ -39,7 +39,7 @@ fn accounts<'a>(
     Accounts { named, leader, pod_account: of_pods }
 }
 
-/// What the account may not do of what it needs.
+/// Which of the rights that it needs the account lacks.
 async fn check_rights_of(session: &Session, snapshot: &ClusterSnapshot, runs_as: Option<&str>) -> Symptom {
     if snapshot.pods_unread().is_some() {
         let why = "it is not known which controllers run, because pods could not be listed";
@@ -72,7 +72,7 @@ async fn check_rights_of(session: &Session, snapshot: &ClusterSnapshot, runs_as:
     checks::check_rights(account, runs_as.is_some(), required.len(), &lacking)
 }
 
-/// Why the controller fencing may not answer a person, as far as it can be seen.
+/// Why the controller fencing may not answer an operator, as far as it is known.
 pub(crate) async fn describe_unresponsive(session: &Session) -> String {
     const FURTHER: &str = "pod-safety doctor checks the installation";
     let Ok(look) = ClusterSnapshot::read(session, None).await else { return FURTHER.to_owned() };
@@ -95,7 +95,7 @@ pub(crate) async fn describe_unresponsive(session: &Session) -> String {
     }
 }
 
-/// Says it on stderr.
+/// Prints the reason on stderr.
 pub(crate) fn print_reason(why: &str) {
     print_stderr(&sanitize::line(&format!("pod-safety: {why}")));
 }

@@ -1,4 +1,5 @@
-//! What deletes Nodes in this cluster, what force deletes pods, and whom the admission policies let: read with the rights of a person.
+//! Components that delete Nodes in this cluster or force delete pods, and which of them the admission policies allow:
+//! read with the rights of the user.
 
 use std::collections::BTreeSet;
 
@@ -17,10 +18,11 @@ use crate::explain::OWN_LABEL;
 /// The components that the chart knows.
 const COMPONENTS: &str = include_str!("../../../../charts/pod-safety/files/node-deleters.yaml");
 
-/// So many Nodes are looked at: Cluster API annotates all of its own.
+/// How many Nodes are read: Cluster API annotates all of its own.
 const MAX_NODES: usize = 20;
 
-/// Whether every component that deletes Nodes here may delete those that do not report, and which known controllers are refused.
+/// Whether every component that deletes Nodes here may delete those that do not report, and which known controllers are
+/// denied.
 pub(super) async fn check_deleters(
     session: &Session,
     installation: &Installation,
@@ -62,7 +64,7 @@ async fn read_components(
     Ok(ForeignControllers { policies, bindings, devices, fences, observed: seen, objects })
 }
 
-/// A cluster that does not have the kind has none of it.
+/// The list of a kind; empty if the cluster does not have the kind.
 async fn list_or_empty(session: &Session, path: &str) -> Result<Vec<Value>, ApiError> {
     match session.items(path).await {
         Err(error) if error.is_not_found() => Ok(Vec::new()),

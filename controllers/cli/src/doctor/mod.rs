@@ -1,11 +1,11 @@
-//! `pod-safety doctor`: what is wrong with an installation, why it matters, and what to do. Reads only.
+//! `pod-safety doctor`: what is wrong with an installation, why it matters, and the remedy. Reads only. The checks
+//! themselves are pure, in the crate `pod_safety_doctor`.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `checks` | what each check finds in what was read: pure |
-//! | `account` | reads under which account pod-safety runs, and why it does not answer |
-//! | `deleters` | reads what deletes Nodes, and what the policies refuse |
-//! | `rights` | which rights the service account should have |
+//! | `account` | reads the account of pod-safety, and why no controller answers |
+//! | `deleters` | reads which components delete Nodes, and which of them the policies deny |
+//! | `rights` | the rights that the service account should have |
 
 mod account;
 mod deleters;
@@ -31,7 +31,7 @@ use super::explain::{ClusterSnapshot, OWN_LABEL, evictions};
 use super::{API_VERSION, Exit, pluralize, sanitize};
 pub(crate) use account::{describe_unresponsive, print_reason};
 
-/// What is needed to say that a budget never allows an eviction.
+/// The kinds that are needed to know that a budget never allows an eviction.
 const BUDGET_KINDS: [Kind; 6] = [
     Kind::Budgets,
     Kind::Pods,
@@ -51,7 +51,7 @@ pub struct Args {
     cluster: ConnectArgs,
 }
 
-/// What was found, for programs.
+/// The result, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Document<'a> {
@@ -82,12 +82,12 @@ impl Args {
     }
 }
 
-/// What all checks come to.
+/// The verdict of all checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 enum Verdict {
-    /// Every check could look, and found nothing that must be fixed.
+    /// Every check could read what it needs, and none found a problem.
     Fine,
-    /// No check found anything that must be fixed, and some could not look.
+    /// No check found a problem, and some could not read what they need.
     Unknown,
     /// Something must be fixed.
     Problems,
@@ -111,20 +111,20 @@ impl<'a> Document<'a> {
     }
 }
 
-/// What was found, for people and for programs.
+/// The result, for operators and for programs.
 pub(super) async fn diagnose(session: &Session) -> anyhow::Result<(String, Value)> {
     let symptoms = examine(session).await?;
     let document = serde_json::to_value(Document::new(&symptoms, session.target()))?;
     Ok((session.with_header(&page(&symptoms, Paint::plain())), document))
 }
 
-/// Every check.
+/// Runs every check.
 async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     let mut snapshot = ClusterSnapshot::read(session, None).await?;
     snapshot.read_policies(session).await;
     snapshot.read_pauses(session, None).await;
     let server = session.connection.server_info().await?;
-    // Of this machine, whose clock is one of those that are compared.
+    // The clock of this machine, which is one of those that are compared.
     let own = session.env.clock.wall();
     let wall = snapshot.wall;
     let installation = installation(session).await;
@@ -178,13 +178,13 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     Ok(checks::adapt_to_simulation(&server.version, symptoms))
 }
 
-/// Of the chart, by the labels of its Deployment.
+/// The installation of the chart, by the labels of its Deployments.
 async fn installation(session: &Session) -> Installation {
     let deployments = session.items(&format!("/apis/apps/v1/deployments?{OWN_LABEL}")).await;
     deployments.map(|all| Installation::from_deployments(&all)).unwrap_or_default()
 }
 
-/// Who leads. One that does not say under which account it runs may be a pod of ours.
+/// The leader. A leader whose Lease does not have its account may be a pod of pod-safety.
 fn find_leader(snapshot: &ClusterSnapshot, lease: &Value) -> Option<Leader> {
     let leads = Leader::from_lease(lease)?;
     let is_pod = snapshot.running.leader_node.is_some();
@@ -192,7 +192,7 @@ fn find_leader(snapshot: &ClusterSnapshot, lease: &Value) -> Option<Leader> {
     Some(Leader { user: leads.user.or(of_pod), ..leads })
 }
 
-/// What nobody does, by what is left undone.
+/// Checks for duties that no controller fulfils, by their missing effects.
 async fn check_duties(
     session: &Session,
     snapshot: &ClusterSnapshot,
@@ -221,7 +221,7 @@ async fn check_duties(
     all
 }
 
-/// Our kinds, as the cluster has them.
+/// Compares the kinds of pod-safety with those in the cluster.
 async fn check_custom_kinds(session: &Session) -> Vec<Symptom> {
     let expected = crds();
     let mut there: BTreeMap<String, Result<Option<Value>, String>> = BTreeMap::new();
@@ -234,7 +234,7 @@ async fn check_custom_kinds(session: &Session) -> Vec<Symptom> {
     checks::check_crds(&expected, |name| there.get(name).cloned().unwrap_or(Ok(None)))
 }
 
-/// kube-controller-manager, as far as it can be seen.
+/// Reads kube-controller-manager, as far as it is visible.
 async fn read_kcm(session: &Session) -> Kcm {
     let pods = session
         .items("/api/v1/namespaces/kube-system/pods?labelSelector=component=kube-controller-manager")

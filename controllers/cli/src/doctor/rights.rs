@@ -1,4 +1,4 @@
-//! Which rights the service account should have: those of the file that the chart and `manifests` give it.
+//! The rights that the service account should have: those of the file that the chart and `manifests` ship.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::manifests::RBAC;
 
-/// By this annotation a role says for what it is needed.
+/// The annotation of a role that states what the role is needed for.
 const NEEDED_FOR: &str = "pod-safety.dev/needed-for";
 
 #[derive(Debug, Deserialize)]
@@ -49,11 +49,11 @@ struct Rule {
 }
 
 fn documents() -> Vec<Document> {
-    // One document each: the file is ours, and a test reads all of it.
+    // One document each: the file is part of pod-safety, and a test parses all of it.
     RBAC.split("\n---\n").filter_map(|text| serde_saphyr::from_str(text).ok()).collect()
 }
 
-/// What a process in this mode with these controllers needs.
+/// The rights that a process in this mode with these controllers needs.
 pub(super) fn required_rights(mode: Mode, controllers: &[Name]) -> Vec<AccessRight> {
     let all = documents();
     let bound = |role: &Document| {
@@ -67,11 +67,12 @@ pub(super) fn required_rights(mode: Mode, controllers: &[Name]) -> Vec<AccessRig
     let is_required = |role: &&Document| match role.metadata.annotations.get(NEEDED_FOR).map(String::as_str) {
         Some("replace") => mode == Mode::Replace && controllers.contains(&Name::Disruption),
         Some("fencing") => controllers.contains(&Name::Fencing),
-        // Without it traces lack the force deletes of the last leader, and nothing else is missing.
+        // Without it, traces lack the force deletes of the last leader; nothing else is affected.
         Some("tracing") => false,
         Some("volume-guard") => controllers.contains(&Name::VolumeGuard),
         Some("eviction") => controllers.contains(&Name::Eviction),
-        // Of the namespace of devices and their Secrets an installation decides; the lease may have another name.
+        // The installation decides about the namespace of devices and their Secrets, and the Lease may have another
+        // name.
         Some(_) | None => true,
     };
     let mut rights = BTreeSet::new();

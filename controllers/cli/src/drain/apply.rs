@@ -1,4 +1,4 @@
-//! The act on one node: cordon, evict, wait, and end in good order whatever happens.
+//! The drain of one node: cordon, evict, wait, and end in good order whatever happens.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,46 +23,46 @@ use crate::Exit;
 use crate::cluster::Session;
 use crate::error_hints::{NotFound, ResourceKind};
 
-/// How often it is looked which pods are there still. Their graces are seconds.
+/// How often the remaining pods are read. Grace periods are seconds.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// So long after the first eviction it is looked first; then ever more rarely.
+/// How long after the first eviction they are first read; then the interval grows.
 const FIRST_POLL: Duration = Duration::from_millis(250);
 
-/// So many evictions are under way together: a few requests of a person beside the hundreds that an API server takes.
+/// How many evictions are in flight at a time: few compared with the hundreds of requests that an API server serves at
+/// once.
 pub(super) const EVICTIONS: usize = 64;
 
 /// The shortest pause between two rounds.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 
-/// After a failure that may pass.
+/// The pause after an error that may pass.
 const AFTER_TROUBLE: Duration = Duration::from_secs(2);
 
-/// How long a drain that ends looks for what is left.
+/// How long the final read of the remaining pods may take.
 const FINAL_POLL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Without `--timeout`.
+/// The timeout without `--timeout`.
 const NO_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Whether a failed read may succeed the next time: a drain outlives the restart of
-/// an API server.
+/// Whether a failed read may succeed later: a drain survives the restart of an API server.
 fn is_transient(error: &anyhow::Error) -> bool {
     let api = error.chain().find_map(|cause| cause.downcast_ref::<ApiError>());
     api.is_some_and(|error| error.is_outcome_unknown() || error.code() == Some(429))
 }
 
-/// What every node of one `drain --apply` is drained with.
+/// What the drains of all nodes of one `drain --apply` share.
 pub(super) struct Apply {
     pub(super) session: Session,
     pub(super) consent: Consent,
     pub(super) snapshot: DrainSnapshot,
     pub(super) timeout: Option<Duration>,
     pub(super) output: DrainOutput,
-    /// Turns of evictions, of all nodes.
+    /// Limits the evictions of all nodes.
     pub(super) evictions: Semaphore,
-    /// Who requests evictions, where that is possible.
+    /// The requester of evictions, where they can be requested.
     pub(super) requester: Option<EvictionRequester>,
-    /// On some node nobody answered requests: the nodes after it are drained directly at once.
+    /// On some node no controller handled requests: the nodes after it are drained directly.
     pub(super) evict_directly: AtomicBool,
 }
 
@@ -70,18 +70,18 @@ pub(super) struct Apply {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drained {
     pub(crate) exit: Exit,
-    /// So many pods came to the node meanwhile, and stay.
+    /// How many pods were scheduled to the node meanwhile, and stay.
     pub(crate) late_pods: usize,
 }
 
-/// One of the nodes.
+/// The drain of one of the nodes.
 pub(super) struct OneNode<'a> {
     pub(super) apply: &'a Apply,
     pub(super) node: &'a str,
 }
 
 impl OneNode<'_> {
-    /// Cordons it.
+    /// Cordons the node.
     pub(super) async fn cordon(&self) -> anyhow::Result<()> {
         let Session { connection, env } = &self.apply.session;
         let deadline = env.now() + NO_TIMEOUT;
@@ -98,8 +98,8 @@ impl OneNode<'_> {
         }
     }
 
-    /// Empties it, once it is cordoned, until its time is up or `stopped` ends. `sent`: the pods that were on no node when
-    /// it was cordoned.
+    /// Drains the node, once it is cordoned, until the timeout or until `stopped` ends. `sent`: the pods that were on
+    /// no node when it was cordoned.
     pub(super) async fn run(
         &self,
         sent: &BTreeSet<Uid>,
@@ -116,14 +116,14 @@ impl OneNode<'_> {
             () = up => Ok(Drained { exit: Exit::TimedOut, late_pods: 0 }),
             done = self.drain(&mut work, sent) => done,
         };
-        // What went wrong is said by whoever called us; that the node is cordoned by us.
+        // The caller prints the error; this prints that the node stays cordoned.
         let exit = done.as_ref().map_or(Exit::Interrupted, |done| done.exit);
         let exit = self.report(&mut work, exit, began).await?;
         done.map(|done| Drained { exit, ..done })
     }
 
-    /// Evicts each pod that is there when the node is cordoned, and waits until they are gone. A pod that comes later is
-    /// told of; it is evicted only if the scheduler had not heard of the cordon when it sent the pod.
+    /// Evicts each pod that exists when the node is cordoned, and waits until they are gone. A pod that comes later is
+    /// reported. It is evicted only if the scheduler bound it before it observed the cordon.
     async fn drain(&self, work: &mut DrainProgress, sent: &BTreeSet<Uid>) -> anyhow::Result<Drained> {
         let snapshot = &self.apply.snapshot;
         self.reread().await?;
@@ -148,7 +148,7 @@ impl OneNode<'_> {
                 continue;
             }
             if new.is_empty() && std::mem::take(&mut returns) {
-                // Its controller and the scheduler take a moment.
+                // The controller of the pod and the scheduler need a moment.
                 self.apply.session.env.sleep(POLL_INTERVAL).await;
                 continue;
             }
@@ -172,7 +172,7 @@ impl OneNode<'_> {
         }
     }
 
-    /// Reads the node's pods, however long the API server is in trouble.
+    /// Reads the node's pods, and retries while the API server fails.
     async fn reread(&self) -> anyhow::Result<BTreeSet<Uid>> {
         loop {
             match self.apply.snapshot.reread_pods(&self.apply.session, self.node).await {
@@ -182,7 +182,7 @@ impl OneNode<'_> {
         }
     }
 
-    /// Evicts and waits until everything that was taken on is gone or given up. Gives back whether the node was read since.
+    /// Evicts and waits until every pod is gone or stopped. Returns whether the node was read since.
     async fn evict_until_done(&self, work: &mut DrainProgress) -> anyhow::Result<bool> {
         let env = &self.apply.session.env;
         let (mut pause, mut look_at, mut is_read) = (FIRST_POLL, None, false);
@@ -222,10 +222,10 @@ impl OneNode<'_> {
         Ok(is_read)
     }
 
-    /// One eviction, of a pod that was listed just now or is read again.
+    /// Sends one eviction, of a pod that was just listed or is read again.
     async fn evict(&self, pod: PodKey) -> Result<Evicted, NotEvicted> {
         let Apply { session: Session { connection, env }, snapshot: look, evictions, .. } = self.apply;
-        // It is never closed.
+        // The semaphore is never closed.
         let _turn = evictions.acquire().await.ok();
         let (listed, deadline) = (look.listed(&pod.uid, env.now()), env.now() + NO_TIMEOUT);
         let eviction = Eviction { pod, dry_run: false };
@@ -235,7 +235,7 @@ impl OneNode<'_> {
         }
     }
 
-    /// The API server is in trouble: says so, and gives it time.
+    /// The API server fails: prints that, and waits.
     async fn report_trouble(&self, error: &anyhow::Error) -> anyhow::Result<()> {
         let text = format!("waits for the API server: {}", error_chain(error.as_ref()));
         self.print_message(Tone::Attention, text)?;
@@ -243,7 +243,7 @@ impl OneNode<'_> {
         Ok(())
     }
 
-    /// How it ended, and what is left as it is: what is said to exist was read now.
+    /// Prints how the drain ended and what remains: pods that are reported to exist are read now.
     async fn report(&self, work: &mut DrainProgress, exit: Exit, began: Mono) -> anyhow::Result<Exit> {
         let Apply { session, snapshot: look, .. } = self.apply;
         let env = &session.env;
@@ -302,7 +302,7 @@ impl OneNode<'_> {
     }
 }
 
-/// Why it ended before everything was gone.
+/// Why the drain ended before every pod was gone.
 const fn describe_exit(exit: Exit) -> &'static str {
     match exit {
         Exit::TimedOut => ", the time is up",

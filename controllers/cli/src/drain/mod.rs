@@ -1,11 +1,11 @@
-//! `pod-safety drain`: a plan by default, the act with `--apply`.
+//! `pod-safety drain`: prints a plan by default, executes it with `--apply`.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `look` | what the API server has, and its answers to dry runs |
-//! | `nodes` | the act on all nodes: who must agree first, what is cordoned, how they end together |
-//! | `apply` | the act on one: drives the work, ends in good order |
-//! | `said` | what is said meanwhile |
+//! | `snapshot` | what is read of the API server, and its answers to dry runs |
+//! | `nodes` | the drain of all nodes: the consent that is needed, the cordons, the exit |
+//! | `apply` | the drain of one node |
+//! | `output` | the lines that are printed meanwhile |
 
 mod apply;
 mod nodes;
@@ -109,7 +109,7 @@ pub(super) enum Requests {
 }
 
 impl Requests {
-    /// Who requests evictions on this API server, if somebody does.
+    /// The requester of evictions for this API server, if evictions are requested.
     pub(super) async fn requester(
         self,
         session: &Session,
@@ -147,7 +147,7 @@ impl ConsentArgs {
     }
 }
 
-/// Reads `NAMESPACE/POD`.
+/// Parses `NAMESPACE/POD`.
 fn pod_name(text: &str) -> Result<(String, String), String> {
     let (namespace, pod) = text.split_once('/').ok_or("allowed is NAMESPACE/POD, such as shop/api-0")?;
     Ok((name(namespace)?, name(pod)?))
@@ -182,7 +182,7 @@ impl Args {
         Ok(exit_for(&plans))
     }
 
-    /// The nodes by their names, each once.
+    /// The nodes by their names, without duplicates.
     async fn select_nodes(&self, session: &Session) -> anyhow::Result<Vec<String>> {
         if let Some(chosen) = session.select_by_labels(Kind::Nodes, self.selector.as_deref()).await? {
             if chosen.is_empty() {
@@ -223,7 +223,7 @@ impl Args {
     }
 }
 
-/// Withdraws what was requested for nodes.
+/// Withdraws the eviction requests for these nodes.
 async fn withdraw(session: &Session, nodes: &[String]) -> anyhow::Result<Exit> {
     session.announce();
     for node in nodes {
@@ -238,7 +238,7 @@ async fn withdraw(session: &Session, nodes: &[String]) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// The plans by what was read, with the API server's answers. Gives back which rights are missing, too.
+/// The plans by what was read, with the API server's answers to dry runs, and the missing rights.
 async fn build_plans(
     session: &Session,
     snapshot: &DrainSnapshot,
@@ -257,7 +257,7 @@ async fn build_plans(
     (plans, missing)
 }
 
-/// Prints the plan for a node, below the name of its cluster, for `maintain --dry-run`.
+/// Prints the plan for a node, with the name of its cluster, for `maintain --dry-run`.
 pub(super) async fn print_plan(
     session: &Session,
     node: &str,
@@ -274,7 +274,7 @@ pub(super) async fn print_plan(
     Ok(exit_for(&plans))
 }
 
-/// Carries a plan out, as with `--apply`.
+/// Executes a plan, as with `--apply`.
 pub(super) async fn apply(
     session: &Session,
     snapshot: DrainSnapshot,
@@ -300,7 +300,7 @@ pub(super) async fn apply(
     apply.run(&[plan], 1, false).await
 }
 
-/// What plans say to a script.
+/// The exit of plans, for scripts.
 fn exit_for(plans: &[Plan]) -> Exit {
     match (plans.iter().any(Plan::is_unsafe), plans.iter().all(Plan::is_clear)) {
         (true, _) => Exit::Refused,

@@ -1,5 +1,5 @@
-//! The act on all nodes: nothing is begun that a person must agree to first, all are cordoned before the first pod goes,
-//! then they are emptied, as many at a time as a person wants.
+//! The drain of all nodes: nothing starts before an operator gave the consent that is needed. All nodes are cordoned
+//! before the first pod is evicted. Then they are drained, `--parallel` of them at a time.
 
 use std::collections::BTreeSet;
 
@@ -15,10 +15,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::apply::{Apply, Drained, OneNode};
 use crate::{Exit, pluralize, print, print_stderr, sanitize};
 
-/// So many nodes are cordoned at a time.
+/// How many nodes are cordoned at a time.
 const MAX_CONCURRENT_CORDONS: usize = 8;
 
-/// Ends when a person or a supervisor stops the command.
+/// Resolves when an operator or a supervisor stops the command.
 type Stopped = Shared<BoxFuture<'static, Exit>>;
 
 fn stop_signal() -> anyhow::Result<Stopped> {
@@ -35,8 +35,8 @@ fn stop_signal() -> anyhow::Result<Stopped> {
 }
 
 impl Apply {
-    /// Drains the nodes of these plans, unless a plan says that a person must do something first. `all_the_same`: begin
-    /// whatever cannot be read, or may not go.
+    /// Drains the nodes of these plans, unless a plan needs an operator's decision first. `try_anyway`: start although
+    /// pods cannot be decoded or may not be evicted.
     pub(super) async fn run(
         &self,
         plans: &[Plan],
@@ -68,7 +68,7 @@ impl Apply {
         self.conclude(ends, self.session.env.now().since(began).as_secs())
     }
 
-    /// Cordons all of them: how that went with each, and the pods that were on no node then. `None`: it was stopped.
+    /// Cordons all of them: the result for each, and the pods that were on no node then. `None`: it was stopped.
     async fn cordon(
         &self,
         all: &[OneNode<'_>],
@@ -77,7 +77,7 @@ impl Apply {
         let cordons = async {
             let all: Vec<_> =
                 stream::iter(all).map(OneNode::cordon).buffered(MAX_CONCURRENT_CORDONS).collect().await;
-            // Without them a pod that the scheduler had sent already is told of, and stays.
+            // Without them, a pod that the scheduler had already bound is reported, and stays.
             (all, self.snapshot.read_unbound(&self.session).await.unwrap_or_default())
         };
         tokio::select! {
@@ -91,7 +91,7 @@ impl Apply {
         }
     }
 
-    /// Says why nothing is begun, and what to do.
+    /// Prints why nothing is started, and the next command.
     fn refuse(&self, stops: &[&Plan]) -> anyhow::Result<Exit> {
         let mut text = self.output.live.clear().to_owned();
         for plan in stops {
@@ -111,7 +111,7 @@ impl Apply {
         Ok(if is_unsafe { Exit::Refused } else { Exit::Blocked })
     }
 
-    /// Sums up how the nodes ended.
+    /// Prints how the drains ended, and computes the exit.
     fn conclude(
         &self,
         ends: Vec<(&str, anyhow::Result<Option<Drained>>)>,
@@ -156,7 +156,7 @@ impl Apply {
     }
 }
 
-/// Of two ends the one that says more: an error or Ctrl-C, safety, what blocks, the time.
+/// The worse of two exits: an error or Ctrl-C, safety, something blocks, timeout.
 const fn worst_of(one: Exit, other: Exit) -> Exit {
     const fn rank(exit: Exit) -> u8 {
         match exit {

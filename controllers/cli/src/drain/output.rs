@@ -1,4 +1,4 @@
-//! What is said of the nodes of one command.
+//! The output about the nodes of one command.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use pod_safety_print::drains::ProgressOutput;
 
 use crate::print;
 
-/// What is said of the nodes of one command: of several, each line names its node.
+/// The output about the nodes of one command: if there are several, each line names its node.
 pub(super) struct DrainOutput {
     pub(super) live: ProgressOutput,
     pub(super) paint: Paint,
@@ -20,11 +20,11 @@ pub(super) struct DrainOutput {
     tally: Mutex<Tally>,
 }
 
-/// How far they are.
+/// The progress of all nodes.
 #[derive(Default)]
 struct Tally {
     drained: usize,
-    /// Of those that are being drained.
+    /// The counts of the nodes that are being drained.
     counts: BTreeMap<String, Count>,
 }
 
@@ -33,7 +33,7 @@ impl DrainOutput {
         Self { live, paint, nodes, tally: Mutex::default() }
     }
 
-    /// One line for a change on a node.
+    /// Prints a line for a change on a node.
     pub(super) fn print_line(&self, node: &str, line: &Line, wall: Timestamp) -> anyhow::Result<()> {
         let named = line.text.starts_with(&format!("node/{node} "));
         if self.nodes == 1 || named {
@@ -42,7 +42,7 @@ impl DrainOutput {
         self.line(&Line { tone: line.tone, text: format!("node/{node} {}", line.text) }, wall)
     }
 
-    /// How all of them ended.
+    /// Prints how all of them ended.
     pub(super) fn print_summary(&self, is_well: bool, text: &str, wall: Timestamp) -> anyhow::Result<()> {
         let tone = if is_well { Tone::Good } else { Tone::Bad };
         self.line(&Line { tone, text: text.to_owned() }, wall)

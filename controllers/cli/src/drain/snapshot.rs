@@ -1,4 +1,4 @@
-//! What the API server has, read once, and its answers to dry runs.
+//! What is read of the API server, once, and its answers to dry runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::print_stderr;
 use crate::progress::announce_wait;
 use crate::rights;
 
-/// What a plan reads.
+/// The kinds that a plan reads.
 const KINDS: [Kind; 7] = [
     Kind::Nodes,
     Kind::Pods,
@@ -37,8 +37,8 @@ const KINDS: [Kind; 7] = [
     Kind::ReplicationControllers,
 ];
 
-/// How many reads or dry runs are under way at a time: a node has some hundred pods, and an
-/// API server answers one in milliseconds.
+/// How many reads or dry runs are in flight at a time: a node has a hundred pods or so, and an API server answers one
+/// in milliseconds.
 const MAX_CONCURRENT: usize = 8;
 
 /// How long one dry run may take. The API server itself retries conflicts for ten seconds.
@@ -50,17 +50,17 @@ pub(crate) struct DrainSnapshot {
     details: Mutex<Details>,
 }
 
-/// What decisions of controllers do not keep.
+/// Data that the cache of the controllers does not keep.
 #[derive(Default)]
 struct Details {
     needs: BTreeMap<Uid, Needs>,
     rooms: Vec<NodeCapacity>,
     daemon_sets: BTreeMap<Uid, DaemonSet>,
-    /// What could not be read for want of rights.
+    /// The rights that were missing for reads.
     missing: Vec<AccessRight>,
-    /// Nodes as they were read, until they are cordoned.
+    /// The nodes as they were read, until they are cordoned.
     nodes: BTreeMap<String, wire::Raw>,
-    /// Pods of a node that is being drained, as they were listed, and when that was asked.
+    /// The pods of a node that is being drained, as they were listed, and when the list was requested.
     listed: BTreeMap<Uid, (Mono, wire::Raw)>,
 }
 
@@ -77,7 +77,7 @@ impl Details {
 }
 
 impl DrainSnapshot {
-    /// Reads everything that a plan rests on, as far as that is allowed: the nodes and their pods must be.
+    /// Reads everything that a plan needs, as far as the rights suffice: the nodes and their pods are required.
     pub(crate) async fn read(session: &Session, nodes: &[String]) -> anyhow::Result<Self> {
         let mut also = Details::default();
         let mut each = |kind: Kind, raw: &wire::Raw| match kind {
@@ -99,7 +99,7 @@ impl DrainSnapshot {
         }
         snapshot.check_nodes_exist(nodes)?;
         snapshot.read_daemon_sets(session, nodes).await?;
-        // What budgets let through with every pod healthy rests on all of their pods.
+        // What budgets allow with every pod healthy depends on all of their pods.
         let scales = session.query_scales(&snapshot.cache, |view| {
             let pods = nodes.iter().flat_map(|node| view.pods_on(node));
             pods.flat_map(|pod| view.budgets_of_pod(pod)).collect()
@@ -108,7 +108,7 @@ impl DrainSnapshot {
         Ok(snapshot)
     }
 
-    /// Reads only what a drain that is carried out rests on: these nodes, their pods, and the budgets.
+    /// Reads only what the execution of a drain needs: these nodes, their pods, and the budgets.
     pub(crate) async fn read_for_apply(session: &Session, nodes: &[String]) -> anyhow::Result<Self> {
         let nothing = &mut |_: Kind, _: &wire::Raw| {};
         let reading =
@@ -119,7 +119,7 @@ impl DrainSnapshot {
             Self { cache: snapshot, details: Mutex::new(Details { missing, ..Details::default() }) };
         let reading = async {
             let read = snapshot.read_nodes(session, nodes).await;
-            // Who may read neither is told of both.
+            // If neither may be read, both rights are reported.
             snapshot.read_pods_of(session, nodes).await?;
             read
         };
@@ -129,7 +129,7 @@ impl DrainSnapshot {
         Ok(snapshot)
     }
 
-    /// An error for want of rights, behind all rights that were missing.
+    /// An error that names all missing rights, if any are missing.
     fn with_missing_rights(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
         error.into().context(rights::describe_missing_rights(&self.details.lock().missing))
     }
@@ -146,7 +146,7 @@ impl DrainSnapshot {
         Ok(())
     }
 
-    /// These nodes, each by its name.
+    /// Reads these nodes, each by its name.
     async fn read_nodes(&self, session: &Session, nodes: &[String]) -> anyhow::Result<()> {
         let path = |node: &String| format!("{}/{node}", Kind::Nodes.path_in(None));
         let reads = stream::iter(nodes)
@@ -176,7 +176,7 @@ impl DrainSnapshot {
         reads.buffered(MAX_CONCURRENT).try_for_each(|_| std::future::ready(Ok(()))).await
     }
 
-    /// Reads the pods anew that are on a node (or, without a name, on none), and forgets those that went.
+    /// Reads the pods again that are on a node (or, without a name, on none), and removes those that are gone.
     async fn read_pods(&self, session: &Session, node: &str) -> anyhow::Result<Vec<(Uid, wire::Raw)>> {
         let path = format!("{}?fieldSelector=spec.nodeName={node}", Kind::Pods.path_in(None));
         let there: Result<Vec<wire::Raw>, ApiError> = async {
@@ -210,7 +210,7 @@ impl DrainSnapshot {
         Ok(all)
     }
 
-    /// Reads the pods of a node anew, with what they name. Gives back which are there.
+    /// Reads the pods of a node again, with their owners. Returns which exist.
     pub(super) async fn reread_pods(&self, session: &Session, node: &str) -> anyhow::Result<BTreeSet<Uid>> {
         let requested_at = session.env.now();
         let there = self.read_pods(session, node).await?;
@@ -225,7 +225,7 @@ impl DrainSnapshot {
         Ok(self.read_pods(session, "").await?.into_iter().map(|(uid, _)| uid).collect())
     }
 
-    /// The pod as it was listed just now, for one eviction.
+    /// The pod as it was just listed, for one eviction.
     pub(super) fn listed(&self, pod: &Uid, now: Mono) -> Option<wire::Raw> {
         let (requested_at, raw) = self.details.lock().listed.remove(pod)?;
         (now.since(requested_at) < MAX_READ_AGE).then_some(raw)
@@ -236,7 +236,7 @@ impl DrainSnapshot {
         self.details.lock().nodes.remove(node)
     }
 
-    /// The DaemonSets that the pods of nodes name, each once: what is not there recreates nothing.
+    /// Reads the DaemonSets of the pods of these nodes, each once: a DaemonSet that does not exist recreates no pod.
     async fn read_daemon_sets(&self, session: &Session, nodes: &[String]) -> anyhow::Result<()> {
         let named: BTreeSet<(Arc<str>, Arc<Controller>)> = {
             let (guard, also) = (self.cache.view(), self.details.lock());
@@ -287,7 +287,7 @@ impl DrainSnapshot {
         self.with_cluster(|cluster| plan(node, cluster, consent))
     }
 
-    /// Says of each pod to skip that is not there: it may have gone, and may be mistyped.
+    /// Warns of each pod to skip that does not exist: it may be gone, or its name may be mistyped.
     pub(crate) fn warn_missing_pods(&self, nodes: &[String], consent: &Consent) {
         let guard = self.cache.view();
         for (namespace, name) in &consent.skip {
@@ -307,20 +307,20 @@ impl DrainSnapshot {
         self.cache.view().view().pods_on(node).map(|pod| pod.uid().clone()).collect()
     }
 
-    /// Whether a pod is put onto a node that is cordoned.
+    /// Whether the scheduler binds the pod to a cordoned node.
     pub(super) fn tolerates_cordon(&self, pod: &Uid) -> bool {
         self.details.lock().needs.get(pod).is_some_and(Needs::tolerates_cordon)
     }
 
-    /// Whether the successor of a pod that goes may come back.
+    /// Whether the replacement of an evicted pod may be scheduled to the node again.
     pub(super) fn may_come_back(&self, plan: &Plan) -> bool {
         let mut plan = plan.clone();
         self.place(std::slice::from_mut(&mut plan));
         plan.rows.iter().any(|row| row.may_come_back)
     }
 
-    /// Asks the API server what it would say to each eviction.
-    /// Gives back which rights are missing for it, and for the plan.
+    /// Sends a dry run of each eviction to the API server. Returns the rights that are missing for it, and for the
+    /// plan.
     pub(super) async fn run_dry_runs(&self, session: &Session, plan: &mut Plan) -> Vec<AccessRight> {
         let dry_runs: Vec<(usize, Eviction)> = plan
             .dry_run_candidates()
@@ -341,7 +341,7 @@ impl DrainSnapshot {
         self.details.lock().missing.clone()
     }
 
-    /// Whether plans may be carried out: says all of what is missing at once, before anything is changed.
+    /// Whether plans may be executed: reports all missing rights at once, before anything is changed.
     pub(crate) async fn check_rights(&self, session: &Session, plans: &[Plan]) -> anyhow::Result<()> {
         let missing = self.details.lock().missing.clone();
         if !missing.is_empty() {
@@ -357,18 +357,18 @@ impl DrainSnapshot {
         bail!("{}; {advice}", rights::describe_missing_rights(&[missing, lacking].concat()));
     }
 
-    /// Looks where what goes would go, one node after the other.
+    /// Finds where the evicted pods would fit, one node after the other.
     pub(super) fn place(&self, plans: &mut [Plan]) {
         self.with_cluster(|cluster| place(plans, cluster));
         if self.details.lock().lacks(Kind::Nodes) {
-            // Where nobody looked there may be room.
+            // The other nodes were not read: a pod may fit there.
             let rows = plans.iter_mut().flat_map(|plan| &mut plan.rows);
             rows.filter(|row| row.place != Some(Place::NotRecreated)).for_each(|row| row.place = None);
         }
     }
 }
 
-/// What a pod needs, if it can be read.
+/// What a pod needs, if it can be decoded.
 fn needs_of(raw: &wire::Raw) -> Option<(Uid, Needs)> {
     let pod: wire::PodNeeds = raw.decode().ok()?;
     let uid = pod.metadata.as_ref()?.uid.as_deref().and_then(Uid::new)?;

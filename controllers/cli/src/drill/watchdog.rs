@@ -1,8 +1,8 @@
-//! `pod-safety drill --watchdog`: whether the watchdog of a node resets its machine on time. Only the promise of one that has
-//! done so counts.
+//! `pod-safety drill --watchdog`: whether the watchdog of a node resets its machine on time. Only the promise of a
+//! watchdog that passed a drill is evidence.
 //!
-//! The grant of the node's agent is revoked. The agent ends the pods, pets no more, and writes to its disk for how long the machine
-//! runs. The next boot says it.
+//! The grant of the node's agent is revoked. The agent terminates the pods, stops petting the watchdog, and records on
+//! its disk for how long the machine keeps running. It reports that after the next boot.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::super::consent::prompt;
 use super::super::{Exit, print, print_stderr, sanitize};
 use super::{Args, POLL_INTERVAL, devices_of, reason_not_fit};
 
-/// What has to be typed before the node's name.
+/// The phrase to type before the node's name.
 const PHRASE: &str = "reset";
 
 impl Args {
@@ -92,7 +92,7 @@ fn refuse(why: &str) -> anyhow::Result<Exit> {
     Ok(Exit::Refused)
 }
 
-/// The device of the node's policy that rests on its agent.
+/// The device of the node's policy that depends on its agent.
 async fn watchdog_device(session: &Session, examined: &Examined) -> anyhow::Result<Result<Device, String>> {
     let all = devices_of(session, examined).await?;
     let mut devices = all.into_iter().filter(|device| device.spec.driver == DeviceDriver::WatchdogLease);
@@ -104,7 +104,7 @@ async fn watchdog_device(session: &Session, examined: &Examined) -> anyhow::Resu
     }))
 }
 
-/// What the agent says in a later boot of the machine; `None`: the time is up.
+/// What the agent reports in a later boot of the machine; `None`: timeout.
 async fn next_boot(
     session: &Session,
     examined: &Examined,
@@ -123,7 +123,7 @@ async fn next_boot(
     }
 }
 
-/// Whether the boot before was reset on time.
+/// Whether the earlier boot was reset on time.
 fn judge_reset(before: &WatchdogGrant, after: &WatchdogGrant, limit: Duration) -> Result<String, String> {
     let survived = after.survived.as_ref().filter(|(boot, _)| *boot == before.boot_id);
     let Some((_, survived)) = survived else {

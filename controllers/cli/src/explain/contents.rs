@@ -1,4 +1,4 @@
-//! What is in a namespace: every kind that the API server has is asked for.
+//! What is in a namespace: every kind of the API server is listed.
 
 use anyhow::{Context, bail};
 use futures::StreamExt;
@@ -14,10 +14,10 @@ use crate::error_hints::{NotFound, ResourceKind};
 /// How many kinds are listed at a time.
 const MAX_CONCURRENT_LISTS: usize = 8;
 
-/// So many objects of a kind are read: whoever holds a namespace is rarely behind a hundred others.
+/// How many objects of a kind are read: the one that blocks a namespace is rarely behind a hundred others.
 const PAGE: usize = 100;
 
-/// The namespace and what is in it.
+/// Reads the namespace and what is in it.
 pub(super) async fn read(session: &Session, name: &str) -> anyhow::Result<(Value, Contents)> {
     let namespace = match session.get_raw(&format!("/api/v1/namespaces/{name}")).await {
         Ok(namespace) => namespace,
@@ -61,7 +61,7 @@ pub(super) async fn read(session: &Session, name: &str) -> anyhow::Result<(Value
     Ok((namespace, contents))
 }
 
-/// The groups, each in the version that it prefers: objects are the same in all of them.
+/// The API groups, each in its preferred version: the objects are the same in all versions.
 async fn versions(session: &Session) -> anyhow::Result<Vec<String>> {
     let groups = session.get_raw("/apis").await.context("asking which resources the API server has")?;
     let groups = groups["groups"].as_array().cloned().unwrap_or_default();
@@ -71,7 +71,7 @@ async fn versions(session: &Session) -> anyhow::Result<Vec<String>> {
         .collect())
 }
 
-/// The kinds of a group whose objects lie in namespaces and can be listed: base path, name for `kubectl`, plural.
+/// The kinds of a group that are namespaced and can be listed: base path, name for `kubectl`, plural.
 fn listable_kinds(base: &str, list: &Value) -> Vec<(String, String, String)> {
     let group = base.strip_prefix("/apis/").and_then(|version| version.split('/').next()).unwrap_or_default();
     let can_list =
@@ -80,7 +80,7 @@ fn listable_kinds(base: &str, list: &Value) -> Vec<(String, String, String)> {
     let mut all = Vec::new();
     for one in resources.filter(|one| one["namespaced"] == true).filter(can_list) {
         let Some(plural) = one["name"].as_str().filter(|name| !name.contains('/')) else { continue };
-        // Events lie twice in the API, and hold nothing.
+        // Events are in the API twice, and block nothing.
         if plural == "events" {
             continue;
         }
@@ -90,7 +90,7 @@ fn listable_kinds(base: &str, list: &Value) -> Vec<(String, String, String)> {
     all
 }
 
-/// An APIService that does not answer, and why.
+/// An APIService that is not available, and why.
 fn unavailable(service: &Value) -> Option<(String, String)> {
     let conditions = service["status"]["conditions"].as_array()?;
     let down = conditions.iter().find(|one| one["type"] == "Available" && one["status"] != "True")?;
@@ -98,7 +98,7 @@ fn unavailable(service: &Value) -> Option<(String, String)> {
     Some((service["metadata"]["name"].as_str()?.to_owned(), message.to_owned()))
 }
 
-/// Whether one of the services that do not answer serves this version: `v1beta1.metrics.example.io`.
+/// Whether one of the unavailable APIServices serves this version: `v1beta1.metrics.example.io`.
 fn is_of_service(version: &str, contents: &Contents) -> bool {
     let Some((group, version)) = version.strip_prefix("/apis/").and_then(|version| version.split_once('/'))
     else {

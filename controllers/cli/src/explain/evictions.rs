@@ -1,4 +1,4 @@
-//! `pod-safety explain eviction`, and what `status` and `doctor` say of requests that were left behind.
+//! `pod-safety explain eviction`, and what `status` and `doctor` report about abandoned requests.
 
 use anyhow::{Context, bail};
 use pod_safety_explain::{Answer, RequestedEviction, Trouble, elapsed, find_abandoned, format_duration};
@@ -14,7 +14,7 @@ use crate::error_hints::{NotFound, ResourceKind};
 
 type Read = Option<(Vec<EvictionRequest>, Vec<EvictionOfPod>)>;
 
-/// What a namespace has. None: the API server does not have these kinds.
+/// Reads the eviction objects of a namespace. `None`: the API server does not have these kinds.
 async fn read(session: &Session, namespace: &str) -> Result<Read, ApiError> {
     let connection = &session.connection;
     let Some(all) = eviction_requests::list_requests(connection, Some(namespace), "").await? else {
@@ -24,7 +24,7 @@ async fn read(session: &Session, namespace: &str) -> Result<Read, ApiError> {
     Ok(Some((all, evictions.unwrap_or_default())))
 }
 
-/// The answer about the Eviction, the EvictionRequest, or the pod of this name.
+/// The explanation of the Eviction, the EvictionRequest, or the pod of this name.
 pub(super) async fn answer(session: &Session, namespace: &str, name: &str) -> anyhow::Result<Answer> {
     let (namespace, name) = name.split_once('/').unwrap_or((namespace, name));
     let snapshot = ClusterSnapshot::read(session, Some(namespace)).await?;
@@ -42,7 +42,7 @@ pub(super) async fn answer(session: &Session, namespace: &str, name: &str) -> an
     Ok(answer)
 }
 
-/// What is said of the eviction of a pod where the pod is explained.
+/// Adds the note about a pod's eviction to the explanation of the pod.
 pub(super) async fn add_note(session: &Session, snapshot: &ClusterSnapshot, pod: &Pod, answer: &mut Answer) {
     match read(session, &pod.key.namespace).await {
         Ok(Some((all, evictions))) => {
@@ -60,7 +60,7 @@ pub(super) async fn add_note(session: &Session, snapshot: &ClusterSnapshot, pod:
     }
 }
 
-/// What `status` says of requests of ours that were left behind, and what it could not read.
+/// The abandoned requests of pod-safety for `status`, or why they could not be read.
 pub(crate) async fn read_abandoned(session: &Session, wall: jiff::Timestamp) -> Result<Vec<Trouble>, String> {
     let all = eviction_requests::list_requests(&session.connection, None, NODE_LABEL).await;
     let all = all.map_err(|error| {

@@ -1,11 +1,11 @@
-//! `pod-safety explain`: why something is as it is. Reads only.
+//! `pod-safety explain`: why an object is in its state. Reads only.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `look` | what is read, as far as whoever asks may read it |
+//! | `snapshot` | what is read, as far as the rights of the user suffice |
 //! | `contents` | what is in a namespace |
-//! | `evictions` | what is read of evictions that are requested |
-//! | `pdb` | budgets, which have answers of their own |
+//! | `evictions` | what is read of requested evictions |
+//! | `pdb` | PodDisruptionBudgets, which have explanations of their own |
 //! | `timeline` | what happened, with durations |
 //! | `volume` | what is read of a volume |
 
@@ -35,7 +35,7 @@ use super::watch::{Rendered, WatchArgs};
 pub(super) use snapshot::{ClusterSnapshot, OWN_LABEL, describe_refusal, own_pods};
 pub(super) use timeline::{DAY, Timeline, TimelineArgs};
 
-/// What `-n` means here.
+/// The meaning of `-n` for these commands.
 const NAMESPACE: &str =
     "The namespace. Default: that of the kubeconfig's context, else the only one that has such an object";
 
@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     selector: Option<String>,
 
-    /// With what lets go of what holds it: `resolve`.
+    /// Also print the steps that release what blocks: `resolve`.
     #[arg(skip)]
     steps: bool,
 
@@ -73,14 +73,14 @@ pub struct Args {
     cluster: ConnectArgs,
 }
 
-/// Of which kind.
+/// The kind of the object to explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SubjectKind {
     Pod,
     Node,
     Set,
     Namespace,
-    /// A claim or a PersistentVolume, whichever has the name.
+    /// A PersistentVolumeClaim or a PersistentVolume, whichever has the name.
     Volume,
     Claim,
     PersistentVolume,
@@ -89,7 +89,7 @@ enum SubjectKind {
     Eviction,
 }
 
-/// What was named: a kind, with the name or without it, or a name alone.
+/// What was named: a kind, with a name or without one, or a name alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Subject {
     Kind(SubjectKind, Option<String>),
@@ -115,7 +115,7 @@ impl Subject {
         }
     }
 
-    /// With the name that stands behind it. None as the kind: it is a node or a pod.
+    /// The kind and the name, with the name argument that follows. `None` as the kind: a node or a pod.
     fn with_name(self, name: Option<String>) -> Result<(Option<SubjectKind>, Option<String>), UsageError> {
         match (self, name) {
             (Self::Kind(what, Some(one)), Some(other)) => {
@@ -128,7 +128,7 @@ impl Subject {
     }
 }
 
-/// Reads `NAME` or `NAMESPACE/NAME`.
+/// Parses `NAME` or `NAMESPACE/NAME`.
 fn place(text: &str) -> Result<String, String> {
     match text.split_once('/') {
         Some((namespace, of)) => Ok(format!("{}/{}", name(namespace)?, name(of)?)),
@@ -167,7 +167,7 @@ impl SubjectKind {
     }
 }
 
-/// Names that do not fit together.
+/// A wrong combination of arguments.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UsageError {
     /// `pod/a b`.
@@ -274,7 +274,7 @@ impl Args {
     }
 }
 
-/// The answer for programs, to who asks in words: as the page of `ui` does.
+/// The explanation for programs, given the kind as text, as the page of `ui` sends it.
 pub(super) async fn explain_json(
     session: &Session,
     kind: &str,
@@ -289,7 +289,7 @@ pub(super) async fn explain_json(
     Ok(serde_json::to_value(Document::new(&answer, session.target()))?)
 }
 
-/// The answer for people and for programs, of what `status` names.
+/// The explanation for operators and for programs, of an object that `status` names.
 pub(super) async fn explain_text(
     session: &Session,
     kind: &str,
@@ -302,7 +302,7 @@ pub(super) async fn explain_text(
     Ok((session.with_header(&page(&answer, true, Paint::plain())), document))
 }
 
-/// What a name alone means: a node, else a pod.
+/// The kind of an object given by its name alone: a node, else a pod.
 async fn node_or_pod(session: &Session, namespace: Option<&str>, name: &str) -> anyhow::Result<SubjectKind> {
     match session.get_raw(&format!("/api/v1/nodes/{name}")).await {
         Err(error) if error.is_not_found() => {}
@@ -318,7 +318,7 @@ async fn node_or_pod(session: &Session, namespace: Option<&str>, name: &str) -> 
     Ok(SubjectKind::Pod)
 }
 
-/// The answer about one object, by what may be read now.
+/// The explanation of one object, by what may be read now.
 async fn explain_object(
     session: &Session,
     what: SubjectKind,
@@ -343,7 +343,7 @@ async fn explain_object(
         SubjectKind::Node => {
             snapshot.read_events(session, "default", "Node", name).await;
             snapshot.read_pauses(session, Some(name)).await;
-            // Of one that is well nobody asks what it holds.
+            // For a Ready node the attachments are not read.
             let is_well = |ctx: &ExplainContext<'_>| matches!(ctx.view.node(name), Lookup::Known(node) if node.readiness == Readiness::Ready);
             if !snapshot.with_context(is_well) {
                 snapshot.read_attachments(session).await;
@@ -386,11 +386,11 @@ async fn explain_object(
     Ok(answer)
 }
 
-/// The answer about a pod.
+/// The explanation of a pod.
 async fn answer_for_pod(session: &Session, snapshot: &mut ClusterSnapshot, pod: &Pod) -> Answer {
     snapshot.read_events(session, &pod.key.namespace, "Pod", &pod.key.name).await;
     snapshot.read_successor(session, &pod.key.namespace, &pod.key.name).await;
-    // Who may delete it is said of those that end, who holds its volume of those that begin.
+    // The admission policies are relevant for a pod that is being deleted, the attachments for a pod that starts.
     if pod.deletion.is_some() {
         snapshot.read_policies(session).await;
     } else if pod.phase == Phase::Pending {
@@ -401,8 +401,8 @@ async fn answer_for_pod(session: &Session, snapshot: &mut ClusterSnapshot, pod: 
     answer
 }
 
-/// The pod of this name: in the namespace that was given, in the usual one, or in the only one that has it. That there is
-/// none is said only of namespaces that were read.
+/// The pod of this name: in the given namespace, in the default one, or in the only one that has it. It is reported as
+/// absent only if the namespace was read.
 fn find_pod(snapshot: &ClusterSnapshot, given: Option<&str>, own: &str, name: &str) -> anyhow::Result<Pod> {
     let unread = snapshot.pods_unread();
     snapshot.with_context(|scene| {

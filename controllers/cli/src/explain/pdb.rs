@@ -12,7 +12,7 @@ use crate::cluster::{PrintArgs, SelectedObjects, Session};
 use crate::error_hints::{NotFound, ResourceKind};
 use crate::watch::Rendered;
 
-/// What an explanation of budgets reads.
+/// The kinds that an explanation of PodDisruptionBudgets reads.
 const KINDS: [Kind; 6] = [
     Kind::Pods,
     Kind::Budgets,
@@ -22,7 +22,7 @@ const KINDS: [Kind; 6] = [
     Kind::ReplicationControllers,
 ];
 
-/// One budget, or a table of them.
+/// One PodDisruptionBudget, or a table of them.
 pub(super) async fn explain_pdb(session: &Session, args: Args, name: Option<String>) -> anyhow::Result<Exit> {
     let Args { selector, print, cluster, watch, .. } = args;
     let own = || session.connection.default_namespace().to_owned();

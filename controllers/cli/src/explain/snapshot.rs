@@ -1,4 +1,4 @@
-//! What is read for an answer, as far as whoever asks may read it.
+//! What is read for an explanation, as far as the rights of the user suffice.
 
 mod events;
 mod successors;
@@ -23,7 +23,7 @@ use crate::progress::announce_wait;
 use crate::rights::VIEW;
 use crate::run;
 
-/// What the controllers read that decide about pods and nodes.
+/// The kinds that the controllers read to decide about pods and nodes.
 const KINDS: [Kind; 13] = [
     Kind::Nodes,
     Kind::NodeLeases,
@@ -40,10 +40,10 @@ const KINDS: [Kind; 13] = [
     Kind::Remediations,
 ];
 
-/// By this label our own pods and policies are found.
+/// The label by which pods and policies of pod-safety are listed.
 pub(crate) const OWN_LABEL: &str = "labelSelector=app.kubernetes.io/name=pod-safety";
 
-/// So many nodes are asked why they pause: who has more pauses a FencePolicy.
+/// The pauses of how many nodes are read: for more, operators pause a FencePolicy.
 const MAX_PAUSES: usize = 50;
 
 /// The cluster as it was read.
@@ -51,37 +51,37 @@ pub(crate) struct ClusterSnapshot {
     pub(crate) cache: Snapshot,
     pub(crate) settings: Settings,
     pub(crate) running: Running,
-    /// [`Policies::Unread`] until they are asked for.
+    /// [`Policies::Unread`] until they are read.
     pub(crate) policies: Policies,
-    /// Which controllers run.
+    /// The controllers that run.
     pub(crate) controllers: Vec<Name>,
-    /// As whom.
+    /// The account that they run as.
     pub(crate) account: String,
-    /// The pods of pod-safety; none where they may not be listed.
+    /// The pods of pod-safety; empty where they may not be listed.
     pub(crate) pods: Vec<Value>,
-    /// The Lease of the leader, while it is held.
+    /// The leader Lease, while it is held.
     pub(crate) lease: Option<Value>,
     events: Vec<EventRecord>,
     attachments: Vec<Attachment>,
     successors: Vec<Value>,
     pauses: Vec<(Arc<str>, Pause)>,
     unread: Vec<UnreadKind>,
-    /// The kinds of `unread`, but those that this cluster does not have.
+    /// The kinds of `unread`, without those that this cluster does not have.
     refused_kinds: Vec<Kind>,
     refused: Vec<String>,
-    /// The API server's version; empty: it did not say.
+    /// The version of the API server; empty: not known.
     pub(crate) server: String,
-    /// When, by the API server's clock.
+    /// The time of the read, by the API server's clock.
     pub(crate) wall: Timestamp,
 }
 
 impl Session {
-    /// An object with all of its fields.
+    /// Reads an object with all of its fields.
     pub(crate) async fn get_raw(&self, path: &str) -> Result<Value, ApiError> {
         self.connection.send(Call::get(path).all_fields()).await?.to_json().map_err(ApiError::Undecodable)
     }
 
-    /// The same; none if it is not there.
+    /// The same; `None` if it does not exist.
     pub(crate) async fn get_opt(&self, path: &str) -> Result<Option<Value>, ApiError> {
         match self.get_raw(path).await {
             Err(error) if error.is_not_found() => Ok(None),
@@ -96,21 +96,22 @@ impl Session {
 }
 
 impl ClusterSnapshot {
-    /// Reads all that may be read; pods at least in `namespace`.
+    /// Reads everything that may be read; pods at least in `namespace`.
     pub(crate) async fn read(session: &Session, namespace: Option<&str>) -> anyhow::Result<Self> {
         let (session, server) = &session.with_server_clock().await;
         let nothing = &mut |_: Kind, _: &_| {};
         let reading = Snapshot::read_allowed(&session.connection, &session.env, &KINDS, namespace, nothing);
         let (snapshot, unread) =
             announce_wait(|| "all nodes and pods to be read".to_owned(), reading).await?;
-        // Whether those that allow nothing ever allow more rests on the scales of custom resources, too.
+        // Whether budgets that allow nothing now ever allow more depends on the scales of custom resources too.
         let blocks = |budget: &&Budget| budget.status.disruptions_allowed <= 0;
         session.query_scales(&snapshot, |view| view.budgets().filter(blocks).collect()).await;
         let wall = session.env.clock.wall();
         let mut refused = Vec::new();
         let OwnProcesses { settings, running, controllers, fenced_from, account, pods, lease } =
             read_running(session, wall, &mut refused).await;
-        // Where no pod of pod-safety tells its flags, the namespaces of its devices are not known: no device is left out.
+        // If no pod of pod-safety shows its flags, the namespaces of its devices are not known, and no device is left
+        // out.
         if let Some(fenced_from) = fenced_from {
             snapshot.restrict_fencing_to(fenced_from);
         }
@@ -135,7 +136,7 @@ impl ClusterSnapshot {
         })
     }
 
-    /// What the admission policies do.
+    /// Reads what the admission policies do.
     pub(crate) async fn read_policies(&mut self, session: &Session) {
         let bindings =
             format!("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings?{OWN_LABEL}");
@@ -143,7 +144,7 @@ impl ClusterSnapshot {
             session.items(&bindings).await.map_or(Policies::Unread, |all| force_delete_policy(&all));
     }
 
-    /// Which node holds which volume; false: that could not be read.
+    /// Reads the VolumeAttachments; false: they could not be read.
     pub(crate) async fn read_attachments(&mut self, session: &Session) -> bool {
         match session.items("/apis/storage.k8s.io/v1/volumeattachments").await {
             Ok(all) => {
@@ -158,7 +159,8 @@ impl ClusterSnapshot {
         }
     }
 
-    /// Why nodes that carry our mark are not fenced, or this one: of annotations the cache keeps no values.
+    /// Reads why nodes with the annotation of pod-safety are not fenced, or only this node: the cache does not keep the
+    /// values of annotations.
     pub(crate) async fn read_pauses(&mut self, session: &Session, only: Option<&str>) {
         let marked: Vec<Arc<str>> = self.with_context(|scene| {
             let marked = |node: &&Node| {
@@ -181,7 +183,7 @@ impl ClusterSnapshot {
         }
     }
 
-    /// The StatefulSet of this name.
+    /// Reads the StatefulSet of this name.
     pub(crate) async fn read_set(
         &self,
         session: &Session,
@@ -197,7 +199,7 @@ impl ClusterSnapshot {
         }
     }
 
-    /// Answers from what was read.
+    /// Calls `explain` with the context of what was read.
     pub(crate) fn with_context<T>(&self, ask: impl FnOnce(&ExplainContext<'_>) -> T) -> T {
         let guard = self.cache.view();
         ask(&ExplainContext {
@@ -215,13 +217,14 @@ impl ClusterSnapshot {
         })
     }
 
-    /// Why pods were not read in all namespaces, and in which namespace they were read all the same; none: they were.
+    /// Why pods were not read in all namespaces, and the namespace in which they were read; `None`: they were read in
+    /// all.
     pub(crate) fn pods_unread(&self) -> Option<(String, Option<&str>)> {
         let unread = self.unread.iter().find(|one| one.error.kind == Kind::Pods)?;
         Some((sentence(unread), unread.read_in.as_deref()))
     }
 
-    /// What could not be read, and what is therefore not known: a sentence each.
+    /// What could not be read and is therefore not known, a sentence each.
     pub(crate) fn missing(&self) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();
         let kinds: Vec<&str> =
@@ -252,7 +255,7 @@ fn is_absent(unread: &UnreadKind) -> bool {
     unread.error.source.code() == Some(404)
 }
 
-/// What could not be read, and what is therefore not known.
+/// What could not be read and is therefore not known.
 fn sentence(UnreadKind { error, read_in: only }: &UnreadKind) -> String {
     let (resource, unknown) = (error.kind.resource(), describe_unknown(error.kind));
     match only {
@@ -261,7 +264,7 @@ fn sentence(UnreadKind { error, read_in: only }: &UnreadKind) -> String {
     }
 }
 
-/// That something was refused, or failed otherwise.
+/// A sentence that the read was refused, or failed otherwise.
 pub(crate) fn describe_refusal(error: &ApiError, what: &str) -> String {
     match error.code() {
         Some(403) => format!("You may not {what}"),
@@ -315,19 +318,20 @@ fn force_delete_policy(bindings: &[Value]) -> Policies {
     }
 }
 
-/// What is known of our own processes.
+/// What is known of the processes of pod-safety.
 struct OwnProcesses {
     settings: Settings,
     running: Running,
     controllers: Vec<Name>,
-    /// None: its flags are not known.
+    /// `None`: their flags are not known.
     fenced_from: Option<BTreeSet<String>>,
     account: String,
     pods: Vec<Value>,
     lease: Option<Value>,
 }
 
-/// Who runs, and by which settings: by the arguments of our pods, read as `run` reads them.
+/// Which processes run, and with which settings: by the arguments of the pods of pod-safety, parsed as `run` parses
+/// them.
 async fn read_running(session: &Session, wall: Timestamp, refused: &mut Vec<String>) -> OwnProcesses {
     let mut running = Running::default();
     let mut config = run::parse_config(&[]);
@@ -337,7 +341,7 @@ async fn read_running(session: &Session, wall: Timestamp, refused: &mut Vec<Stri
         let refusal = describe_refusal(error, "list pods in all namespaces");
         refused.push(format!("{refusal}: the mode of pod-safety is not known."));
     }
-    // The arguments of its pods say which lease is its own.
+    // The arguments of the pods name their Lease.
     let lease_is_known = pods.is_ok();
     let pods = pods.unwrap_or_default();
     for args in pods.iter().filter_map(arguments) {
@@ -370,7 +374,7 @@ async fn read_running(session: &Session, wall: Timestamp, refused: &mut Vec<Stri
     let mut controllers = config.as_ref().map_or(Vec::new(), |config| config.controllers.clone());
     let has_flags = running.mode.is_some();
     let fenced_from = config.as_ref().filter(|_| has_flags).map(|config| config.fencing_namespaces.clone());
-    // A leader without a pod says in its Lease what it runs.
+    // A leader without a pod has its settings in its Lease.
     if let Some(leader) = held.as_ref().filter(|_| !has_flags).and_then(LeaderSettings::from_lease) {
         running.mode = Some(leader.mode);
         controllers = leader.controllers;
@@ -384,8 +388,9 @@ async fn read_running(session: &Session, wall: Timestamp, refused: &mut Vec<Stri
     OwnProcesses { settings, running, controllers, fenced_from, account, pods, lease: held }
 }
 
-/// The pods of pod-safety: those with its label and with the account to which its ClusterRoleBindings give its rights. Any
-/// tenant may set the label, and only a cluster admin may bind. Without the right to read the bindings the label must do.
+/// The pods of pod-safety: those with its label and with the account to which its ClusterRoleBindings grant its rights.
+/// Any tenant may set the label, but only a cluster admin may bind roles. If the bindings cannot be read, the label has
+/// to suffice.
 pub(crate) async fn own_pods(session: &Session) -> Result<Vec<Value>, ApiError> {
     let pods = session.items(&format!("/api/v1/pods?{OWN_LABEL}")).await?;
     let bindings = format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings?{OWN_LABEL}");
@@ -405,7 +410,7 @@ fn keep_bound(mut pods: Vec<Value>, bindings: &[Value]) -> Vec<Value> {
     pods
 }
 
-/// As whom a pod speaks.
+/// The user name of a pod's ServiceAccount.
 fn account(pod: &Value) -> Option<String> {
     account_of(pod["metadata"]["namespace"].as_str()?, pod["spec"]["serviceAccountName"].as_str()?)
 }
@@ -414,7 +419,7 @@ fn account_of(namespace: &str, name: &str) -> Option<String> {
     (!namespace.is_empty() && !name.is_empty()).then(|| format!("system:serviceaccount:{namespace}:{name}"))
 }
 
-/// Who leads, by the lease.
+/// Sets the leader by the Lease.
 fn set_leader(running: &mut Running, lease: &Value, pods: &[Value], wall: Timestamp) {
     let holder = str_at(lease, "/spec/holderIdentity");
     let renewed = str_at(lease, "/spec/renewTime").parse::<Timestamp>().ok();
@@ -436,7 +441,7 @@ fn set_leader(running: &mut Running, lease: &Value, pods: &[Value], wall: Timest
     running.standbys = pods.iter().filter(ready).filter(|pod| str_at(pod, "/metadata/name") != name).count();
 }
 
-/// The arguments of `run` in a pod of ours; what its environment says counts as arguments, as it does there.
+/// The arguments of `run` in a pod of pod-safety. Its environment variables count as arguments, as they do for `run`.
 fn arguments(pod: &Value) -> Option<Vec<String>> {
     let containers = pod.pointer("/spec/containers")?.as_array()?;
     let is_run = |container: &&Value| container.pointer("/args/0").is_some_and(|first| first == "run");
@@ -464,7 +469,7 @@ mod tests {
 
     use super::*;
 
-    /// With the label alone a pod of a tenant said in which mode pod-safety runs, and had its logs collected.
+    /// With the label alone, a pod of a tenant determined the reported mode of pod-safety, and its logs were collected.
     #[test]
     fn attack_a_pod_with_the_label_of_pod_safety_is_not_taken_for_one_of_it() {
         let pod = |namespace: &str, account: &str| json!({ "metadata": { "namespace": namespace, "name": "pod-safety-1" }, "spec": { "serviceAccountName": account } });

@@ -1,5 +1,5 @@
-//! Stuck situations, and what people read of each: golden texts in `golden/`. With `POD_SAFETY_WRITE_GOLDEN=1` they are
-//! written anew; look at what changed.
+//! Stuck states and their explanations: golden texts in `golden/`. With `POD_SAFETY_WRITE_GOLDEN=1` they are written
+//! again; check the diff.
 
 mod requested;
 mod volume;
@@ -62,7 +62,7 @@ fn a_lost_node_whose_device_does_not_answer_is_tried_again() {
     reads("lost-pod-device-silent", &fixture.pod("orders-1"));
 }
 
-/// `explain node` gave the words of a drill that was left behind as those of the incident.
+/// `explain node` showed the message of an abandoned drill as that of the incident.
 #[test]
 fn bug_a_drill_that_was_left_behind_is_no_part_of_the_incident() {
     let fixture = Fixture::with_lost_node();
@@ -102,7 +102,8 @@ fn offers(answer: &Answer) -> Option<usize> {
     answer.next.iter().position(|next| next.command.contains("confirm-down"))
 }
 
-/// The only sensible step is to start it by hand, and it was to be confirmed a second time.
+/// The only sensible step is to start the machine by hand, and `explain` offered to confirm a second time that it is
+/// off.
 #[test]
 fn bug_a_machine_that_is_proved_off_was_to_be_confirmed_again() {
     let fixture = Fixture::with_lost_node();
@@ -114,7 +115,7 @@ fn bug_a_machine_that_is_proved_off_was_to_be_confirmed_again() {
     reads("awaits-operator-proved", &answer);
 }
 
-/// Of what is done without a person, nothing is asked of one.
+/// While fencing proceeds without an operator, nothing is requested of one.
 #[test]
 fn a_node_that_is_fenced_in_ten_seconds_is_waited_for() {
     let fixture = Fixture::with_lost_node();
@@ -139,7 +140,7 @@ fn what_fencing_lacks_is_the_first_thing_to_do() {
     }
 }
 
-/// Where rather pod-safety is cut off, a confirmation was the second thing on offer.
+/// Where pod-safety itself may be cut off, a confirmation was the second step on offer.
 #[test]
 fn bug_a_confirmation_was_offered_first_where_most_nodes_seem_lost() {
     let fixture = Fixture::with_lost_node();
@@ -151,7 +152,7 @@ fn bug_a_confirmation_was_offered_first_where_most_nodes_seem_lost() {
     }
 }
 
-/// The last status check is older than what the incident found.
+/// The last status check is older than what the incident read.
 #[test]
 fn bug_a_machine_that_was_found_off_was_said_to_be_on() {
     let fixture = Fixture::with_lost_node();
@@ -161,7 +162,7 @@ fn bug_a_machine_that_was_found_off_was_said_to_be_on() {
     assert!(signals.iter().any(|one| one.detail == "power Off 15s ago"), "{signals:?}");
 }
 
-/// `explain` said of the pod that runs that its node is unreachable, and who may confirm it.
+/// `explain` reported about the pod that runs that its node is unreachable, and who may confirm it.
 #[test]
 fn bug_what_was_said_of_the_pod_before_was_said_of_the_pod_that_runs() {
     for (name, is_ready) in [("starts-again", false), ("runs-again", true)] {
@@ -185,8 +186,7 @@ fn a_node_that_is_proved_off_releases_its_pods() {
     reads("fenced-node", &fixture.node("worker-b1"));
 }
 
-/// The policy force-delete asks for a reason in an annotation where the pod's replacement takes over its identity, and only
-/// there.
+/// The policy force-delete requires a reason in an annotation only where the pod's replacement takes over its identity.
 #[test]
 fn bug_people_were_told_to_annotate_pods_of_which_the_policy_asks_no_annotation() {
     let fixture = Fixture::with_lost_node();
@@ -397,7 +397,7 @@ fn a_namespace_is_held_by_what_is_named() {
     reads("resolve-namespace", &steps);
 }
 
-/// A command is never broken, and colour is not needed to read it.
+/// A command is never wrapped, and colour is not needed to read the page.
 #[test]
 fn a_terminal_of_forty_columns_is_wide_enough() {
     let fixture = Fixture::with_lost_node();
@@ -422,7 +422,7 @@ fn programs_get_the_same_in_words_that_do_not_change() {
     assert_eq!(document["next"][3]["command"], "pod-safety confirm-down worker-b1 --reason TEXT");
 }
 
-/// What the documentation shows is what people get.
+/// The documentation shows the actual output.
 #[test]
 fn the_documentation_shows_these_answers() {
     let root = env!("CARGO_MANIFEST_DIR");

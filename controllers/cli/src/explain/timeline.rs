@@ -18,10 +18,10 @@ use crate::cluster::{ConnectArgs, PrintArgs, Session};
 use crate::watch::{Rendered, WatchArgs};
 use crate::{API_VERSION, Exit, duration};
 
-/// So far it is looked back if nothing is named.
+/// The default period.
 pub(crate) const DAY: Duration = Duration::from_hours(24);
 
-/// Objects tell of what is long past, Events of an hour.
+/// Objects record what is long past, Events only the last hour.
 const MAX_SINCE: Duration = Duration::from_hours(720);
 
 fn since_when(text: &str) -> Result<Duration, String> {
@@ -134,7 +134,7 @@ impl TimelineArgs {
     }
 }
 
-/// What happened, and to what.
+/// What happened, and to which object.
 pub(crate) struct Timeline {
     object: String,
     history: Vec<Moment>,
@@ -142,7 +142,7 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// Of one object, with what became of those that had its name before.
+    /// The timeline of one object, with what happened to earlier pods of the same name.
     fn from_answer(answer: Answer) -> Self {
         let Answer { object, before, history, missing, .. } = answer;
         let mut history: Vec<Moment> =
@@ -151,7 +151,7 @@ impl Timeline {
         Self { object, history, missing }
     }
 
-    /// What happened in the whole cluster in so much time.
+    /// What happened in the whole cluster in this period.
     pub(crate) async fn read_cluster(session: &Session, within: Duration) -> anyhow::Result<Self> {
         let mut snapshot =
             ClusterSnapshot::read(session, Some(session.connection.default_namespace())).await?;
@@ -163,7 +163,7 @@ impl Timeline {
         Ok(Self { object: "cluster".to_owned(), history, missing: snapshot.missing() })
     }
 
-    /// The same for programs.
+    /// The timeline for programs.
     pub(crate) fn document<'a>(&'a self, cluster: &'a Target) -> impl Serialize + use<'a> {
         Document {
             api_version: API_VERSION,
@@ -176,7 +176,7 @@ impl Timeline {
         }
     }
 
-    /// The same for people.
+    /// The timeline for operators.
     pub(crate) fn text(&self, paint: Paint) -> String {
         page(&self.history, &self.missing, paint)
     }
@@ -189,7 +189,7 @@ impl Timeline {
     }
 }
 
-/// Each with the time since the one before it.
+/// Each entry with the time since the one before it.
 fn steps(moments: &[Moment]) -> Vec<Step<'_>> {
     let before = std::iter::once(None).chain(moments.iter().map(Some));
     let after = |(moment, before): (&Moment, Option<&Moment>)| {
@@ -273,7 +273,7 @@ mod tests {
         assert!(timeline_since("2026-11-21T10:23:05Z").is_empty());
     }
 
-    /// It ended with the removal of the old pod, and its deletion was not told any more.
+    /// It ended with the removal of the old pod, and its deletion was no longer shown.
     #[test]
     fn bug_the_timeline_ended_before_the_pod_was_back() {
         let mut fixture = Fixture::with_lost_node();

@@ -1,4 +1,4 @@
-//! What is read of a volume: its claim, who is attached, and who uses it.
+//! What is read of a volume: its claim, its attachments, and its pods.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use super::{ClusterSnapshot, SubjectKind};
 use crate::cluster::Session;
 use crate::error_hints::{NotFound, ResourceKind};
 
-/// So many nodes are asked whether they have it mounted: of a volume for one node at a time there are one or two.
+/// How many nodes are read for whether they have it mounted: a volume for one node at a time has one or two.
 const MAX_NODES: usize = 20;
 
-/// The answer about one volume.
+/// The explanation of one volume.
 pub(super) async fn answer(
     session: &Session,
     what: SubjectKind,
@@ -45,7 +45,7 @@ pub(super) async fn answer(
     Ok(answer)
 }
 
-/// Whose it is, where the volume guard runs.
+/// Reads the volume Lease, where volume-guard runs.
 async fn read_lease(session: &Session, name: &str, refused: &mut Vec<String>) -> Option<Value> {
     if name.is_empty() {
         return None;
@@ -99,7 +99,7 @@ async fn find_volume(
                 "" => None,
                 name => session.get_opt(&claim_path(namespace, name)).await.context("reading its claim")?,
             };
-            // A claim of the same name that came later is another one.
+            // A claim of the same name that was created later is another claim.
             let uid = str_at(&volume, "/spec/claimRef/uid").to_owned();
             let claim = claim.filter(|claim| str_at(claim, "/metadata/uid") == uid);
             Ok((Volume { claim, volume: Some(volume), ..Volume::default() }, refused))
@@ -133,7 +133,7 @@ fn claim_path(namespace: &str, name: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
 }
 
-/// The claim of this name: in the namespace that was given, in the usual one, or in the only one that has it.
+/// The claim of this name: in the given namespace, in the default one, or in the only one that has it.
 async fn claim(
     session: &Session,
     name: &str,
@@ -165,7 +165,7 @@ async fn claim(
     Ok(all.pop())
 }
 
-/// Who uses it, and what nodes say of it.
+/// Reads the pods that use it, and the nodes that may have it mounted.
 async fn read_users(
     session: &Session,
     volume: &mut Volume,

@@ -1,4 +1,4 @@
-//! From the plan to a node on which a person may work.
+//! From the plan to a node that is ready for maintenance.
 
 use pod_safety_shared::api::Phase;
 use pod_safety_shared::authority::incident_name;
@@ -12,7 +12,7 @@ use crate::drain::{self, Drained, snapshot::DrainSnapshot};
 use crate::drill::follow_incident;
 use crate::{Exit, pluralize, print, print_stderr, sanitize};
 
-/// What has to be typed before the node's name.
+/// The phrase to type before the node's name.
 const PHRASE: &str = "switch off";
 
 pub(super) async fn begin(work: &Maintenance) -> anyhow::Result<Exit> {
@@ -22,7 +22,7 @@ pub(super) async fn begin(work: &Maintenance) -> anyhow::Result<Exit> {
         return plan(work).await;
     }
     if work.args.power_off {
-        // Before a pod is evicted: whoever cannot go on does not begin.
+        // Before a pod is evicted: a maintenance that cannot continue does not start.
         operator_requests::read_policy(&session.connection, &examined).await?;
         let page = || format!("\nThe machine of node {node} loses its power when it is empty.");
         if !prompt(&format!("{PHRASE} {node}"), work.args.confirm.as_deref(), page)? {
@@ -41,7 +41,7 @@ pub(super) async fn begin(work: &Maintenance) -> anyhow::Result<Exit> {
             exit => return Ok(exit),
         }
     }
-    // From here on it may fall silent, and nobody fences it or switches it on.
+    // From here on the node may stop reporting, and it is neither fenced nor switched on.
     pause(work).await?;
     work.set_conditions(&examined.node, &[(MAINTENANCE_IN_PROGRESS, true, "AdminRequested")]).await?;
     let power = if work.args.power_off { ", switched off" } else { "" };
@@ -64,7 +64,7 @@ async fn plan(work: &Maintenance) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// A command that was killed later than the drain: the node is empty, or is not to be asked any more.
+/// Whether an earlier command was killed after the drain: the node is empty, or must not be drained again.
 async fn is_being_switched_off(work: &Maintenance, examined: &Examined) -> anyhow::Result<bool> {
     if !work.args.power_off {
         return Ok(false);
@@ -100,7 +100,7 @@ async fn empty(work: &Maintenance, examined: &Examined) -> anyhow::Result<Exit> 
     Ok(exit)
 }
 
-/// Waits until it is proved. The incident keeps the machine off, whatever becomes of this command.
+/// Waits until evidence proves it off. The incident keeps the machine off, even if this command ends.
 async fn switch_off(work: &Maintenance, examined: &Examined) -> anyhow::Result<Exit> {
     let (session, node) = (&work.session, &work.args.node);
     let connection = &session.connection;

@@ -1,4 +1,4 @@
-//! Back into service.
+//! From maintenance back into service.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{Exit, print, print_stderr, sanitize};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// An API server that is well answers within it.
+/// A healthy API server answers within this time.
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(super) async fn finish(work: &Maintenance) -> anyhow::Result<Exit> {
@@ -24,7 +24,7 @@ pub(super) async fn finish(work: &Maintenance) -> anyhow::Result<Exit> {
     if !kept_off.is_empty() {
         let examined = operator_requests::examine(&session.connection, &session.env, node).await?;
         print_power_on_owner(work, &examined).await?;
-        // A pause keeps it off too. Killed in between, it stays off.
+        // A pause keeps it off too. If the command is killed in between, the machine stays off.
         resume(work).await?;
         for fence in &kept_off {
             operator_requests::set_keep_off(&session.connection, &examined.node, fence, false).await?;
@@ -34,7 +34,7 @@ pub(super) async fn finish(work: &Maintenance) -> anyhow::Result<Exit> {
         print_stderr(&format!("pod-safety: node {node} is not back yet. Run this again to wait for it"));
         return Ok(Exit::TimedOut);
     };
-    // Before that a silent node would be fenced.
+    // If fencing were resumed earlier, a node that does not report would be fenced.
     resume(work).await?;
     const OVER: &str = "MaintenanceCompleted";
     let over = [MAINTENANCE_IN_PROGRESS, DRAINED, DRAIN_IN_PROGRESS].map(|kind| (kind, false, OVER));
@@ -54,7 +54,7 @@ async fn print_power_on_owner(work: &Maintenance, examined: &Examined) -> anyhow
     Ok(())
 }
 
-/// Ready, and nothing of an incident is left that kept its machine off.
+/// Waits until the node is Ready, and no incident that kept its machine off remains.
 async fn wait_until_ready(work: &Maintenance, ends: Mono) -> anyhow::Result<Option<Examined>> {
     let (session, node) = (&work.session, &work.args.node);
     let mut reported = false;
@@ -74,7 +74,7 @@ async fn wait_until_ready(work: &Maintenance, ends: Mono) -> anyhow::Result<Opti
     }
 }
 
-/// Ends our own pause. Another one stays, and is named.
+/// Ends the pause of this maintenance. Another pause stays, and is named.
 async fn resume(work: &Maintenance) -> anyhow::Result<()> {
     let connection = &work.session.connection;
     match operator_requests::read_pause(connection, &work.scope()).await? {

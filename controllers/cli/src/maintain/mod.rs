@@ -1,11 +1,11 @@
-//! `pod-safety maintain`: a node is emptied and, if wanted, switched off for a person, and comes back with `--finish`.
+//! `pod-safety maintain`: a node is drained for maintenance, optionally switched off, and brought back with `--finish`.
 //!
-//! How far it is stands in the cluster alone, so a command that was killed is run again: the cordon, the conditions of
+//! The state is only in the cluster, so a command that was killed can be run again: the cordon, the conditions of
 //! KEP-5683, the pause of fencing, and with `--power-off` a NodeFence whose machine is kept off.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `begin` | from the plan to a node on which a person may work |
+//! | `begin` | from the plan to a node that is ready for maintenance |
 //! | `finish` | back into service |
 
 mod begin;
@@ -24,7 +24,7 @@ use super::drain::ConsentArgs;
 use super::terminal;
 use super::{Exit, duration};
 
-/// With this the reason of our own pause begins: another one is left as it is.
+/// The prefix of the reason of a pause by this command: other pauses are not changed.
 const PAUSED_FOR: &str = "maintenance: ";
 
 #[derive(Debug, ClapArgs)]
@@ -69,12 +69,12 @@ pub struct Args {
     cluster: ConnectArgs,
 }
 
-/// What both halves work with.
+/// What both halves share.
 struct Maintenance {
     session: Session,
     args: Args,
     paint: Paint,
-    /// Who asked for it, and why, as conditions say it.
+    /// The operator and the reason, as the message of conditions.
     message: String,
     by: String,
     reason: String,
@@ -97,7 +97,7 @@ impl Args {
 }
 
 impl Maintenance {
-    /// Says this of the node: which of the conditions hold.
+    /// Sets the maintenance conditions of the node.
     async fn set_conditions(
         &self,
         node: &Incarnation,
@@ -120,7 +120,7 @@ impl Maintenance {
         Scope::Node(self.args.node.clone())
     }
 
-    /// The reason with who gives it, and when.
+    /// The reason with its author and time.
     fn signed(&self, reason: String) -> Pause {
         Pause { reason, by: Some((self.by.clone(), self.session.env.clock.wall())) }
     }

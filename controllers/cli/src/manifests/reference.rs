@@ -1,4 +1,4 @@
-//! docs/custom-resources.md: every field of our kinds, as their definitions say it.
+//! docs/custom-resources.md: every field of the kinds of pod-safety, from their definitions.
 
 use serde_json::Value;
 
@@ -10,7 +10,8 @@ The fields of each `spec` of the API `pod-safety.dev/v1alpha1`. `kubectl explain
 <!-- Made from the types in shared/crds by a test of controllers/cli/src/manifests.rs. Do not edit. -->
 ";
 
-/// Whose fields are not listed: what Kubernetes itself defines, and what only pod-safety writes, into a FenceEvidence.
+/// Fields whose own fields are not listed: those that Kubernetes defines, and those that only pod-safety writes, into a
+/// FenceEvidence.
 const UNLISTED_FIELDS: [&str; 5] = ["conditions", "corroborated", "nodeSelector", "samples", "storage"];
 
 /// The whole page.
@@ -19,7 +20,7 @@ pub(super) fn page(crds: &[Value]) -> String {
     crds.iter().fold(HEAD.to_owned(), |page, crd| page + "\n" + &section(crd, &mut seen))
 }
 
-/// The fields of an object, and where its lines are: they stand on the page once.
+/// The fields of an object, and where they are on the page: they are listed once.
 type SeenFields = Vec<(Value, String)>;
 
 fn section(crd: &Value, seen: &mut SeenFields) -> String {
@@ -46,7 +47,7 @@ fn section(crd: &Value, seen: &mut SeenFields) -> String {
     format!("## {kind}\n\n{about}\n\n{scope}. Short name: `{short}`.{columns}\n{rows}{rules}")
 }
 
-/// One line for each field below `schema`, those of its own fields included.
+/// One line for each field below `schema`, including those of its own fields.
 fn fields(schema: &Value, path: &str, rows: &mut Vec<String>, seen: &mut SeenFields) {
     let required = texts(&schema["required"], "");
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
@@ -80,7 +81,7 @@ fn kind(field: &Value) -> String {
     }
 }
 
-/// What a field means, and which values it may have.
+/// The description of a field, and its values.
 fn cell(field: &Value) -> String {
     let one_of = |field: &Value| {
         let values: Vec<_> = texts(&field["enum"], "").iter().map(|value| format!("`{value}`")).collect();
@@ -108,7 +109,7 @@ fn cell(field: &Value) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// In one line, without what Markdown would read as HTML.
+/// The description in one line, without what Markdown would read as HTML.
 fn describe(schema: &Value) -> String {
     let text = text_of(&schema["description"]).split_whitespace().collect::<Vec<_>>().join(" ");
     text.replace('<', "&lt;")
@@ -127,7 +128,7 @@ fn collect_rules(schema: &Value, rules: &mut Vec<String>) {
     }
 }
 
-/// The texts of a list, or the texts of that name in its objects.
+/// The strings of a list, or the strings of that name in its objects.
 fn texts(list: &Value, name: &str) -> Vec<String> {
     let list = list.as_array().into_iter().flatten();
     list.map(|item| text_of(if name.is_empty() { item } else { &item[name] }).to_owned()).collect()

@@ -1,15 +1,15 @@
-//! `pod-safety report`: what one may read of the cluster, in a folder, for whoever is to help. Reads only.
+//! `pod-safety report`: what the user may read of the cluster, in a folder, for support. Reads only.
 //!
-//! | file | says |
+//! | file | content |
 //! |---|---|
 //! | `README.md` | when, by which version, what is in it, what could not be read |
-//! | `status`, `doctor`, `timeline` | what those commands say, as `.txt` and as `.json` |
-//! | `explain/` | the same for what needs a person |
-//! | `objects/` | what that was said by |
-//! | `logs/` | of our own pods |
+//! | `status`, `doctor`, `timeline` | the output of those commands, as `.txt` and as `.json` |
+//! | `explain/` | explanations of what needs an operator |
+//! | `objects/` | the objects that they are based on |
+//! | `logs/` | logs of the pods of pod-safety |
 //!
-//! Invariants: no Secret and no ConfigMap is asked for; all that is written went through [`redact`]; what cannot be had is
-//! said in the README, and the rest is written.
+//! Invariants: no Secret and no ConfigMap is read; everything is written through [`redact`]; what cannot be read is
+//! listed in the README, and the rest is written.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -28,7 +28,7 @@ use super::explain::{DAY, Timeline, explain_text, own_pods};
 use super::status::StatusReport;
 use super::{Exit, doctor, pluralize, print, sanitize};
 
-/// So many things are explained, one after another: in a storm the first ones say as much as all.
+/// How many objects are explained: in an outage, the first ones show as much as all.
 const MAX_EXPLAINED: usize = 20;
 
 /// Lists of objects, and their files.
@@ -66,7 +66,7 @@ pub struct Args {
     cluster: ConnectArgs,
 }
 
-/// Where it is written, and what is in it.
+/// The folder of the report, and its files.
 struct Folder {
     path: PathBuf,
     files: Vec<String>,
@@ -74,14 +74,14 @@ struct Folder {
 }
 
 impl Folder {
-    /// For the eyes of whoever asks.
+    /// Creates the folder, readable by the user only.
     fn new(path: PathBuf) -> anyhow::Result<Self> {
         let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
         made.with_context(|| format!("--into {}: the folder cannot be made", path.display()))?;
         Ok(Self { path, files: Vec::new(), missing: Vec::new() })
     }
 
-    /// Nothing is written but by this. What cannot be written is missing, and the rest is written.
+    /// All files are written here. A file that cannot be written is listed as missing, and the rest is written.
     fn write(&mut self, name: &str, text: &str) {
         let path = self.path.join(name);
         let write = || -> std::io::Result<()> {
@@ -98,7 +98,7 @@ impl Folder {
         }
     }
 
-    /// Text for people, and a document for programs; or that neither could be had.
+    /// Writes the text for operators and the document for programs, or records the error.
     fn write_both(&mut self, name: &str, said: anyhow::Result<(String, Value)>) {
         match said {
             Ok((text, document)) => {
@@ -118,7 +118,7 @@ impl Args {
 
     async fn run(self, session: Session) -> anyhow::Result<Exit> {
         let at = session.env.clock.wall();
-        // Who cannot speak to the cluster at all is told so, and gets no empty folder.
+        // If the cluster cannot be reached at all, the command fails before it creates a folder.
         let seen = StatusReport::read(&session).await?;
         let name = format!("pod-safety-report-{}", format!("{at:.0}").replace(':', "-"));
         let mut folder = Folder::new(self.into.unwrap_or_else(|| PathBuf::from(name)))?;
@@ -164,7 +164,7 @@ fn write_list(folder: &mut Folder, name: &str, mut items: Vec<Value>, redact: fn
     }
 }
 
-/// Our own pods, and what they say; and those that were asked to end.
+/// Writes the pods of pod-safety and their logs, and the pods that are being deleted.
 async fn write_pods(session: &Session, folder: &mut Folder, log_lines: u32) {
     match session.items("/api/v1/pods").await {
         Ok(mut all) => {
@@ -193,7 +193,7 @@ async fn write_pods(session: &Session, folder: &mut Folder, log_lines: u32) {
             );
             match session.connection.read_text(&path).await {
                 Ok(log) => folder.write(&format!("logs/{file}.log"), &log),
-                // Most have no life before this one.
+                // Most containers have no previous instance.
                 Err(_) if previous => {}
                 Err(error) => folder.missing.push(format!("logs/{file}: {}", error_chain(&error))),
             }
@@ -225,7 +225,7 @@ fn readme(folder: &Folder, target: &Target, server: &str, at: jiff::Timestamp) -
     text
 }
 
-/// What is to be done with it.
+/// What to do with the report.
 fn closing_note(folder: &Folder, target: &Target) -> String {
     let Folder { path, files, missing } = folder;
     let path = path.display();

@@ -46,7 +46,7 @@ fn what_could_not_be_read_is_named_and_the_rest_is_written() {
     std::fs::remove_dir_all(path).unwrap();
 }
 
-/// Two pods of one name in two namespaces ended the report with an error: a tenant could so prevent it.
+/// Two pods of the same name in two namespaces made the report fail: so a tenant could prevent it.
 #[test]
 fn attack_a_file_that_cannot_be_written_is_named_and_the_rest_is_written() {
     let (path, mut folder) = new();

@@ -1,5 +1,5 @@
-//! What is printed can be typed: every command and every flag that a page, a hint or an error names, on every command of this
-//! crate and in every literal of its sources.
+//! Printed commands can be run: every command and every flag that a page, a hint or an error names, of every command of
+//! this crate and in every literal of its sources.
 
 mod names;
 
@@ -24,7 +24,7 @@ fn well() -> Arc<AnswerFn> {
     with(|_| ())
 }
 
-/// The cluster with other objects.
+/// The cluster with changed objects.
 fn with(change: impl FnOnce(&mut Objects)) -> Arc<AnswerFn> {
     let mut all = objects();
     all.entry("/api/v1/replicationcontrollers".to_owned()).or_default();
@@ -32,7 +32,7 @@ fn with(change: impl FnOnce(&mut Objects)) -> Arc<AnswerFn> {
     server(all, "v1.37.2".to_owned(), false)
 }
 
-/// A cluster in which pod-safety was never installed: the API server knows none of its kinds.
+/// A cluster in which pod-safety was never installed: the API server has none of its kinds.
 fn without_crds() -> Arc<AnswerFn> {
     let bare = with(|all| all.retain(|path, _| !path.contains("pod-safety.dev/v1alpha1")));
     Arc::new(move |method, path, body| match path.starts_with("/apis/pod-safety.dev/") {
@@ -41,7 +41,7 @@ fn without_crds() -> Arc<AnswerFn> {
     })
 }
 
-/// Commands that end with errors, or whose page is another one, besides those that are tried with hostile texts.
+/// Commands that fail, or that print another page, in addition to those that are tested with untrusted texts.
 const MORE: [&str; 11] = [
     "drain worker-a2",
     "drain worker-b1 --skip shop/orders-1",
@@ -56,7 +56,7 @@ const MORE: [&str; 11] = [
     "timeline --since 3h",
 ];
 
-/// Everything that is printed of these clusters, with what was typed.
+/// Everything that is printed for these clusters, with the command line.
 fn pages() -> Vec<(String, u8, String)> {
     let refuses = server(Objects::new(), "no".to_owned(), true);
     let no_incident = with(|all| drop(all.remove("/apis/pod-safety.dev/v1alpha1/nodefences")));
@@ -73,7 +73,7 @@ fn pages() -> Vec<(String, u8, String)> {
         .collect()
 }
 
-/// The subcommand of a line: of `devices test` both words.
+/// The subcommand of a line; for `devices test` both words.
 fn verb(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').take(2).collect();
     if words[0] == "devices" { words.join(" ") } else { words[0].to_owned() }
@@ -84,7 +84,7 @@ fn flags_of(command: &clap::Command) -> BTreeSet<String> {
     flags.chain(OF_OTHERS.map(str::to_owned)).collect()
 }
 
-/// The flags of each command; `run`: those of the process, which pages name where it has to be started otherwise.
+/// The flags of each command; `run`: those of the process, which pages name for changed settings.
 fn flags() -> BTreeMap<String, BTreeSet<String>> {
     let mut all =
         BTreeMap::from([("run".to_owned(), flags_of(&run::Args::augment_args(clap::Command::new("run"))))]);
@@ -97,7 +97,7 @@ fn flags() -> BTreeMap<String, BTreeSet<String>> {
     all
 }
 
-/// Why a command cannot be typed. What it leaves open, such as NODE, is left open on purpose.
+/// Why a command cannot be run. A placeholder such as NODE is accepted.
 fn refused(command: &str) -> Option<String> {
     let command = command.trim_start_matches("kubectl ");
     let words = command.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
@@ -123,7 +123,7 @@ fn is_own(command: &str) -> bool {
     command.starts_with("pod-safety ") || command.starts_with("kubectl pod-safety ")
 }
 
-/// The flags of a line that stand in none of its commands.
+/// The flags of a line that are in none of its commands.
 fn bare_flags(line: &str) -> Vec<String> {
     let mut rest = String::new();
     let mut at = 0;
@@ -163,14 +163,14 @@ fn bug_hints_named_flags_that_their_command_does_not_have() {
     assert!(hints > 60, "only {hints} hints were printed");
 }
 
-/// The literals of a source, without its tests; what stands in braces is filled in.
+/// The literals of a source, without its tests; placeholders in braces are filled in.
 fn literals(source: &str) -> Vec<String> {
     let source = source.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let (mut found, mut letters) = (Vec::new(), source.chars().peekable());
     while let Some(letter) = letters.next() {
         match letter {
             '/' if letters.peek() == Some(&'/') => while letters.next().is_some_and(|next| next != '\n') {},
-            // The letter of a quote.
+            // A quote as a char literal.
             '\'' if letters.peek() == Some(&'"') => drop(letters.next()),
             '"' => {
                 let (mut text, mut open) = (String::new(), 0_u32);
@@ -179,7 +179,7 @@ fn literals(source: &str) -> Vec<String> {
                         '"' => break,
                         '\\' => match letters.next() {
                             Some('n') => text.push('\n'),
-                            // A literal goes on in the next line.
+                            // A literal that continues on the next line.
                             Some('\n') => while letters.next_if(|next| next.is_whitespace()).is_some() {},
                             Some(other) => text.push(other),
                             None => {}
@@ -216,7 +216,7 @@ fn sources(folder: &Path, files: &mut Vec<String>) {
     }
 }
 
-/// Hints of states that no test reaches are typed, too: as they stand in the sources of all that speaks to people.
+/// Hints of states that no test reaches are checked too: in the sources of all crates that print to operators.
 #[test]
 fn every_command_in_a_literal_of_the_sources_can_be_typed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -265,7 +265,7 @@ fn each_command_ends_with_a_code_that_its_help_names() {
     }
 }
 
-/// Twice stood there in which cluster it is, and budgets were named otherwise than the API names them.
+/// The cluster was named twice, and PodDisruptionBudgets had another name than in the API.
 #[test]
 fn bug_pages_named_their_cluster_twice_and_pdbs_budgets() {
     for (line, _, text) in pages() {
@@ -273,13 +273,13 @@ fn bug_pages_named_their_cluster_twice_and_pdbs_budgets() {
         assert!(cluster <= 1, "{line}:\n{text}");
         let is_budget = |word: &str| ["budget", "budgets"].contains(&&*word.to_lowercase());
         let mut words = text.split(|letter: char| !letter.is_alphanumeric());
-        // The API server's own words.
+        // The API server's own message.
         let said = text.contains("disruption budget");
         assert!(said || !words.any(is_budget), "{line}:\n{text}");
     }
 }
 
-/// On 100 columns confirm-down printed `pod-safety pause worker-b --r` and, on the next line, `eason TEXT`.
+/// With 100 columns confirm-down printed `pod-safety pause worker-b --r` and, on the next line, `eason TEXT`.
 #[test]
 fn bug_commands_were_broken_on_terminals_of_80_and_100_columns() {
     let says = well();
@@ -307,7 +307,7 @@ fn bug_commands_were_broken_on_terminals_of_80_and_100_columns() {
 /// `fence --dry-run` wrote a NodeFence, which stayed, and printed neither plan nor gate.
 #[test]
 fn bug_a_dry_run_wrote_an_object_and_showed_no_plan() {
-    // A node that is fenced by nobody yet, in a cluster whose policy does not pause.
+    // A node without an incident, in a cluster whose policy is not paused.
     let bare = || {
         with(|all| {
             drop(all.remove("/apis/pod-safety.dev/v1alpha1/nodefences"));

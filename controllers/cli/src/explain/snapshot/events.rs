@@ -1,28 +1,28 @@
-//! What was said in Events.
+//! Reads Events.
 
 use pod_safety_explain::EventRecord;
 
 use super::{ClusterSnapshot, describe_refusal};
 use crate::cluster::Session;
 
-/// So many Events of a namespace are read: those beyond are of other times.
+/// How many Events of a namespace are read: more of them are about other times.
 const MAX_EVENTS: usize = 1_000;
 
 impl ClusterSnapshot {
-    /// What was said of an object.
+    /// Reads the Events of an object.
     pub(crate) async fn read_events(&mut self, session: &Session, namespace: &str, kind: &str, name: &str) {
         let fields = format!("fieldSelector=involvedObject.name={name},involvedObject.kind={kind}");
         self.fetch_events(session, namespace, &fields).await;
     }
 
-    /// What was said in a namespace.
+    /// Reads the Events of a namespace.
     pub(crate) async fn read_namespace_events(&mut self, session: &Session, namespace: &str) {
         self.fetch_events(session, namespace, &format!("limit={MAX_EVENTS}")).await;
     }
 
-    /// What was said anywhere; where that may not be asked, in the usual namespace.
+    /// Reads the Events of all namespaces; where that is forbidden, of the default namespace.
     pub(crate) async fn read_all_events(&mut self, session: &Session) {
-        // Of all others there are too many, and they say what goes well.
+        // The others are too many, and report normal operation.
         let fields = [
             "Warning",
             "Normal,reportingComponent=pod-safety",

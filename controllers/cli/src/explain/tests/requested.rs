@@ -1,4 +1,4 @@
-//! Evictions that are requested, in the situations in which people ask who holds one up. It is 10:23:05.
+//! Requested evictions, in the states in which operators ask what delays one. It is 10:23:05.
 
 use pod_safety_explain::{RequestedEviction, find_abandoned};
 use pod_safety_shared::authority::operator_requests::eviction_requests::{
@@ -28,7 +28,7 @@ fn drain() -> Value {
     request("pod-safety.dev/drain", json!({}))
 }
 
-/// An Eviction with these turns, and what their responders say.
+/// An Eviction with these turns and the reports of their responders.
 fn eviction(turns: &[(&str, i32, &str)], reports: Value, conditions: Value) -> Value {
     let turns: Vec<_> = turns
         .iter()
@@ -70,7 +70,7 @@ fn explain_eviction(fixture: &Fixture, requests: &[Value], evictions: &[Value]) 
     })
 }
 
-/// `orders-1` runs on a node that is well, and so is what its budget says.
+/// `orders-1` runs on a Ready node, and its budget is healthy.
 fn healthy(allowed: i64) -> Fixture {
     let fixture = Fixture::healthy();
     fixture.pod_with("orders-1", "worker-a1", |pod| {
@@ -149,7 +149,7 @@ fn ended(kind: &str, reason: &str) -> Value {
     eviction(&[(IMPERATIVE_EVICTOR, 100, "Completed")], json!([]), condition(kind, reason, ""))
 }
 
-/// One that failed, and the one after it.
+/// An Eviction that failed, and the next one.
 fn gone_on() -> [Value; 2] {
     let begun = json!([{ "name": IMPERATIVE_EVICTOR, "startTime": "2026-11-21T10:23:00Z" }]);
     [

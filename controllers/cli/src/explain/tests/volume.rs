@@ -1,4 +1,4 @@
-//! Who holds a volume, in the situations in which people ask.
+//! Which node holds a volume, in the states in which operators ask.
 
 use pod_safety_explain::{Attachment, Volume, explain_volume};
 use serde_json::Value;
@@ -23,7 +23,7 @@ fn volume() -> Volume {
     }
 }
 
-/// That this pod of the stage uses it.
+/// Makes this pod of the fixture use it.
 fn used_by(volume: &mut Volume, pod: &str) {
     let uses = json!({ "metadata": { "name": pod, "uid": format!("uid-{pod}") },
         "spec": { "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "data-orders-1" } }] } });
@@ -52,7 +52,7 @@ fn the_pod_of_a_lost_node_holds_it_until_there_is_proof() {
     volume.nodes.push(json!({ "metadata": { "name": "worker-b1" },
         "status": { "volumesInUse": ["kubernetes.io/csi/csi.example.com^vol-7"] } }));
     reads("volume-lost-node", &answer_for(&fixture, &volume));
-    // What it is called decides nothing.
+    // The name by which it is given has no effect.
     let by_pod = fixture.pod("orders-1").judgement;
     assert_eq!(judge(&fixture, &volume), (by_pod.verdict, by_pod.reason));
     fixture.add_evidence("Asserted", "b0000000-0000-4000-8000-000000000001");
@@ -200,7 +200,7 @@ fn lease(volume: &mut Volume, holder: Option<&str>) {
     }));
 }
 
-/// Where a storage excludes, who deletes the attachment frees the volume; afterwards it is nobody's hold.
+/// With storage that supports fencing, deleting the attachment frees the volume; afterwards no node holds it.
 #[test]
 fn what_may_be_detached_is_said_and_who_lost_it_holds_it_no_more() {
     let mut fixture = Fixture::with_lost_node();

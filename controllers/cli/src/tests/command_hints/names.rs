@@ -1,4 +1,4 @@
-//! What is named on the command line, and what helps where it is wrong: names, namespaces, rights, and what is not installed.
+//! Names on the command line, and the hints where they are wrong: names, namespaces, rights, and what is not installed.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{MORE, well, with, without_crds};
 use crate::untrusted_text::{COMMANDS, Objects, run_command, server};
 use crate::{Cli, cluster};
 
-/// A typo of a node's name was answered with a sentence about deleted Nodes, and a namespace that is not there not at all.
+/// A mistyped node name led to a sentence about deleted Nodes, and a namespace that does not exist to no hint.
 #[test]
 fn bug_a_name_that_is_not_there_was_not_compared_with_those_that_are() {
     let says = well();
@@ -61,7 +61,7 @@ fn bug_a_name_that_is_not_there_was_not_compared_with_those_that_are() {
         assert!(code == 1 && text.contains(said), "{line}: {code}: {text}");
         assert!(!text.contains("after the quarantine"), "{line}: {text}");
     }
-    // Its Node was deleted, and its pods are there still: no other node is meant.
+    // Its Node was deleted, and its pods still exist: no other node is suggested.
     let gone = with(|all| {
         let pod = &mut all.get_mut("/api/v1/pods").unwrap()[0];
         pod["spec"]["nodeName"] = json!("workerb1");
@@ -70,7 +70,7 @@ fn bug_a_name_that_is_not_there_was_not_compared_with_those_that_are() {
     assert!(text.contains("after the quarantine") && !text.contains("did you mean"), "{text}");
 }
 
-/// kubectl takes `-n` everywhere, before and behind the command. `status` did not, and so not `pod-safety -n shop status`.
+/// kubectl takes `-n` before and after the command. `status` did not, and so neither did `pod-safety -n shop status`.
 #[test]
 fn bug_the_namespace_was_refused_where_help_promised_it() {
     let mut tried = 0;
@@ -119,7 +119,7 @@ fn bug_a_node_or_a_pod_was_not_found_by_its_name_alone() {
     }
 }
 
-/// Who lacks a right is told what to ask for, and who lacks the CRDs what to install: before waiting.
+/// Without a right the hint names the role, and without the CRDs what to install: before any wait.
 #[test]
 fn bug_a_refusal_named_neither_the_role_nor_the_crds() {
     let refuses = server(Objects::new(), "no".to_owned(), true);
@@ -161,7 +161,7 @@ fn bug_a_refusal_named_neither_the_role_nor_the_crds() {
     }
 }
 
-/// `confirm-down` listened for 15 s before it refused what it could have refused at once.
+/// `confirm-down` watched for heartbeats for 15 s before it refused what it could have refused at once.
 #[test]
 fn bug_what_can_be_refused_at_once_was_refused_after_waiting() {
     let nobody: Arc<AnswerFn> =
