@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bug_a_node_was_not_found_under_the_name_that_kubectl_prints() {
+    fn bug_a_node_was_not_found_by_the_name_that_kubectl_prints() {
         for (given, read) in [
             ("n1", Some("n1")),
             ("node/n1", Some("n1")),

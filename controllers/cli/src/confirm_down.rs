@@ -112,8 +112,9 @@ impl Args {
         }
         // Typing takes time, so the state is checked again.
         operator_requests::examine_former(connection, env, former).await?;
-        let word = Confirmation { by: &by, reason: &self.reason, valid_for: self.valid_for, power_on: false };
-        let evidence = operator_requests::confirm(connection, &examined, word).await?;
+        let confirmation =
+            Confirmation { by: &by, reason: &self.reason, valid_for: self.valid_for, power_on: false };
+        let evidence = operator_requests::confirm(connection, &examined, confirmation).await?;
         let node = &self.node;
         print(&format!(
             "fenceevidence/{evidence} written: volumes which that life of {node} took are free now, unless the FencePolicy of {node} says minimumEvidence: Verified. Its present life is as it was.\n"
@@ -281,7 +282,7 @@ mod tests {
 
     /// Help said "from 1m to 168h", the error "1ms to 24h", and a day was refused. The CRD has the seconds.
     #[test]
-    fn bug_help_error_and_api_had_different_limits_for_how_long_a_confirmation_is_valid() {
+    fn bug_help_error_and_api_had_different_limits_for_the_validity_of_a_confirmation() {
         let command = <Alone as clap::CommandFactory>::command();
         let help =
             command.get_arguments().find(|arg| arg.get_long() == Some("valid-for")).unwrap().get_help();
@@ -299,20 +300,23 @@ mod tests {
 
     /// The prompt named a UID and a boot ID, and neither the pods nor that the machine would be switched on again.
     #[test]
-    fn bug_what_follows_is_said_before_the_phrase_is_typed() {
+    fn bug_the_prompt_did_not_show_the_effects_of_a_confirmation() {
         let levels = json!([{ "name": "l", "devices": [{ "namespace": "f", "name": "d" }] }]);
         let on = json!({ "levels": levels, "recovery": "PowerOn" });
-        for (flags, policy, says) in [
+        for (flags, policy, expected) in [
             ("", on.clone(), "The machine stays off until someone starts it"),
             ("--power-on", on, "IT IS SWITCHED ON AGAIN"),
             ("--power-on", json!({ "levels": levels }), "does not say recovery: PowerOn"),
             ("", json!({ "levels": levels, "minimumEvidence": "Verified" }), "no pod is force deleted"),
         ] {
             let text = follows(flags, policy);
-            for says in
-                [says, "2 pods on n", "pod-safety pause n --reason TEXT", "Look.\nOnly if you or a person"]
-            {
-                assert!(text.contains(says), "{flags}: {says}: not in\n{text}");
+            for expected in [
+                expected,
+                "2 pods on n",
+                "pod-safety pause n --reason TEXT",
+                "Look.\nOnly if you or a person",
+            ] {
+                assert!(text.contains(expected), "{flags}: {expected}: not in\n{text}");
             }
             for columns in [80, 100] {
                 let narrow = Paint::plain().with_columns(columns, commands()).wrap_page(&text);

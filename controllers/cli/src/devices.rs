@@ -301,10 +301,10 @@ fn is_named(device: &Device, (namespace, name): &DeviceName) -> bool {
 }
 
 /// Why no device is tested; `there`: how many exist.
-fn nothing_to_test(there: usize) -> String {
-    match there {
+fn nothing_to_test(existing: usize) -> String {
+    match existing {
         0 => "there is no FenceDevice in this cluster: no node can be fenced. How to make one: kubectl explain fencedevice.spec".to_owned(),
-        _ => format!("none of the {} has this namespace and these labels; kubectl get fencedevices -A --show-labels", pluralize(there, "FenceDevice")),
+        _ => format!("none of the {} has this namespace and these labels; kubectl get fencedevices -A --show-labels", pluralize(existing, "FenceDevice")),
     }
 }
 
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_is_printed_with_its_words_the_field_and_the_way_out() {
+    fn a_problem_is_printed_with_its_message_field_and_fix() {
         let fine = TargetStatus {
             node: "a".to_owned(),
             power: Power::On,
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_named_with_its_namespace_or_without() {
+    fn a_device_name_is_parsed_with_or_without_its_namespace() {
         assert_eq!(device("ns/bmc"), Ok((Some("ns".to_owned()), "bmc".to_owned())));
         assert_eq!(device("bmc"), Ok((None, "bmc".to_owned())));
         assert!(device("ns/").is_err() && device("a/b/c").is_err());
@@ -383,7 +383,7 @@ mod tests {
 
     /// For a cluster without a device the result was an empty table and exit code 0, and a second device was refused.
     #[test]
-    fn bug_no_device_was_an_empty_table_and_a_second_one_was_refused() {
+    fn bug_a_test_of_no_device_succeeded_and_a_second_device_was_refused() {
         use clap::Parser as _;
         assert!(crate::Cli::try_parse_from(["pod-safety", "devices", "test", "a/b", "c/d", "e"]).is_ok());
         assert!(nothing_to_test(0).starts_with("there is no FenceDevice in this cluster"));

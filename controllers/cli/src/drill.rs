@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_real_one_is_a_story_and_no_document() {
+    fn drill_really_takes_no_output_format() {
         use clap::Parser as _;
         let parsed = |args: &str| crate::Cli::try_parse_from(args.split(' ')).is_ok();
         assert!(
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_are_printed_with_their_numbers_whether_they_hold_or_not() {
+    fn gates_are_printed_with_their_numbers_whether_or_not_they_hold() {
         let gate = |name: &str, holds, message: &str| Gate {
             name: name.to_owned(),
             holds,
@@ -346,7 +346,7 @@ mod tests {
             "✔  SelfNode     open",
             "Nothing was switched.",
         ] {
-            assert!(text.lines().any(|said| said == line), "{line}: {text}");
+            assert!(text.lines().any(|printed| printed == line), "{line}: {text}");
         }
     }
 }

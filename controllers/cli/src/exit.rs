@@ -210,7 +210,7 @@ mod tests {
     const PAGE: &str = include_str!("../../../docs/commands.md");
 
     #[test]
-    fn the_page_has_the_table_of_codes_as_the_program_has_it() {
+    fn the_page_has_the_programs_table_of_codes() {
         for (code, means) in CODES {
             let row = format!("| {code} | {means}");
             assert!(PAGE.lines().any(|line| line.starts_with(&row)), "{row}: not in docs/commands.md");
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn each_command_has_a_row_whose_codes_its_help_names() {
+    fn each_command_has_a_row_with_the_codes_of_its_help() {
         let there: BTreeSet<String> = all().into_iter().map(|(name, _)| name).collect();
         let rows: BTreeSet<String> = COMMANDS.iter().map(|(name, _)| (*name).to_owned()).collect();
         assert_eq!(there, rows);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_gives_no_command_a_code_that_it_does_not_have() {
+    fn the_page_names_only_codes_that_a_command_has() {
         let mut count = 0;
         for section in PAGE.split("\n## ").skip(1) {
             let (title, text) = section.split_once('\n').unwrap();

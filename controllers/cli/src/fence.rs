@@ -132,7 +132,7 @@ impl FenceArgs {
         let object = serde_json::to_vec(&new_object("NodeFence", metadata, &spec));
         let object = Raw::from_body(Encoding::Json, object.context("supposing a NodeFence")?.into());
         snapshot.cache.insert_hypothetical(Kind::NodeFences, &object.context("supposing a NodeFence")?);
-        let status = snapshot.with_context(|scene| plan_fencing(&name, &self.node.as_str().into(), scene));
+        let status = snapshot.with_context(|ctx| plan_fencing(&name, &self.node.as_str().into(), ctx));
         let status =
             status.map_err(|why| anyhow::anyhow!("there is no plan for node {}: {why}", self.node))?;
         Ok(Drill { uid: name.clone(), name, spec, status })
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_reports_answers_and_one_that_is_lost_does_not() {
+    fn a_node_with_a_recent_lease_or_ready_is_reporting() {
         let wall = "2026-11-21T10:00:00Z".parse().unwrap();
         for (ready, renewed, does) in [
             (true, None, true),

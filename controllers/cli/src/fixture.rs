@@ -350,13 +350,13 @@ impl Fixture {
         self.attachments.push(attachment);
     }
 
-    pub(crate) fn with_context<T>(&self, ask: impl FnOnce(&ExplainContext<'_>) -> T) -> T {
+    pub(crate) fn with_context<T>(&self, explain: impl FnOnce(&ExplainContext<'_>) -> T) -> T {
         for name in ["worker-a1", "worker-a2", "worker-b2"] {
             self.lease(name, "2026-11-21T10:23:02Z", NOW - 3);
         }
         self.world.confirm_all(at(NOW));
         let guard = self.world.read();
-        ask(&ExplainContext {
+        explain(&ExplainContext {
             view: guard.view(),
             now: at(NOW),
             wall: jiff::Timestamp::from_second(LAST_REPORT + i64::try_from(NOW).unwrap()).unwrap(),

@@ -50,31 +50,31 @@ impl Impact {
             Vec::new()
         });
         let claims: Claims = pods.iter().map(|pod| (key(pod), claim_names(pod))).collect();
-        Ok(snapshot.with_context(|scene| {
+        Ok(snapshot.with_context(|ctx| {
             for (kind, what) in [
                 (Kind::Budgets, "which PodDisruptionBudgets select its pods"),
                 (Kind::FencePolicies, "its FencePolicy"),
             ] {
-                if scene.unread.contains(&kind) {
+                if ctx.unread.contains(&kind) {
                     missing.push(format!("You may not list {}: {what} is not known.", kind.resource()));
                 }
             }
-            let mut page = page(scene, node, &claims, paint);
+            let mut page = page(ctx, node, &claims, paint);
             for missing in &missing {
                 page.push_str(&format!(
                     "{}\n",
                     paint.wrap(&format!("{} {missing}", paint.mark(Tone::Attention)), 2)
                 ));
             }
-            let policy = scene.view.policy_of(&examined.labels);
-            let how = match scene.view.node(node) {
-                Lookup::Known(node) => how_to_check_power(node, scene),
+            let policy = ctx.view.policy_of(&examined.labels);
+            let how = match ctx.view.node(node) {
+                Lookup::Known(node) => how_to_check_power(node, ctx),
                 Lookup::Unknown(_) | Lookup::Absent => String::new(),
             };
             Self {
                 page,
                 power_check: how,
-                terminating: active_pods(scene, node).filter(|pod| pod.deletion.is_some()).count(),
+                terminating: active_pods(ctx, node).filter(|pod| pod.deletion.is_some()).count(),
                 policy: policy.map(|policy| (policy.name.to_string(), policy.spec.clone())),
             }
         }))
@@ -164,14 +164,14 @@ mod tests {
     use crate::fixture::{self, Fixture};
 
     #[test]
-    fn pods_volumes_and_who_owns_them_are_shown_before_a_phrase_is_typed() {
+    fn the_impact_page_shows_pods_volumes_and_their_owners() {
         let fixture = Fixture::with_lost_node();
         fixture.pod_with("orders-0", "worker-b1", fixture::ready);
         let pod = json!({ "metadata": { "namespace": "shop", "name": "orders-1" }, "spec": { "volumes": [
             { "name": "data", "persistentVolumeClaim": { "claimName": "data-orders-1" } },
             { "name": "scratch", "ephemeral": {} }, { "name": "tmp", "emptyDir": {} }] } });
         let claims: Claims = [(key(&pod), claim_names(&pod))].into();
-        let text = fixture.with_context(|scene| page(scene, "worker-b1", &claims, Paint::plain()));
+        let text = fixture.with_context(|ctx| page(ctx, "worker-b1", &claims, Paint::plain()));
         let golden = "2 pods on worker-b1
 POD            OWNER               VOLUME CLAIMS                     PDBS
 shop/orders-0  StatefulSet/orders  -                                 -

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_of_the_plugin_is_known_wherever_it_is() {
+    fn the_plugin_is_recognised_by_its_file_name_in_any_folder() {
         for (program, is) in [
             ("kubectl-pod_safety", true),
             ("/home/anna/.krew/bin/kubectl-pod_safety", true),
@@ -85,8 +85,8 @@ mod tests {
 
     /// A user who has only the plugin got the hint to type `pod-safety explain …`.
     #[test]
-    fn bug_hints_of_the_plugin_could_not_be_typed() {
-        for (text, said) in [
+    fn bug_hints_of_the_plugin_were_not_valid_commands() {
+        for (text, expected) in [
             ("pod-safety explain pod orders-1 -n shop", "kubectl pod-safety explain pod orders-1 -n shop"),
             (
                 "do: pod-safety confirm-down w1\n`pod-safety drain w1`",
@@ -103,7 +103,7 @@ mod tests {
             ),
             ("no pod-safety here, ✔ pod-safety ui", "no pod-safety here, ✔ kubectl pod-safety ui"),
         ] {
-            assert_eq!(to_plugin(text), said);
+            assert_eq!(to_plugin(text), expected);
         }
     }
 }

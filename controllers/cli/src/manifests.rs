@@ -33,7 +33,7 @@ mod tests {
 
     /// The page and the file are written by the same run.
     #[test]
-    fn the_reference_is_what_the_types_say() {
+    fn the_reference_matches_the_types() {
         let expected = reference::page(&pod_safety_shared::api::crds());
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/custom-resources.md");
         if pod_safety_shared::testing::should_rewrite("POD_SAFETY_WRITE_CRDS") {
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_has_its_bounds_its_default_and_its_values() {
+    fn a_field_is_listed_with_bounds_default_and_values() {
         let crd = serde_json::json!({ "spec": {
             "names": { "kind": "Thing", "shortNames": ["t"] },
             "scope": "Cluster",
@@ -70,7 +70,7 @@ mod tests {
         } });
         let page = reference::page(&[crd]);
         let (_, section) = page.split_once("## ").unwrap();
-        let wanted = "Thing
+        let expected = "Thing
 
 A thing.
 
@@ -87,12 +87,12 @@ The API server also checks:
 
 - grade is not both
 ";
-        assert_eq!(section, wanted);
+        assert_eq!(section, expected);
     }
 
     /// With `POD_SAFETY_WRITE_CRDS=1` it writes the file again.
     #[test]
-    fn the_crds_that_are_shipped_are_what_the_types_say() {
+    fn the_shipped_crds_match_the_types() {
         let head = "# Made from the types in shared/crds by a test of controllers/cli/src/manifests.rs. Do not edit.\n";
         let all = pod_safety_shared::api::crds();
         let documents: Vec<_> = all.iter().map(|crd| serde_saphyr::to_string(crd).unwrap()).collect();

@@ -125,7 +125,7 @@ mod tests {
     use crate::Cli;
 
     #[test]
-    fn one_thing_is_named_and_a_reason_given() {
+    fn pause_takes_one_object_and_a_reason() {
         for (args, right) in [
             ("pause n --reason=x", true),
             ("resume --policy p --reason=x", true),

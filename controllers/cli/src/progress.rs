@@ -32,15 +32,15 @@ mod tests {
     use crate::test_session;
 
     #[tokio::test(start_paused = true)]
-    async fn what_takes_longer_than_two_seconds_says_so_once_and_what_is_done_sooner_says_nothing() {
-        for (millis, said) in
+    async fn a_wait_of_more_than_two_seconds_is_announced_once() {
+        for (millis, printed) in
             [(1_900, ""), (2_100, "waiting for the leader …\n"), (60_000, "waiting for the leader …\n")]
         {
-            let nobody: Arc<AnswerFn> = Arc::new(|_, _, _| (200, Value::Null));
-            test_session::start_session(&nobody);
+            let unused: Arc<AnswerFn> = Arc::new(|_, _, _| (200, Value::Null));
+            test_session::start_session(&unused);
             let work = tokio::time::sleep(Duration::from_millis(millis));
             announce_wait(|| "the leader".to_owned(), work).await;
-            assert_eq!(test_session::finish_session(), said, "{millis}");
+            assert_eq!(test_session::finish_session(), printed, "{millis}");
         }
     }
 }

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_the_table_of_rights_as_the_program_has_it() {
+    fn the_page_has_the_programs_table_of_rights() {
         let rows = rows();
         for Rights { commands, needs: takes, .. } in &TABLE {
             for command in *commands {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn each_command_that_asks_a_cluster_has_its_rights_and_a_role_is_one_of_ours() {
+    fn each_cluster_command_has_rights_and_each_role_exists() {
         for command in Cli::command().get_subcommands() {
             let asks = |one: &clap::Command| one.get_arguments().any(|arg| arg.get_long() == Some("context"));
             let below = command.get_subcommands().filter(|one| asks(one));
@@ -162,7 +162,7 @@ mod tests {
 
     /// The role grants the rights that the command needs.
     #[test]
-    fn the_role_for_confirmations_has_each_right_that_they_take() {
+    fn the_role_for_confirmations_grants_each_right_they_need() {
         let role = RBAC
             .split("\n---\n")
             .find(|text| text.contains(&format!("  name: {CONFIRM_DOWN}\nrules:")))

@@ -111,7 +111,7 @@ impl StatusReport {
             if session.get_raw(&path).await.is_err_and(|error| error.is_not_found()) {
                 bail!(NotFound::new(ResourceKind::Namespace, None, namespace));
             }
-            overview = snapshot.with_context(|scene| overview.only_in(namespace, scene));
+            overview = snapshot.with_context(|ctx| overview.only_in(namespace, ctx));
         }
         overview.missing = snapshot.missing();
         match evictions::read_abandoned(session, snapshot.wall).await {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn one_screen_says_what_needs_a_person() {
+    fn the_screen_shows_what_needs_an_operator() {
         let fixture = Fixture::with_lost_node();
         fixture.pod_with("orders-0", "worker-a1", fixture::ready);
         let (overview, text) = read_status(&fixture);
@@ -253,7 +253,7 @@ Last 24 h: no node was proved off.
     }
 
     #[test]
-    fn where_all_is_well_nothing_blocks() {
+    fn in_a_healthy_cluster_nothing_blocks() {
         let fixture = Fixture::healthy();
         fixture.pod_with("orders-0", "worker-a1", fixture::ready);
         let (overview, text) = read_status(&fixture);
@@ -263,7 +263,7 @@ Last 24 h: no node was proved off.
 
     /// `doctor` and an alert reported a device that could fence nothing, and `status` did not.
     #[test]
-    fn bug_a_device_that_was_never_checked_was_not_on_the_screen() {
+    fn bug_a_device_that_was_never_checked_was_not_shown() {
         let fixture = Fixture::healthy();
         fixture.pod_with("orders-0", "worker-a1", fixture::ready);
         fixture.policy("Verified");
@@ -278,7 +278,7 @@ Last 24 h: no node was proved off.
 
     /// Without rights the page had two green marks, and a deployment that checked it proceeded.
     #[test]
-    fn bug_what_was_not_read_is_not_green() {
+    fn bug_unread_kinds_were_shown_as_fine() {
         let all = [
             &[Kind::Pods][..],
             &[Kind::Nodes],
@@ -297,7 +297,7 @@ Last 24 h: no node was proved off.
             );
             let promised = [Kind::Budgets, Kind::NodeFences].contains(&unread[0]);
             assert_eq!(text.contains('✔'), promised, "{unread:?}: {text}");
-            let wall = fixture.with_context(|scene| scene.wall);
+            let wall = fixture.with_context(|ctx| ctx.wall);
             let seen = StatusReport {
                 namespace: None,
                 overview,
@@ -323,7 +323,7 @@ Last 24 h: no node was proved off.
     }
 
     #[test]
-    fn the_last_day_is_one_line_with_its_numbers() {
+    fn the_last_day_is_one_line_with_counts() {
         let fixture = Fixture::healthy();
         assert!(read_status(&fixture).1.contains("\nLast 24 h: no node was proved off.\n"));
         let day = "2026-11-21T0";
@@ -346,7 +346,7 @@ Last 24 h: no node was proved off.
         }
     }
 
-    /// The line had the count 0, while the page above it showed the node as proved off.
+    /// The line had the count 0, while the page above it showed the node as proved off, and then why no incident was opened.
     #[test]
     fn bug_a_node_that_was_confirmed_without_an_incident_was_not_counted() {
         let fixture = Fixture::with_lost_node();
@@ -364,7 +364,7 @@ Last 24 h: no node was proved off.
 
     /// It was reported as needing an operator, with exit code 3, ten seconds before pod-safety switched it off.
     #[test]
-    fn bug_a_node_that_is_fenced_without_a_person_needed_one() {
+    fn bug_a_node_that_is_fenced_soon_was_reported_as_needing_an_operator() {
         let fixture = Fixture::with_lost_node();
         fixture.policy_after(550, None);
         let (overview, text) = read_status(&fixture);
@@ -393,7 +393,7 @@ TO KNOW
 
     /// Every device of the only policy lacked its Secret: that was reported as attention only, with exit code 0.
     #[test]
-    fn bug_fencing_that_cannot_work_needed_no_person() {
+    fn bug_a_policy_that_can_fence_no_node_was_not_reported_as_blocking() {
         let fixture = Fixture::healthy();
         fixture.pod_with("orders-0", "worker-a1", fixture::ready);
         fixture.policy_after(60, Some("Secret pod-safety/bmc does not exist"));
@@ -406,7 +406,7 @@ TO KNOW
     }
 
     #[test]
-    fn what_pauses_is_said_with_who_and_what_ends_it() {
+    fn pauses_are_shown_with_author_and_command_to_resume() {
         let mut fixture = Fixture::healthy();
         fixture.paused();
         let (overview, text) = read_status(&fixture);
@@ -423,7 +423,7 @@ PAUSED
     }
 
     #[test]
-    fn that_nobody_leads_needs_a_person() {
+    fn a_missing_leader_is_reported_as_blocking() {
         let mut fixture = Fixture::healthy();
         fixture.running = Running::default();
         let (overview, text) = read_status(&fixture);

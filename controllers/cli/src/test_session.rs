@@ -16,22 +16,22 @@ const NOW: &str = "2026-11-21T10:23:05Z";
 /// The API server of the commands of a thread, and their output. Tests run concurrently.
 struct TestSession {
     thread: ThreadId,
-    says: Arc<AnswerFn>,
+    respond: Arc<AnswerFn>,
     printed: String,
     columns: Option<usize>,
 }
 
 static SESSIONS: Mutex<Vec<TestSession>> = Mutex::new(Vec::new());
 
-fn with_current<T>(ask: impl FnOnce(&mut TestSession) -> T) -> Option<T> {
+fn with_current<T>(apply: impl FnOnce(&mut TestSession) -> T) -> Option<T> {
     let thread = std::thread::current().id();
-    SESSIONS.lock().iter_mut().find(|session| session.thread == thread).map(ask)
+    SESSIONS.lock().iter_mut().find(|session| session.thread == thread).map(apply)
 }
 
 /// Connects the commands of this thread to this API server until their output is taken.
-pub(crate) fn start_session(says: &Arc<AnswerFn>) {
-    let (thread, says) = (std::thread::current().id(), Arc::clone(says));
-    SESSIONS.lock().push(TestSession { thread, says, printed: String::new(), columns: None });
+pub(crate) fn start_session(respond: &Arc<AnswerFn>) {
+    let (thread, respond) = (std::thread::current().id(), Arc::clone(respond));
+    SESSIONS.lock().push(TestSession { thread, respond, printed: String::new(), columns: None });
 }
 
 /// Sets the width of their terminal.
@@ -47,18 +47,18 @@ pub(crate) fn columns() -> Option<usize> {
 /// Ends the session and returns the output since it started.
 pub(crate) fn finish_session() -> String {
     let thread = std::thread::current().id();
-    let mut stages = SESSIONS.lock();
-    let at = stages.iter().position(|session| session.thread == thread).unwrap();
-    stages.remove(at).printed
+    let mut sessions = SESSIONS.lock();
+    let at = sessions.iter().position(|session| session.thread == thread).unwrap();
+    sessions.remove(at).printed
 }
 
 /// Replaces the connection to a cluster while a test runs.
 pub(crate) fn test_connection() -> Option<(Connection, Env)> {
-    let says = with_current(|session| Arc::clone(&session.says))?;
+    let respond = with_current(|session| Arc::clone(&session.respond))?;
     let real = Env::real(1);
     let clock = Arc::new(FastClock { real: Arc::clone(&real.clock), ahead: Mutex::default() });
     let env = Env { clock, ..real };
-    Some((connection(&env, says), env))
+    Some((connection(&env, respond), env))
 }
 
 /// Captures the output of a command in a test; false: no test captures it.

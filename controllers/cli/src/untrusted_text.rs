@@ -125,7 +125,7 @@ pub(crate) fn server(objects: Objects, message: String, refuses: bool) -> Arc<An
         }
         let Some(all) = objects.get(&collection) else { return refusal(404, "NotFound", &message) };
         let is_within = |one: &&Value| namespace.is_none_or(|name| one["metadata"]["namespace"] == *name);
-        let is_chosen = |one: &&Value| {
+        let is_selected = |one: &&Value| {
             let of = |field: &str| query.split_once(&format!("fieldSelector={field}=")).map(|(_, rest)| rest);
             let is = |expected: Option<&str>, value: &Value| {
                 expected.is_none_or(|wanted| *value == *wanted.split('&').next().unwrap_or_default())
@@ -133,7 +133,7 @@ pub(crate) fn server(objects: Objects, message: String, refuses: bool) -> Arc<An
             is(of("spec.nodeName"), &one["spec"]["nodeName"])
                 && is(of("metadata.name"), &one["metadata"]["name"])
         };
-        let within: Vec<&Value> = all.iter().filter(is_within).filter(is_chosen).collect();
+        let within: Vec<&Value> = all.iter().filter(is_within).filter(is_selected).collect();
         let Some(name) = name else {
             return (200, json!({ "metadata": { "resourceVersion": "9" }, "items": within }));
         };
@@ -160,22 +160,22 @@ fn leaves(value: &Value, at: &str, pointers: &mut BTreeSet<String>) {
 }
 
 /// The output of a command for such a cluster, stdout and stderr.
-fn output_of(command: &str, says: &Arc<AnswerFn>) -> String {
-    run_command(command, says).1
+fn output_of(command: &str, server: &Arc<AnswerFn>) -> String {
+    run_command(command, server).1
 }
 
 /// The same with its exit code. Words in single quotes are one argument.
-pub(crate) fn run_command(command: &str, says: &Arc<AnswerFn>) -> (u8, String) {
-    run_command_within(None, command, says)
+pub(crate) fn run_command(command: &str, server: &Arc<AnswerFn>) -> (u8, String) {
+    run_command_within(None, command, server)
 }
 
 /// The same on a terminal of this width.
 pub(crate) fn run_command_within(
     columns: Option<usize>,
     command: &str,
-    says: &Arc<AnswerFn>,
+    server: &Arc<AnswerFn>,
 ) -> (u8, String) {
-    start_session(says);
+    start_session(server);
     widen(columns);
     let mut words = vec!["pod-safety"];
     for (index, part) in command.split('\'').enumerate() {
@@ -203,9 +203,9 @@ struct Attempts {
 }
 
 impl Attempts {
-    fn with(&mut self, says: &Arc<AnswerFn>, what: &str) {
+    fn with(&mut self, server: &Arc<AnswerFn>, what: &str) {
         for command in COMMANDS {
-            let text = output_of(command, says);
+            let text = output_of(command, server);
             self.shown += usize::from(text.contains(FORGED));
             self.broken.extend(forged(&text).map(|line| format!("{command}, with {what}: {line:?}")));
         }
@@ -218,7 +218,7 @@ impl Attempts {
 }
 
 #[test]
-fn each_command_is_tried_or_has_its_reason() {
+fn each_command_is_tested_or_excluded() {
     let named = |line: &&str| line.split(' ').next().unwrap().to_owned();
     let tried: BTreeSet<String> = COMMANDS.iter().map(named).chain(OTHERS.map(str::to_owned)).collect();
     let all: BTreeSet<String> =
@@ -229,10 +229,10 @@ fn each_command_is_tried_or_has_its_reason() {
 
 /// Every command prints something about a cluster without marks, so that the next test looks for marks in real pages.
 #[test]
-fn each_command_says_something_of_this_cluster() {
-    let says = server(objects(), "v1.37.2".to_owned(), false);
+fn each_command_prints_something_about_the_cluster() {
+    let server = server(objects(), "v1.37.2".to_owned(), false);
     for command in COMMANDS {
-        let text = output_of(command, &says);
+        let text = output_of(command, &server);
         assert!(!text.is_empty() && !text.contains("decoding"), "{command}: {text}");
     }
 }
@@ -240,18 +240,18 @@ fn each_command_says_something_of_this_cluster() {
 /// A program that queries several clusters could not tell from a plan, a timeline or a device test which cluster it was
 /// about.
 #[test]
-fn bug_every_json_names_its_cluster() {
-    let says = server(objects(), "v1.37.2".to_owned(), false);
+fn bug_a_json_document_did_not_name_its_cluster() {
+    let server = server(objects(), "v1.37.2".to_owned(), false);
     let mut documents = 0;
     for command in COMMANDS {
         let command = format!("{} -o json", command.split(" -o ").next().unwrap());
         if Cli::try_parse_from(std::iter::once("pod-safety").chain(command.split(' '))).is_err() {
             continue;
         }
-        let text = output_of(&command, &says);
+        let text = output_of(&command, &server);
         let Some(begins) = text.find("{\n") else { continue };
-        let mut found = serde_json::Deserializer::from_str(&text[begins..]).into_iter::<Value>();
-        let document = found.next().unwrap().unwrap();
+        let mut values = serde_json::Deserializer::from_str(&text[begins..]).into_iter::<Value>();
+        let document = values.next().unwrap().unwrap();
         assert!(document["cluster"].is_object(), "{command}: {document:#}");
         documents += 1;
     }
@@ -271,14 +271,14 @@ fn attack_control_characters_in_any_text_of_the_cluster_reach_no_terminal() {
                 *text = marked(text);
             }
         }
-        let says = server(hostile, "v1.37.2".to_owned(), false);
-        tried.with(&says, pointer);
+        let respond = server(hostile, "v1.37.2".to_owned(), false);
+        tried.with(&respond, pointer);
     }
     tried.held(100);
 }
 
 #[test]
-fn attack_control_characters_in_what_the_api_server_answers_reach_no_terminal() {
+fn attack_control_characters_in_answers_of_the_api_server_reach_no_terminal() {
     let mut tried = Attempts::default();
     tried.with(&server(objects(), marked("v1"), false), "what it says of itself and of evictions");
     tried.with(&server(Objects::new(), marked("no"), true), "refusals");
@@ -294,9 +294,9 @@ fn attack_control_characters_of_the_cluster_reach_no_report_and_no_browser() {
     for fence in objects.get_mut("/apis/pod-safety.dev/v1alpha1/nodefences").unwrap() {
         fence["status"]["message"] = json!(marked("m"));
     }
-    let says = server(objects, marked("v1"), false);
+    let respond = server(objects, marked("v1"), false);
     let folder = tempfile();
-    let output = output_of(&format!("report --into {}", folder.display()), &says);
+    let output = output_of(&format!("report --into {}", folder.display()), &respond);
     assert_eq!(forged(&output), None, "{output}");
     let mut files = 0;
     let mut folders = vec![folder.clone()];
@@ -314,7 +314,7 @@ fn attack_control_characters_of_the_cluster_reach_no_report_and_no_browser() {
     assert!(files > 15, "{files} files");
     std::fs::remove_dir_all(folder).unwrap();
 
-    start_session(&says);
+    start_session(&respond);
     let pages = crate::block_on(async {
         let (connection, env) = test_connection().unwrap();
         Ok(super::ui::pages(Session { connection, env }).await)

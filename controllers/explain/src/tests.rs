@@ -122,10 +122,10 @@ fn pods_that_are_not_ready_are_evicted_by_the_unhealthy_policy() {
         (None, [2, 0, 0, 3, 0], "be denied (429)"),
         (Some("AlwaysAllow"), [2, 1, 2, 3, 0], "be allowed: it is not Ready (AlwaysAllow)"),
     ];
-    for (policy, status, wanted) in cases {
+    for (policy, status, answer) in cases {
         let world = three(&json!({ "maxUnavailable": 1, "unhealthyPodEvictionPolicy": policy }), status);
         world.apply(Kind::Pods, &not_ready(replica("db", "db-0")), at(1));
-        assert_eq!(summarize(&world, "b").2[0], format!("db-0: {wanted}"), "{policy:?} {status:?}");
+        assert_eq!(summarize(&world, "b").2[0], format!("db-0: {answer}"), "{policy:?} {status:?}");
     }
     let world = three(&json!({ "maxUnavailable": 1 }), [2, 1, 2, 3, 0]);
     world.apply(Kind::Pods, &not_ready(replica("db", "db-0")), at(1));

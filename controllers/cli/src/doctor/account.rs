@@ -75,19 +75,19 @@ async fn check_rights_of(session: &Session, snapshot: &ClusterSnapshot, runs_as:
 /// Why the controller fencing may not answer an operator, as far as it is known.
 pub(crate) async fn describe_unresponsive(session: &Session) -> String {
     const FURTHER: &str = "pod-safety doctor checks the installation";
-    let Ok(look) = ClusterSnapshot::read(session, None).await else { return FURTHER.to_owned() };
-    let leads = look.lease.as_ref().and_then(|lease| super::find_leader(&look, lease));
+    let Ok(snapshot) = ClusterSnapshot::read(session, None).await else { return FURTHER.to_owned() };
+    let lease_holder = snapshot.lease.as_ref().and_then(|lease| super::find_leader(&snapshot, lease));
     let named = account::read_policy_accounts(&session.connection).await.unwrap_or_default();
-    let accounts = accounts(&look, leads.as_ref(), Some(&named));
+    let accounts = accounts(&snapshot, lease_holder.as_ref(), Some(&named));
     if let Some(denied) = accounts.describe_denied() {
         let remedy = named.first().map(PolicyAccount::remedy).unwrap_or_default();
         return format!("{denied}: each of its answers is denied. To mend it, {remedy}");
     }
-    let leader = checks::check_leader(&look.running, look.wall, &super::installation(session).await);
-    match look.running.mode {
+    let leader = checks::check_leader(&snapshot.running, snapshot.wall, &super::installation(session).await);
+    match snapshot.running.mode {
         _ if leader.health == Health::Problem => format!("{}. {}", leader.what, leader.remedy),
         Some(Mode::Observe) => "pod-safety runs in the mode observe, in which it asks no device".to_owned(),
-        Some(_) if !look.controllers.contains(&Name::Fencing) => {
+        Some(_) if !snapshot.controllers.contains(&Name::Fencing) => {
             "the controller fencing is off: --controllers, or controllers.fencing.enabled of the chart"
                 .to_owned()
         }

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_components_of_the_chart_can_be_read_and_can_be_found() {
+    fn the_components_of_the_chart_can_be_parsed_and_found() {
         let components: Vec<Component> = serde_saphyr::from_str(COMPONENTS).unwrap();
         assert!(components.len() >= 5, "{components:?}");
         for component in &components {

@@ -128,33 +128,33 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     let own = session.env.clock.wall();
     let wall = snapshot.wall;
     let installation = installation(session).await;
-    let leads = snapshot.lease.as_ref().and_then(|lease| find_leader(&snapshot, lease));
+    let leader = snapshot.lease.as_ref().and_then(|lease| find_leader(&snapshot, lease));
     let mut symptoms = vec![checks::check_version(&server.version)];
-    symptoms.extend(snapshot.with_context(|scene| {
-        let nodes_are_known = scene.has_all(&[Kind::Nodes, Kind::NodeLeases]);
-        let mut all = checks::check_clocks(&scene.view, nodes_are_known, server.date, own);
-        all.push(checks::check_leader(scene.running, wall, &installation));
+    symptoms.extend(snapshot.with_context(|ctx| {
+        let nodes_are_known = ctx.has_all(&[Kind::Nodes, Kind::NodeLeases]);
+        let mut all = checks::check_clocks(&ctx.view, nodes_are_known, server.date, own);
+        all.push(checks::check_leader(ctx.running, wall, &installation));
         all
     }));
     symptoms.extend(check_custom_kinds(session).await);
-    symptoms.extend(account::check_account(session, &snapshot, leads.as_ref()).await);
+    symptoms.extend(account::check_account(session, &snapshot, leader.as_ref()).await);
     symptoms.push(checks::check_admission_policies(snapshot.policies, wall, &installation));
     symptoms.extend(deleters::check_deleters(session, &installation).await?);
     let controllers = snapshot.controllers.clone();
     let duties =
         Duties { mode: snapshot.running.mode, controllers: &controllers, installation: &installation };
     symptoms.extend(checks::check_kcm(&read_kcm(session).await, duties));
-    symptoms.extend(check_duties(session, &snapshot, leads.as_ref(), duties).await);
-    symptoms.extend(snapshot.with_context(|scene| {
+    symptoms.extend(check_duties(session, &snapshot, leader.as_ref(), duties).await);
+    symptoms.extend(snapshot.with_context(|ctx| {
         let mut all = Vec::new();
         if controllers.contains(&Name::Fencing) {
-            all.extend(checks::check_devices(&scene.view, scene.unread, &Paused::list(scene), wall));
-            all.extend(checks::check_agents(&scene.view, &snapshot.pods));
+            all.extend(checks::check_devices(&ctx.view, ctx.unread, &Paused::list(ctx), wall));
+            all.extend(checks::check_agents(&ctx.view, &snapshot.pods));
         }
-        all.push(if scene.has_all(&BUDGET_KINDS) {
+        all.push(if ctx.has_all(&BUDGET_KINDS) {
             let never =
-                |budget: &&Budget| explain_budget(budget, &scene.view, scene.now).verdict == OfBudget::Never;
-            checks::check_budgets(&scene.view.budgets().filter(never).collect::<Vec<_>>())
+                |budget: &&Budget| explain_budget(budget, &ctx.view, ctx.now).verdict == OfBudget::Never;
+            checks::check_budgets(&ctx.view.budgets().filter(never).collect::<Vec<_>>())
         } else {
             checks::not_checked(
                 "PodDisruptionBudgets",
@@ -199,14 +199,14 @@ async fn check_duties(
     leader: Option<&Leader>,
     duties: Duties<'_>,
 ) -> Vec<Symptom> {
-    let mut all = snapshot.with_context(|scene| {
+    let mut all = snapshot.with_context(|ctx| {
         let mut all = Vec::new();
-        match scene.has_all(&[Kind::Nodes]) {
-            true => all.extend(checks::check_node_lifecycle(&scene.view, snapshot.wall, duties)),
+        match ctx.has_all(&[Kind::Nodes]) {
+            true => all.extend(checks::check_node_lifecycle(&ctx.view, snapshot.wall, duties)),
             false => all.push(checks::not_checked("NodeLifecycle", "nodes could not be listed")),
         }
-        match scene.has_all(&[Kind::Nodes, Kind::Pods]) {
-            true => all.extend(checks::check_taint_eviction(&scene.view, snapshot.wall, duties)),
+        match ctx.has_all(&[Kind::Nodes, Kind::Pods]) {
+            true => all.extend(checks::check_taint_eviction(&ctx.view, snapshot.wall, duties)),
             false => all.push(checks::not_checked("TaintEviction", "nodes or pods could not be listed")),
         }
         all

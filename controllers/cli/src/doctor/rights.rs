@@ -119,12 +119,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_document_of_the_file_is_read() {
+    fn every_document_of_the_rbac_file_is_parsed() {
         assert_eq!(documents().len(), RBAC.matches("\nkind:").count());
     }
 
     #[test]
-    fn what_is_needed_depends_on_what_runs() {
+    fn required_rights_depend_on_mode_and_controllers() {
         let words = |mode, controllers: &[Name]| -> Vec<String> {
             required_rights(mode, controllers).iter().map(ToString::to_string).collect()
         };

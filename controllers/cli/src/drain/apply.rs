@@ -108,8 +108,8 @@ impl OneNode<'_> {
         let env = &self.apply.session.env;
         let began = env.now();
         let up = env.clock.sleep_until(began + self.apply.timeout.unwrap_or(NO_TIMEOUT));
-        let asks = self.apply.requester.is_some() && !self.apply.evict_directly.load(Ordering::Relaxed);
-        let mut work = if asks { DrainProgress::with_requests() } else { DrainProgress::default() };
+        let requests = self.apply.requester.is_some() && !self.apply.evict_directly.load(Ordering::Relaxed);
+        let mut work = if requests { DrainProgress::with_requests() } else { DrainProgress::default() };
         let done = tokio::select! {
             biased;
             exit = stopped => Ok(Drained { exit, late_pods: 0 }),
@@ -132,8 +132,8 @@ impl OneNode<'_> {
         let mut returns = snapshot.may_come_back(&plan);
         loop {
             if !self.evict_until_done(work).await? {
-                let there = self.reread().await?;
-                self.print_lines(work.record_present(&there))?;
+                let present = self.reread().await?;
+                self.print_lines(work.record_present(&present))?;
             }
             let plan = snapshot.plan(self.node, &self.apply.consent);
             let existing = work.uids();
@@ -224,10 +224,10 @@ impl OneNode<'_> {
 
     /// Sends one eviction, of a pod that was just listed or is read again.
     async fn evict(&self, pod: PodKey) -> Result<Evicted, NotEvicted> {
-        let Apply { session: Session { connection, env }, snapshot: look, evictions, .. } = self.apply;
+        let Apply { session: Session { connection, env }, snapshot, evictions, .. } = self.apply;
         // The semaphore is never closed.
         let _turn = evictions.acquire().await.ok();
-        let (listed, deadline) = (look.listed(&pod.uid, env.now()), env.now() + NO_TIMEOUT);
+        let (listed, deadline) = (snapshot.listed(&pod.uid, env.now()), env.now() + NO_TIMEOUT);
         let eviction = Eviction { pod, dry_run: false };
         match listed {
             Some(read) => evict_read_pod(connection, env, &eviction, &read, deadline).await,
@@ -245,17 +245,17 @@ impl OneNode<'_> {
 
     /// Prints how the drain ended and what remains: pods that are reported to exist are read now.
     async fn report(&self, work: &mut DrainProgress, exit: Exit, began: Mono) -> anyhow::Result<Exit> {
-        let Apply { session, snapshot: look, .. } = self.apply;
+        let Apply { session, snapshot, .. } = self.apply;
         let env = &session.env;
-        let mut seen = true;
+        let mut is_read = true;
         if exit != Exit::Fine && work.count().gone < work.count().total {
-            let there = tokio::select! {
+            let present = tokio::select! {
                 biased;
-                there = look.reread_pods(session, self.node) => there.ok(),
+                present = snapshot.reread_pods(session, self.node) => present.ok(),
                 () = env.sleep(FINAL_POLL_TIMEOUT) => None,
             };
-            seen = there.is_some();
-            self.print_lines(work.record_present(&there.unwrap_or_else(|| work.uids())))?;
+            is_read = present.is_some();
+            self.print_lines(work.record_present(&present.unwrap_or_else(|| work.uids())))?;
         }
         let count = work.count();
         let seconds = env.now().since(began).as_secs();
@@ -267,7 +267,7 @@ impl OneNode<'_> {
             )?;
             return Ok(Exit::Fine);
         }
-        self.print_lines(work.describe_remaining(seen))?;
+        self.print_lines(work.describe_remaining(is_read))?;
         let (how, remaining) = (describe_exit(exit), count.total - count.gone);
         let text = format!(
             "node/{} not drained{how} after {seconds}s: {} gone, {remaining} left",

@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bug_a_plan_with_a_pod_that_must_not_go_for_safety_ended_as_one_that_blocks() {
+    fn bug_a_plan_with_an_unsafe_pod_exited_as_blocked() {
         let world = World::listed();
         world.apply(Kind::Pods, &pod("db-0").on("n").owned_by("apps/v1", "StatefulSet", "db"), at(0));
         let needs = BTreeMap::from([(Uid::new("uid-db-0").unwrap(), Needs::default())]);

@@ -114,15 +114,15 @@ impl Apply {
     /// Prints how the drains ended, and computes the exit.
     fn conclude(
         &self,
-        ends: Vec<(&str, anyhow::Result<Option<Drained>>)>,
+        results: Vec<(&str, anyhow::Result<Option<Drained>>)>,
         seconds: u64,
     ) -> anyhow::Result<Drained> {
-        let all = ends.len();
-        let (mut left, mut worst, mut came) = (Vec::new(), Exit::Fine, 0);
-        for (node, ended) in ends {
+        let all = results.len();
+        let (mut not_drained, mut worst, mut late_pods) = (Vec::new(), Exit::Fine, 0);
+        for (node, ended) in results {
             let exit = match ended {
                 Ok(Some(drained)) => {
-                    came += drained.late_pods;
+                    late_pods += drained.late_pods;
                     drained.exit
                 }
                 Ok(None) => Exit::Interrupted,
@@ -136,23 +136,23 @@ impl Apply {
                 }
             };
             if exit != Exit::Fine {
-                left.push(node);
+                not_drained.push(node);
             }
             worst = worst_of(worst, exit);
         }
         if all > 1 {
-            left.sort_unstable();
-            let done = all - left.len();
+            not_drained.sort_unstable();
+            let done = all - not_drained.len();
             let mut text = format!("{done} of {} drained in {seconds}s", pluralize(all, "node"));
-            if !left.is_empty() {
+            if !not_drained.is_empty() {
                 text.push_str(&format!(
                     ". Not drained: {}. What was cordoned stays so; the same command continues",
-                    left.join(" ")
+                    not_drained.join(" ")
                 ));
             }
-            self.output.print_summary(left.is_empty(), &text, self.session.env.clock.wall())?;
+            self.output.print_summary(not_drained.is_empty(), &text, self.session.env.clock.wall())?;
         }
-        Ok(Drained { exit: worst, late_pods: came })
+        Ok(Drained { exit: worst, late_pods })
     }
 }
 
@@ -194,18 +194,18 @@ mod tests {
     }
 
     #[test]
-    fn of_several_ends_the_exit_code_is_of_the_one_that_says_most() {
+    fn the_exit_code_of_several_nodes_is_the_worst() {
         use Exit::{Blocked, Fine, Interrupted, Refused, TimedOut};
-        for (ends, wanted) in [
+        for (exits, expected) in [
             (&[Fine, Fine][..], Fine),
             (&[Fine, TimedOut, Fine], TimedOut),
             (&[TimedOut, Blocked], Blocked),
             (&[Blocked, Refused], Refused),
             (&[Interrupted, Refused], Interrupted),
         ] {
-            let worst = ends.iter().copied().fold(Fine, worst_of);
-            let reversed = ends.iter().rev().copied().fold(Fine, worst_of);
-            assert_eq!((worst, reversed), (wanted, wanted), "{ends:?}");
+            let worst = exits.iter().copied().fold(Fine, worst_of);
+            let reversed = exits.iter().rev().copied().fold(Fine, worst_of);
+            assert_eq!((worst, reversed), (expected, expected), "{exits:?}");
         }
     }
 }

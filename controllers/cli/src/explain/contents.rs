@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_in_namespaces_and_can_be_listed_is_asked_for() {
+    fn namespaced_kinds_that_can_be_listed_are_listed() {
         let list = json!({ "resources": [
             { "name": "deployments", "namespaced": true, "verbs": ["get", "list"] },
             { "name": "deployments/status", "namespaced": true, "verbs": ["get", "list"] },
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_does_not_answer_is_named_once() {
+    fn an_unavailable_api_service_is_reported_once() {
         let service = json!({ "metadata": { "name": "v1beta1.metrics.example.io" }, "status": { "conditions": [
             { "type": "Available", "status": "False", "message": "no endpoints" }] } });
         let service_and_reason = unavailable(&service).unwrap();

@@ -33,9 +33,9 @@ pub(super) async fn answer(session: &Session, namespace: &str, name: &str) -> an
             "this API server has no Evictions (lifecycle.k8s.io/v1alpha1, Kubernetes 1.37 with the feature gate EvictionRequestAPI)"
         );
     };
-    let answer = snapshot.with_context(|scene| {
-        RequestedEviction::find_by_name(namespace, name, &all, &evictions, scene)
-            .map(|eviction| eviction.to_answer(scene))
+    let answer = snapshot.with_context(|ctx| {
+        RequestedEviction::find_by_name(namespace, name, &all, &evictions, ctx)
+            .map(|eviction| eviction.to_answer(ctx))
     });
     let mut answer = answer.ok_or_else(|| NotFound::new(ResourceKind::Eviction, Some(namespace), name))?;
     answer.missing.extend(snapshot.missing());
@@ -47,8 +47,8 @@ pub(super) async fn add_note(session: &Session, snapshot: &ClusterSnapshot, pod:
     match read(session, &pod.key.namespace).await {
         Ok(Some((all, evictions))) => {
             let uid = pod.uid().to_string();
-            let note = snapshot.with_context(|scene| {
-                RequestedEviction::find_by_uid(&uid, &all, &evictions, scene)?.describe_note(scene)
+            let note = snapshot.with_context(|ctx| {
+                RequestedEviction::find_by_uid(&uid, &all, &evictions, ctx)?.describe_note(ctx)
             });
             answer.notes.extend(note);
         }

@@ -348,7 +348,7 @@ async fn explain_object(
             if !snapshot.with_context(is_well) {
                 snapshot.read_attachments(session).await;
             }
-            let node = snapshot.with_context(|scene| explain_node(&Arc::from(name), scene));
+            let node = snapshot.with_context(|ctx| explain_node(&Arc::from(name), ctx));
             let Some(answer) = node else {
                 match snapshot.pods_unread() {
                     None => bail!(
@@ -365,14 +365,14 @@ async fn explain_object(
             let set = snapshot.read_set(session, namespace, name).await?;
             snapshot.read_namespace_events(session, namespace).await;
             let begins = |pod: &Pod| *pod.key.namespace == *namespace && pod.phase == Phase::Pending;
-            if snapshot.with_context(|scene| scene.view.all_pods().any(begins)) {
+            if snapshot.with_context(|ctx| ctx.view.all_pods().any(begins)) {
                 snapshot.read_attachments(session).await;
             }
-            snapshot.with_context(|scene| explain_set(&set, scene))
+            snapshot.with_context(|ctx| explain_set(&set, ctx))
         }
         SubjectKind::Namespace => {
             let (namespace, contents) = contents::read(session, name).await?;
-            snapshot.with_context(|scene| explain_namespace(&namespace, &contents, steps, scene))
+            snapshot.with_context(|ctx| explain_namespace(&namespace, &contents, steps, ctx))
         }
         SubjectKind::Volume
         | SubjectKind::Claim
@@ -396,7 +396,7 @@ async fn answer_for_pod(session: &Session, snapshot: &mut ClusterSnapshot, pod: 
     } else if pod.phase == Phase::Pending {
         snapshot.read_attachments(session).await;
     }
-    let mut answer = snapshot.with_context(|scene| explain_pod(pod, scene));
+    let mut answer = snapshot.with_context(|ctx| explain_pod(pod, ctx));
     evictions::add_note(session, snapshot, pod, &mut answer).await;
     answer
 }
@@ -405,8 +405,8 @@ async fn answer_for_pod(session: &Session, snapshot: &mut ClusterSnapshot, pod: 
 /// absent only if the namespace was read.
 fn find_pod(snapshot: &ClusterSnapshot, given: Option<&str>, own: &str, name: &str) -> anyhow::Result<Pod> {
     let unread = snapshot.pods_unread();
-    snapshot.with_context(|scene| {
-        let mut all: Vec<&Pod> = scene.view.all_pods().filter(|pod| *pod.key.name == *name).collect();
+    snapshot.with_context(|ctx| {
+        let mut all: Vec<&Pod> = ctx.view.all_pods().filter(|pod| *pod.key.name == *name).collect();
         all.sort_by_key(|pod| pod.key.clone());
         let within = |namespace: &str| all.iter().find(|pod| *pod.key.namespace == *namespace).copied();
         match (given, all.as_slice()) {

@@ -162,13 +162,12 @@ impl ClusterSnapshot {
     /// Reads why nodes with the annotation of pod-safety are not fenced, or only this node: the cache does not keep the
     /// values of annotations.
     pub(crate) async fn read_pauses(&mut self, session: &Session, only: Option<&str>) {
-        let marked: Vec<Arc<str>> = self.with_context(|scene| {
+        let marked: Vec<Arc<str>> = self.with_context(|ctx| {
             let marked = |node: &&Node| {
                 node.details.as_ref().and_then(|life| life.remediation_excluded_by) == Some(PAUSE_ANNOTATION)
             };
             let is_selected = |node: &&Node| only.is_none_or(|only| *node.name == *only);
-            scene
-                .view
+            ctx.view
                 .nodes()
                 .filter(is_selected)
                 .filter(marked)
@@ -200,9 +199,9 @@ impl ClusterSnapshot {
     }
 
     /// Calls `explain` with the context of what was read.
-    pub(crate) fn with_context<T>(&self, ask: impl FnOnce(&ExplainContext<'_>) -> T) -> T {
+    pub(crate) fn with_context<T>(&self, explain: impl FnOnce(&ExplainContext<'_>) -> T) -> T {
         let guard = self.cache.view();
-        ask(&ExplainContext {
+        explain(&ExplainContext {
             view: guard.view(),
             now: self.cache.at(),
             wall: self.wall,
@@ -471,7 +470,7 @@ mod tests {
 
     /// With the label alone, a pod of a tenant determined the reported mode of pod-safety, and its logs were collected.
     #[test]
-    fn attack_a_pod_with_the_label_of_pod_safety_is_not_taken_for_one_of_it() {
+    fn attack_a_foreign_pod_with_the_label_of_pod_safety_is_ignored() {
         let pod = |namespace: &str, account: &str| json!({ "metadata": { "namespace": namespace, "name": "pod-safety-1" }, "spec": { "serviceAccountName": account } });
         let subject = json!({ "kind": "ServiceAccount", "namespace": "ours", "name": "pod-safety" });
         let bindings = [json!({ "subjects": [subject] }), json!({ "subjects": null })];
@@ -480,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arguments_of_a_pod_are_read_with_its_environment() {
+    fn arguments_of_a_pod_include_its_environment_variables() {
         let pod = json!({ "spec": { "containers": [{ "name": "pod-safety", "args": ["run", "--mode=replace", "--pod-gc-quarantine=7s"],
             "env": [{ "name": "POD_SAFETY_MODE", "value": "observe" }, { "name": "POD_SAFETY_TRUST_OUT_OF_SERVICE_TAINT", "value": "true" },
                 { "name": "POD_SAFETY_NODE_NAME", "valueFrom": {} }] }] } });
@@ -491,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_only_warns_refuses_nothing() {
+    fn a_policy_that_only_warns_is_not_deny() {
         let binding = |actions: Value| {
             json!({ "metadata": { "creationTimestamp": "2026-01-01T00:00:00Z" },
                 "spec": { "policyName": "pod-safety-force-delete", "validationActions": actions } })

@@ -8,7 +8,7 @@ use pod_safety_shared::testing::objects::BOOT;
 use std::sync::Arc;
 
 use super::*;
-use crate::fixture::{self as stage, Fixture};
+use crate::fixture::{self, Fixture};
 use crate::invocation::commands;
 use pod_safety_explain::{
     Content, Contents, Moment, Policies, explain_namespace, explain_node, explain_pod, explain_set,
@@ -21,14 +21,14 @@ use serde_json::json;
 
 impl Fixture {
     fn pod(&self, name: &str) -> Answer {
-        self.with_context(|scene| {
-            let pod = scene.view.pod(&Uid::new(&format!("uid-{name}")).unwrap()).unwrap();
-            explain_pod(pod, scene)
+        self.with_context(|ctx| {
+            let pod = ctx.view.pod(&Uid::new(&format!("uid-{name}")).unwrap()).unwrap();
+            explain_pod(pod, ctx)
         })
     }
 
     fn node(&self, name: &str) -> Answer {
-        self.with_context(|scene| explain_node(&Arc::from(name), scene).unwrap())
+        self.with_context(|ctx| explain_node(&Arc::from(name), ctx).unwrap())
     }
 }
 
@@ -54,7 +54,7 @@ fn a_lost_node_without_a_device_holds_its_pod() {
 }
 
 #[test]
-fn a_lost_node_whose_device_does_not_answer_is_tried_again() {
+fn fencing_of_a_lost_node_is_retried_if_its_device_does_not_answer() {
     let fixture = Fixture::with_lost_node();
     fixture.policy("Asserted");
     fixture.fence("Fencing", &[("2026-11-21T10:22:30Z", Some("timeout: no answer from 10.0.8.21"))]);
@@ -64,7 +64,7 @@ fn a_lost_node_whose_device_does_not_answer_is_tried_again() {
 
 /// `explain node` showed the message of an abandoned drill as that of the incident.
 #[test]
-fn bug_a_drill_that_was_left_behind_is_no_part_of_the_incident() {
+fn bug_an_abandoned_drill_was_shown_as_the_incident() {
     let fixture = Fixture::with_lost_node();
     fixture.policy("Asserted");
     fixture.fence("Fencing", &[("2026-11-21T10:22:30Z", Some("timeout: no answer from 10.0.8.21"))]);
@@ -78,7 +78,7 @@ fn bug_a_drill_that_was_left_behind_is_no_part_of_the_incident() {
 }
 
 #[test]
-fn an_incident_that_is_a_dry_run_is_called_one() {
+fn a_dry_run_incident_is_reported_as_a_dry_run() {
     let fixture = Fixture::with_lost_node();
     fixture.policy("Asserted");
     fixture.dry_run(false);
@@ -89,7 +89,7 @@ fn an_incident_that_is_a_dry_run_is_called_one() {
 }
 
 #[test]
-fn a_node_that_nobody_could_switch_off_needs_a_person() {
+fn a_node_whose_fencing_failed_needs_an_operator() {
     let fixture = Fixture::with_lost_node();
     fixture.policy("Asserted");
     let tries = ["10:15:10", "10:16:10", "10:17:10"].map(|time| format!("2026-11-21T{time}Z"));
@@ -105,7 +105,7 @@ fn offers(answer: &Answer) -> Option<usize> {
 /// The only sensible step is to start the machine by hand, and `explain` offered to confirm a second time that it is
 /// off.
 #[test]
-fn bug_a_machine_that_is_proved_off_was_to_be_confirmed_again() {
+fn bug_a_confirmation_was_offered_for_a_machine_that_is_proved_off() {
     let fixture = Fixture::with_lost_node();
     fixture.policy("Asserted");
     fixture.add_evidence("Asserted", BOOT);
@@ -117,7 +117,7 @@ fn bug_a_machine_that_is_proved_off_was_to_be_confirmed_again() {
 
 /// While fencing proceeds without an operator, nothing is requested of one.
 #[test]
-fn a_node_that_is_fenced_in_ten_seconds_is_waited_for() {
+fn for_a_node_that_is_fenced_soon_the_advice_is_to_wait() {
     let fixture = Fixture::with_lost_node();
     fixture.policy_after(550, None);
     let (node, pod) = (fixture.node("worker-b1"), fixture.pod("orders-1"));
@@ -129,13 +129,13 @@ fn a_node_that_is_fenced_in_ten_seconds_is_waited_for() {
 }
 
 #[test]
-fn what_fencing_lacks_is_the_first_thing_to_do() {
+fn a_defect_of_the_fencing_setup_is_the_first_next_step() {
     let fixture = Fixture::with_lost_node();
     fixture.policy_after(60, Some("Secret pod-safety/bmc does not exist"));
     for node in ["worker-b1", "worker-a1"] {
         let first = fixture.node(node).next[0].clone();
-        let says = "Fencing cannot switch this node off: device fence/ipmi-b1: Secret pod-safety/bmc does not exist. Correct that, then test it";
-        assert_eq!(first.when, says);
+        let expected = "Fencing cannot switch this node off: device fence/ipmi-b1: Secret pod-safety/bmc does not exist. Correct that, then test it";
+        assert_eq!(first.when, expected);
         assert_eq!(first.command, format!("pod-safety devices test --target {node}"));
     }
 }
@@ -154,7 +154,7 @@ fn bug_a_confirmation_was_offered_first_where_most_nodes_seem_lost() {
 
 /// The last status check is older than what the incident read.
 #[test]
-fn bug_a_machine_that_was_found_off_was_said_to_be_on() {
+fn bug_a_machine_that_the_incident_verified_off_was_shown_as_on() {
     let fixture = Fixture::with_lost_node();
     fixture.policy("Asserted");
     fixture.fence("Fenced", &[("2026-11-21T10:22:50Z", None)]);
@@ -164,7 +164,7 @@ fn bug_a_machine_that_was_found_off_was_said_to_be_on() {
 
 /// `explain` reported about the pod that runs that its node is unreachable, and who may confirm it.
 #[test]
-fn bug_what_was_said_of_the_pod_before_was_said_of_the_pod_that_runs() {
+fn bug_events_of_the_earlier_pod_were_attributed_to_the_running_pod() {
     for (name, is_ready) in [("starts-again", false), ("runs-again", true)] {
         let mut fixture = Fixture::with_lost_node();
         fixture.set_recovered(is_ready);
@@ -188,13 +188,13 @@ fn a_node_that_is_proved_off_releases_its_pods() {
 
 /// The policy force-delete requires a reason in an annotation only where the pod's replacement takes over its identity.
 #[test]
-fn bug_people_were_told_to_annotate_pods_of_which_the_policy_asks_no_annotation() {
+fn bug_an_annotation_was_advised_for_pods_that_need_none() {
     let fixture = Fixture::with_lost_node();
     for (name, api, kind) in
         [("pg-1", "postgresql.cnpg.io/v1", "Cluster"), ("web-1", "apps/v1", "ReplicaSet")]
     {
         fixture.pod_with(name, "worker-b1", |pod| {
-            stage::terminating(pod);
+            fixture::terminating(pod);
             let owner = &mut pod["metadata"]["ownerReferences"][0];
             (owner["apiVersion"], owner["kind"]) = (json!(api), json!(kind));
         });
@@ -205,7 +205,7 @@ fn bug_people_were_told_to_annotate_pods_of_which_the_policy_asks_no_annotation(
 }
 
 #[test]
-fn a_persons_word_is_not_enough_where_the_policy_wants_more() {
+fn a_confirmation_does_not_suffice_if_the_policy_requires_verified_evidence() {
     let fixture = Fixture::with_lost_node();
     fixture.policy("Verified");
     fixture.add_evidence("Asserted", BOOT);
@@ -215,14 +215,14 @@ fn a_persons_word_is_not_enough_where_the_policy_wants_more() {
 }
 
 #[test]
-fn proof_of_an_earlier_life_proves_nothing_of_this_one() {
+fn evidence_about_an_earlier_incarnation_does_not_release_pods() {
     let fixture = Fixture::with_lost_node();
     fixture.add_evidence("Asserted", "b0000000-0000-4000-8000-000000000000");
     reads("earlier-life", &fixture.pod("orders-1"));
 }
 
 #[test]
-fn proof_is_of_no_use_while_nobody_acts_on_it() {
+fn evidence_has_no_effect_in_mode_observe_or_without_a_leader() {
     let mut fixture = Fixture::with_lost_node();
     fixture.add_evidence("Asserted", BOOT);
     fixture.running.mode = Some(Mode::Observe);
@@ -232,7 +232,7 @@ fn proof_is_of_no_use_while_nobody_acts_on_it() {
 }
 
 #[test]
-fn evidence_and_its_end_are_part_of_the_story() {
+fn evidence_and_its_withdrawal_are_in_the_history() {
     let fixture = Fixture::with_lost_node();
     fixture.add_confirmation("2026-11-21T10:21:00Z", Some(("2026-11-21T10:22:00Z", "wrong plug")));
     let history = fixture.node("worker-b1").history;
@@ -246,7 +246,7 @@ fn evidence_and_its_end_are_part_of_the_story() {
 }
 
 #[test]
-fn a_pause_is_told_with_who_and_why_and_what_ends_it() {
+fn a_pause_is_shown_with_its_author_reason_and_end() {
     let mut fixture = Fixture::with_lost_node();
     fixture.paused();
     reads("paused-node", &fixture.node("worker-b2"));
@@ -258,14 +258,14 @@ fn a_pause_is_told_with_who_and_why_and_what_ends_it() {
 }
 
 #[test]
-fn a_taint_that_nobody_proved_releases_nothing() {
+fn an_untrusted_out_of_service_taint_releases_no_pod() {
     let fixture = Fixture::with_lost_node();
     fixture.out_of_service();
     reads("out-of-service-unproved", &fixture.pod("orders-1"));
 }
 
 #[test]
-fn the_pods_of_a_node_that_is_gone_wait_for_its_kubelet_to_be_silent() {
+fn pods_of_a_missing_node_wait_until_its_kubelet_does_not_report() {
     let fixture = Fixture::with_lost_node();
     fixture.node_gone();
     reads("node-gone", &fixture.pod("orders-1"));
@@ -274,7 +274,7 @@ fn the_pods_of_a_node_that_is_gone_wait_for_its_kubelet_to_be_silent() {
 }
 
 #[test]
-fn a_foreign_finalizer_is_named() {
+fn a_foreign_finalizer_is_reported() {
     let fixture = Fixture::healthy();
     fixture.pod_with("db-0", "worker-a1", |pod| {
         pod["metadata"]["finalizers"] = json!(["backup.example.com/hold"]);
@@ -286,14 +286,14 @@ fn a_foreign_finalizer_is_named() {
 }
 
 #[test]
-fn a_pod_that_its_kubelet_does_not_end_is_told_apart_from_a_lost_one() {
+fn a_pod_that_its_kubelet_does_not_terminate_is_distinguished_from_a_lost_one() {
     let fixture = Fixture::healthy();
-    fixture.pod_with("db-0", "worker-a1", stage::terminating);
+    fixture.pod_with("db-0", "worker-a1", fixture::terminating);
     reads("kubelet-does-not-end-it", &fixture.pod("db-0"));
 }
 
 #[test]
-fn a_volume_that_another_node_holds_is_named_with_that_node() {
+fn a_volume_held_by_another_node_is_reported_with_that_node() {
     let mut fixture = Fixture::with_lost_node();
     fixture.pod_with("cache-0", "worker-a1", |pod| pod["status"] = json!({ "phase": "Pending" }));
     fixture.add_event(
@@ -306,7 +306,7 @@ fn a_volume_that_another_node_holds_is_named_with_that_node() {
 }
 
 #[test]
-fn a_pod_that_tolerates_its_taint_is_told_for_how_long() {
+fn a_pod_that_tolerates_the_taint_shows_for_how_long() {
     let fixture = Fixture::with_lost_node();
     fixture.pod_with("web-1", "worker-b1", |pod| {
         pod["spec"]["tolerations"] = json!([{ "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600 }]);
@@ -317,28 +317,28 @@ fn a_pod_that_tolerates_its_taint_is_told_for_how_long() {
 }
 
 #[test]
-fn a_statefulset_is_explained_identity_by_identity() {
+fn a_statefulset_is_explained_by_identity() {
     let fixture = Fixture::with_lost_node();
-    fixture.pod_with("orders-0", "worker-a1", stage::ready);
-    let answer = fixture.with_context(|scene| explain_set(&stage::set("orders", 3), scene));
+    fixture.pod_with("orders-0", "worker-a1", fixture::ready);
+    let answer = fixture.with_context(|ctx| explain_set(&fixture::set("orders", 3), ctx));
     reads("statefulset", &answer);
 }
 
 #[test]
-fn a_webhook_that_is_down_is_named() {
+fn a_failing_webhook_is_reported() {
     let mut fixture = Fixture::healthy();
     fixture.add_event(
         "statefulset/shop/orders",
         "FailedCreate",
         "create Pod orders-0 in StatefulSet orders failed error: Internal error occurred: failed calling webhook \"inject.example.com\": connection refused",
     );
-    let answer = fixture.with_context(|scene| explain_set(&stage::set("orders", 2), scene));
+    let answer = fixture.with_context(|ctx| explain_set(&fixture::set("orders", 2), ctx));
     assert_eq!(answer.judgement.reason, "PodsRefused");
     reads("webhook-down", &answer);
 }
 
 #[test]
-fn a_phase_that_somebody_else_wrote_is_not_believed() {
+fn a_terminal_phase_with_a_running_container_is_not_trusted() {
     let mut fixture = Fixture::healthy();
     fixture.pod_with("job-0", "worker-a1", |pod| {
         pod["status"]["phase"] = json!("Failed");
@@ -350,9 +350,9 @@ fn a_phase_that_somebody_else_wrote_is_not_believed() {
 }
 
 #[test]
-fn who_may_not_read_nodes_gets_the_word_of_whoever_leads() {
+fn without_the_right_to_read_nodes_the_leaders_event_is_shown() {
     let mut fixture = Fixture::without_nodes(&[Kind::Nodes, Kind::NodeLeases]);
-    fixture.pod_with("orders-1", "worker-b1", stage::terminating);
+    fixture.pod_with("orders-1", "worker-b1", fixture::terminating);
     fixture.add_event("pod/shop/orders-1", "ForceDeleteHeld", "node worker-b1 is not heard");
     fixture.policies = Policies::Unread;
     let mut answer = fixture.pod("orders-1");
@@ -362,14 +362,14 @@ fn who_may_not_read_nodes_gets_the_word_of_whoever_leads() {
 }
 
 #[test]
-fn a_pod_that_is_well_has_nothing_to_explain() {
+fn a_healthy_pod_has_the_verdict_free() {
     let fixture = Fixture::healthy();
-    fixture.pod_with("web-0", "worker-a1", stage::ready);
+    fixture.pod_with("web-0", "worker-a1", fixture::ready);
     reads("well", &fixture.pod("web-0"));
 }
 
 #[test]
-fn a_namespace_is_held_by_what_is_named() {
+fn a_namespace_lists_what_blocks_its_deletion() {
     let fixture = Fixture::with_lost_node();
     let namespace = json!({ "metadata": { "name": "shop", "deletionTimestamp": "2026-11-19T06:00:00Z" }, "status": { "conditions": [
         { "type": "NamespaceContentRemaining", "status": "True", "message": "Some resources are remaining: pods. has 1 resource instances" }] } });
@@ -389,9 +389,9 @@ fn a_namespace_is_held_by_what_is_named() {
         services: vec![("v1beta1.metrics.example.io".to_owned(), "no endpoints".to_owned())],
         unlisted: Vec::new(),
     };
-    let answer = fixture.with_context(|scene| explain_namespace(&namespace, &contents, false, scene));
+    let answer = fixture.with_context(|ctx| explain_namespace(&namespace, &contents, false, ctx));
     reads("namespace", &answer);
-    let steps = fixture.with_context(|scene| explain_namespace(&namespace, &contents, true, scene));
+    let steps = fixture.with_context(|ctx| explain_namespace(&namespace, &contents, true, ctx));
     assert!(steps.next.iter().any(|next| !next.safe && next.command.contains("finalizers")), "{steps:?}");
     assert!(answer.next.iter().all(|next| next.safe));
     reads("resolve-namespace", &steps);
@@ -399,7 +399,7 @@ fn a_namespace_is_held_by_what_is_named() {
 
 /// A command is never wrapped, and colour is not needed to read the page.
 #[test]
-fn a_terminal_of_forty_columns_is_wide_enough() {
+fn on_forty_columns_only_commands_exceed_the_width() {
     let fixture = Fixture::with_lost_node();
     let text = page(&fixture.pod("orders-1"), false, Paint::plain().with_columns(40, commands()));
     for line in text.lines() {
@@ -413,7 +413,7 @@ fn a_terminal_of_forty_columns_is_wide_enough() {
 }
 
 #[test]
-fn programs_get_the_same_in_words_that_do_not_change() {
+fn the_document_has_the_same_content_with_stable_names() {
     let fixture = Fixture::with_lost_node();
     let document = serde_json::to_value(Document::new(&fixture.pod("orders-1"), &Target::default())).unwrap();
     assert_eq!(document["kind"], "PodExplanation");
@@ -424,7 +424,7 @@ fn programs_get_the_same_in_words_that_do_not_change() {
 
 /// The documentation shows the actual output.
 #[test]
-fn the_documentation_shows_these_answers() {
+fn the_documentation_shows_the_golden_texts() {
     let root = env!("CARGO_MANIFEST_DIR");
     let documentation = std::fs::read_to_string(format!("{root}/../../docs/commands.md")).unwrap();
     for name in ["lost-pod", "starts-again", "lost-node-device-silent", "namespace", "volume-multi-attach"] {

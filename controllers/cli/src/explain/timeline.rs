@@ -159,7 +159,7 @@ impl Timeline {
         snapshot.read_successors(session).await;
         snapshot.read_pauses(session, None).await;
         let since = cutoff(snapshot.wall, within);
-        let history = snapshot.with_context(|scene| timeline(since, scene));
+        let history = snapshot.with_context(|ctx| timeline(since, ctx));
         Ok(Self { object: "cluster".to_owned(), history, missing: snapshot.missing() })
     }
 
@@ -247,14 +247,14 @@ mod tests {
     use crate::fixture::Fixture;
 
     #[test]
-    fn the_whole_cluster_is_told_with_what_it_happened_to_and_nothing_that_is_long_past() {
+    fn the_cluster_timeline_names_objects_and_respects_since() {
         let mut fixture = Fixture::with_lost_node();
         fixture.policy("Asserted");
         fixture.fence("Fenced", &[("2026-11-21T10:15:10Z", None)]);
         fixture.add_event("node/worker-a1", "FreeDiskSpaceFailed", "no space left");
         let timeline_since = |since: &str| {
             let since = since.parse().unwrap();
-            fixture.with_context(|scene| timeline(since, scene))
+            fixture.with_context(|ctx| timeline(since, ctx))
         };
         assert_eq!(
             page(&timeline_since("2026-11-20T10:23:05Z"), &[], Paint::plain()),
@@ -275,14 +275,14 @@ mod tests {
 
     /// It ended with the removal of the old pod, and its deletion was no longer shown.
     #[test]
-    fn bug_the_timeline_ended_before_the_pod_was_back() {
+    fn bug_the_timeline_ended_before_the_pod_was_ready_again() {
         let mut fixture = Fixture::with_lost_node();
         fixture.set_recovered(true);
         let since = "2026-11-20T10:23:05Z".parse().unwrap();
-        let text = page(&fixture.with_context(|scene| timeline(since, scene)), &[], Paint::plain());
-        let moments = fixture.with_context(|scene| {
-            let pod = scene.view.all_pods().find(|pod| *pod.key.name == *"orders-1").unwrap();
-            Timeline::from_answer(pod_safety_explain::explain_pod(pod, scene))
+        let text = page(&fixture.with_context(|ctx| timeline(since, ctx)), &[], Paint::plain());
+        let moments = fixture.with_context(|ctx| {
+            let pod = ctx.view.all_pods().find(|pod| *pod.key.name == *"orders-1").unwrap();
+            Timeline::from_answer(pod_safety_explain::explain_pod(pod, ctx))
         });
         assert_eq!(text, "TIME (UTC)  AFTER   OBJECT             WHAT
 10:14:05            node/worker-b1     last heartbeat of worker-b1
@@ -311,12 +311,12 @@ mod tests {
     }
 
     #[test]
-    fn what_an_incident_tells_is_not_told_again_by_events() {
+    fn events_that_repeat_an_incident_are_left_out() {
         let mut fixture = Fixture::with_lost_node();
         fixture.policy("Asserted");
         fixture.add_event("node/worker-b1", "FenceAttempted", "Switching it off");
         let repeats = |fixture: &Fixture| {
-            let answer = fixture.with_context(|scene| explain_node(&Arc::from("worker-b1"), scene)).unwrap();
+            let answer = fixture.with_context(|ctx| explain_node(&Arc::from("worker-b1"), ctx)).unwrap();
             answer.history.iter().any(|one| one.what == "FenceAttempted")
         };
         assert!(repeats(&fixture), "there is no incident");
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_on_several_days_has_dates_in_all_rows() {
+    fn a_timeline_of_several_days_has_dates_in_all_rows() {
         let moment = |at: &str| Moment::new(at.parse().unwrap(), "x", "");
         let text =
             page(&[moment("2026-11-20T23:59:59Z"), moment("2026-11-21T00:00:09Z")], &[], Paint::plain());
@@ -333,11 +333,11 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_is_told_in_order_with_its_durations() {
+    fn the_timeline_is_in_order_with_durations() {
         let fixture = Fixture::with_lost_node();
         fixture.policy("Asserted");
         fixture.fence("Fenced", &[("2026-11-21T10:15:10Z", None)]);
-        let answer = fixture.with_context(|scene| explain_node(&Arc::from("worker-b1"), scene)).unwrap();
+        let answer = fixture.with_context(|ctx| explain_node(&Arc::from("worker-b1"), ctx)).unwrap();
         let text = page(&answer.history, &[], Paint::plain());
         assert_eq!(
             text,

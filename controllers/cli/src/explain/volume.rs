@@ -30,13 +30,13 @@ pub(super) async fn answer(
     let mut snapshot = ClusterSnapshot::read(session, Some(&namespace)).await?;
     snapshot.read_namespace_events(session, &namespace).await;
     let attachments_are_known = snapshot.read_attachments(session).await;
-    let held = snapshot.with_context(|scene| {
-        let of_it = scene.attachments.iter().filter(|one| one.volume == volume.volume_name());
+    let held = snapshot.with_context(|ctx| {
+        let of_it = ctx.attachments.iter().filter(|one| one.volume == volume.volume_name());
         of_it.map(|one| one.node.clone()).collect::<Vec<_>>()
     });
     read_users(session, &mut volume, &namespace, held, &mut refused).await;
     volume.lease = read_lease(session, volume.volume_name(), &mut refused).await;
-    let mut answer = snapshot.with_context(|scene| explain_volume(&volume, scene));
+    let mut answer = snapshot.with_context(|ctx| explain_volume(&volume, ctx));
     if !attachments_are_known || !refused.is_empty() {
         answer.judgement.mark_incomplete();
     }

@@ -133,7 +133,7 @@ mod tests {
     use crate::Cli;
 
     #[test]
-    fn one_half_at_a_time_with_a_reason() {
+    fn maintain_takes_one_half_at_a_time_with_a_reason() {
         for (args, right) in [
             ("maintain n --reason=x", true),
             ("maintain n --reason=x --power-off --confirm=y", true),

@@ -99,8 +99,8 @@ impl Folder {
     }
 
     /// Writes the text for operators and the document for programs, or records the error.
-    fn write_both(&mut self, name: &str, said: anyhow::Result<(String, Value)>) {
-        match said {
+    fn write_both(&mut self, name: &str, result: anyhow::Result<(String, Value)>) {
+        match result {
             Ok((text, document)) => {
                 self.write(&format!("{name}.txt"), &text);
                 self.write(&format!("{name}.json"), &format!("{document:#}\n"));

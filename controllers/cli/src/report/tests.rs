@@ -8,7 +8,7 @@ fn new() -> (PathBuf, Folder) {
 }
 
 #[test]
-fn nothing_gets_into_the_folder_that_a_login_stands_in() {
+fn no_file_of_a_report_has_a_credential() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let (path, mut folder) = new();
@@ -32,14 +32,15 @@ fn nothing_gets_into_the_folder_that_a_login_stands_in() {
 }
 
 #[test]
-fn what_could_not_be_read_is_named_and_the_rest_is_written() {
+fn an_unreadable_part_is_listed_and_the_rest_is_written() {
     let (path, mut folder) = new();
     folder.write_both("doctor", Err(anyhow::anyhow!("the API server answered 403")));
     folder.write("status.txt", "x\n");
     let text = readme(&folder, &Target::default(), "v1.37.2", "2026-11-21T10:23:05Z".parse().unwrap());
-    for says in ["cluster v1.37.2", "- status.txt", "## Not in it\n\n- doctor: the API server answered 403\n"]
+    for expected in
+        ["cluster v1.37.2", "- status.txt", "## Not in it\n\n- doctor: the API server answered 403\n"]
     {
-        assert!(text.contains(says), "{says}: {text}");
+        assert!(text.contains(expected), "{expected}: {text}");
     }
     let closing = closing_note(&folder, &Target::default());
     assert!(closing.contains("1 part could not be read") && closing.contains("    tar -czf "), "{closing}");
@@ -48,7 +49,7 @@ fn what_could_not_be_read_is_named_and_the_rest_is_written() {
 
 /// Two pods of the same name in two namespaces made the report fail: so a tenant could prevent it.
 #[test]
-fn attack_a_file_that_cannot_be_written_is_named_and_the_rest_is_written() {
+fn attack_an_unwritable_file_is_listed_and_the_rest_is_written() {
     let (path, mut folder) = new();
     folder.write("logs/a.log", "one\n");
     folder.write("logs/a.log", "another\n");

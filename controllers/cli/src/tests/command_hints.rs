@@ -64,9 +64,9 @@ fn pages() -> Vec<(String, u8, String)> {
     let lines = || COMMANDS.into_iter().chain(MORE);
     clusters
         .iter()
-        .flat_map(|says| {
+        .flat_map(|respond| {
             lines().map(|line| {
-                let (code, text) = run_command(line, says);
+                let (code, text) = run_command(line, respond);
                 (line.to_owned(), code, text)
             })
         })
@@ -144,17 +144,19 @@ fn bug_hints_named_flags_that_their_command_does_not_have() {
     let flags = flags();
     let (mut hints, mut wrong) = (0, BTreeSet::new());
     for (line, _, text) in pages() {
-        for said in text.lines().filter(|line| !line.contains(" takes these rights: ")) {
-            for range in
-                invocation::commands().find_in(said).into_iter().filter(|range| is_own(&said[range.clone()]))
+        for printed in text.lines().filter(|line| !line.contains(" takes these rights: ")) {
+            for range in invocation::commands()
+                .find_in(printed)
+                .into_iter()
+                .filter(|range| is_own(&printed[range.clone()]))
             {
                 hints += 1;
-                wrong.extend(refused(&said[range]).map(|why| format!("{line}: {why}")));
+                wrong.extend(refused(&printed[range]).map(|why| format!("{line}: {why}")));
             }
-            for flag in bare_flags(said) {
+            for flag in bare_flags(printed) {
                 let of = |command: &str| flags.get(command).is_some_and(|all| all.contains(&flag));
                 if !of(&verb(&line)) && !of("run") {
-                    wrong.insert(format!("{line}: it has no {flag}: {said}"));
+                    wrong.insert(format!("{line}: it has no {flag}: {printed}"));
                 }
             }
         }
@@ -218,7 +220,7 @@ fn sources(folder: &Path, files: &mut Vec<String>) {
 
 /// Hints of states that no test reaches are checked too: in the sources of all crates that print to operators.
 #[test]
-fn every_command_in_a_literal_of_the_sources_can_be_typed() {
+fn every_command_in_a_literal_of_the_sources_is_valid() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut all = Vec::new();
     for folder in ["controllers", "shared", "devices"] {
@@ -240,7 +242,7 @@ fn every_command_in_a_literal_of_the_sources_can_be_typed() {
 }
 
 #[test]
-fn a_hint_that_cannot_be_typed_is_noticed() {
+fn an_invalid_hint_is_detected() {
     for (command, wrong) in [
         ("pod-safety maintain x --apply", true),
         ("pod-safety drain NODE --apply", false),
@@ -258,7 +260,7 @@ fn a_hint_that_cannot_be_typed_is_noticed() {
 }
 
 #[test]
-fn each_command_ends_with_a_code_that_its_help_names() {
+fn each_command_exits_with_a_code_of_its_help() {
     for (line, code, text) in pages() {
         let (_, ends) = exit::COMMANDS.iter().find(|(name, _)| *name == verb(&line)).unwrap();
         assert!(ends.iter().any(|(one, _)| *one == code), "{line}: {code}\n{text}");
@@ -267,31 +269,31 @@ fn each_command_ends_with_a_code_that_its_help_names() {
 
 /// The cluster was named twice, and PodDisruptionBudgets had another name than in the API.
 #[test]
-fn bug_pages_named_their_cluster_twice_and_pdbs_budgets() {
+fn bug_pages_named_their_cluster_twice_and_called_pdbs_budgets() {
     for (line, _, text) in pages() {
         let cluster = text.lines().filter(|line| line.starts_with("Cluster: ")).count();
         assert!(cluster <= 1, "{line}:\n{text}");
         let is_budget = |word: &str| ["budget", "budgets"].contains(&&*word.to_lowercase());
         let mut words = text.split(|letter: char| !letter.is_alphanumeric());
         // The API server's own message.
-        let said = text.contains("disruption budget");
-        assert!(said || !words.any(is_budget), "{line}:\n{text}");
+        let is_api_message = text.contains("disruption budget");
+        assert!(is_api_message || !words.any(is_budget), "{line}:\n{text}");
     }
 }
 
 /// With 100 columns confirm-down printed `pod-safety pause worker-b --r` and, on the next line, `eason TEXT`.
 #[test]
-fn bug_commands_were_broken_on_terminals_of_80_and_100_columns() {
-    let says = well();
+fn bug_commands_were_wrapped_on_terminals_of_80_and_100_columns() {
+    let respond = well();
     let mut whole = 0;
     for line in COMMANDS.into_iter().filter(|line| !line.contains("-o ")) {
-        let (_, wide) = run_command(line, &says);
+        let (_, wide) = run_command(line, &respond);
         let commands: Vec<&str> = wide
             .lines()
             .flat_map(|line| invocation::commands().find_in(line).into_iter().map(move |range| &line[range]))
             .collect();
         for columns in [80, 100] {
-            let (_, narrow) = run_command_within(Some(columns), line, &says);
+            let (_, narrow) = run_command_within(Some(columns), line, &respond);
             for command in &commands {
                 whole += 1;
                 assert!(
@@ -306,7 +308,7 @@ fn bug_commands_were_broken_on_terminals_of_80_and_100_columns() {
 
 /// `fence --dry-run` wrote a NodeFence, which stayed, and printed neither plan nor gate.
 #[test]
-fn bug_a_dry_run_wrote_an_object_and_showed_no_plan() {
+fn bug_fence_dry_run_wrote_an_object_and_showed_no_plan() {
     // A node without an incident, in a cluster whose policy is not paused.
     let bare = || {
         with(|all| {
@@ -317,7 +319,7 @@ fn bug_a_dry_run_wrote_an_object_and_showed_no_plan() {
             }
         })
     };
-    for (line, code, says) in [
+    for (line, code, expected) in [
         ("fence worker-b1 --dry-run", 3, "LargeOutage"),
         ("fence worker-a1 --reason r --dry-run", 3, "node/worker-a1 by fencepolicy/rack-b"),
         ("maintain worker-a1 --dry-run", 3, "leave out --dry-run, add --reason TEXT"),
@@ -338,7 +340,7 @@ fn bug_a_dry_run_wrote_an_object_and_showed_no_plan() {
         });
         let (ended, text) = run_command(line, &watched);
         assert_eq!(*written.lock(), Vec::<String>::new(), "{line}: {text}");
-        assert!(text.contains(says) && ended == code, "{line}: {ended}: {text}");
+        assert!(text.contains(expected) && ended == code, "{line}: {ended}: {text}");
     }
     let (_, text) = run_command("fence worker-b1 --dry-run", &bare());
     for part in ["GATE", "NUMBERS", "ipmi-b1", "Nothing was written, and nothing was switched."] {

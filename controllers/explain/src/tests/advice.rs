@@ -34,7 +34,7 @@ struct Fixture {
     controller: Controller,
     replicas: i32,
     pods: Vec<Drawn>,
-    wanted: BudgetLimit,
+    limit: BudgetLimit,
 }
 
 impl Fixture {
@@ -73,7 +73,7 @@ impl Fixture {
             Amount::Pods(pods) => json!(pods),
             Amount::Percent(_) => json!(amount.to_string()),
         };
-        let spec = match &self.wanted {
+        let spec = match &self.limit {
             BudgetLimit::MaxUnavailable(amount) => json!({ "maxUnavailable": of(amount) }),
             BudgetLimit::MinAvailable(amount) => json!({ "minAvailable": of(amount) }),
             BudgetLimit::Unset | BudgetLimit::Unreadable(..) => json!({}),
@@ -141,14 +141,14 @@ fn fixtures() -> impl Strategy<Value = Fixture> {
         Controller::Unscaled,
         Controller::Nobody,
     ]);
-    let wanted = prop_oneof![
+    let limit = prop_oneof![
         amounts().prop_map(BudgetLimit::MinAvailable),
         amounts().prop_map(BudgetLimit::MaxUnavailable)
     ];
     let drawn = (prop::bool::weighted(0.7), prop::bool::weighted(0.7), prop::bool::weighted(0.15))
         .prop_map(|(selected, ready, terminated)| Drawn { selected, ready, terminated });
-    (behind, 0..5, prop::collection::vec(drawn, 1..6), wanted).prop_map(
-        |(behind, replicas, mut pods, wanted)| {
+    (behind, 0..5, prop::collection::vec(drawn, 1..6), limit).prop_map(
+        |(behind, replicas, mut pods, limit)| {
             pods[0].selected = true;
             // A controller that counts pods has no more pods than replicas.
             match behind {
@@ -157,31 +157,31 @@ fn fixtures() -> impl Strategy<Value = Fixture> {
                 }
                 Controller::Pairs | Controller::Unscaled | Controller::Nobody => {}
             }
-            Fixture { controller: behind, replicas, pods, wanted }
+            Fixture { controller: behind, replicas, pods, limit }
         },
     )
 }
 
 proptest! {
     #[test]
-    fn a_followed_remediation_allows_the_predicted_evictions(stage in fixtures()) {
-        let status = stage.status();
-        let world = stage.world(&status);
+    fn a_followed_remediation_allows_the_predicted_evictions(fixture in fixtures()) {
+        let status = fixture.status();
+        let world = fixture.world(&status);
         let guard = world.read();
         let view = guard.view();
         let explained = explain_budget(budget_of(&view, "b"), &view, at(60));
         let ceiling = explained.arithmetic.ceiling.unwrap();
         prop_assert!(status.disruptions_allowed <= ceiling, "now {} at best {ceiling}", status.disruptions_allowed);
-        prop_assert_eq!(stage.all_healthy().status().disruptions_allowed, ceiling, "at best");
-        let held = stage.decide(&status).holds.iter().any(|(_, hold)| hold.reason() == "DisruptionsNeverAllowed");
+        prop_assert_eq!(fixture.all_healthy().status().disruptions_allowed, ceiling, "at best");
+        let held = fixture.decide(&status).holds.iter().any(|(_, hold)| hold.reason() == "DisruptionsNeverAllowed");
         prop_assert_eq!(held, explained.verdict == BudgetVerdict::Never, "{:?}", explained.verdict);
         for remediation in &explained.remediations {
             let (followed, promised) = match &remediation.allows {
                 None => continue,
-                Some(PredictedAllowance::Spec(wanted, promised)) => {
-                    (Fixture { wanted: wanted.clone(), ..stage.clone() }, promised)
+                Some(PredictedAllowance::Spec(limit, promised)) => {
+                    (Fixture { limit: limit.clone(), ..fixture.clone() }, promised)
                 }
-                Some(PredictedAllowance::Scale(replicas, promised)) => (Fixture { replicas: *replicas, ..stage.clone() }, promised),
+                Some(PredictedAllowance::Scale(replicas, promised)) => (Fixture { replicas: *replicas, ..fixture.clone() }, promised),
             };
             let allowed = followed.all_healthy().status().disruptions_allowed;
             prop_assert!(*promised > 0 && allowed == *promised, "{remediation:?}: {allowed}");
@@ -193,11 +193,11 @@ proptest! {
 #[test]
 fn bug_a_budget_that_selects_one_of_three_pods_had_a_ceiling_of_two() {
     let drawn = |selected| Drawn { selected, ready: true, terminated: false };
-    let fixture = |wanted| Fixture {
+    let fixture = |limit| Fixture {
         controller: Controller::StatefulSet,
         replicas: 3,
         pods: vec![drawn(true), drawn(false), drawn(false)],
-        wanted,
+        limit,
     };
     let primary = fixture(BudgetLimit::MinAvailable(Amount::Pods(1)));
     let world = primary.world(&primary.status());
@@ -220,8 +220,8 @@ fn bug_a_budget_that_selects_one_of_three_pods_had_a_ceiling_of_two() {
 #[test]
 fn bug_the_remediation_for_a_pod_without_a_scale_never_allowed_an_eviction() {
     let drawn = Drawn { selected: true, ready: true, terminated: false };
-    let wanted = BudgetLimit::MinAvailable(Amount::Pods(1));
-    let fixture = Fixture { controller: Controller::Unscaled, replicas: 0, pods: vec![drawn], wanted };
+    let limit = BudgetLimit::MinAvailable(Amount::Pods(1));
+    let fixture = Fixture { controller: Controller::Unscaled, replicas: 0, pods: vec![drawn], limit };
     let (verdict, _, _, ways) = summarize(&fixture.world(&fixture.status()), "b");
     assert_eq!(
         (&*verdict, &*ways[0]),

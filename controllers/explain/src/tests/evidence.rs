@@ -57,21 +57,21 @@ fn deleted() -> Obj {
 /// A missing Node was called proof, also where the kubelet was active until its Node was deleted.
 #[test]
 fn bug_the_absence_of_a_node_was_called_proof_before_its_kubelet_could_respond() {
-    type Stage = fn(&World);
-    let unreachable: Stage = |world| world.set_unreachable_before_node_deleted("gone");
-    let active: Stage = |_| ();
-    let lives: Stage = |world| world.apply(Kind::NodeLeases, &lease("gone", 30), at(30));
-    let read_again: Stage = |world| world.record_absence_read("gone", at(60));
+    type Change = fn(&World);
+    let unreachable: Change = |world| world.set_unreachable_before_node_deleted("gone");
+    let active: Change = |_| ();
+    let lives: Change = |world| world.apply(Kind::NodeLeases, &lease("gone", 30), at(30));
+    let read_again: Change = |world| world.record_absence_read("gone", at(60));
     let proof = "it does not exist, and its kubelet has not reported for 40s";
     let soon = "it does not exist. That is proof after 40s without a sign of life of its kubelet";
     let first = "it does not exist. If its kubelet was active until then, the pod is deleted gracefully first, and its kubelet terminates it. Otherwise 40s without a sign of life of that kubelet are proof";
     // The first read is at second 1. The pod was deleted before that, or in second 42, and has a grace period of 30 s.
     let busy = "it does not exist, and its kubelet was active until then. By its last report it may be starting or changing a container of this pod, so its silence is no proof";
-    let starting: Stage = |world| {
+    let starting: Change = |world| {
         world.apply(Kind::Pods, &deleted().starting().rv(21), at(50));
         world.record_absence_read("gone", at(60));
     };
-    for (what, dies, stage, second, wanted) in [
+    for (what, deleted_at, change, second, expected) in [
         ("it was active, and starts a container", 42, starting, 100, no(busy)),
         ("it was silent before, in quarantine", 0, unreachable, 20, no(soon)),
         ("it was silent before, after the quarantine", 0, unreachable, 41, yes(proof)),
@@ -83,23 +83,23 @@ fn bug_the_absence_of_a_node_was_called_proof_before_its_kubelet_could_respond()
         ("it renews its Lease", 0, lives, 41, no("it does not exist, but its kubelet still runs")),
     ] {
         let world = World::listed();
-        let before = if dies == 0 { deleted() } else { doomed().on("gone") };
+        let before = if deleted_at == 0 { deleted() } else { doomed().on("gone") };
         world.apply(Kind::Nodes, &node("gone"), at(0));
         world.apply(Kind::Pods, &before, at(0));
         world.remove(Kind::Nodes, "uid-gone", at(0));
         world.record_absence_read("gone", at(1));
-        if dies > 0 {
-            world.apply(Kind::Pods, &deleted(), at(dies));
+        if deleted_at > 0 {
+            world.apply(Kind::Pods, &deleted(), at(deleted_at));
         }
-        stage(&world);
-        assert_eq!(findings_of(&explained(&world, second, &[]), "NodeGone"), [wanted], "{what}");
+        change(&world);
+        assert_eq!(findings_of(&explained(&world, second, &[]), "NodeGone"), [expected], "{what}");
     }
     // An older kubelet reports nothing before the grace period ends.
     let world = World::listed();
     world.apply(Kind::Pods, &deleted().observed(0), at(0));
     world.record_absence_read("gone", at(1));
-    for (second, wanted) in [(29, no(first)), (30, no(soon)), (41, no(soon))] {
-        assert_eq!(findings_of(&explained(&world, second, &[]), "NodeGone"), [wanted], "at {second}");
+    for (second, expected) in [(29, no(first)), (30, no(soon)), (41, no(soon))] {
+        assert_eq!(findings_of(&explained(&world, second, &[]), "NodeGone"), [expected], "at {second}");
     }
 }
 

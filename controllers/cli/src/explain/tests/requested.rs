@@ -61,12 +61,12 @@ fn explain_eviction(fixture: &Fixture, requests: &[Value], evictions: &[Value]) 
     let (requests, evictions): (Vec<EvictionRequest>, _) = (read(requests), evictions.to_vec());
     let evictions: Vec<EvictionOfPod> =
         evictions.into_iter().map(|one| serde_json::from_value(one).unwrap()).collect();
-    fixture.with_context(|scene| {
-        let found = RequestedEviction::find_by_name("shop", "pod-1-orders-1", &requests, &evictions, scene);
-        let found = found
-            .or_else(|| RequestedEviction::find_by_name("shop", "orders-1", &requests, &evictions, scene))
+    fixture.with_context(|ctx| {
+        let eviction = RequestedEviction::find_by_name("shop", "pod-1-orders-1", &requests, &evictions, ctx);
+        let eviction = eviction
+            .or_else(|| RequestedEviction::find_by_name("shop", "orders-1", &requests, &evictions, ctx))
             .unwrap();
-        (found.to_answer(scene), found.describe_note(scene))
+        (eviction.to_answer(ctx), eviction.describe_note(ctx))
     })
 }
 
@@ -74,19 +74,19 @@ fn explain_eviction(fixture: &Fixture, requests: &[Value], evictions: &[Value]) 
 fn healthy(allowed: i64) -> Fixture {
     let fixture = Fixture::healthy();
     fixture.pod_with("orders-1", "worker-a1", |pod| {
-        stage::ready(pod);
+        fixture::ready(pod);
         pod["metadata"]["labels"] = json!({ "app": "orders" });
     });
     let status = json!({ "observedGeneration": 2, "currentHealthy": 1, "desiredHealthy": 1 - allowed, "expectedPods": 1, "disruptionsAllowed": allowed });
     let of_orders =
         budget("orders", "orders", &json!({ "minAvailable": 1 })).in_namespace("shop").set("/status", status);
     fixture.put(Kind::Budgets, of_orders);
-    fixture.put(Kind::StatefulSets, stage::set("orders", 1));
+    fixture.put(Kind::StatefulSets, fixture::set("orders", 1));
     fixture
 }
 
 #[test]
-fn who_holds_an_eviction_up_since_when_and_who_is_next() {
+fn the_active_responder_its_deadline_and_the_next_one_are_shown() {
     let turns = |mover: &'static str, evictor: &'static str| {
         [(IMPERATIVE_EVICTOR, 100, evictor), (MOVER, 10_000, mover)]
     };
@@ -108,7 +108,7 @@ fn who_holds_an_eviction_up_since_when_and_who_is_next() {
     let evictor = &[eviction(&turns("Completed", "Active"), evicts(budget), none())];
     let lost = Fixture::with_lost_node();
     lost.policy("Asserted");
-    for (name, stage, requests, evictions) in [
+    for (name, fixture, requests, evictions) in [
         ("eviction-responder-works", healthy(1), vec![drain(), request("foo/bar", withdrawn)], &active[..]),
         (
             "eviction-responder-silent",
@@ -140,7 +140,7 @@ fn who_holds_an_eviction_up_since_when_and_who_is_next() {
             )],
         ),
     ] {
-        let (answer, _) = explain_eviction(&stage, &requests, evictions);
+        let (answer, _) = explain_eviction(&fixture, &requests, evictions);
         reads(name, &answer);
     }
 }
@@ -159,7 +159,7 @@ fn gone_on() -> [Value; 2] {
 }
 
 #[test]
-fn each_state_of_an_eviction_is_one_verdict() {
+fn each_state_of_an_eviction_has_one_verdict() {
     let fresh = request(
         "pod-safety.dev/drain",
         json!({ "metadata": { "creationTimestamp": "2026-11-21T10:23:00Z" }, "status": { "observedGeneration": null } }),
@@ -206,7 +206,7 @@ fn each_state_of_an_eviction_is_one_verdict() {
 }
 
 #[test]
-fn a_phase_proves_nothing_and_a_pod_says_that_its_eviction_is_requested() {
+fn a_terminal_phase_is_no_proof_and_a_pod_notes_its_requested_eviction() {
     let (terminal, _) = explain_eviction(&healthy(1), &[drain()], &[ended("TargetEvicted", "PodTerminal")]);
     assert!(terminal.judgement.message.contains("does not prove"), "{}", terminal.judgement.message);
     let (_, note) = explain_eviction(&healthy(1), &[drain()], &gone_on());
@@ -219,9 +219,9 @@ fn a_phase_proves_nothing_and_a_pod_says_that_its_eviction_is_requested() {
 }
 
 #[test]
-fn only_requests_of_ours_that_are_a_day_old_were_left_behind() {
+fn only_own_requests_older_than_a_day_are_abandoned() {
     let wall = "2026-11-21T10:23:05Z".parse().unwrap();
-    for (requester, at, is_left) in [
+    for (requester, at, is_abandoned) in [
         ("pod-safety.dev/drain", "2026-11-20T10:23:05Z", true),
         ("pod-safety.dev/maintain", "2026-11-20T10:23:05Z", true),
         ("pod-safety.dev/drain", "2026-11-20T10:23:06Z", false),
@@ -229,6 +229,6 @@ fn only_requests_of_ours_that_are_a_day_old_were_left_behind() {
     ] {
         let one = request(requester, json!({ "metadata": { "creationTimestamp": at } }));
         let one: EvictionRequest = serde_json::from_value(one).unwrap();
-        assert_eq!(find_abandoned(&[one], wall).len() == 1, is_left, "{requester} {at}");
+        assert_eq!(find_abandoned(&[one], wall).len() == 1, is_abandoned, "{requester} {at}");
     }
 }

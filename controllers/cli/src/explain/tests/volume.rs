@@ -35,7 +35,7 @@ fn pending(pod: &mut Value) {
 }
 
 fn answer_for(fixture: &Fixture, volume: &Volume) -> Answer {
-    fixture.with_context(|scene| explain_volume(volume, scene))
+    fixture.with_context(|ctx| explain_volume(volume, ctx))
 }
 
 fn judge(fixture: &Fixture, volume: &Volume) -> (Verdict, &'static str) {
@@ -44,7 +44,7 @@ fn judge(fixture: &Fixture, volume: &Volume) -> (Verdict, &'static str) {
 }
 
 #[test]
-fn the_pod_of_a_lost_node_holds_it_until_there_is_proof() {
+fn the_pod_of_a_lost_node_holds_its_volume_until_there_is_evidence() {
     let mut fixture = Fixture::with_lost_node();
     fixture.attached("pvc-1", "worker-b1", None);
     let mut volume = volume();
@@ -60,7 +60,7 @@ fn the_pod_of_a_lost_node_holds_it_until_there_is_proof() {
 }
 
 #[test]
-fn a_pod_that_begins_elsewhere_is_told_who_has_its_volume() {
+fn a_pending_pod_on_another_node_shows_who_holds_its_volume() {
     let mut fixture = Fixture::with_lost_node();
     fixture.attached("pvc-1", "worker-b1", None);
     fixture.pod_with("cache-0", "worker-a1", pending);
@@ -73,16 +73,16 @@ fn a_pod_that_begins_elsewhere_is_told_who_has_its_volume() {
     fixture.attached("pvc-1", "worker-a1", None);
     fixture.pod_with("cache-0", "worker-a2", pending);
     assert_eq!(judge(&fixture, &volume), (Verdict::Waiting, "Detaching"), "whose pod there is gone");
-    fixture.pod_with("orders-1", "worker-a1", stage::ready);
+    fixture.pod_with("orders-1", "worker-a1", fixture::ready);
     assert_eq!(judge(&fixture, &volume), (Verdict::Blocked, "InUse"));
     assert!(answer_for(&fixture, &volume).judgement.message.contains("Pod shop/cache-0 waits for it"));
 }
 
 #[test]
-fn two_nodes_that_hold_it_at_once_are_a_danger_unless_they_may() {
+fn an_exclusive_volume_held_by_two_nodes_is_blocked() {
     let mut fixture = Fixture::healthy();
     fixture.attached("pvc-1", "worker-a1", None);
-    fixture.pod_with("orders-1", "worker-a1", stage::ready);
+    fixture.pod_with("orders-1", "worker-a1", fixture::ready);
     let mut volume = volume();
     used_by(&mut volume, "orders-1");
     assert_eq!(judge(&fixture, &volume), (Verdict::Free, "Used"));
@@ -95,7 +95,7 @@ fn two_nodes_that_hold_it_at_once_are_a_danger_unless_they_may() {
 }
 
 #[test]
-fn what_a_driver_cannot_do_is_said_with_its_words() {
+fn errors_of_a_volume_driver_are_shown() {
     let of = |object: Value| Attachment::from_object(&object).unwrap();
     let failed = |ends: Value| {
         of(json!({ "metadata": { "name": "csi-x", "deletionTimestamp": ends },
@@ -103,7 +103,7 @@ fn what_a_driver_cannot_do_is_said_with_its_words() {
             "status": { "attached": !ends.is_null(), "detachError": { "message": "array busy" }, "attachError": { "message": "no such LUN" } } }))
     };
     let volume = volume();
-    for (ends, reason, words) in [
+    for (ends, reason, message) in [
         (json!("2026-11-21T10:00:00Z"), "DetachFailed", "array busy"),
         (json!(null), "AttachFailed", "No such LUN"),
     ] {
@@ -115,13 +115,13 @@ fn what_a_driver_cannot_do_is_said_with_its_words() {
             (Verdict::Blocked, reason),
             "{answer:?}"
         );
-        assert!(answer.judgement.message.contains(words), "{answer:?}");
+        assert!(answer.judgement.message.contains(message), "{answer:?}");
         assert!(answer.next.iter().any(|next| next.command == "kubectl get volumeattachment csi-x -o yaml"));
     }
 }
 
 #[test]
-fn a_claim_without_a_volume_and_a_volume_without_a_claim() {
+fn a_claim_without_a_volume_and_a_volume_without_a_claim_are_explained() {
     let mut fixture = Fixture::healthy();
     fixture.add_event(
         "persistentvolumeclaim/shop/data-orders-1",
@@ -141,9 +141,9 @@ fn a_claim_without_a_volume_and_a_volume_without_a_claim() {
 }
 
 #[test]
-fn one_pod_at_a_time_is_told_from_one_node_at_a_time() {
+fn read_write_once_pod_is_distinguished_from_read_write_once() {
     let fixture = Fixture::healthy();
-    fixture.pod_with("orders-1", "worker-a1", stage::ready);
+    fixture.pod_with("orders-1", "worker-a1", fixture::ready);
     fixture.pod_with("cache-0", "", |pod| {
         pending(pod);
         pod["spec"] = json!({});
@@ -157,7 +157,7 @@ fn one_pod_at_a_time_is_told_from_one_node_at_a_time() {
 }
 
 #[test]
-fn a_claim_that_a_pod_makes_for_itself_is_its_own() {
+fn an_ephemeral_claim_is_used_by_its_own_pod_only() {
     let mut volume = volume();
     volume.claim.as_mut().unwrap()["metadata"]["name"] = json!("orders-1-scratch");
     let pod = |name: &str| json!({ "metadata": { "name": name }, "spec": { "volumes": [{ "name": "scratch", "ephemeral": {} }] } });
@@ -165,7 +165,7 @@ fn a_claim_that_a_pod_makes_for_itself_is_its_own() {
 }
 
 #[test]
-fn what_the_guard_wrote_down_comes_before_what_can_be_guessed() {
+fn the_volume_lease_takes_precedence_over_attachments() {
     let fixture = Fixture::healthy();
     let mut volume = volume();
     let lease = |holder: &str, labels: Value| {
@@ -202,7 +202,7 @@ fn lease(volume: &mut Volume, holder: Option<&str>) {
 
 /// With storage that supports fencing, deleting the attachment frees the volume; afterwards no node holds it.
 #[test]
-fn what_may_be_detached_is_said_and_who_lost_it_holds_it_no_more() {
+fn a_detachable_volume_is_reported_and_a_detached_node_holds_it_no_longer() {
     let mut fixture = Fixture::with_lost_node();
     fixture.attached("pvc-1", "worker-b1", None);
     let mut volume = volume();

@@ -12,24 +12,24 @@ use crate::{Cli, cluster};
 
 /// A mistyped node name led to a sentence about deleted Nodes, and a namespace that does not exist to no hint.
 #[test]
-fn bug_a_name_that_is_not_there_was_not_compared_with_those_that_are() {
-    let says = well();
-    let meant = "did you mean worker-b1?";
-    for (line, said) in [
+fn bug_an_unknown_name_got_no_suggestion() {
+    let respond = well();
+    let suggestion = "did you mean worker-b1?";
+    for (line, expected) in [
         ("explain node workerb1", "there is no node workerb1, and no pod names it: did you mean worker-b1?"),
         (
             "explain workerb1",
             "there is no node workerb1, and no pod workerb1 either: did you mean worker-b1?",
         ),
-        ("timeline workerb1", meant),
+        ("timeline workerb1", suggestion),
         ("drain workerb1", "there is no node workerb1: did you mean worker-b1?"),
-        ("confirm-down workerb1 --reason r --confirm 'workerb1 is off'", meant),
-        ("fence workerb1 --reason r", meant),
-        ("withdraw workerb1 --reason r", meant),
-        ("cancel workerb1", meant),
-        ("drill workerb1", meant),
-        ("maintain workerb1 --reason r", meant),
-        ("pause workerb1 --reason r", meant),
+        ("confirm-down workerb1 --reason r --confirm 'workerb1 is off'", suggestion),
+        ("fence workerb1 --reason r", suggestion),
+        ("withdraw workerb1 --reason r", suggestion),
+        ("cancel workerb1", suggestion),
+        ("drill workerb1", suggestion),
+        ("maintain workerb1 --reason r", suggestion),
+        ("pause workerb1 --reason r", suggestion),
         ("pause --policy rackb --reason r", "there is no FencePolicy rackb: did you mean rack-b?"),
         ("devices test impi-b1", "there is no FenceDevice impi-b1: did you mean ipmi-b1?"),
         (
@@ -57,8 +57,8 @@ fn bug_a_name_that_is_not_there_was_not_compared_with_those_that_are() {
             "there is no node frontend, and no pod names it. kubectl get nodes shows which there are",
         ),
     ] {
-        let (code, text) = run_command(line, &says);
-        assert!(code == 1 && text.contains(said), "{line}: {code}: {text}");
+        let (code, text) = run_command(line, &respond);
+        assert!(code == 1 && text.contains(expected), "{line}: {code}: {text}");
         assert!(!text.contains("after the quarantine"), "{line}: {text}");
     }
     // Its Node was deleted, and its pods still exist: no other node is suggested.
@@ -72,7 +72,7 @@ fn bug_a_name_that_is_not_there_was_not_compared_with_those_that_are() {
 
 /// kubectl takes `-n` before and after the command. `status` did not, and so neither did `pod-safety -n shop status`.
 #[test]
-fn bug_the_namespace_was_refused_where_help_promised_it() {
+fn bug_the_namespace_flag_was_refused_although_help_has_it() {
     let mut tried = 0;
     for command in Cli::command().get_subcommands() {
         let below: Vec<&clap::Command> = command.get_subcommands().collect();
@@ -104,7 +104,7 @@ fn bug_the_namespace_was_refused_where_help_promised_it() {
 
 #[test]
 fn bug_a_node_or_a_pod_was_not_found_by_its_name_alone() {
-    for (line, code, says) in [
+    for (line, code, expected) in [
         ("explain worker-b1", 3, "node/worker-b1"),
         ("explain orders-1", 3, "pod/shop/orders-1"),
         ("timeline worker-b1", 0, "worker-b1 counts as lost"),
@@ -115,15 +115,15 @@ fn bug_a_node_or_a_pod_was_not_found_by_its_name_alone() {
         ("explain pdo orders-1", 2, "there is no kind pdo: allowed is pod (po), node (no)"),
     ] {
         let (ended, text) = run_command(line, &well());
-        assert!(ended == code && text.contains(says), "{line}: {ended}: {text}");
+        assert!(ended == code && text.contains(expected), "{line}: {ended}: {text}");
     }
 }
 
 /// Without a right the hint names the role, and without the CRDs what to install: before any wait.
 #[test]
-fn bug_a_refusal_named_neither_the_role_nor_the_crds() {
+fn bug_an_error_named_neither_the_role_nor_the_crds() {
     let refuses = server(Objects::new(), "no".to_owned(), true);
-    for (line, says) in [
+    for (line, expected) in [
         (
             "confirm-down worker-b1 --reason r --confirm 'worker-b1 is off'",
             "takes the ClusterRole pod-safety-confirm-down",
@@ -140,7 +140,7 @@ fn bug_a_refusal_named_neither_the_role_nor_the_crds() {
     ] {
         let (code, text) = run_command(line, &refuses);
         assert!(
-            code == 1 && text.contains(says) && text.contains("sk an administrator"),
+            code == 1 && text.contains(expected) && text.contains("sk an administrator"),
             "{line}: {code}: {text}"
         );
     }
@@ -156,23 +156,23 @@ fn bug_a_refusal_named_neither_the_role_nor_the_crds() {
         "pause --policy p --reason r",
     ] {
         let (code, text) = run_command(line, &without);
-        let says = "are the CRDs of pod-safety installed? pod-safety manifests prints them";
-        assert!(code == 1 && text.contains(says) && !text.contains("watching"), "{line}: {code}: {text}");
+        let expected = "are the CRDs of pod-safety installed? pod-safety manifests prints them";
+        assert!(code == 1 && text.contains(expected) && !text.contains("watching"), "{line}: {code}: {text}");
     }
 }
 
 /// `confirm-down` watched for heartbeats for 15 s before it refused what it could have refused at once.
 #[test]
-fn bug_what_can_be_refused_at_once_was_refused_after_waiting() {
-    let nobody: Arc<AnswerFn> =
+fn bug_an_invalid_confirmation_was_refused_only_after_waiting() {
+    let unused: Arc<AnswerFn> =
         Arc::new(|method, path, _| panic!("{method} {path}: nothing was to be asked"));
-    let (code, text) = run_command("confirm-down worker-b1 --reason r --confirm yes", &nobody);
+    let (code, text) = run_command("confirm-down worker-b1 --reason r --confirm yes", &unused);
     assert!(code == 4 && text.contains("it is \"worker-b1 is off\"; nothing was changed"), "{code}: {text}");
-    let denies = well();
+    let allowed = well();
     let denied: Arc<AnswerFn> =
         Arc::new(move |method, path, body| match path.ends_with("/selfsubjectaccessreviews") {
             true => (201, json!({ "status": { "allowed": false } })),
-            false => denies(method, path, body),
+            false => allowed(method, path, body),
         });
     let line = "confirm-down worker-b1 --reason r --confirm 'worker-b1 is off'";
     let (code, text) = run_command(line, &denied);
