@@ -221,14 +221,14 @@ impl Session {
         let encoded: String = form_urlencoded::byte_serialize(selector.as_bytes()).collect();
         let path = format!("{}?labelSelector={encoded}", kind.path_in(None));
         let reading = async {
-            let (mut list, mut chosen) =
+            let (mut list, mut selected) =
                 (self.connection.list(Call::get(path)).await?, SelectedObjects::new());
             while let Some(raw) = list.next().await? {
                 let only = raw.decode::<wire::OnlyMeta>().map_err(ApiError::Undecodable)?;
                 let meta = only.metadata.unwrap_or_default();
-                chosen.insert((meta.namespace.unwrap_or_default(), meta.name.unwrap_or_default()));
+                selected.insert((meta.namespace.unwrap_or_default(), meta.name.unwrap_or_default()));
             }
-            Ok::<_, ApiError>(Some(chosen))
+            Ok::<_, ApiError>(Some(selected))
         };
         reading.await.with_context(|| format!("--selector {selector:?}"))
     }

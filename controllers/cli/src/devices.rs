@@ -220,12 +220,12 @@ async fn test_device(
 ) -> Result<Vec<DeviceResult>, OperatorError> {
     let Session { connection, env } = session;
     let named = &device.named;
-    let (ends, token) = (env.now() + timeout, env.clock.wall().to_string());
+    let (deadline, token) = (env.now() + timeout, env.clock.wall().to_string());
     let test = operator_requests::request_status_check(connection, named, &token, target).await?;
     let status = loop {
         match operator_requests::status_check_result(connection, named, &test).await? {
             Some(status) => break status,
-            None if env.now() >= ends => {
+            None if env.now() >= deadline => {
                 let message = format!("no answer within {}s", timeout.as_secs());
                 return Ok(vec![unanswered(named, target.unwrap_or("-"), "Unanswered", message)]);
             }
@@ -319,25 +319,25 @@ impl Args {
 impl TestArgs {
     async fn run(self, session: Session) -> anyhow::Result<Exit> {
         session.announce();
-        let chosen = session.select_by_labels(Kind::FenceDevices, self.selector.as_deref()).await?;
+        let selected = session.select_by_labels(Kind::FenceDevices, self.selector.as_deref()).await?;
         let is_meant = |device: &Device| {
             let key = || (device.named.namespace.clone(), device.named.name.clone());
             (self.all_namespaces || is_within(device, &self.cluster.namespace))
-                && chosen.as_ref().is_none_or(|chosen| chosen.contains(&key()))
+                && selected.as_ref().is_none_or(|selected| selected.contains(&key()))
                 && (self.devices.is_empty() || self.devices.iter().any(|one| is_named(device, one)))
         };
         let all = operator_requests::list_devices(&session.connection).await?;
-        let there = all.len();
-        let meant: Vec<_> = all.into_iter().filter(is_meant).collect();
+        let existing = all.len();
+        let named: Vec<_> = all.into_iter().filter(is_meant).collect();
         for (namespace, name) in &self.devices {
-            if !meant.iter().any(|device| is_named(device, &(namespace.clone(), name.clone()))) {
+            if !named.iter().any(|device| is_named(device, &(namespace.clone(), name.clone()))) {
                 let namespace = namespace.as_deref().or(self.cluster.namespace.as_deref());
                 return Err(NotFound::new(ResourceKind::Device, namespace, name).into());
             }
         }
         // A test of no device must not succeed.
-        anyhow::ensure!(!meant.is_empty(), "{}", nothing_to_test(there));
-        let (results, exit) = test_all(&session, &meant, self.target.as_deref(), self.timeout).await?;
+        anyhow::ensure!(!named.is_empty(), "{}", nothing_to_test(existing));
+        let (results, exit) = test_all(&session, &named, self.target.as_deref(), self.timeout).await?;
         let cluster = session.target();
         let document = Document { api_version: API_VERSION, kind: "DeviceTest", cluster, items: &results };
         self.print.output.print(&document, || page(&results, self.print.paint()))?;

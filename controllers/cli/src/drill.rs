@@ -131,8 +131,9 @@ impl Args {
             print_reason(&describe_unresponsive(&session).await);
             return Ok(Exit::TimedOut);
         };
-        let meant = devices_of(&session, &examined).await?;
-        let (devices, answers) = devices::test_all(&session, &meant, Some(&self.node), timeout).await?;
+        let devices_to_test = devices_of(&session, &examined).await?;
+        let (devices, answers) =
+            devices::test_all(&session, &devices_to_test, Some(&self.node), timeout).await?;
         let document = document(&drill, devices, session.target());
         self.print.output.print(&document, || page(&document, SWITCHED, self.print.paint()))?;
         let held = document.gates.iter().any(|gate| gate.holds);
@@ -153,11 +154,11 @@ impl Args {
         }
         let by = operator_requests::whoami(connection).await?;
         let name = operator_requests::request_fence(connection, examined, &by, &self.reason).await?;
-        let ends = env.now() + self.timeout.unwrap_or(Duration::from_mins(15));
+        let deadline = env.now() + self.timeout.unwrap_or(Duration::from_mins(15));
         let ended = |phase| {
             matches!(phase, Phase::Done | Phase::AwaitingOperator | Phase::Cancelled | Phase::Superseded)
         };
-        match follow_incident(session, &name, ends, ended).await? {
+        match follow_incident(session, &name, deadline, ended).await? {
             Some(Phase::Done) => {
                 print(&format!("It is back and still cordoned: kubectl uncordon {node}\n"))?;
                 return Ok(Exit::Fine);
@@ -176,14 +177,14 @@ impl Args {
 pub(crate) async fn follow_incident(
     session: &Session,
     name: &str,
-    ends: Mono,
+    deadline: Mono,
     is_final: impl Fn(Phase) -> bool,
 ) -> anyhow::Result<Option<Phase>> {
     let Session { connection, env } = session;
     let began = env.now();
     let mut last_printed = (Phase::Pending, String::new());
     let mut is_silent = true;
-    while env.now() < ends {
+    while env.now() < deadline {
         let Some(Drill { status, .. }) = operator_requests::read_incident(connection, name).await? else {
             anyhow::bail!("nodefence/{name} was deleted in the meantime");
         };
@@ -228,9 +229,9 @@ async fn reason_not_fit(
     }
     let consent = Consent { skip: BTreeSet::new(), delete_emptydir_data: false, evict_unmanaged: false };
     let plan = DrainSnapshot::read_for_apply(session, std::slice::from_ref(node)).await?.plan(node, &consent);
-    let (there, all) = (plan.summarize(), plan.rows.len());
-    if !examined.cordoned || there.staying < all {
-        let remaining = all - there.staying;
+    let (summary, all) = (plan.summarize(), plan.rows.len());
+    if !examined.cordoned || summary.staying < all {
+        let remaining = all - summary.staying;
         return Ok(Some(format!(
             "node {node} is not cordoned and empty ({} would be terminated): pod-safety drain {node} --apply",
             pluralize(remaining, "pod")
@@ -241,12 +242,12 @@ async fn reason_not_fit(
 
 /// Waits until the controller has written its plan, or what holds it.
 async fn wait_for_plan(session: &Session, name: &str, timeout: Duration) -> anyhow::Result<Option<Drill>> {
-    let ends = session.env.now() + timeout;
+    let deadline = session.env.now() + timeout;
     loop {
         let seen = operator_requests::read_incident(&session.connection, name).await?;
         match seen.filter(|drill| !drill.status.gates.is_empty() || drill.status.phase.is_over()) {
             Some(drill) => return Ok(Some(drill)),
-            None if session.env.now() >= ends => return Ok(None),
+            None if session.env.now() >= deadline => return Ok(None),
             None => session.env.sleep(POLL_INTERVAL).await,
         }
     }

@@ -186,15 +186,15 @@ const RECORDED: &[(u8, &str)] =
 
 /// The codes at the end of `--help` of a command.
 pub(crate) fn help(command: &str) -> String {
-    let of = COMMANDS.iter().find(|(name, _)| *name == command).map_or(&[][..], |(_, ends)| ends);
-    let ends: Vec<String> = of.iter().map(|(code, when)| format!("{code} {when}")).collect();
-    format!("Exits with {}.", ends.join("; "))
+    let of = COMMANDS.iter().find(|(name, _)| *name == command).map_or(&[][..], |(_, codes)| codes);
+    let codes: Vec<String> = of.iter().map(|(code, when)| format!("{code} {when}")).collect();
+    format!("Exits with {}.", codes.join("; "))
 }
 
 /// The codes at the end of `--help` of the program.
 #[must_use]
 pub fn overview() -> String {
-    let codes: Vec<String> = CODES.iter().map(|(code, means)| format!("  {code}  {means}")).collect();
+    let codes: Vec<String> = CODES.iter().map(|(code, meaning)| format!("  {code}  {meaning}")).collect();
     format!("Exit codes:\n{}", codes.join("\n"))
 }
 
@@ -211,8 +211,8 @@ mod tests {
 
     #[test]
     fn the_page_has_the_programs_table_of_codes() {
-        for (code, means) in CODES {
-            let row = format!("| {code} | {means}");
+        for (code, meaning) in CODES {
+            let row = format!("| {code} | {meaning}");
             assert!(PAGE.lines().any(|line| line.starts_with(&row)), "{row}: not in docs/commands.md");
         }
         assert!(overview().contains("  4  rejected for safety"));
@@ -236,15 +236,15 @@ mod tests {
 
     #[test]
     fn each_command_has_a_row_with_the_codes_of_its_help() {
-        let there: BTreeSet<String> = all().into_iter().map(|(name, _)| name).collect();
+        let commands: BTreeSet<String> = all().into_iter().map(|(name, _)| name).collect();
         let rows: BTreeSet<String> = COMMANDS.iter().map(|(name, _)| (*name).to_owned()).collect();
-        assert_eq!(there, rows);
+        assert_eq!(commands, rows);
         for (name, command) in all() {
             let after_help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert_eq!(after_help, help(&name), "{name}");
         }
-        for (name, ends) in COMMANDS {
-            let codes: Vec<u8> = ends.iter().map(|(code, _)| *code).collect();
+        for (name, entries) in COMMANDS {
+            let codes: Vec<u8> = entries.iter().map(|(code, _)| *code).collect();
             assert!(codes.is_sorted() && codes.starts_with(&[0, 1, 2]), "{name}: {codes:?}");
             assert!(codes.iter().all(|code| CODES.iter().any(|(one, _)| one == code)), "{name}");
         }
@@ -258,8 +258,8 @@ mod tests {
             places
                 .filter_map(|rest| {
                     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-                    let ends = rest[digits.len()..].chars().next().unwrap_or(' ');
-                    let is_code = digits.len() == 1 && (" ,.;)".contains(ends) || ends == '\n');
+                    let next = rest[digits.len()..].chars().next().unwrap_or(' ');
+                    let is_code = digits.len() == 1 && (" ,.;)".contains(next) || next == '\n');
                     digits.parse::<u8>().ok().filter(|_| is_code)
                 })
                 .collect::<Vec<u8>>()
@@ -274,7 +274,7 @@ mod tests {
             let (title, text) = section.split_once('\n').unwrap();
             // The sentences about examples come from the program.
             let prose: String = text.split("```").step_by(2).collect();
-            let Some((name, ends)) =
+            let Some((name, codes)) =
                 COMMANDS.iter().find(|(name, _)| title.contains(&format!("pod-safety {name}")))
             else {
                 continue;
@@ -282,7 +282,7 @@ mod tests {
             for code in codes_in(&prose) {
                 count += 1;
                 assert!(
-                    ends.iter().any(|(one, _)| *one == code),
+                    codes.iter().any(|(one, _)| *one == code),
                     "{name}: {code}: in its section of docs/commands.md"
                 );
             }

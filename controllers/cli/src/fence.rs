@@ -106,13 +106,13 @@ impl FenceArgs {
     /// Prints what the controller would write, calculated here by its own decision function: nothing is written.
     async fn plan(&self, session: &Session, examined: &Examined) -> anyhow::Result<Exit> {
         let connection = &session.connection;
-        let there = operator_requests::read_incident(connection, &incident_name(&examined.node)).await?;
-        let (plan, exit) = match there {
-            Some(mut there) => {
-                let Drill { name, status, .. } = &mut there;
+        let incident = operator_requests::read_incident(connection, &incident_name(&examined.node)).await?;
+        let (plan, exit) = match incident {
+            Some(mut incident) => {
+                let Drill { name, status, .. } = &mut incident;
                 let phase = status.phase.name();
                 status.message = format!("nodefence/{name} is there already ({phase}): {}", status.message);
-                (there, Some(Exit::Blocked))
+                (incident, Some(Exit::Blocked))
             }
             None => (self.simulate_drill(session, examined).await?, None),
         };

@@ -342,8 +342,8 @@ impl Fixture {
 
     pub(crate) fn attached(&mut self, volume: &str, node: &str, hold: Option<&str>) {
         let (name, volume, node) = (format!("csi-{node}"), volume.to_owned(), node.to_owned());
-        let (attached, ends, error, hold) = (true, false, String::new(), hold.map(str::to_owned));
-        self.attachments.push(Attachment { name, volume, node, attached, deleting: ends, error, hold });
+        let (attached, deleting, error, hold) = (true, false, String::new(), hold.map(str::to_owned));
+        self.attachments.push(Attachment { name, volume, node, attached, deleting, error, hold });
     }
 
     pub(crate) fn attachment(&mut self, attachment: Attachment) {

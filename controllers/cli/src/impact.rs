@@ -103,13 +103,13 @@ fn page(ctx: &ExplainContext<'_>, node: &str, claims: &Claims, paint: Paint) -> 
             .view
             .budgets_of_pod(pod)
             .map(|budget| format!("{} (allows {})", budget.key.name, budget.status.disruptions_allowed));
-        let ends = if pod.deletion.is_some() { "Terminating" } else { "" };
+        let state = if pod.deletion.is_some() { "Terminating" } else { "" };
         let cells = [
             pod.key.to_string(),
             owner_of(pod, &ctx.view),
             join(claims.cloned().unwrap_or_default()),
             join(budgets.collect()),
-            ends.to_owned(),
+            state.to_owned(),
         ];
         (Tone::Plain, cells.to_vec())
     };

@@ -141,10 +141,11 @@ mod tests {
     #[test]
     fn each_cluster_command_has_rights_and_each_role_exists() {
         for command in Cli::command().get_subcommands() {
-            let asks = |one: &clap::Command| one.get_arguments().any(|arg| arg.get_long() == Some("context"));
-            let below = command.get_subcommands().filter(|one| asks(one));
+            let connects =
+                |one: &clap::Command| one.get_arguments().any(|arg| arg.get_long() == Some("context"));
+            let below = command.get_subcommands().filter(|one| connects(one));
             let names = below.map(|one| format!("{} {}", command.get_name(), one.get_name()));
-            let own = Some(command.get_name().to_owned()).filter(|_| asks(command));
+            let own = Some(command.get_name().to_owned()).filter(|_| connects(command));
             for name in names.chain(own) {
                 assert!(missing_rights_hint(&name).is_some(), "{name}");
             }

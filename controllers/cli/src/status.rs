@@ -63,14 +63,14 @@ impl Args {
 
     async fn run(self, session: Session) -> anyhow::Result<Exit> {
         let paint = self.print.paint();
-        let ask = async || {
+        let render_once = async || {
             let seen = StatusReport::read_namespace(&session, self.cluster.namespace.as_deref()).await?;
             let overview = &seen.overview;
             let render = || seen.text(paint);
             let text = self.print.output.text(&seen.document(), render)?;
             Ok(Rendered { text, line: line(overview), exit: self.print.final_exit(exit(overview.verdict())) })
         };
-        self.watch.render_loop(&session.env, self.print.output, ask).await
+        self.watch.render_loop(&session.env, self.print.output, render_once).await
     }
 }
 
@@ -312,13 +312,17 @@ Last 24 h: no node was proved off.
         }
         let mut fixture = Fixture::healthy();
         fixture.running = Running { lease_unread: true, ..Running::default() };
-        assert_eq!(read_status(&fixture).0.verdict(), Overall::Unknown, "whether pod-safety leads");
+        assert_eq!(
+            read_status(&fixture).0.verdict(),
+            Overall::Unknown,
+            "whether pod-safety has a leader is not known"
+        );
         let mut lost = Fixture::with_lost_node();
         lost.unread = vec![Kind::Budgets];
         assert_eq!(
             read_status(&lost).0.verdict(),
             Overall::Blocked,
-            "what blocks blocks, whatever else is not known"
+            "what blocks is reported although something else is not known"
         );
     }
 
@@ -356,10 +360,7 @@ Last 24 h: no node was proved off.
         assert!(text.contains("Last 24 h: 1 node proved off, 1 of them by a person.\n"), "{text}");
         assert!(text.contains("ConfirmedDown") && !text.contains("FenceNotNeeded"), "{text}");
         fixture.add_confirmation("2026-11-21T10:21:00Z", Some(("2026-11-21T10:22:00Z", "wrong plug")));
-        assert!(
-            read_status(&fixture).1.contains("Last 24 h: no node was proved off.\n"),
-            "it was taken back"
-        );
+        assert!(read_status(&fixture).1.contains("Last 24 h: no node was proved off.\n"), "it was withdrawn");
     }
 
     /// It was reported as needing an operator, with exit code 3, ten seconds before pod-safety switched it off.
@@ -387,7 +388,7 @@ TO KNOW
             let mut fixture = Fixture::with_lost_node();
             fixture.policy_after(550, None);
             change(&mut fixture);
-            assert_eq!(exit(read_status(&fixture).0.verdict()), Exit::Blocked, "nobody fences it");
+            assert_eq!(exit(read_status(&fixture).0.verdict()), Exit::Blocked, "no process fences it");
         }
     }
 

@@ -128,7 +128,7 @@ pub(crate) fn server(objects: Objects, message: String, refuses: bool) -> Arc<An
         let is_selected = |one: &&Value| {
             let of = |field: &str| query.split_once(&format!("fieldSelector={field}=")).map(|(_, rest)| rest);
             let is = |expected: Option<&str>, value: &Value| {
-                expected.is_none_or(|wanted| *value == *wanted.split('&').next().unwrap_or_default())
+                expected.is_none_or(|selected| *value == *selected.split('&').next().unwrap_or_default())
             };
             is(of("spec.nodeName"), &one["spec"]["nodeName"])
                 && is(of("metadata.name"), &one["metadata"]["name"])
@@ -249,8 +249,8 @@ fn bug_a_json_document_did_not_name_its_cluster() {
             continue;
         }
         let text = output_of(&command, &server);
-        let Some(begins) = text.find("{\n") else { continue };
-        let mut values = serde_json::Deserializer::from_str(&text[begins..]).into_iter::<Value>();
+        let Some(start) = text.find("{\n") else { continue };
+        let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
         let document = values.next().unwrap().unwrap();
         assert!(document["cluster"].is_object(), "{command}: {document:#}");
         documents += 1;

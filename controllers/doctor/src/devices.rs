@@ -85,12 +85,12 @@ fn check_answers(view: &View<'_>) -> Vec<Symptom> {
 /// Settings of a device that make its answer less reliable.
 fn check_settings(view: &View<'_>) -> Vec<Symptom> {
     let (mut insecure, mut unsure, mut same) = (Vec::new(), Vec::new(), Vec::new());
-    let chooses = |device: &FenceDeviceObject| {
+    let selected_nodes = |device: &FenceDeviceObject| {
         let labels = view.nodes().filter_map(|node| Some((node, &node.details.as_ref()?.labels)));
         labels.filter(|(_, labels)| device.spec.node_selector.matches(labels)).map(|(node, _)| node).collect()
     };
     for device in view.devices().filter(|device| view.is_fencing_namespace(&device.namespace)) {
-        let nodes: Vec<_> = chooses(device);
+        let nodes: Vec<_> = selected_nodes(device);
         if accepts_any_certificate(&device.spec) {
             insecure.push(device_name(device));
         }

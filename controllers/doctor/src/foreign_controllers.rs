@@ -270,7 +270,7 @@ fn refused_symptom(
     installation: &Installation,
 ) -> Option<Symptom> {
     const WHY: &str = "it asks again and again, and its pods wait for evidence that the machine is off";
-    let ForeignController { name, request: asks, policies, remedy, .. } = one.controller;
+    let ForeignController { name, request, policies, remedy, .. } = one.controller;
     let user = user_for(one.workload);
     let rulings: Vec<(&str, PolicyRules)> = policies
         .iter()
@@ -285,7 +285,7 @@ fn refused_symptom(
     let denies = rulings.iter().any(|(_, ruling)| ruling.denies);
     let by = rulings.iter().map(|(policy, _)| *policy).collect::<Vec<_>>().join(" and ");
     let verb = if denies { "denied by" } else { "with admissionPolicies.action=Deny, denied by" };
-    let what = format!("{name} ({user}) {asks}: {verb} {by}");
+    let what = format!("{name} ({user}) {request}: {verb} {by}");
     let has_external = |template: &str| {
         cluster.devices.iter().any(|device| device["spec"]["external"]["templateRef"]["kind"] == template)
     };

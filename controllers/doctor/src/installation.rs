@@ -60,7 +60,7 @@ mod tests {
                 json!({ "app.kubernetes.io/managed-by": manager, "app.kubernetes.io/instance": "safety" });
             json!({ "metadata": { "namespace": "ops", "labels": labels } })
         };
-        for (deployments, begins) in [
+        for (deployments, prefix) in [
             (vec![deployment("Helm")], "helm upgrade safety charts/pod-safety --namespace ops --reset"),
             (
                 vec![deployment("argo")],
@@ -69,7 +69,7 @@ mod tests {
             (vec![], "helm install pod-safety "),
         ] {
             let command = Installation::from_deployments(&deployments).helm_command("mode=replace");
-            assert!(command.starts_with(begins) && command.ends_with(" --set mode=replace"), "{command}");
+            assert!(command.starts_with(prefix) && command.ends_with(" --set mode=replace"), "{command}");
         }
         assert!(Installation::default().helm_command("mode=guard").starts_with("helm upgrade pod-safety "));
     }

@@ -15,7 +15,8 @@ pub fn check_crds(
         let name = crd["metadata"]["name"].as_str().unwrap_or_default();
         match installed(name) {
             Ok(None) => missing.push(name),
-            Ok(Some(there)) if contains(&there["spec"]["versions"][0], &crd["spec"]["versions"][0]) => {}
+            Ok(Some(installed))
+                if contains(&installed["spec"]["versions"][0], &crd["spec"]["versions"][0]) => {}
             Ok(Some(_)) => other.push(name),
             Err(why) => {
                 return vec![not_checked(
@@ -57,13 +58,14 @@ pub fn check_crds(
 /// Whether `installed` has all that `expected` has; it may have more.
 fn contains(installed: &Value, expected: &Value) -> bool {
     match (installed, expected) {
-        (Value::Object(theirs), Value::Object(ours)) => {
-            ours.iter().all(|(key, value)| theirs.get(key).is_some_and(|there| contains(there, value)))
+        (Value::Object(installed), Value::Object(expected)) => {
+            expected.iter().all(|(key, value)| installed.get(key).is_some_and(|field| contains(field, value)))
         }
-        (Value::Array(theirs), Value::Array(ours)) => {
-            theirs.len() == ours.len() && theirs.iter().zip(ours).all(|(there, here)| contains(there, here))
+        (Value::Array(installed), Value::Array(expected)) => {
+            installed.len() == expected.len()
+                && installed.iter().zip(expected).all(|(installed, expected)| contains(installed, expected))
         }
-        (Value::Number(there), Value::Number(here)) => there.as_f64() == here.as_f64(),
+        (Value::Number(installed), Value::Number(expected)) => installed.as_f64() == expected.as_f64(),
         _ => installed == expected,
     }
 }

@@ -141,10 +141,10 @@ fn bug_an_account_that_the_policies_deny_passed_the_check() {
     assert_eq!(
         Accounts { named: Some(&named), leader: None, pod_account: None }.check(),
         None,
-        "nobody leads"
+        "there is no leader"
     );
     assert_eq!(check_rights(OURS, true, 52, &[]).health, Health::Fine);
-    assert_eq!(check_rights(OURS, false, 52, &[]).health, Health::Unknown, "nobody uses it");
+    assert_eq!(check_rights(OURS, false, 52, &[]).health, Health::Unknown, "no process uses it");
     assert_eq!(check_rights(OURS, false, 52, &[Default::default()]).health, Health::Problem);
 }
 
@@ -367,7 +367,7 @@ fn fence_agents_beside_the_token_or_not_running_are_reported() {
             "{symptoms:?}"
         );
     }
-    assert!(check(&[]).is_empty(), "a person who may not list pods is told so elsewhere");
+    assert!(check(&[]).is_empty(), "a missing right to list pods is reported elsewhere");
 }
 
 #[test]

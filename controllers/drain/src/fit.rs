@@ -114,7 +114,7 @@ fn requests(spec: &wire::PodNeedsSpec) -> Option<Amounts> {
         container
             .resources
             .as_ref()
-            .map_or(Some(Amounts::default()), |asks| Amounts::from_map(&asks.requests))
+            .map_or(Some(Amounts::default()), |resources| Amounts::from_map(&resources.requests))
     };
     let (mut beside, mut before) = (Amounts::default(), Amounts::default());
     for container in &spec.init_containers {

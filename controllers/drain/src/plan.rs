@@ -379,8 +379,8 @@ impl Plan {
     /// be evicted.
     #[must_use]
     pub fn must_not_start(&self, try_anyway: bool) -> bool {
-        let unagreed = self.rows.iter().any(|row| row.action == Action::NeedsConsent);
-        unagreed || (!try_anyway && (self.unreadable > 0 || self.all_pods_unsafe()))
+        let needs_consent = self.rows.iter().any(|row| row.action == Action::NeedsConsent);
+        needs_consent || (!try_anyway && (self.unreadable > 0 || self.all_pods_unsafe()))
     }
 
     /// Whether there are pods to evict, and each of them may run although its phase is terminal.

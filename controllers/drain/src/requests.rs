@@ -154,7 +154,7 @@ impl EvictionRequester {
         node: &str,
         work: &DrainProgress,
     ) {
-        let (gone, ends) = (work.gone_pods(), env.now() + RECORDED_WITHIN);
+        let (gone, deadline) = (work.gone_pods(), env.now() + RECORDED_WITHIN);
         let is_done = |request: &EvictionRequest| {
             let invalid = request.failed_condition().is_some_and(|failed| failed.reason == "EvictionInvalid");
             request.evicted_condition().is_some() || invalid
@@ -163,7 +163,7 @@ impl EvictionRequester {
             let Ok(mut all) = self.list_own(connection, node).await else { return };
             all.retain(|request| is_done(request) || gone.contains(&request.spec.target.pod.uid));
             let recorded = all.iter().all(|request| is_done(request) || !request.is_observed());
-            if recorded || env.now() >= ends {
+            if recorded || env.now() >= deadline {
                 let delete = |request| async move { drop(delete_request(connection, request).await) };
                 stream::iter(&all).for_each_concurrent(MAX_CONCURRENT_WRITES, delete).await;
                 return;
@@ -191,7 +191,7 @@ pub async fn withdraw(connection: &Connection, env: &Env, node: &str) -> Result<
     for request in &all {
         withdraw_request(connection, request).await?;
     }
-    let ends = env.now() + CANCELED_WITHIN;
+    let deadline = env.now() + CANCELED_WITHIN;
     let own_uids: BTreeSet<&str> = all.iter().map(|request| &*request.metadata.uid).collect();
     let unrecorded = loop {
         let remaining = list_node_requests(connection, node).await?;
@@ -204,7 +204,7 @@ pub async fn withdraw(connection: &Connection, env: &Env, node: &str) -> Result<
         if remaining.iter().all(|request| request.status.observed_generation.is_none()) || open == 0 {
             break 0;
         }
-        if env.now() >= ends {
+        if env.now() >= deadline {
             break open;
         }
         env.sleep(POLL_INTERVAL).await;

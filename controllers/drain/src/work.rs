@@ -152,7 +152,7 @@ impl DrainProgress {
     fn next_per_budget(&self) -> impl Iterator<Item = (usize, &Item, Mono)> {
         let in_flight =
             self.items.iter().filter(|item| item.in_flight).filter_map(|item| item.budget.as_ref());
-        let mut lanes: BTreeSet<&BudgetKey> = in_flight.collect();
+        let mut budgets: BTreeSet<&BudgetKey> = in_flight.collect();
         let waits = |(index, item): (usize, &'_ Item)| match item.state {
             State::Pending(until) if !item.in_flight && !item.by_request => Some((until, index)),
             State::Pending(_)
@@ -165,7 +165,7 @@ impl DrainProgress {
         waiting.sort_unstable();
         let heads =
             waiting.into_iter().filter_map(|(until, index)| Some((index, self.items.get(index)?, until)));
-        heads.filter(move |(_, item, _)| item.budget.as_ref().is_none_or(|lane| lanes.insert(lane)))
+        heads.filter(move |(_, item, _)| item.budget.as_ref().is_none_or(|budget| budgets.insert(budget)))
     }
 
     /// The pods to evict now.
@@ -291,11 +291,11 @@ impl DrainProgress {
     #[must_use]
     pub fn describe_remaining(&self, seen: bool) -> Vec<Line> {
         let remaining = self.items.iter().filter(|item| item.state != State::Gone);
-        let there = if seen { "still exists" } else { "existed when it was read last" };
+        let existence = if seen { "still exists" } else { "existed when it was read last" };
         let line = |item: &Item| {
             let tone = if matches!(item.state, State::Stopped(_)) { Tone::Bad } else { Tone::Attention };
             let message = if item.in_flight { UNANSWERED } else { &item.last_message };
-            Line { tone, text: format!("pod/{} {there}: {message}", item.pod) }
+            Line { tone, text: format!("pod/{} {existence}: {message}", item.pod) }
         };
         remaining.map(line).collect()
     }

@@ -176,11 +176,11 @@ impl Attachment {
     #[must_use]
     pub fn from_object(object: &Value) -> Option<Self> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        let ends = text("/metadata/deletionTimestamp").is_some();
-        let error = if ends { "/status/detachError/message" } else { "/status/attachError/message" };
+        let deleting = text("/metadata/deletionTimestamp").is_some();
+        let error = if deleting { "/status/detachError/message" } else { "/status/attachError/message" };
         Some(Self {
             attached: object["status"]["attached"] == true,
-            deleting: ends,
+            deleting,
             error: text(error).unwrap_or_default(),
             name: text("/metadata/name")?,
             volume: text("/spec/source/persistentVolumeName").unwrap_or_default(),
@@ -282,8 +282,9 @@ impl ExplainContext<'_> {
 
     /// The Events of this object, the latest last.
     pub(super) fn events_of(&self, object: &str) -> Vec<&EventRecord> {
-        let mut events: Vec<&EventRecord> = self.events.iter().filter(|said| said.object == object).collect();
-        events.sort_by_key(|said| said.at);
+        let mut events: Vec<&EventRecord> =
+            self.events.iter().filter(|event| event.object == object).collect();
+        events.sort_by_key(|event| event.at);
         events
     }
 

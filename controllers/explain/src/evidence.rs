@@ -226,13 +226,13 @@ pub(super) fn current_incident<'a>(node: &Node, ctx: &ExplainContext<'a>) -> Opt
 /// The dry run that takes the place of the incident: while it is open, nothing is switched off. The dry run of an
 /// operator's `drill` does not.
 pub(super) fn open_dry_run<'a>(node: &Node, ctx: &ExplainContext<'a>) -> Option<&'a NodeFenceObject> {
-    let stands = |fence: &&NodeFenceObject| {
+    let replaces_incident = |fence: &&NodeFenceObject| {
         fence.spec.dry_run
             && !fence.status.phase.is_over()
             && !fence.deleting
             && *fence.name != *dry_run_name(&fence.spec.node)
     };
-    fences_of_incarnation(node, ctx).find(stands)
+    fences_of_incarnation(node, ctx).find(replaces_incident)
 }
 
 fn fences_of_incarnation<'a>(

@@ -118,7 +118,7 @@ pub(super) fn unreachable_moments(node: &Node, ctx: &ExplainContext<'_>) -> Vec<
     let lost = node.ready_since.and_then(timestamp_from);
     let after = lost
         .zip(heartbeat)
-        .and_then(|(lost, beat)| std::time::Duration::try_from(lost.duration_since(beat)).ok());
+        .and_then(|(lost, heartbeat)| std::time::Duration::try_from(lost.duration_since(heartbeat)).ok());
     let after =
         after.map_or(String::new(), |after| format!("{} after its last heartbeat", format_duration(after)));
     let state = match node.readiness {

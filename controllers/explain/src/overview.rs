@@ -328,12 +328,12 @@ impl Overview {
             return;
         }
         for policy in ctx.view.policies() {
-            let Some(lack) = why_none_fenceable(policy, &ctx.view) else { continue };
+            let Some(defect) = why_none_fenceable(policy, &ctx.view) else { continue };
             self.troubles.push(Trouble {
                 object: object_ref("fencepolicy", "", &policy.name),
                 blocks: true,
                 reason: "NoUsableDevice",
-                message: format!("It can fence no node: {lack}"),
+                message: format!("It can fence no node: {defect}"),
                 command: "pod-safety doctor".to_owned(),
             });
         }

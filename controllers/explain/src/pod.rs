@@ -118,7 +118,7 @@ fn judge_held(pod: &Pod, hold: &Hold, ctx: &ExplainContext<'_>) -> Judgement {
                 pod_safety_pod_gc::Hold::Quarantine { .. } | pod_safety_pod_gc::Hold::AwaitsKubelet { .. }
             ) | Hold::Taint(pod_safety_taint_eviction::Hold::Tolerated { .. })
         );
-    let standing = if waits { Verdict::Waiting } else { Verdict::Blocked };
+    let verdict = if waits { Verdict::Waiting } else { Verdict::Blocked };
     let mut message = format!("{hold}.");
     if let Some(step) = step {
         let node = pod.node.as_deref().unwrap_or_default();
@@ -130,24 +130,24 @@ fn judge_held(pod: &Pod, hold: &Hold, ctx: &ExplainContext<'_>) -> Judgement {
     if matches!(hold, Hold::PodGc(pod_safety_pod_gc::Hold::NoEvidence { .. })) && pod.keeps_identity() {
         message.push_str(&format!(" Until then a second {} must not start.", pod.key.name));
     }
-    Judgement::new(standing, hold.reason(), message)
+    Judgement::new(verdict, hold.reason(), message)
 }
 
 /// Its deletion is requested, and no other controller acts on it.
 fn judge_terminating(pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
-    let Some(ends) = pod.deletion.and_then(|deletion| timestamp_from(deletion.at)) else {
+    let Some(deadline) = pod.deletion.and_then(|deletion| timestamp_from(deletion.at)) else {
         return Judgement::new(Verdict::Waiting, "Ending", "it is deleted and terminates.");
     };
     let node = pod.node.as_deref().unwrap_or_default();
-    if ctx.wall < ends {
-        let overdue = format_duration(elapsed(ctx.wall, ends));
+    if ctx.wall < deadline {
+        let overdue = format_duration(elapsed(ctx.wall, deadline));
         return Judgement::new(
             Verdict::Waiting,
             "Ending",
             format!("it was deleted and has {overdue} left to terminate. The kubelet of {node} reports."),
         );
     }
-    let late = elapsed(ends, ctx.wall);
+    let late = elapsed(deadline, ctx.wall);
     let not_ready =
         matches!(ctx.view.node(node), Lookup::Known(node) if node.readiness == Readiness::NotReady);
     if not_ready {

@@ -22,7 +22,7 @@ pub const ONLY_IF_SEEN: &str = "Only if you or a person you spoke to saw that th
 #[must_use]
 pub(super) fn where_to_check(node: &Node, ctx: &ExplainContext<'_>) -> String {
     let mut places: Vec<String> = Vec::new();
-    let provider = node.details.as_ref().map_or("", |life| &*life.provider_id);
+    let provider = node.details.as_ref().map_or("", |details| &*details.provider_id);
     if !provider.is_empty() {
         places.push(format!("at its provider (spec.providerID {provider})"));
     }

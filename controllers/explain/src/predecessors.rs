@@ -87,9 +87,9 @@ pub(super) fn recovery_moments(
 
 /// Since when the earlier pod was unavailable, as far as the history records it.
 fn unavailable_since(history: &[Moment]) -> Option<Timestamp> {
-    let ends = |moment: &&Moment| {
+    let is_termination = |moment: &&Moment| {
         TERMINATION_REASONS.iter().any(|reason| moment.what == *reason)
             || ["held: ", "last heartbeat of ", REQUESTED].iter().any(|word| moment.what.starts_with(word))
     };
-    history.iter().find(ends).map(|moment| moment.at)
+    history.iter().find(is_termination).map(|moment| moment.at)
 }

@@ -179,25 +179,25 @@ impl<'a> RequestedEviction<'a> {
         report: &ResponderStatus,
         ctx: &ExplainContext<'_>,
     ) -> Judgement {
-        let (who, report_text) = (turn.title(), describe_report(report, ctx));
+        let (responder, report_text) = (turn.title(), describe_report(report, ctx));
         if let Some(late) =
             report.deadline().map(|at| elapsed(at, ctx.wall)).filter(|late| *late > NEXT_WITHIN)
         {
             let message = format!(
-                "the turn of {who} ended {} ago because it is silent, and no controller has begun the next",
+                "the turn of {responder} ended {} ago because it is silent, and no controller has begun the next",
                 format_duration(late)
             );
             return Judgement::new(Verdict::Blocked, "NoController", message);
         }
         if let Some(pod) = self.live_pod.filter(|pod| pod.deletion.is_some()) {
             let of_pod = explain_pod(pod, ctx).judgement;
-            let message = format!("{who} waits for pod {} to terminate: {}", self.pod, of_pod.message);
+            let message = format!("{responder} waits for pod {} to terminate: {}", self.pod, of_pod.message);
             return Judgement::new(of_pod.verdict.max(Verdict::Waiting), "PodTerminating", message);
         }
         let until = report
             .deadline()
             .map(|at| format!(". If it stays silent, {} at {at:.0}", describe_next(eviction)));
-        let message = format!("it is the turn of {who}, {report_text}{}", until.unwrap_or_default());
+        let message = format!("it is the turn of {responder}, {report_text}{}", until.unwrap_or_default());
         if turn.name == IMPERATIVE_EVICTOR && self.is_refused(ctx) {
             return Judgement::new(Verdict::Blocked, "BudgetBlocks", message);
         }
@@ -294,8 +294,8 @@ impl<'a> RequestedEviction<'a> {
         let of = |turn: &&TargetResponder| match &*turn.state {
             _ if turn.name == IMPERATIVE_EVICTOR => Duration::ZERO,
             "Active" => {
-                let ends = eviction.responder_status(&turn.name).and_then(ResponderStatus::deadline);
-                ends.map_or(RESPONDER_HEARTBEAT_DEADLINE, |ends| elapsed(ctx.wall, ends))
+                let deadline = eviction.responder_status(&turn.name).and_then(ResponderStatus::deadline);
+                deadline.map_or(RESPONDER_HEARTBEAT_DEADLINE, |deadline| elapsed(ctx.wall, deadline))
             }
             "Inactive" => RESPONDER_HEARTBEAT_DEADLINE,
             _ => Duration::ZERO,

@@ -105,7 +105,7 @@ fn add_webhook_step(answer: &mut Answer, message: &str) {
 }
 
 fn judge(items: &[Item], replicas: i64) -> Judgement {
-    let of = |standing: Verdict| items.iter().filter(move |item| item.judgement.verdict == standing);
+    let of = |verdict: Verdict| items.iter().filter(move |item| item.judgement.verdict == verdict);
     let worst = items
         .iter()
         .filter(|item| item.judgement.verdict != Verdict::Free)

@@ -36,14 +36,16 @@ pub(super) fn heartbeat_signals(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Fi
         // The power state that an attempt to switch the machine read is newer than the last status check.
         let verification = last_verification(device, node, ctx)
             .filter(|(at, _)| checked.is_none_or(|checked| checked < *at));
-        let (looked, power, message) = match &verification {
+        let (checked_at, power, message) = match &verification {
             Some((at, seen)) => (Some(*at), seen.power, &seen.message),
             None => (checked, target.power, &target.message),
         };
         let on = match power {
             // That the machine was on before does not contradict the evidence.
             Power::On
-                if proved.is_some_and(|proved| looked.is_none_or(|looked| looked.as_second() <= proved)) =>
+                if proved.is_some_and(|proved| {
+                    checked_at.is_none_or(|checked_at| checked_at.as_second() <= proved)
+                }) =>
             {
                 None
             }
@@ -51,7 +53,7 @@ pub(super) fn heartbeat_signals(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Fi
             Power::Off | Power::Gone => Some(false),
             Power::Unknown => None,
         };
-        let ago = seen(looked);
+        let ago = seen(checked_at);
         let message = if message.is_empty() { String::new() } else { format!(": {message}") };
         let name = format!("device {}/{}", device.namespace, device.name);
         all.push(finding("Power", &name, on, format!("power {power} {ago}{message}")));

@@ -25,11 +25,16 @@ fn summarize(world: &World, name: &str) -> (String, String, Vec<String>, Vec<Str
         .members
         .iter()
         .map(|member| format!("{}: {}", member.pod.key.name, member.eviction.describe()));
-    let ways = explained
+    let remediations = explained
         .remediations
         .iter()
         .map(|remediation| format!("{} => {}", remediation.change, remediation.effect));
-    (format!("{:?}", explained.verdict), explained.arithmetic.describe(), pods.collect(), ways.collect())
+    (
+        format!("{:?}", explained.verdict),
+        explained.arithmetic.describe(),
+        pods.collect(),
+        remediations.collect(),
+    )
 }
 
 /// Three ready pods of a StatefulSet of three replicas, and this budget.
@@ -80,25 +85,31 @@ fn a_missing_pod_does_not_give_the_verdict_never() {
     application(&world, "db", 2);
     stateful_set(&world, "db", 3);
     world.apply(Kind::Budgets, &budget("b", "db", &json!({ "minAvailable": 2 }), [2, 2, 2, 2, 0]), at(0));
-    let (verdict, _, _, ways) = summarize(&world, "b");
+    let (verdict, _, _, remediations) = summarize(&world, "b");
     assert_eq!(verdict, "NoneNow");
-    assert_eq!(ways[0], "wait until the missing pods exist and are Ready => 1 at a time with all healthy");
+    assert_eq!(
+        remediations[0],
+        "wait until the missing pods exist and are Ready => 1 at a time with all healthy"
+    );
 }
 
 #[test]
 fn verdict_never_lists_remediations_with_their_effects() {
-    let (_, _, pods, ways) = summarize(&three(&json!({ "minAvailable": 3 }), [2, 3, 3, 3, 0]), "b");
+    let (_, _, pods, remediations) = summarize(&three(&json!({ "minAvailable": 3 }), [2, 3, 3, 3, 0]), "b");
     assert_eq!(pods, ["db-0: be denied (429)", "db-1: be denied (429)", "db-2: be denied (429)"]);
     assert_eq!(
-        ways,
+        remediations,
         [
             "maxUnavailable: 1 in place of minAvailable: 3 => 1 at a time",
             "scale StatefulSet/db to 4 => 1 at a time once they are Ready",
             "unhealthyPodEvictionPolicy: AlwaysAllow => nothing now: every pod that it blocks is healthy",
         ]
     );
-    let (.., ways) = summarize(&three(&json!({ "minAvailable": "100%" }), [2, 3, 3, 3, 0]), "b");
-    assert!(!ways.iter().any(|way| way.starts_with("scale")), "no number helps against 100%: {ways:?}");
+    let (.., remediations) = summarize(&three(&json!({ "minAvailable": "100%" }), [2, 3, 3, 3, 0]), "b");
+    assert!(
+        !remediations.iter().any(|remediation| remediation.starts_with("scale")),
+        "no number helps against 100%: {remediations:?}"
+    );
 }
 
 #[test]
@@ -143,11 +154,11 @@ fn the_eviction_of_a_pod_of_two_budgets_fails_and_names_both() {
     let world = three(&json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1]);
     let other = budget("other", "db", &json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1]);
     world.apply(Kind::Budgets, &other, at(0));
-    let (verdict, _, pods, ways) = summarize(&world, "b");
+    let (verdict, _, pods, remediations) = summarize(&world, "b");
     assert_eq!(verdict, "Overlaps([\"other\"])");
     assert_eq!(pods[0], "db-0: fail (500): PodDisruptionBudgets b and other select it");
     assert_eq!(
-        ways,
+        remediations,
         [
             "narrow or delete other or this one => the API server evicts pods that one PodDisruptionBudget selects"
         ]
@@ -257,9 +268,9 @@ fn the_scale_of_a_custom_resource_counts() {
     assert_eq!(scales_of(&world), ["Fleet/f", "Fleet/f"]);
     world.set_scale("uid-f-0", Ok(Scale::Replicas(2)), at(61));
     assert_eq!(scales_of(&world), Vec::<String>::new());
-    let (verdict, _, _, ways) = summarize(&world, "b");
+    let (verdict, _, _, remediations) = summarize(&world, "b");
     assert_eq!(verdict, "Never");
-    assert_eq!(ways[1], "scale Fleet/f to 3 => 1 at a time once they are Ready");
+    assert_eq!(remediations[1], "scale Fleet/f to 3 => 1 at a time once they are Ready");
     world.set_scale("uid-f-0", Ok(Scale::Replicas(3)), at(61));
     assert_eq!(summarize(&world, "b").0, "NoneNow", "the third is missing");
     assert_eq!(notes_of(&world), Vec::<String>::new());
@@ -275,7 +286,7 @@ fn without_a_scale_that_was_read_replicas_are_unknown() {
     };
     assert_eq!(notes_of(&world), note("Fleet/f was not asked"));
     world.set_scale("uid-f-0", Err("asking for the scale of Fleet f: no"), at(61));
-    assert_eq!(summarize(&world, "b").0, "NoneNow", "nobody can say never");
+    assert_eq!(summarize(&world, "b").0, "NoneNow", "whether it ever allows one is not known");
     assert_eq!(notes_of(&world), note("asking for the scale of Fleet f: no"));
     let guard = world.read();
     let numbers = explain_budget(budget_of(&guard.view(), "b"), &guard.view(), at(60)).arithmetic;
@@ -291,10 +302,10 @@ fn pods_of_a_controller_without_a_scale_count_themselves() {
         let spec = json!({ "maxUnavailable": 1 });
         world.apply(Kind::Budgets, &budget("b", "f", &spec, [2, 0, 0, 0, 0]), at(60));
         world.set_scale("uid-f-0", Ok(scale), at(60));
-        let (verdict, _, _, ways) = summarize(&world, "b");
+        let (verdict, _, _, remediations) = summarize(&world, "b");
         assert_eq!(verdict, "Never", "{scale:?}");
         assert_eq!(
-            ways[0],
+            remediations[0],
             "minAvailable: 0 in place of maxUnavailable: 1 => 1 at a time, and none runs meanwhile"
         );
     }
@@ -307,11 +318,11 @@ fn bug_a_new_budget_that_failed_to_sync_was_reported_as_processing() {
     let failed = failed(budget("b", "db", &json!({ "maxUnavailable": 1 }), [0, 0, 0, 0, 0]));
     let world = three(&json!({}), [2, 0, 0, 0, 0]);
     world.apply(Kind::Budgets, &failed, at(1));
-    let (verdict, _, pods, ways) = summarize(&world, "b");
+    let (verdict, _, pods, remediations) = summarize(&world, "b");
     assert_eq!(verdict, "SyncFailed(\"no scale\")");
     assert_eq!(
         pods[0], "db-0: be denied (429): the PodDisruptionBudget is still being processed",
-        "the API server's word"
+        "the message of the API server"
     );
-    assert_eq!(ways, ["fix what the message names => the numbers are calculated again"]);
+    assert_eq!(remediations, ["fix what the message names => the numbers are calculated again"]);
 }

@@ -84,9 +84,9 @@ impl Volume {
 }
 
 fn to_item(attachment: &Attachment) -> Item {
-    let Attachment { name, node, attached, deleting: ends, error, hold, .. } = attachment;
-    let judged = |standing, reason, message: String| Judgement::new(standing, reason, message);
-    let verdict = match (hold, ends, attached, error.is_empty()) {
+    let Attachment { name, node, attached, deleting, error, hold, .. } = attachment;
+    let judged = |state, reason, message: String| Judgement::new(state, reason, message);
+    let verdict = match (hold, deleting, attached, error.is_empty()) {
         (Some(why), ..) => judged(Verdict::Blocked, "Held", format!("{node} keeps it: {why}")),
         (None, true, _, false) => judged(Verdict::Blocked, "DetachFailed", error.clone()),
         (None, true, _, true) => judged(Verdict::Waiting, "Detaching", format!("{node} lets it go")),
@@ -149,8 +149,8 @@ impl<'a> Facts<'a> {
 
     /// The pod that needs it on a node that does not hold it, and the node that holds it.
     fn waiting_pod(&self) -> Option<(&'a Pod, &str)> {
-        let begins = |pod: &&&Pod| pod.phase == Phase::Pending && pod.deletion.is_none();
-        self.users.iter().filter(begins).find_map(|pod| {
+        let is_starting = |pod: &&&Pod| pod.phase == Phase::Pending && pod.deletion.is_none();
+        self.users.iter().filter(is_starting).find_map(|pod| {
             let on = pod.node.as_deref()?;
             let holder = self.holders().into_iter().find(|holder| *holder != on)?;
             Some((*pod, holder))
@@ -309,11 +309,11 @@ fn judge_unbound(claim: &Value, ctx: &ExplainContext<'_>) -> Judgement {
 /// A second pod needs a volume that only one pod may use.
 fn judge_single_pod(facts: &Facts<'_>) -> Option<Judgement> {
     let one_pod = facts.modes.iter().any(|mode| mode == "ReadWriteOncePod");
-    let begins = facts.users.iter().find(|pod| pod.phase == Phase::Pending && pod.node.is_none())?;
-    let other = facts.users.iter().find(|pod| pod.uid() != begins.uid()).filter(|_| one_pod)?;
+    let pending = facts.users.iter().find(|pod| pod.phase == Phase::Pending && pod.node.is_none())?;
+    let other = facts.users.iter().find(|pod| pod.uid() != pending.uid()).filter(|_| one_pod)?;
     let message = format!(
         "one pod at a time may use it (ReadWriteOncePod): {} does, and {} waits.",
-        other.key, begins.key
+        other.key, pending.key
     );
     Some(Judgement::new(Verdict::Blocked, "OnePodOnly", message))
 }

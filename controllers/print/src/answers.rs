@@ -38,8 +38,8 @@ impl<'a> Document<'a> {
 }
 
 /// The tone of a verdict.
-const fn tone_for(standing: Verdict) -> Tone {
-    match standing {
+const fn tone_for(verdict: Verdict) -> Tone {
+    match verdict {
         Verdict::Free => Tone::Good,
         Verdict::Waiting | Verdict::Released | Verdict::Unknown => Tone::Attention,
         Verdict::Blocked => Tone::Bad,

@@ -60,17 +60,17 @@ impl Commands {
     pub fn find_in(&self, text: &str) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = Vec::new();
         let mut from = 0;
-        while let Some(begins) = self.next(text, from) {
-            let ends = self.end(text, begins);
-            from = ends.max(begins + 1);
-            ranges.push(begins..ends);
+        while let Some(start) = self.next(text, from) {
+            let end = self.end(text, start);
+            from = end.max(start + 1);
+            ranges.push(start..end);
         }
         ranges
     }
 
     /// The beginning of the next command.
     fn next(&self, text: &str, from: usize) -> Option<usize> {
-        let begins = |program: &str| {
+        let position = |program: &str| {
             let with_blank = format!("{program} ");
             let mut places = text.get(from..)?.match_indices(&with_blank).map(|(at, _)| from + at);
             places.find(|at| {
@@ -89,20 +89,20 @@ impl Commands {
                 is_own_word && is_one
             })
         };
-        PROGRAMS.into_iter().filter_map(begins).min()
+        PROGRAMS.into_iter().filter_map(position).min()
     }
 
     /// The end of the command that begins at this position: the end of its line, or before text that no command has, or
     /// after the names that it takes.
-    fn end(&self, text: &str, begins: usize) -> usize {
+    fn end(&self, text: &str, start: usize) -> usize {
         const AS_PLUGIN: &str = "kubectl pod-safety ";
-        if text[begins..].starts_with(AS_PLUGIN) {
-            return self.end(text, begins + "kubectl ".len());
+        if text[start..].starts_with(AS_PLUGIN) {
+            return self.end(text, start + "kubectl ".len());
         }
-        let mut at = begins;
+        let mut at = start;
         let mut command: Option<&CommandShape> = None;
         let (mut names, mut is_value, mut is_ours) = (0, false, false);
-        for (index, word) in text[begins..].split(' ').enumerate() {
+        for (index, word) in text[start..].split(' ').enumerate() {
             let bare = word.split('\n').next().unwrap_or_default();
             let bare = bare.trim_end_matches([',', ';', ':', '.', ')', '\'', '`', '?']);
             if bare.is_empty() || bare.starts_with(['(', '|', '&', '!']) {
@@ -114,16 +114,18 @@ impl Commands {
                 1 if is_ours => command = self.own.iter().find(|one| one.name == bare),
                 _ if !is_flag && !is_value => {
                     names += usize::from(is_ours || !bare.contains('='));
-                    if names > command.map_or(FOREIGN_NAMES, |known| known.names) {
+                    if names > command.map_or(FOREIGN_NAMES, |command_shape| command_shape.names) {
                         break;
                     }
                 }
                 _ => {}
             }
-            at = if index == 0 { begins } else { at + 1 } + bare.len();
+            at = if index == 0 { start } else { at + 1 } + bare.len();
             is_value = is_flag
-                && command
-                    .map_or_else(|| takes_foreign_value(bare), |known| known.value_flags.contains(bare));
+                && command.map_or_else(
+                    || takes_foreign_value(bare),
+                    |command_shape| command_shape.value_flags.contains(bare),
+                );
             if bare.len() < word.len() {
                 break;
             }

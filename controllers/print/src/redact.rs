@@ -357,11 +357,11 @@ mod tests {
             one["status"]["containerStatuses"],
             json!([{ "name": "db", "state": { "terminated": { "exitCode": 1 } } }])
         );
-        let mut ours = json!({ "spec": { "containers": [{ "args": ["run"], "command": [secret], "env": [
+        let mut own = json!({ "spec": { "containers": [{ "args": ["run"], "command": [secret], "env": [
             { "name": "POD_SAFETY_MODE", "value": "guard" }, { "name": "X", "value": secret }] }] } });
-        redact_own_pod(&mut ours);
+        redact_own_pod(&mut own);
         assert_eq!(
-            ours["spec"]["containers"][0],
+            own["spec"]["containers"][0],
             json!({ "args": ["run"], "env": [
             { "name": "POD_SAFETY_MODE", "value": "guard" }, { "name": "X", "value": REDACTED }] })
         );

@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn the_nearest_name_is_suggested_if_it_is_the_only_one() {
-        for (typed, names, meant) in [
+        for (typed, names, expected) in [
             ("workerb", &["worker-a", "worker-b"][..], Some("worker-b")),
             ("worker-1b", &["worker-b1", "worker-a1"], Some("worker-b1")),
             ("ordres-1", &["orders-1", "orders-2", "cache-1"], Some("orders-1")),
@@ -57,7 +57,7 @@ mod tests {
             ("frontend", &["backend"], None),
             ("a", &["a"], None),
         ] {
-            assert_eq!(nearest(typed, names.iter().copied()), meant, "{typed}");
+            assert_eq!(nearest(typed, names.iter().copied()), expected, "{typed}");
         }
     }
 }

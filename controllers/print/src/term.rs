@@ -249,13 +249,13 @@ fn split_words<'a>(text: &'a str, commands: &Commands) -> Vec<&'a str> {
     let mut written = 0;
     for command in commands.find_in(text) {
         // A character before it without a blank, such as a bracket, belongs to it.
-        let begins = text[..command.start].rfind(' ').map_or(0, |at| at + 1).max(written);
-        let ends = text[command.end..].find(' ').map_or(text.len(), |at| command.end + at);
-        if begins > written {
-            pieces.extend(text[written..begins - 1].split(' '));
+        let start = text[..command.start].rfind(' ').map_or(0, |at| at + 1).max(written);
+        let end = text[command.end..].find(' ').map_or(text.len(), |at| command.end + at);
+        if start > written {
+            pieces.extend(text[written..start - 1].split(' '));
         }
-        pieces.push(&text[begins..ends]);
-        written = (ends + 1).min(text.len());
+        pieces.push(&text[start..end]);
+        written = (end + 1).min(text.len());
     }
     if written < text.len() || text.is_empty() {
         pieces.extend(text[written..].split(' '));

@@ -186,10 +186,10 @@ async fn installation(session: &Session) -> Installation {
 
 /// The leader. A leader whose Lease does not have its account may be a pod of pod-safety.
 fn find_leader(snapshot: &ClusterSnapshot, lease: &Value) -> Option<Leader> {
-    let leads = Leader::from_lease(lease)?;
+    let leader = Leader::from_lease(lease)?;
     let is_pod = snapshot.running.leader_node.is_some();
     let of_pod = is_pod.then(|| snapshot.account.clone());
-    Some(Leader { user: leads.user.or(of_pod), ..leads })
+    Some(Leader { user: leader.user.or(of_pod), ..leader })
 }
 
 /// Checks for duties that no controller fulfils, by their missing effects.
@@ -224,14 +224,14 @@ async fn check_duties(
 /// Compares the kinds of pod-safety with those in the cluster.
 async fn check_custom_kinds(session: &Session) -> Vec<Symptom> {
     let expected = crds();
-    let mut there: BTreeMap<String, Result<Option<Value>, String>> = BTreeMap::new();
+    let mut installed: BTreeMap<String, Result<Option<Value>, String>> = BTreeMap::new();
     for crd in &expected {
         let name = crd["metadata"]["name"].as_str().unwrap_or_default();
         let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
         let answer = session.get_opt(&path).await;
-        there.insert(name.to_owned(), answer.map_err(|error| error_chain(&error)));
+        installed.insert(name.to_owned(), answer.map_err(|error| error_chain(&error)));
     }
-    checks::check_crds(&expected, |name| there.get(name).cloned().unwrap_or(Ok(None)))
+    checks::check_crds(&expected, |name| installed.get(name).cloned().unwrap_or(Ok(None)))
 }
 
 /// Reads kube-controller-manager, as far as it is visible.

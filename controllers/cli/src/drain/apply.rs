@@ -152,9 +152,9 @@ impl OneNode<'_> {
                 self.apply.session.env.sleep(POLL_INTERVAL).await;
                 continue;
             }
-            if let Some(asker) = self.apply.requester {
+            if let Some(requester) = self.apply.requester {
                 let Session { connection, env } = &self.apply.session;
-                asker.delete_completed(connection, env, self.node, work).await;
+                requester.delete_completed(connection, env, self.node, work).await;
             }
             for row in &new {
                 self.print_line(&DrainProgress::describe_late_pod(
@@ -177,7 +177,7 @@ impl OneNode<'_> {
         loop {
             match self.apply.snapshot.reread_pods(&self.apply.session, self.node).await {
                 Err(error) if is_transient(&error) => self.report_trouble(&error).await?,
-                there => return there,
+                result => return result,
             }
         }
     }
@@ -188,8 +188,8 @@ impl OneNode<'_> {
         let (mut pause, mut look_at, mut is_read) = (FIRST_POLL, None, false);
         let mut sent = FuturesUnordered::new();
         while !work.is_over() {
-            if let Some(asker) = self.apply.requester.filter(|_| work.sends_requests()) {
-                let lines = asker.run_round(&self.apply.session.connection, env, self.node, work).await;
+            if let Some(requester) = self.apply.requester.filter(|_| work.sends_requests()) {
+                let lines = requester.run_round(&self.apply.session.connection, env, self.node, work).await;
                 self.apply.evict_directly.fetch_or(!work.sends_requests(), Ordering::Relaxed);
                 self.print_lines(lines)?;
             }
@@ -199,15 +199,15 @@ impl OneNode<'_> {
             }
             let poll_at = work.has_terminating().then(|| *look_at.get_or_insert(env.now() + pause));
             if poll_at.is_some_and(|at| env.now() >= at) {
-                let there = self.reread().await?;
-                self.print_lines(work.record_present(&there))?;
+                let present = self.reread().await?;
+                self.print_lines(work.record_present(&present))?;
                 (is_read, pause) = (true, (pause * 3 / 2).min(POLL_INTERVAL));
                 look_at = None;
                 continue;
             }
             self.apply.output.show_progress(self.node, work.count())?;
-            let asks = work.next_request(env.now());
-            let next = work.next_due().into_iter().chain(poll_at).chain(asks).min();
+            let next_request = work.next_request(env.now());
+            let next = work.next_due().into_iter().chain(poll_at).chain(next_request).min();
             let next = next.unwrap_or(env.now() + POLL_INTERVAL);
             let breath: Mono = env.now() + MIN_PAUSE;
             tokio::select! {

@@ -168,10 +168,10 @@ impl Args {
         if self.withdraw {
             return withdraw(&session, &nodes).await;
         }
-        let asker = self.consent.requester(&session, eviction_requests::DRAIN).await?;
+        let requester = self.consent.requester(&session, eviction_requests::DRAIN).await?;
         let snapshot = DrainSnapshot::read(&session, &nodes).await?;
         snapshot.warn_missing_pods(&nodes, &consent);
-        let (plans, missing) = build_plans(&session, &snapshot, &nodes, &consent, asker).await;
+        let (plans, missing) = build_plans(&session, &snapshot, &nodes, &consent, requester).await;
         let page = || session.with_header(&page::page(&plans, &missing, &page::describe_next(&plans), paint));
         match plans.as_slice() {
             [plan] => {
@@ -184,11 +184,11 @@ impl Args {
 
     /// The nodes by their names, without duplicates.
     async fn select_nodes(&self, session: &Session) -> anyhow::Result<Vec<String>> {
-        if let Some(chosen) = session.select_by_labels(Kind::Nodes, self.selector.as_deref()).await? {
-            if chosen.is_empty() {
+        if let Some(selected) = session.select_by_labels(Kind::Nodes, self.selector.as_deref()).await? {
+            if selected.is_empty() {
                 bail!("no node has these labels: kubectl get nodes --show-labels");
             }
-            return Ok(chosen.into_iter().map(|(_, node)| node).collect());
+            return Ok(selected.into_iter().map(|(_, node)| node).collect());
         }
         let mut seen = BTreeSet::new();
         Ok(self.nodes.iter().filter(|node| seen.insert(*node)).cloned().collect())
@@ -196,7 +196,7 @@ impl Args {
 
     async fn run_apply(self, session: Session, consent: Consent, paint: Paint) -> anyhow::Result<Exit> {
         let nodes = self.select_nodes(&session).await?;
-        let asker = self.consent.requester(&session, eviction_requests::DRAIN).await?;
+        let requester = self.consent.requester(&session, eviction_requests::DRAIN).await?;
         let snapshot = DrainSnapshot::read_for_apply(&session, &nodes).await?;
         snapshot.warn_missing_pods(&nodes, &consent);
         let plans: Vec<Plan> = nodes.iter().map(|node| snapshot.plan(node, &consent)).collect();
@@ -211,7 +211,7 @@ impl Args {
             timeout,
             output,
             evictions,
-            requester: asker,
+            requester,
             evict_directly: false.into(),
         };
         let Drained { exit, .. } = apply.run(&plans, self.parallel.into(), self.try_anyway).await?;
@@ -265,10 +265,10 @@ pub(super) async fn print_plan(
     paint: Paint,
 ) -> anyhow::Result<Exit> {
     let (nodes, consent) = ([node.to_owned()], args.consent());
-    let asker = args.requester(session, eviction_requests::MAINTAIN).await?;
+    let requester = args.requester(session, eviction_requests::MAINTAIN).await?;
     let snapshot = DrainSnapshot::read(session, &nodes).await?;
     snapshot.warn_missing_pods(&nodes, &consent);
-    let (plans, missing) = build_plans(session, &snapshot, &nodes, &consent, asker).await;
+    let (plans, missing) = build_plans(session, &snapshot, &nodes, &consent, requester).await;
     let next = plans.first().map(page::describe_next_maintenance).unwrap_or_default();
     super::print(&page::page(&plans, &missing, &next, paint))?;
     Ok(exit_for(&plans))
@@ -285,7 +285,7 @@ pub(super) async fn apply(
 ) -> anyhow::Result<Drained> {
     let output = output::DrainOutput::new(ProgressOutput::for_stdout(paint), paint, 1);
     let (timeout, evictions) = (Some(timeout), Semaphore::new(apply::EVICTIONS));
-    let asker = args.requester(session, eviction_requests::MAINTAIN).await?;
+    let requester = args.requester(session, eviction_requests::MAINTAIN).await?;
     let (session, consent) = (session.clone(), args.consent());
     let apply = apply::Apply {
         session,
@@ -294,7 +294,7 @@ pub(super) async fn apply(
         timeout,
         output,
         evictions,
-        requester: asker,
+        requester,
         evict_directly: false.into(),
     };
     apply.run(&[plan], 1, false).await

@@ -64,8 +64,8 @@ impl Apply {
             self.output.finish_node(one.node, matches!(ended, Ok(Some(Drained { exit: Exit::Fine, .. }))));
             (one.node, ended)
         });
-        let ends: Vec<_> = drains.buffer_unordered(parallel).collect().await;
-        self.conclude(ends, self.session.env.now().since(began).as_secs())
+        let results: Vec<_> = drains.buffer_unordered(parallel).collect().await;
+        self.conclude(results, self.session.env.now().since(began).as_secs())
     }
 
     /// Cordons all of them: the result for each, and the pods that were on no node then. `None`: it was stopped.

@@ -179,7 +179,7 @@ impl DrainSnapshot {
     /// Reads the pods again that are on a node (or, without a name, on none), and removes those that are gone.
     async fn read_pods(&self, session: &Session, node: &str) -> anyhow::Result<Vec<(Uid, wire::Raw)>> {
         let path = format!("{}?fieldSelector=spec.nodeName={node}", Kind::Pods.path_in(None));
-        let there: Result<Vec<wire::Raw>, ApiError> = async {
+        let raws: Result<Vec<wire::Raw>, ApiError> = async {
             let (mut list, mut all) = (session.connection.list(Call::get(path)).await?, Vec::new());
             while let Some(raw) = list.next().await? {
                 all.push(raw);
@@ -187,7 +187,7 @@ impl DrainSnapshot {
             Ok(all)
         }
         .await;
-        let there = there.map_err(|error| match error.code() {
+        let raws = raws.map_err(|error| match error.code() {
             Some(403) => {
                 self.details.lock().add_missing(right("list", "pods"));
                 self.with_missing_rights(error)
@@ -195,15 +195,15 @@ impl DrainSnapshot {
             _ => anyhow::Error::from(error).context("listing the node's pods"),
         })?;
         let mut all = Vec::new();
-        for raw in there {
+        for raw in raws {
             self.details.lock().needs.extend(needs_of(&raw));
             self.cache.insert_hypothetical(Kind::Pods, &raw);
             let meta = raw.decode::<wire::OnlyMeta>().ok().and_then(|only| only.metadata);
             all.extend(meta.and_then(|meta| meta.uid.as_deref().and_then(Uid::new)).map(|uid| (uid, raw)));
         }
-        let there: BTreeSet<&Uid> = all.iter().map(|(uid, _)| uid).collect();
-        let went: Vec<Uid> = self.pods_on(node).into_iter().filter(|uid| !there.contains(uid)).collect();
-        for uid in went {
+        let present: BTreeSet<&Uid> = all.iter().map(|(uid, _)| uid).collect();
+        let gone: Vec<Uid> = self.pods_on(node).into_iter().filter(|uid| !present.contains(uid)).collect();
+        for uid in gone {
             self.cache.remove(Kind::Pods, &uid);
             self.details.lock().listed.remove(&uid);
         }
@@ -213,9 +213,9 @@ impl DrainSnapshot {
     /// Reads the pods of a node again, with their owners. Returns which exist.
     pub(super) async fn reread_pods(&self, session: &Session, node: &str) -> anyhow::Result<BTreeSet<Uid>> {
         let requested_at = session.env.now();
-        let there = self.read_pods(session, node).await?;
-        let uids = there.iter().map(|(uid, _)| uid.clone()).collect();
-        self.details.lock().listed.extend(there.into_iter().map(|(uid, raw)| (uid, (requested_at, raw))));
+        let pods = self.read_pods(session, node).await?;
+        let uids = pods.iter().map(|(uid, _)| uid.clone()).collect();
+        self.details.lock().listed.extend(pods.into_iter().map(|(uid, raw)| (uid, (requested_at, raw))));
         self.read_daemon_sets(session, std::slice::from_ref(&node.to_owned())).await?;
         Ok(uids)
     }
@@ -270,9 +270,9 @@ impl DrainSnapshot {
         Ok(())
     }
 
-    fn with_cluster<T>(&self, ask: impl FnOnce(&Cluster<'_>) -> T) -> T {
+    fn with_cluster<T>(&self, apply: impl FnOnce(&Cluster<'_>) -> T) -> T {
         let (guard, also) = (self.cache.view(), self.details.lock());
-        ask(&Cluster {
+        apply(&Cluster {
             view: guard.view(),
             needs: &also.needs,
             capacities: &also.rooms,

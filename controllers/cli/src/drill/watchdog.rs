@@ -40,7 +40,7 @@ impl Args {
             Some((_, Watchdog { unfit_reason: Some(why), drilled, .. })) => {
                 return refuse(&format!("the promise of {} never counts: {why}", drilled.identity));
             }
-            Some(found) => found,
+            Some(promise_and_watchdog) => promise_and_watchdog,
             None => {
                 let namespace = &device.named.namespace;
                 return refuse(&format!(
@@ -55,8 +55,8 @@ impl Args {
         }
         operator_requests::revoke(connection, &device.named, node, &promise).await?;
         print("The grant is revoked. Waiting until the machine has been reset and its agent is back.\n")?;
-        let ends = env.now() + self.timeout.unwrap_or(Duration::from_mins(15));
-        let Some(next) = next_boot(session, examined, &device, &promise, ends).await? else {
+        let deadline = env.now() + self.timeout.unwrap_or(Duration::from_mins(15));
+        let Some(next) = next_boot(session, examined, &device, &promise, deadline).await? else {
             print_stderr(&format!(
                 "pod-safety: node {node} has not booted again. If it still runs, its watchdog does not reset it: the promise is worth nothing"
             ));
@@ -110,14 +110,14 @@ async fn next_boot(
     examined: &Examined,
     device: &Device,
     before: &WatchdogGrant,
-    ends: Mono,
+    deadline: Mono,
 ) -> anyhow::Result<Option<WatchdogGrant>> {
     let Session { connection, env } = session;
     loop {
         let promise = operator_requests::read_grant(connection, &device.named, &examined.node).await?;
         match promise.filter(|promise| promise.boot_id != before.boot_id) {
             Some(promise) => return Ok(Some(promise)),
-            None if env.now() >= ends => return Ok(None),
+            None if env.now() >= deadline => return Ok(None),
             None => env.sleep(POLL_INTERVAL).await,
         }
     }

@@ -211,7 +211,7 @@ pub struct ResolveArgs {
 
 fn namespace_kind(text: &str) -> Result<Subject, String> {
     match Subject::parse(text) {
-        Ok(found @ Subject::Kind(SubjectKind::Namespace, _)) => Ok(found),
+        Ok(subject @ Subject::Kind(SubjectKind::Namespace, _)) => Ok(subject),
         Ok(_) | Err(_) => Err("allowed is namespace (ns)".to_owned()),
     }
 }
@@ -256,7 +256,7 @@ impl Args {
 
     async fn run(self, session: Session, what: SubjectKind, name: String) -> anyhow::Result<Exit> {
         let paint = self.print.paint();
-        let ask = async || {
+        let render_once = async || {
             let answer =
                 explain_object(&session, what, &name, self.cluster.namespace.as_deref(), self.steps).await?;
             let document = Document::new(&answer, session.target());
@@ -270,7 +270,7 @@ impl Args {
             };
             Ok(Rendered { text, line, exit: self.print.final_exit(exit) })
         };
-        self.watch.render_loop(&session.env, self.print.output, ask).await
+        self.watch.render_loop(&session.env, self.print.output, render_once).await
     }
 }
 
@@ -364,8 +364,8 @@ async fn explain_object(
         SubjectKind::Set => {
             let set = snapshot.read_set(session, namespace, name).await?;
             snapshot.read_namespace_events(session, namespace).await;
-            let begins = |pod: &Pod| *pod.key.namespace == *namespace && pod.phase == Phase::Pending;
-            if snapshot.with_context(|ctx| ctx.view.all_pods().any(begins)) {
+            let is_pending = |pod: &Pod| *pod.key.namespace == *namespace && pod.phase == Phase::Pending;
+            if snapshot.with_context(|ctx| ctx.view.all_pods().any(is_pending)) {
                 snapshot.read_attachments(session).await;
             }
             snapshot.with_context(|ctx| explain_set(&set, ctx))

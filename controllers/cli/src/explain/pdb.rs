@@ -27,11 +27,11 @@ pub(super) async fn explain_pdb(session: &Session, args: Args, name: Option<Stri
     let Args { selector, print, cluster, watch, .. } = args;
     let own = || session.connection.default_namespace().to_owned();
     let namespace = cluster.namespace.or_else(|| name.is_some().then(own));
-    let ask = async || {
-        let chosen = session.select_by_labels(Kind::Budgets, selector.as_deref()).await?;
-        read_budgets(session, namespace.as_deref(), name.as_deref(), chosen.as_ref(), &print).await
+    let render_once = async || {
+        let selected = session.select_by_labels(Kind::Budgets, selector.as_deref()).await?;
+        read_budgets(session, namespace.as_deref(), name.as_deref(), selected.as_ref(), &print).await
     };
-    watch.render_loop(&session.env, print.output, ask).await
+    watch.render_loop(&session.env, print.output, render_once).await
 }
 
 async fn read_budgets(
@@ -46,7 +46,7 @@ async fn read_budgets(
     let is_selected = |budget: &&Budget| {
         let key = || (budget.key.namespace.to_string(), budget.key.name.to_string());
         name.is_none_or(|name| *name == *budget.key.name)
-            && selected.is_none_or(|chosen| chosen.contains(&key()))
+            && selected.is_none_or(|names| names.contains(&key()))
     };
     session.query_scales(&snapshot, |view| view.budgets().filter(is_selected).collect()).await;
     let guard = snapshot.view();

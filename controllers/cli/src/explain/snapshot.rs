@@ -164,7 +164,8 @@ impl ClusterSnapshot {
     pub(crate) async fn read_pauses(&mut self, session: &Session, only: Option<&str>) {
         let marked: Vec<Arc<str>> = self.with_context(|ctx| {
             let marked = |node: &&Node| {
-                node.details.as_ref().and_then(|life| life.remediation_excluded_by) == Some(PAUSE_ANNOTATION)
+                node.details.as_ref().and_then(|details| details.remediation_excluded_by)
+                    == Some(PAUSE_ANNOTATION)
             };
             let is_selected = |node: &&Node| only.is_none_or(|only| *node.name == *only);
             ctx.view

@@ -199,9 +199,9 @@ fn bug_an_annotation_was_advised_for_pods_that_need_none() {
             (owner["apiVersion"], owner["kind"]) = (json!(api), json!(kind));
         });
     }
-    let asks =
+    let is_advised =
         |pod: &str| fixture.pod(pod).actors.iter().any(|actor| format!("{actor:?}").contains("break-glass"));
-    assert!(asks("orders-1") && asks("pg-1") && !asks("web-1"));
+    assert!(is_advised("orders-1") && is_advised("pg-1") && !is_advised("web-1"));
 }
 
 #[test]

@@ -110,7 +110,7 @@ impl TimelineArgs {
 
     async fn run(self, session: Session, of: Option<(SubjectKind, String)>) -> anyhow::Result<Exit> {
         let paint = self.print.paint();
-        let ask = async || {
+        let render_once = async || {
             let timeline = match &of {
                 Some((what, name)) => {
                     let namespace = self.cluster.namespace.as_deref();
@@ -130,7 +130,7 @@ impl TimelineArgs {
             let exit = if timeline.missing.is_empty() { Exit::Fine } else { Exit::Unknown };
             Ok(Rendered { text, line: timeline.line(), exit })
         };
-        self.watch.render_loop(&session.env, self.print.output, ask).await
+        self.watch.render_loop(&session.env, self.print.output, render_once).await
     }
 }
 

@@ -69,9 +69,9 @@ async fn is_being_switched_off(work: &Maintenance, examined: &Examined) -> anyho
     if !work.args.power_off {
         return Ok(false);
     }
-    let there =
+    let incident =
         operator_requests::read_incident(&work.session.connection, &incident_name(&examined.node)).await?;
-    Ok(there.is_some_and(|incident| incident.spec.keep_off && !incident.status.phase.is_over()))
+    Ok(incident.is_some_and(|incident| incident.spec.keep_off && !incident.status.phase.is_over()))
 }
 
 async fn empty(work: &Maintenance, examined: &Examined) -> anyhow::Result<Exit> {
@@ -105,9 +105,9 @@ async fn switch_off(work: &Maintenance, examined: &Examined) -> anyhow::Result<E
     let (session, node) = (&work.session, &work.args.node);
     let connection = &session.connection;
     let fence = operator_requests::request_keep_off(connection, examined, &work.by, &work.reason).await?;
-    let ends = session.env.now() + work.args.timeout;
+    let deadline = session.env.now() + work.args.timeout;
     let seen =
-        follow_incident(session, &fence, ends, |phase| !matches!(phase, Phase::Pending | Phase::Fencing));
+        follow_incident(session, &fence, deadline, |phase| !matches!(phase, Phase::Pending | Phase::Fencing));
     match seen.await? {
         Some(Phase::Fenced | Phase::Recovering) => Ok(Exit::Fine),
         Some(_) => Ok(Exit::Blocked),

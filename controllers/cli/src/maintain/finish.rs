@@ -19,7 +19,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(super) async fn finish(work: &Maintenance) -> anyhow::Result<Exit> {
     let (session, node) = (&work.session, &work.args.node);
-    let ends = session.env.now() + work.args.timeout;
+    let deadline = session.env.now() + work.args.timeout;
     let kept_off = operator_requests::list_kept_off(&session.connection, node).await?;
     if !kept_off.is_empty() {
         let examined = operator_requests::examine(&session.connection, &session.env, node).await?;
@@ -30,7 +30,7 @@ pub(super) async fn finish(work: &Maintenance) -> anyhow::Result<Exit> {
             operator_requests::set_keep_off(&session.connection, &examined.node, fence, false).await?;
         }
     }
-    let Some(examined) = wait_until_ready(work, ends).await? else {
+    let Some(examined) = wait_until_ready(work, deadline).await? else {
         print_stderr(&format!("pod-safety: node {node} is not back yet. Run this again to wait for it"));
         return Ok(Exit::TimedOut);
     };
@@ -55,7 +55,7 @@ async fn print_power_on_owner(work: &Maintenance, examined: &Examined) -> anyhow
 }
 
 /// Waits until the node is Ready, and no incident that kept its machine off remains.
-async fn wait_until_ready(work: &Maintenance, ends: Mono) -> anyhow::Result<Option<Examined>> {
+async fn wait_until_ready(work: &Maintenance, deadline: Mono) -> anyhow::Result<Option<Examined>> {
     let (session, node) = (&work.session, &work.args.node);
     let mut reported = false;
     loop {
@@ -63,7 +63,7 @@ async fn wait_until_ready(work: &Maintenance, ends: Mono) -> anyhow::Result<Opti
         if examined.ready && !operator_requests::is_being_fenced(&session.connection, node).await? {
             return Ok(Some(examined));
         }
-        if session.env.now() >= ends {
+        if session.env.now() >= deadline {
             return Ok(None);
         }
         if !reported {

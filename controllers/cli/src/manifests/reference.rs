@@ -100,7 +100,7 @@ fn cell(field: &Value) -> String {
         scalar => Some(format!("Default: `{scalar}`.")),
     };
     let parts = [
-        Some(describe(field)).filter(|said| !said.is_empty()),
+        Some(describe(field)).filter(|description| !description.is_empty()),
         one_of(field).or_else(|| one_of(&field["items"])),
         range,
         most.map(|most| format!("At most {most}.")),

@@ -127,7 +127,8 @@ impl Args {
         let timeline = Timeline::read_cluster(&session, DAY).await;
         folder.write_both(
             "timeline",
-            timeline.map(|told| (told.text(Paint::plain()), json!(told.document(session.target())))),
+            timeline
+                .map(|timeline| (timeline.text(Paint::plain()), json!(timeline.document(session.target())))),
         );
         for (kind, namespace, name) in seen.subjects().into_iter().take(MAX_EXPLAINED) {
             let file = match &namespace {

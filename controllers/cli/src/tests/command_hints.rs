@@ -168,7 +168,7 @@ fn bug_hints_named_flags_that_their_command_does_not_have() {
 /// The literals of a source, without its tests; placeholders in braces are filled in.
 fn literals(source: &str) -> Vec<String> {
     let source = source.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let (mut found, mut letters) = (Vec::new(), source.chars().peekable());
+    let (mut literals, mut letters) = (Vec::new(), source.chars().peekable());
     while let Some(letter) = letters.next() {
         match letter {
             '/' if letters.peek() == Some(&'/') => while letters.next().is_some_and(|next| next != '\n') {},
@@ -195,12 +195,12 @@ fn literals(source: &str) -> Vec<String> {
                         other => text.push(other),
                     }
                 }
-                found.push(text);
+                literals.push(text);
             }
             _ => {}
         }
     }
-    found
+    literals
 }
 
 fn sources(folder: &Path, files: &mut Vec<String>) {
@@ -262,8 +262,8 @@ fn an_invalid_hint_is_detected() {
 #[test]
 fn each_command_exits_with_a_code_of_its_help() {
     for (line, code, text) in pages() {
-        let (_, ends) = exit::COMMANDS.iter().find(|(name, _)| *name == verb(&line)).unwrap();
-        assert!(ends.iter().any(|(one, _)| *one == code), "{line}: {code}\n{text}");
+        let (_, codes) = exit::COMMANDS.iter().find(|(name, _)| *name == verb(&line)).unwrap();
+        assert!(codes.iter().any(|(one, _)| *one == code), "{line}: {code}\n{text}");
     }
 }
 
@@ -303,7 +303,7 @@ fn bug_commands_were_wrapped_on_terminals_of_80_and_100_columns() {
             }
         }
     }
-    assert!(whole > 40, "only {whole} commands were looked for");
+    assert!(whole > 40, "only {whole} commands were checked");
 }
 
 /// `fence --dry-run` wrote a NodeFence, which stayed, and printed neither plan nor gate.

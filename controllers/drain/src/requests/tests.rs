@@ -122,8 +122,8 @@ async fn run_rounds(
     seconds: u64,
 ) -> Vec<String> {
     let (connection, env) = (server.connection(), &server.env);
-    let (ends, mut printed) = (env.now() + Duration::from_secs(seconds), Vec::new());
-    while env.now() < ends {
+    let (deadline, mut printed) = (env.now() + Duration::from_secs(seconds), Vec::new());
+    while env.now() < deadline {
         printed
             .extend(requester.run_round(&connection, env, "n", work).await.into_iter().map(|line| line.text));
         env.sleep(Duration::from_millis(500)).await;
@@ -262,7 +262,7 @@ async fn the_outcome_of_a_request_decides_how_its_pod_is_handled() {
         let lines = run_rounds(&server, REQUESTER, &mut work, 12).await;
         assert!(lines.last().is_some_and(|line| line.contains(expected)), "{name}: {lines:?}");
         assert_eq!((due(&work, &server).len() == 2, work.is_over()), (direct, stopped), "{name}");
-        assert!(lines.len() <= 4, "{name}: each news is told once: {lines:?}");
+        assert!(lines.len() <= 4, "{name}: each news is printed once: {lines:?}");
     }
 }
 

@@ -91,9 +91,9 @@ fn a_drain_does_not_start_if_no_pod_may_be_evicted_or_a_pod_is_unreadable() {
     let unreadable = fixture();
     let bad = pod("a", "x").set("/metadata/resourceVersion", json!(null));
     unreadable.world.apply(Kind::Pods, &bad, at(0));
-    let mut unagreed = fixture();
-    unagreed.pod(&pod("a", "naked"));
-    for (fixture, must_not_try) in [(unsafe_, false), (unreadable, false), (unagreed, true)] {
+    let mut without_consent = fixture();
+    without_consent.pod(&pod("a", "naked"));
+    for (fixture, must_not_try) in [(unsafe_, false), (unreadable, false), (without_consent, true)] {
         let plan = fixture.plan();
         assert_eq!(
             (plan.must_not_start(false), plan.must_not_start(true)),

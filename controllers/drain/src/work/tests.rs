@@ -199,8 +199,9 @@ fn bug_a_stopped_pod_was_reported_to_exist_after_it_was_gone() {
 #[test]
 fn bug_a_pod_of_a_terminating_namespace_was_stopped() {
     let mut work = work();
-    let ends = Err(NotEvicted::NamespaceTerminating { why: "namespace ns is being terminated".to_owned() });
-    let line = answer(&mut work, "web-0", &ends, 0).unwrap();
+    let terminating =
+        Err(NotEvicted::NamespaceTerminating { why: "namespace ns is being terminated".to_owned() });
+    let line = answer(&mut work, "web-0", &terminating, 0).unwrap();
     assert_eq!(line, "pod/ns/web-0 waits: namespace ns is being terminated");
     answer(&mut work, "db-0", &ENDS, 0);
     answer(&mut work, "db-1", &ENDS, 0);

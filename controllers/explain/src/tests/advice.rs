@@ -201,10 +201,10 @@ fn bug_a_budget_that_selects_one_of_three_pods_had_a_ceiling_of_two() {
     };
     let primary = fixture(BudgetLimit::MinAvailable(Amount::Pods(1)));
     let world = primary.world(&primary.status());
-    let (verdict, sum, _, ways) = summarize(&world, "b");
+    let (verdict, sum, _, remediations) = summarize(&world, "b");
     assert_eq!((&*verdict, &*sum), ("Never", "1 healthy - 1 needed = 0"));
     assert_eq!(
-        ways,
+        remediations,
         [
             "have what sets its labels choose a pod of another node, of the 3 there should be => the pods that it no longer selects can go",
             "minAvailable: 0 in place of minAvailable: 1 => 1 at a time, and none runs meanwhile",
@@ -222,9 +222,9 @@ fn bug_the_remediation_for_a_pod_without_a_scale_never_allowed_an_eviction() {
     let drawn = Drawn { selected: true, ready: true, terminated: false };
     let limit = BudgetLimit::MinAvailable(Amount::Pods(1));
     let fixture = Fixture { controller: Controller::Unscaled, replicas: 0, pods: vec![drawn], limit };
-    let (verdict, _, _, ways) = summarize(&fixture.world(&fixture.status()), "b");
+    let (verdict, _, _, remediations) = summarize(&fixture.world(&fixture.status()), "b");
     assert_eq!(
-        (&*verdict, &*ways[0]),
+        (&*verdict, &*remediations[0]),
         ("Never", "minAvailable: 0 in place of minAvailable: 1 => 1 at a time, and none runs meanwhile")
     );
 }

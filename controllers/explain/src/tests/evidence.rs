@@ -60,7 +60,7 @@ fn bug_the_absence_of_a_node_was_called_proof_before_its_kubelet_could_respond()
     type Change = fn(&World);
     let unreachable: Change = |world| world.set_unreachable_before_node_deleted("gone");
     let active: Change = |_| ();
-    let lives: Change = |world| world.apply(Kind::NodeLeases, &lease("gone", 30), at(30));
+    let reporting: Change = |world| world.apply(Kind::NodeLeases, &lease("gone", 30), at(30));
     let read_again: Change = |world| world.record_absence_read("gone", at(60));
     let proof = "it does not exist, and its kubelet has not reported for 40s";
     let soon = "it does not exist. That is proof after 40s without a sign of life of its kubelet";
@@ -73,14 +73,14 @@ fn bug_the_absence_of_a_node_was_called_proof_before_its_kubelet_could_respond()
     };
     for (what, deleted_at, change, second, expected) in [
         ("it was active, and starts a container", 42, starting, 100, no(busy)),
-        ("it was silent before, in quarantine", 0, unreachable, 20, no(soon)),
-        ("it was silent before, after the quarantine", 0, unreachable, 41, yes(proof)),
-        ("it was silent before, whenever the pod was deleted", 42, unreachable, 43, yes(proof)),
+        ("it was unreachable before, in quarantine", 0, unreachable, 20, no(soon)),
+        ("it was unreachable before, after the quarantine", 0, unreachable, 41, yes(proof)),
+        ("it was unreachable before, whenever the pod was deleted", 42, unreachable, 43, yes(proof)),
         ("it was active", 42, active, 42, no(soon)),
         ("it was active, and the first read is older than the deletion", 42, active, 60, no(soon)),
-        ("it was active, read anew, in quarantine", 42, read_again, 99, no(soon)),
-        ("it was active, read anew, after the quarantine", 42, read_again, 100, yes(proof)),
-        ("it renews its Lease", 0, lives, 41, no("it does not exist, but its kubelet still runs")),
+        ("it was active, read again, in quarantine", 42, read_again, 99, no(soon)),
+        ("it was active, read again, after the quarantine", 42, read_again, 100, yes(proof)),
+        ("it renews its Lease", 0, reporting, 41, no("it does not exist, but its kubelet still runs")),
     ] {
         let world = World::listed();
         let before = if deleted_at == 0 { deleted() } else { doomed().on("gone") };
@@ -182,8 +182,8 @@ fn bug_old_evidence_hid_a_newer_confirmation_and_the_current_incident() {
     let old = format!("w-old (somebody: pulled its plug), {renewed}");
     assert_eq!(findings_of(&answer, "FenceConfirmed"), [no(&device), no("Fencing: no attempt yet")]);
     assert_eq!(findings_of(&answer, "PersonConfirmed"), [no(&old)]);
-    let anew = by_person("w-new", 110).set("/spec/leaseRenewed", json!(timestamp(20)));
-    world.apply(Kind::FenceEvidences, &anew, at(110));
+    let new_confirmation = by_person("w-new", 110).set("/spec/leaseRenewed", json!(timestamp(20)));
+    world.apply(Kind::FenceEvidences, &new_confirmation, at(110));
     let confirmations = findings_of(&explained(&world, 120, &[]), "PersonConfirmed");
     assert_eq!(confirmations, [no(&old), yes("w-new (somebody: pulled its plug)")]);
 }
@@ -250,7 +250,7 @@ fn a_confirmation_that_is_newer_than_the_refusal_releases_the_pod() {
 fn a_confirmation_is_offered_only_if_the_kubelet_does_not_report() {
     let world = lost();
     world.apply(Kind::FenceEvidences, &by_device("e", 60), at(60));
-    let stands = VerifyError::reasons().into_iter().map(|code| {
+    let verdicts = VerifyError::reasons().into_iter().map(|code| {
         let answer = explained(&world, 100, &[refused(&format!("{code}: words"), 90)]);
         (code, answer.judgement.verdict, offers_confirmation(&answer))
     });
@@ -263,9 +263,9 @@ fn a_confirmation_is_offered_only_if_the_kubelet_does_not_report() {
         "ReadFailed",
         "ReadsTooSlow",
     ];
-    for (code, standing, offers) in stands {
+    for (code, verdict, offers) in verdicts {
         let expected = if blocked.contains(&code) { Verdict::Blocked } else { Verdict::Waiting };
-        assert_eq!(standing, expected, "{code}");
+        assert_eq!(verdict, expected, "{code}");
         assert_eq!(offers, ["EvidenceInvalid", "PowerStateUnconfirmed"].contains(&code), "{code}");
     }
     let policy = named("p").set("/spec", json!({ "levels": [], "minimumEvidence": "Verified" }));

@@ -342,9 +342,9 @@ fn rows_of(plans: &[Plan]) -> impl Iterator<Item = &Row> + Clone {
 
 /// What an operator has to decide before anything is changed.
 fn describe_start(stops: &[&Plan], begin: &str, anyway: &str) -> String {
-    let unagreed: Vec<&Row> =
+    let needs_consent: Vec<&Row> =
         stops.iter().flat_map(|plan| &plan.rows).filter(|row| row.action == Action::NeedsConsent).collect();
-    if unagreed.is_empty() {
+    if needs_consent.is_empty() {
         let why = if stops.iter().any(|plan| plan.unreadable > 0) {
             "Pods that cannot be read may be there"
         } else {
@@ -360,7 +360,7 @@ fn describe_start(stops: &[&Plan], begin: &str, anyway: &str) -> String {
     ] {
         let of_flag =
             |row: &&&Row| flag.map_or(row.reason == "Unreadable", |flag| row.message.contains(flag));
-        let skips = skip_flags(unagreed.iter().filter(of_flag).copied());
+        let skips = skip_flags(needs_consent.iter().filter(of_flag).copied());
         match flag {
             _ if skips.is_empty() => {}
             Some(flag) => {

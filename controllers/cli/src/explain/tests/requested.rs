@@ -170,7 +170,7 @@ fn each_state_of_an_eviction_has_one_verdict() {
         json!({ "status": { "conditions": condition("Failed", "EvictionInvalid", "Target pod not found.") } }),
     );
     let withdrawn = request("foo/bar", json!({ "spec": { "intent": "Withdrawn" } }));
-    for (requests, evictions, standing, reason, is_noted) in [
+    for (requests, evictions, verdict, reason, is_noted) in [
         (vec![fresh], vec![], Verdict::Waiting, "Pending", true),
         (vec![unseen], vec![], Verdict::Blocked, "NoController", true),
         (vec![invalid], vec![], Verdict::Blocked, "EvictionInvalid", true),
@@ -201,7 +201,7 @@ fn each_state_of_an_eviction_has_one_verdict() {
     ] {
         let (answer, note) = explain_eviction(&healthy(1), &requests, &evictions);
         let actual = (answer.judgement.verdict, answer.judgement.reason, note.is_some());
-        assert_eq!(actual, (standing, reason, is_noted), "{}: {note:?}", answer.judgement.message);
+        assert_eq!(actual, (verdict, reason, is_noted), "{}: {note:?}", answer.judgement.message);
     }
 }
 

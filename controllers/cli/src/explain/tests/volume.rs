@@ -97,18 +97,18 @@ fn an_exclusive_volume_held_by_two_nodes_is_blocked() {
 #[test]
 fn errors_of_a_volume_driver_are_shown() {
     let of = |object: Value| Attachment::from_object(&object).unwrap();
-    let failed = |ends: Value| {
-        of(json!({ "metadata": { "name": "csi-x", "deletionTimestamp": ends },
+    let failed = |deletion: Value| {
+        of(json!({ "metadata": { "name": "csi-x", "deletionTimestamp": deletion },
             "spec": { "nodeName": "worker-a1", "source": { "persistentVolumeName": "pvc-1" } },
-            "status": { "attached": !ends.is_null(), "detachError": { "message": "array busy" }, "attachError": { "message": "no such LUN" } } }))
+            "status": { "attached": !deletion.is_null(), "detachError": { "message": "array busy" }, "attachError": { "message": "no such LUN" } } }))
     };
     let volume = volume();
-    for (ends, reason, message) in [
+    for (deletion, reason, message) in [
         (json!("2026-11-21T10:00:00Z"), "DetachFailed", "array busy"),
         (json!(null), "AttachFailed", "No such LUN"),
     ] {
         let mut fixture = Fixture::healthy();
-        fixture.attachment(failed(ends));
+        fixture.attachment(failed(deletion));
         let answer = answer_for(&fixture, &volume);
         assert_eq!(
             (answer.judgement.verdict, answer.judgement.reason),

@@ -83,10 +83,10 @@ fn bug_the_namespace_flag_was_refused_although_help_has_it() {
             below.into_iter().map(|one| (format!("{name} {}", one.get_name()), one)).collect()
         };
         for (name, command) in leaves {
-            let asks = command.get_arguments().any(|arg| arg.get_long() == Some("context"));
+            let connects = command.get_arguments().any(|arg| arg.get_long() == Some("context"));
             let takes = command.get_arguments().any(|arg| arg.get_short() == Some('n'));
-            assert_eq!(asks, takes, "{name}: who asks a cluster takes its namespace");
-            tried += usize::from(asks);
+            assert_eq!(connects, takes, "{name}: a command with a cluster takes its namespace");
+            tried += usize::from(connects);
         }
     }
     assert!(tried > 12, "{tried}");
@@ -165,7 +165,7 @@ fn bug_an_error_named_neither_the_role_nor_the_crds() {
 #[test]
 fn bug_an_invalid_confirmation_was_refused_only_after_waiting() {
     let unused: Arc<AnswerFn> =
-        Arc::new(|method, path, _| panic!("{method} {path}: nothing was to be asked"));
+        Arc::new(|method, path, _| panic!("{method} {path}: no request was expected"));
     let (code, text) = run_command("confirm-down worker-b1 --reason r --confirm yes", &unused);
     assert!(code == 4 && text.contains("it is \"worker-b1 is off\"; nothing was changed"), "{code}: {text}");
     let allowed = well();
