@@ -1,8 +1,9 @@
-//! The acts that evidence permits: force delete a pod, declare a node out of service, break the Lease of a volume.
+//! The acts that evidence permits: force delete a pod, taint a node out of service, revoke the holder of a volume's Lease.
 //!
-//! Danger note: nothing else frees what a process that may still run holds. Each act consumes its evidence. Its requests carry the
-//! UID and the resourceVersion to which the evidence is bound, so a kubelet that still writes breaks the act; and a [`Permit`]
-//! each, which the guard compares with the bytes.
+//! Danger note: no other code releases what a process that may still run uses. Each act consumes its evidence. Each request
+//! carries the UID and the resourceVersion to which the evidence is bound, so a write by a kubelet in between makes the
+//! request fail with a conflict. Each request also carries a [`Permit`], which the guard compares with the bytes that are
+//! sent.
 
 use jiff::Timestamp;
 use pod_safety_model::{Holder, Incarnation, Kind, Mono, OUT_OF_SERVICE_TAINT, Rv};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use crate::evidence::{Evidence, EvidenceKind, LeaseVersion, PodVersion};
 use crate::guard::Permit;
 
-/// A request that the guard lets through. Its fields are private: it is sent as it is, or not at all.
+/// A request that carries the permit for itself. Its fields are private: a caller can send it, and cannot change it.
 #[derive(Debug)]
 pub struct Request {
     verb: Verb,
@@ -21,14 +22,14 @@ pub struct Request {
     permit: Permit,
 }
 
-/// How it is sent.
+/// The HTTP method of a request, and the content type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Strategic merge patch.
+    /// PATCH, as a strategic merge patch.
     Patch,
-    /// Merge patch (RFC 7386).
+    /// PATCH, as a merge patch (RFC 7386).
     Merge,
-    /// Delete.
+    /// DELETE.
     Delete,
 }
 
@@ -49,34 +50,34 @@ impl Request {
 #[derive(Debug)]
 pub struct ForceDelete {
     evidence: Evidence<PodVersion>,
-    /// The version that DELETE names, once it is known.
+    /// The version at which the phase is terminal; DELETE names it. `None`: the PATCH must be sent first.
     terminal_rv: Option<Rv>,
 }
 
-/// What follows an answer.
+/// What follows a successful answer.
 #[derive(Debug)]
 pub enum Next {
-    /// The other request of the pair.
+    /// The PATCH succeeded: DELETE is the next request.
     Delete(ForceDelete),
-    /// The pod is removed; or finalizers keep the object, and it was removed as far as we may.
+    /// The DELETE succeeded: the pod is removed, or its finalizers keep the object until their controllers remove them.
     Done {
-        /// What it rested on.
+        /// The kind of evidence that permitted the deletion.
         kind: EvidenceKind,
-        /// Finalizers keep the object.
+        /// The object still has finalizers.
         finalizers_remain: bool,
     },
 }
 
-/// An answer that names no version: the act ends, and the decision starts again.
+/// The answer to the PATCH has no resourceVersion: the act ends, and the controller decides again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a pod without a resourceVersion")]
 pub struct NoVersion;
 
-/// KCM's condition on a pod whose node is gone (KEP-3329).
+/// The message of the condition that kube-controller-manager writes on a pod whose Node does not exist (KEP-3329).
 pub const NODE_GONE_MESSAGE: &str = "PodGC: node no longer exists";
 
 impl ForceDelete {
-    /// Of the pod that `evidence` is about.
+    /// The force deletion of the pod that `evidence` is about.
     #[must_use]
     pub fn new(evidence: Evidence<PodVersion>) -> Self {
         let version = evidence.subject();
@@ -84,14 +85,15 @@ impl ForceDelete {
         Self { evidence, terminal_rv }
     }
 
-    /// From then on no request may be sent.
+    /// When the evidence expires. No request is sent from then on.
     #[must_use]
     pub const fn expires(&self) -> Mono {
         self.evidence.expires()
     }
 
-    /// The request that is due. The PATCH is the re-read of the pod: it fails if anything was written since, and its answer has
-    /// the version for the DELETE. `wall` is for people.
+    /// The next request: the PATCH of the status, then the DELETE. No separate read of the pod is needed: the PATCH fails
+    /// if anything was written since, and its answer has the version for the DELETE. `wall` only fills
+    /// `lastTransitionTime`.
     #[must_use]
     pub fn request(&self, wall: Timestamp) -> Request {
         let PodVersion { pod, rv, .. } = self.evidence.subject();
@@ -99,17 +101,18 @@ impl ForceDelete {
         let (uid, send) = (pod.uid.to_string(), |verb, path, rv: Rv, body| {
             Request::new(verb, path, &pod.uid.to_string(), &rv.to_string(), body)
         });
-        let Some(ended) = self.terminal_rv else {
+        let Some(terminal_rv) = self.terminal_rv else {
             return send(Verb::Patch, format!("{path}/status"), *rv, self.failed_status(&uid, wall));
         };
-        let preconditions = json!({ "uid": uid, "resourceVersion": ended });
+        let preconditions = json!({ "uid": uid, "resourceVersion": terminal_rv });
         let body = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
             "preconditions": preconditions });
-        send(Verb::Delete, path, ended, body)
+        send(Verb::Delete, path, terminal_rv, body)
     }
 
-    /// KCM's patch (`markFailedAndDeletePodWithCondition`), made conditional on the resourceVersion too. A strategic merge patch,
-    /// for server-side apply fails on pods with duplicated ports or variables (kubernetes#118261).
+    /// The patch of kube-controller-manager (`markFailedAndDeletePodWithCondition`), with the resourceVersion as a further
+    /// condition. It is a strategic merge patch: server-side apply fails on pods with duplicated ports or variables
+    /// (kubernetes#118261).
     fn failed_status(&self, uid: &str, wall: Timestamp) -> Value {
         let PodVersion { rv, generation, .. } = self.evidence.subject();
         let mut status = json!({ "phase": "Failed", "observedGeneration": generation });
@@ -126,10 +129,10 @@ impl ForceDelete {
         json!({ "metadata": { "uid": uid, "resourceVersion": rv }, "status": status })
     }
 
-    /// Takes the metadata of a successful answer.
+    /// Advances by the metadata of a successful answer.
     ///
     /// # Errors
-    /// It has no version for the DELETE.
+    /// The answer to the PATCH has no resourceVersion for the DELETE.
     pub fn advance(self, answer: &wire::ObjectMeta) -> Result<Next, NoVersion> {
         if self.terminal_rv.is_some() {
             let Self { evidence, .. } = self;
@@ -141,7 +144,7 @@ impl ForceDelete {
     }
 }
 
-/// Why the pod is disrupted, where that is not its own doing.
+/// Reason and message of the condition DisruptionTarget. `None`: the pod ended by itself, or was never scheduled.
 fn disruption_reason(kind: &EvidenceKind) -> Option<(&'static str, String)> {
     match kind {
         EvidenceKind::NodeGone { .. } => Some(("DeletionByPodGC", NODE_GONE_MESSAGE.to_owned())),
@@ -149,26 +152,26 @@ fn disruption_reason(kind: &EvidenceKind) -> Option<(&'static str, String)> {
     }
 }
 
-/// A Node with all of its fields, as a quorum read showed it.
+/// A Node with all of its fields, as a quorum read returned it.
 #[derive(Debug)]
 pub struct WholeNode<'a> {
     name: &'a str,
     object: &'a Value,
 }
 
-/// Why a taint is not added.
+/// Why the out-of-service taint is not added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaintRefusal {
-    /// The evidence is of another kind than fencing, or the node is in another incarnation than it is about.
+    /// The evidence is not evidence of fencing, or is about another incarnation of the node.
     WrongEvidence,
-    /// It is Ready.
+    /// The node is Ready.
     Ready,
-    /// It has such a taint already.
+    /// The node has an out-of-service taint already.
     AlreadyTainted,
 }
 
 impl<'a> WholeNode<'a> {
-    /// The node of this name.
+    /// The Node `object`, whose name is `name`.
     #[must_use]
     pub const fn new(name: &'a str, object: &'a Value) -> Self {
         Self { name, object }
@@ -178,14 +181,14 @@ impl<'a> WholeNode<'a> {
         self.object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Its incarnation.
+    /// The incarnation: UID and boot ID.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         let (uid, boot) = (self.text("/metadata/uid").to_owned(), self.text("/status/nodeInfo/bootID"));
         Incarnation::new(self.name.to_owned(), uid, boot)
     }
 
-    /// Its version.
+    /// The resourceVersion.
     #[must_use]
     pub fn version(&self) -> &'a str {
         self.text("/metadata/resourceVersion")
@@ -198,14 +201,15 @@ impl<'a> WholeNode<'a> {
         conditions.into_iter().flatten().any(|one| one["type"] == "Ready" && one["status"] == "True")
     }
 
-    /// Its taints.
+    /// The taints, as JSON.
     #[must_use]
     pub fn taints(&self) -> Vec<Value> {
         self.object.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default()
     }
 
-    /// A write of its taints (and of labels, in `body`) that names the out-of-service taint and declares nothing: each such taint
-    /// is one that the node has at this version. It needs no evidence. `None`: it names none, or would declare one.
+    /// A patch of taints (and of labels, in `body`) that keeps an out-of-service taint and adds none: each out-of-service
+    /// taint in `body` is on the node at this version. It needs no evidence. `None`: `body` names no such taint, or would
+    /// add one.
     #[must_use]
     pub fn permit_kept_taints(&self, mut body: Value) -> Option<Request> {
         let has = self.taints();
@@ -225,24 +229,24 @@ fn is_out_of_service(taint: &Value) -> bool {
     taint["key"] == OUT_OF_SERVICE_TAINT
 }
 
-/// As the guard reads it: in whatever place.
+/// Whether the taint names the key in any field, as the guard searches for it.
 fn names_out_of_service(taint: &Value) -> bool {
     taint.to_string().contains(OUT_OF_SERVICE_TAINT)
 }
 
-/// Declares a node out of service by the taint `key=value`: kube-controller-manager removes its pods and detaches its volumes.
+/// Taints a node out of service with `value`: kube-controller-manager then force deletes its pods and detaches its volumes.
 /// The request may be sent until the evidence expires.
 ///
 /// # Errors
-/// The node is not as the evidence says.
+/// The node is in another state than the evidence requires.
 pub fn taint_out_of_service(
     evidence: Evidence<Incarnation>,
     node: &WholeNode<'_>,
     value: &str,
     wall: Timestamp,
 ) -> Result<(Request, Mono), TaintRefusal> {
-    let about = evidence.subject();
-    let same = node.incarnation() == *about && !about.boot_id.is_empty();
+    let subject = evidence.subject();
+    let same = node.incarnation() == *subject && !subject.boot_id.is_empty();
     if !same || !evidence.kind().is_fencing() {
         return Err(TaintRefusal::WrongEvidence);
     }
@@ -262,8 +266,9 @@ pub fn taint_out_of_service(
     Ok((Request::new(Verb::Patch, path, uid, version, body), evidence.expires()))
 }
 
-/// Breaks the Lease of a volume: it has no holder any more, or `next`. `body` has the labels, annotations and times of the Lease; the
-/// identity and the end of the hold are written here. The request may be sent until the evidence expires.
+/// Revokes the holder of a volume's Lease: the Lease then has no holder, or the holder `next`. `body` has the labels,
+/// annotations and times of the Lease; this function writes `holderIdentity` and `leaseTransitions`. The request may be
+/// sent until the evidence expires.
 #[must_use]
 pub fn break_volume(
     evidence: Evidence<LeaseVersion>,

@@ -1,44 +1,46 @@
-//! What a controller believes from its cache. Anything can be claimed: nothing follows from it until the judge has the facts.
+//! What a controller concludes from its cache. Any claim can be made: it has no effect until the judge has verified it with
+//! facts.
 
 use std::sync::Arc;
 
 use pod_safety_model::{Pod, PodKey, Rv};
 
-/// Why a pod's processes cannot run, as a controller believes.
+/// Why a pod's processes cannot run, according to a controller's cache.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Claim {
-    /// The node that it is bound to does not exist any more.
+    /// The Node to which the pod is bound does not exist.
     NodeGone {
         /// The node's name.
         node: Arc<str>,
     },
-    /// It was never bound to a node.
+    /// The pod was never bound to a node.
     NeverScheduled,
-    /// Its kubelet reported that all of its containers ended.
+    /// The kubelet reported that all of the pod's containers terminated.
     KubeletTerminated,
-    /// A taint asserts that its node is off.
+    /// The out-of-service taint states that the pod's node is off.
     OutOfService {
         /// The node's name.
         node: Arc<str>,
     },
-    /// The agent of its node reports that nothing of it is left there.
+    /// The agent on the pod's node reports that no process and no mount of the pod remains.
     PodsEnded {
         /// The node's name.
         node: Arc<str>,
     },
-    /// A FenceEvidence says that this incarnation of its node has ended.
+    /// A FenceEvidence states that this incarnation of the pod's node has ended.
     Fenced {
         /// The node's name.
         node: Arc<str>,
         /// The name of the FenceEvidence.
         proof: Arc<str>,
-        /// The version of the newest evidence about the node that was seen: a refusal says nothing about what came since.
+        /// The resourceVersion of the newest FenceEvidence about the node in the cache. A refusal does not apply to newer
+        /// evidence.
         newest: Rv,
     },
 }
 
 impl Claim {
-    /// The node that it is about.
+    /// The node that the claim names.
     #[must_use]
     pub const fn node(&self) -> Option<&Arc<str>> {
         match self {
@@ -51,21 +53,21 @@ impl Claim {
     }
 }
 
-/// The wish to force delete one pod, at the version that was seen.
+/// A request to force delete one pod at the version that the controller saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForceDeleteRequest {
     /// The pod.
     pub pod: PodKey,
-    /// The version on which the claim rests. Any other makes it void.
+    /// The resourceVersion on which the claim rests. The request is void at any other version.
     pub rv: Rv,
-    /// The claim.
+    /// Why the pod's processes cannot run.
     pub claim: Claim,
-    /// When its deletion was requested, in seconds of the API server's clock: for people.
+    /// When the pod's deletion was requested, in seconds of the API server's clock. It is only displayed.
     pub requested: Option<i64>,
 }
 
 impl ForceDeleteRequest {
-    /// The wish to force delete `pod` because of `claim`.
+    /// The request to force delete `pod` because of `claim`.
     #[must_use]
     pub fn new(pod: &Pod, claim: Claim) -> Self {
         let requested = pod.deletion.map(|deletion| deletion.at.saturating_sub(deletion.grace.unwrap_or(0)));
@@ -73,25 +75,26 @@ impl ForceDeleteRequest {
     }
 }
 
-/// Why the holder of a volume writes to it no more, as a controller believes.
+/// Why the holder of a volume no longer writes to it, according to a controller's cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReleaseBasis {
-    /// A FenceEvidence about its incarnation.
+    /// A FenceEvidence is about the holder's incarnation.
     Evidence {
-        /// Its name.
+        /// The name of the FenceEvidence.
         proof: Arc<str>,
         /// As in [`Claim::Fenced`].
         newest: Rv,
     },
-    /// Its Node is gone.
+    /// The holder's Node does not exist.
     NodeGone,
-    /// Its machine has booted since.
+    /// The holder's machine has booted since.
     Rebooted,
-    /// A FenceEvidence of this name about its incarnation, and another Node with another boot has its name.
+    /// The FenceEvidence of this name is about the holder's incarnation, and another Node with another boot ID has the
+    /// holder's name.
     Replaced(Arc<str>),
-    /// The volume is detached from it, and its storage takes no writes from a node without an attachment. Of the node and its
-    /// pods this says nothing.
+    /// The volume is detached from the node, and its storage accepts no writes from a node without an attachment. This
+    /// shows nothing about the node or its pods.
     Detached,
-    /// A FenceEvidence of this name says that its storage takes no writes from the node. Nor does this say anything of pods.
+    /// The FenceEvidence of this name states that the storage accepts no writes from the node. This shows nothing about pods.
     Storage(Arc<str>),
 }

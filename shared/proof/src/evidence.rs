@@ -1,4 +1,4 @@
-//! Evidence: that processes cannot run. It has no public constructor, cannot be cloned, and is consumed by the one act that it
+//! Evidence that processes cannot run. It has no public constructor, is not `Clone`, and is consumed by the one act that it
 //! permits:
 //!
 //! ```compile_fail,E0451
@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use pod_safety_model::{FenceEvidenceKind, Mono, PodKey, Rv, Uid};
 
-/// For how long after its reads evidence may be used. A machine that boots needs longer to register, and a batch of writes to a
-/// healthy API server needs less.
+/// How long evidence may be used after its reads. A machine takes longer to boot and register its Node; a batch of writes to a
+/// healthy API server takes less.
 /// docs/assumptions.md: no-boot-in-ten-seconds
 pub const VALID_FOR: Duration = Duration::from_secs(2);
-/// No machine boots faster: for so long after a status check that reported off nothing can run on it.
+/// No machine boots faster. After a status check that reported off, no process runs on the machine for this long.
 /// docs/assumptions.md: no-boot-in-ten-seconds
 pub const MINIMUM_BOOT: Duration = Duration::from_secs(10);
 
@@ -40,14 +40,14 @@ impl<S> Evidence<S> {
         Self { kind, subject, expires }
     }
 
-    /// Evidence that no judge ever made, for tests of the acts.
+    /// Evidence that no judge verified, for tests of the acts.
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub const fn for_act_tests(kind: EvidenceKind, subject: S, expires: Mono) -> Self {
         Self::new(kind, subject, expires)
     }
 
-    /// What it rests on.
+    /// The kind of evidence.
     #[must_use]
     pub const fn kind(&self) -> &EvidenceKind {
         &self.kind
@@ -57,13 +57,13 @@ impl<S> Evidence<S> {
         self.kind
     }
 
-    /// What it is about.
+    /// The pod, incarnation or Lease that the evidence is about.
     #[must_use]
     pub const fn subject(&self) -> &S {
         &self.subject
     }
 
-    /// From then on it proves nothing.
+    /// When the evidence expires. It permits no request from then on.
     #[must_use]
     pub const fn expires(&self) -> Mono {
         self.expires
@@ -72,7 +72,7 @@ impl<S> Evidence<S> {
 
 #[cfg(feature = "testing")]
 impl<S: Clone> Evidence<S> {
-    /// The same once more, for a search that follows several futures of one process. What was never made cannot be copied.
+    /// A copy, for a state space search that follows several continuations of one process. It copies only existing evidence.
     #[must_use]
     pub fn copied(&self) -> Self {
         Self { kind: self.kind.clone(), subject: self.subject.clone(), expires: self.expires }
@@ -82,9 +82,9 @@ impl<S: Clone> Evidence<S> {
 /// One pod at one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodVersion {
-    /// The pod.
+    /// The pod's key.
     pub pod: PodKey,
-    /// The version.
+    /// The pod's resourceVersion.
     pub rv: Rv,
     /// The phase is terminal already: no PATCH is needed.
     pub terminal: bool,
@@ -95,19 +95,18 @@ pub struct PodVersion {
 /// The Lease of one volume, at one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseVersion {
-    /// The PersistentVolume, which the Lease is named for.
+    /// The name of the PersistentVolume, which is the name of the Lease.
     pub volume: Arc<str>,
     /// The UID of the Lease.
     pub uid: Uid,
-    /// Its version.
+    /// The resourceVersion of the Lease.
     pub rv: Rv,
 }
 
-/// The kinds of evidence. Closed: it labels metrics.
+/// The kinds of evidence. The set is closed, because the names label metrics.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]
 pub enum EvidenceKind {
-    /// Two quorum reads, a quarantine apart, did not find the node, and its
-    /// kubelet gave no sign of life in between.
+    /// Two quorum reads, a quarantine apart, did not find the Node, and its kubelet did not report in between.
     #[error("node {node} does not exist: two quorum reads {}s apart did not find it, and its Lease was not renewed since", apart.as_secs())]
     NodeGone {
         /// The node's name.
@@ -118,16 +117,17 @@ pub enum EvidenceKind {
     /// The pod was never bound to a node.
     #[error("no node ever took the pod")]
     NeverScheduled,
-    /// The kubelet reported the end of every container.
+    /// The kubelet reported that every container of the pod terminated.
     #[error("the kubelet reported that every container of the pod terminated")]
     KubeletTerminated,
-    /// The agent of its node looked after the kubelet had seen the deletion, and found neither a process nor a mount of it.
+    /// The agent on the pod's node checked after the kubelet had observed the deletion, and found no process and no mount
+    /// of the pod.
     #[error("the agent of node {node} reports that no process and no mount of the pod is left")]
     PodsEnded {
         /// The node's name.
         node: Arc<str>,
     },
-    /// A person or a program vouches by taint, and our policy takes their word.
+    /// The node is not Ready and has an out-of-service taint that others added, and the settings accept this taint as evidence.
     #[error(
         "node {node} is not Ready and has the taint node.kubernetes.io/out-of-service, which --trust-out-of-service-taint accepts as proof"
     )]
@@ -136,48 +136,48 @@ pub enum EvidenceKind {
         /// The node's name.
         node: Arc<str>,
     },
-    /// What devices showed in two looks of the machine, and show now.
+    /// Two status checks of the fence devices established the kind of evidence, and the devices confirm it now.
     #[error("node {node} {}: FenceEvidence {proof}, checked again just now", kind.describe())]
     Fenced {
         /// The node's name.
         node: Arc<str>,
         /// The name of the FenceEvidence.
         proof: Arc<str>,
-        /// What they showed.
+        /// What the devices established.
         kind: FenceEvidenceKind,
     },
-    /// The machine has booted since: what ran before has ended.
+    /// The machine has booted since, so the processes of the earlier boot have ended.
     #[error("node {node} has booted since: its boot ID changed")]
     BootChanged {
         /// The node's name.
         node: Arc<str>,
     },
-    /// Of one volume alone: its storage takes nothing from the node any more. It releases no pod.
+    /// The storage of one volume accepts no more writes from the node. It releases no pod.
     #[error("the storage of volume {volume} accepts no writes from node {node} any more: {how}")]
     StorageFenced {
         /// The PersistentVolume.
         volume: Arc<str>,
         /// The node's name.
         node: Arc<str>,
-        /// How that was found.
+        /// What keeps the node from the volume.
         how: Barrier,
     },
-    /// A person confirmed that it is off.
+    /// A person confirmed that the machine is off.
     #[error("{by} confirmed that node {node} is off: FenceEvidence {proof}")]
     Confirmed {
         /// The node's name.
         node: Arc<str>,
         /// The name of the FenceEvidence.
         proof: Arc<str>,
-        /// Who.
+        /// The person's user name.
         by: Arc<str>,
     },
 }
 
-/// What keeps a node from a volume.
+/// What keeps a node from writing to a volume.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Barrier {
-    /// No VolumeAttachment of it is left for the node, and this driver's storage lets nobody write who is not attached.
+    /// No VolumeAttachment of the volume names the node, and this driver's storage accepts no writes from a node without one.
     #[error("it was detached, and {driver} accepts no writes from a detached node (--exclusive-backends)")]
     Detached {
         /// The CSI driver.
@@ -192,13 +192,14 @@ pub enum Barrier {
 }
 
 impl EvidenceKind {
-    /// Its name in metrics, Events and programs.
+    /// The name in metrics, Events and the API.
     #[must_use]
     pub fn name(&self) -> &'static str {
         if let Self::Fenced { kind, .. } = self { kind.name() } else { self.into() }
     }
 
-    /// Whether an incarnation was fenced: all of its pods and volumes may be released, and its node declared out of service.
+    /// Whether this is evidence of fencing. It permits the release of all pods and volumes of the incarnation, and the
+    /// out-of-service taint on its node.
     #[must_use]
     pub const fn is_fencing(&self) -> bool {
         match self {

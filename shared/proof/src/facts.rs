@@ -1,4 +1,4 @@
-//! What was read. A fact is made from an answer of the API server, and from nothing else.
+//! Facts: what was read. A fact is decoded from an answer of the API server, and made in no other way.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use pod_safety_wire::{self as wire, Raw, WireError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// A kubelet's Lease, as a quorum read showed it. Two of them are compared; their times are by the kubelet's clock.
+/// A kubelet's Lease, as a quorum read returned it. Two reads are compared with each other, because the times are of the
+/// kubelet's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRead(Option<Lease>);
 
@@ -20,16 +21,16 @@ struct Lease {
     seconds: Option<i32>,
 }
 
-/// A Lease whose `renewTime` is no time. That is not the same as none.
+/// A Lease whose `renewTime` is no valid time. It differs from a Lease without `renewTime`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a Lease with an invalid renewTime")]
 pub struct InvalidRenewTime;
 
 impl LeaseRead {
-    /// `answer`: the Lease, or `None` for 404.
+    /// Decodes `answer`: the Lease, or `None` for a 404.
     ///
     /// # Errors
-    /// It cannot be decoded.
+    /// The Lease cannot be decoded.
     pub fn decode(answer: Option<&Raw>) -> Result<Self, WireError> {
         let lease = answer.map(|raw| {
             raw.decode::<wire::Lease>().map(|lease| {
@@ -41,33 +42,33 @@ impl LeaseRead {
         Ok(Self(lease.transpose()?))
     }
 
-    /// Whether there is none.
+    /// Whether no Lease exists.
     #[must_use]
     pub const fn is_absent(&self) -> bool {
         self.0.is_none()
     }
 
-    /// When the kubelet renewed it last, by the kubelet's clock; `None`: there is no Lease, or it does not say.
+    /// When the kubelet last renewed the Lease, by the kubelet's clock. `None`: there is no Lease, or it has no `renewTime`.
     ///
     /// # Errors
-    /// What it says is no time.
+    /// The `renewTime` is no valid time.
     pub fn renewed(&self) -> Result<Option<Timestamp>, InvalidRenewTime> {
         let renewed = self.0.as_ref().and_then(|lease| lease.renewed);
         renewed.map(|renewed| renewed.timestamp().ok_or(InvalidRenewTime)).transpose()
     }
 
-    /// How long it lasts; Kubernetes' default if it does not say.
+    /// The lease duration. It is the default of Kubernetes if the Lease has none.
     #[must_use]
     pub fn duration(&self) -> Duration {
         lease_duration(self.0.as_ref().and_then(|lease| lease.seconds))
     }
 }
 
-/// A Node, as a quorum read showed it.
+/// A Node, as a quorum read returned it.
 #[derive(Clone, Debug)]
 pub struct NodeRead {
     incarnation: Incarnation,
-    /// Types with their status.
+    /// Type and status of each condition.
     conditions: Vec<(String, String)>,
     cordoned: bool,
     out_of_service: Vec<String>,
@@ -92,7 +93,7 @@ impl NodeRead {
         Ok(Self { incarnation, conditions, cordoned, out_of_service, labels: metadata.labels })
     }
 
-    /// Its incarnation. A boot ID that is empty is unknown.
+    /// The incarnation. An empty boot ID means that the boot is unknown.
     #[must_use]
     pub const fn incarnation(&self) -> &Incarnation {
         &self.incarnation
@@ -104,24 +105,24 @@ impl NodeRead {
         self.condition_statuses("Ready").any(|status| status == "True")
     }
 
-    /// The statuses that it reports for this type of condition.
+    /// The statuses of the conditions of this type.
     pub fn condition_statuses(&self, condition: &str) -> impl Iterator<Item = &str> {
-        self.conditions.iter().filter(move |(of, _)| of == condition).map(|(_, status)| status.as_str())
+        self.conditions.iter().filter(move |(kind, _)| kind == condition).map(|(_, status)| status.as_str())
     }
 
-    /// Whether it is cordoned: that proves nothing, and people are told.
+    /// Whether the node is cordoned. That is no evidence; it is only displayed.
     #[must_use]
     pub const fn is_cordoned(&self) -> bool {
         self.cordoned
     }
 
-    /// The values of its out-of-service taints.
+    /// The values of the node's out-of-service taints.
     #[must_use]
     pub fn out_of_service(&self) -> &[String] {
         &self.out_of_service
     }
 
-    /// Its labels: they select its FencePolicy.
+    /// The labels, which select the node's FencePolicy.
     #[must_use]
     pub const fn labels(&self) -> &BTreeMap<String, String> {
         &self.labels
@@ -133,18 +134,18 @@ impl NodeRead {
 pub struct QuorumRead {
     pub(crate) requested_at: Mono,
     pub(crate) answered_at: Mono,
-    /// `None`: there is no Node of the name.
+    /// The Node; `None`: no Node of the name exists.
     pub node: Option<NodeRead>,
-    /// Its Lease.
+    /// The node's Lease.
     pub lease: LeaseRead,
 }
 
 impl QuorumRead {
-    /// The answers to reads without a resourceVersion that were sent at `asked_at`; both were there at `answered_at`.
-    /// `None` is 404.
+    /// Decodes the answers to reads without a resourceVersion, which were sent at `requested_at`; both had arrived at
+    /// `answered_at`. `None` means 404.
     ///
     /// # Errors
-    /// One of them cannot be decoded.
+    /// An answer cannot be decoded.
     pub fn decode(
         name: &str,
         (requested_at, answered_at): (Mono, Mono),
@@ -156,7 +157,7 @@ impl QuorumRead {
     }
 }
 
-/// The first quorum read that did not find a Node, and how its Lease looked then. The quarantine counts from it.
+/// The first quorum read that did not find a Node, with the node's Lease at that time. The quarantine starts at its answer.
 #[derive(Clone, Debug)]
 pub struct AbsenceRead {
     requested_at: Mono,
@@ -165,7 +166,7 @@ pub struct AbsenceRead {
 }
 
 impl AbsenceRead {
-    /// `None`: the Node is there.
+    /// The first read of an absence. `None`: the Node exists.
     #[must_use]
     pub fn from_read(read: QuorumRead) -> Option<Self> {
         let QuorumRead { requested_at, answered_at, node, lease } = read;
@@ -178,13 +179,13 @@ impl AbsenceRead {
         self.requested_at
     }
 
-    /// When the answer was there: from here a quarantine counts.
+    /// When the answer had arrived. The quarantine starts here.
     #[must_use]
     pub const fn answered_at(&self) -> Mono {
         self.answered_at
     }
 
-    /// A first read that no answer ever made, for tests of `decide`.
+    /// A first read without an answer, for tests of `decide`.
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub const fn for_decide_tests(requested_at: Mono, answered_at: Mono) -> Self {
@@ -192,26 +193,27 @@ impl AbsenceRead {
     }
 }
 
-/// What the agent of a node reports in its Lease about pods (`docs/watchdog-lease.md`), as a quorum read showed it. The agent looks
-/// at its pods after the API server confirmed one round, and before it sends the next.
+/// What the agent on a node reports about pods in its Lease (`docs/watchdog-lease.md`), as a quorum read returned it. The
+/// agent checks its pods after the API server confirmed one round, and before it sends the next round.
 #[derive(Clone, Debug)]
 pub struct AgentRead {
     pub(crate) sent_at: Mono,
     pub(crate) epoch: String,
     pub(crate) round: u64,
-    /// The round that was sent after the look.
+    /// The first round that was sent after the check of the pods.
     pub(crate) looked: u64,
-    /// UIDs: neither a process nor a mount is left.
+    /// The UIDs of pods of which no process and no mount remains, separated by spaces.
     ended: String,
-    /// UIDs, and what is left, a line each.
+    /// A line for each pod of which something remains: its UID, and what remains.
     remaining: String,
 }
 
 impl AgentRead {
-    /// The answer to a read that was sent at `asked_at`. `None`: it has no round, or its agent did not look at its pods yet.
+    /// Decodes the answer to a read that was sent at `sent_at`. `None`: the Lease has no round, or the agent has not
+    /// checked its pods yet.
     ///
     /// # Errors
-    /// It cannot be decoded.
+    /// The Lease cannot be decoded.
     pub fn decode(sent_at: Mono, raw: &Raw) -> Result<Option<Self>, WireError> {
         let mut annotations = raw.decode::<wire::Custom<IgnoredAny, IgnoredAny>>()?.metadata.annotations;
         let mut text = |name: &str| annotations.remove(&format!("watchdog.pod-safety.dev/{name}"));
@@ -225,7 +227,7 @@ impl AgentRead {
         Ok(Some(Self { sent_at, epoch, round, looked, ended, remaining }))
     }
 
-    /// Whether nothing of this pod is left; if not, what is.
+    /// Checks that nothing remains of this pod. The error names what remains.
     pub(crate) fn check_ended(&self, uid: &str) -> Result<(), String> {
         if self.ended.split(' ').any(|ended| ended == uid) {
             return Ok(());
@@ -235,7 +237,7 @@ impl AgentRead {
     }
 }
 
-/// A FenceEvidence, as a quorum read showed it.
+/// A FenceEvidence, as a quorum read returned it.
 #[derive(Clone, Debug)]
 pub struct EvidenceRead {
     pub(crate) name: String,
@@ -272,58 +274,58 @@ struct EvidenceStatus {
 }
 
 impl EvidenceRead {
-    /// `wall`: now, by this host's clock. A clock that is wrong makes a person's confirmation last too short or too long, never
-    /// true of another incarnation.
+    /// Decodes a FenceEvidence. `wall` is the time now, by this host's clock. A wrong clock makes a person's confirmation
+    /// valid for too short or too long a time; it never makes the confirmation valid for another incarnation.
     ///
     /// # Errors
-    /// It cannot be decoded.
+    /// The FenceEvidence cannot be decoded.
     pub fn decode(name: &str, raw: &Raw, wall: Timestamp) -> Result<Self, WireError> {
         let wire::Custom { metadata, spec, status } =
             raw.decode::<wire::Custom<EvidenceSpec, EvidenceStatus>>()?;
         let written = metadata.creation_timestamp.and_then(wire::Time::timestamp);
-        // One from the future is new.
+        // Evidence with a creation time in the future has age zero.
         let age = written.map(|written| Duration::try_from(wall.duration_since(written)).unwrap_or_default());
         let invalidated = status.unwrap_or_default().invalidated.is_some();
         let deleting = metadata.deletion_timestamp.is_some();
         Ok(Self { name: name.to_owned(), spec, invalidated, deleting, age })
     }
 
-    /// The incarnation that it is about.
+    /// The incarnation that the evidence is about.
     #[must_use]
     pub const fn node(&self) -> &Incarnation {
         &self.spec.node
     }
 
-    /// How the fact was found.
+    /// The kind of evidence.
     #[must_use]
     pub const fn kind(&self) -> FenceEvidenceKind {
         self.spec.kind
     }
 }
 
-/// What the devices of a FenceEvidence report now: every one reported off, of no other machine. `pod-safety-shared` checks
-/// the devices; the kernel compares the result.
+/// What the devices of a FenceEvidence report now. It exists only if every device reported off and none reported another
+/// machine. `pod-safety-shared` checks the devices; the kernel compares the result with the evidence.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceCheck {
-    /// What that proves: as much as the weakest of the devices.
+    /// The kind of evidence that this check supports: that of the weakest device.
     pub kind: FenceEvidenceKind,
-    /// When the first device was asked.
+    /// When the first device was queried.
     pub requested_at: Mono,
 }
 
 /// What showed that a kubelet runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportKind {
-    /// Its Lease was renewed.
+    /// The kubelet renewed its Lease.
     LeaseRenewed,
-    /// It reported on a pod.
+    /// The kubelet reported the status of a pod.
     PodReported,
 }
 
-/// A sign that a kubelet runs, and when this process saw it.
+/// The last report of a kubelet that this process saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastHeartbeat {
-    /// What showed it.
+    /// What the kubelet wrote.
     pub kind: ReportKind,
     /// When this process saw it.
     pub at: Mono,
@@ -332,28 +334,29 @@ pub struct LastHeartbeat {
 /// A renewal of a Lease that this process saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renewal {
-    /// When it was seen.
+    /// When this process saw it.
     pub at: Mono,
-    /// The `renewTime` that the Lease has since; `None`: it went, or does not say.
+    /// The `renewTime` of the Lease since then. `None`: the Lease was deleted, or has no `renewTime`.
     pub renewed: Option<Timestamp>,
 }
 
-/// What this process's watches showed of kubelets. The cache implements it.
+/// What the watches of this process showed about kubelets. The cache implements it.
 pub trait Liveness {
     /// Whether the watches of Leases and of pods are current.
     fn is_current(&self, now: Mono) -> bool;
-    /// The first quorum read of a Node that is missing still, unless something refuted it.
+    /// The first quorum read of a Node that is still missing, unless something refuted it.
     fn first_read(&self, node: &str) -> Option<&AbsenceRead>;
-    /// The last sign that the node's kubelet runs, whether its Node is there or not.
+    /// The last report of the node's kubelet, whether or not its Node exists.
     fn last_heartbeat(&self, node: &str) -> Option<LastHeartbeat>;
-    /// Whether there is a Lease, and its `renewTime`.
+    /// The `renewTime` of the node's Lease. The outer `None`: there is no Lease.
     fn lease(&self, node: &str) -> Option<Option<Timestamp>>;
-    /// Whether the watch brought the deletion of the Lease, or never one.
+    /// Whether the watch delivered the deletion of the Lease, or never delivered a Lease.
     fn lease_is_gone(&self, node: &str) -> bool;
-    /// The last renewal; `None`: none since this process began.
+    /// The last renewal. `None`: no renewal since this process started.
     fn renewal(&self, node: &str) -> Option<Renewal>;
-    /// Whether the kubelet was silent for a whole lease duration when its Node was deleted, and since. `false` if unknown.
+    /// Whether the kubelet had not reported for a whole lease duration when its Node was deleted, and has not reported since.
+    /// `false` if unknown.
     fn unreachable_before_node_deleted(&self, node: &str) -> bool;
-    /// Whether the kubelet of a missing node reports at once that it saw the deletion of a pod. `false` if unknown.
+    /// Whether the kubelet of a missing node reports at once that it observed the deletion of a pod. `false` if unknown.
     fn reports_deletions(&self, node: &str) -> bool;
 }

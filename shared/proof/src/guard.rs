@@ -1,8 +1,9 @@
-//! The guard of what leaves: it reads the bytes of every request.
+//! The guard of outgoing requests: it reads the bytes of every request.
 //!
-//! Danger note: this does not decide whether a force delete is right. It refuses every request that could take a pod's name, a
-//! node's volumes or a volume's Lease away from processes which may still run, unless exactly that request carries a [`Permit`]
-//! of an act. No mistake above it can talk it round: a permit counts for its own path, UID and version alone.
+//! Danger note: the guard does not decide whether a force delete is right. It refuses every request that could release a
+//! pod's name, a node's volumes or a volume's Lease while processes may still run, unless exactly this request carries a
+//! [`Permit`] of an act. No defect in the code above can avoid it: a permit is valid only for its own path, UID and
+//! version.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +15,7 @@ use serde_json::Value;
 
 use crate::shape::{Resource, Shape};
 
-/// Permission for one request: to this path, about the object with this UID, at this version. Only an act makes it.
+/// Permission for one request: to this path, for the object with this UID, at this version. Only an act creates it.
 #[derive(Clone, Debug)]
 pub struct Permit {
     pub(crate) path: String,
@@ -23,13 +24,13 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Whether it is for a request to this path whose body names this UID and this version. Empty ones name nothing.
+    /// Whether this permit is for a request to this path whose body names this UID and this version. Empty values never match.
     fn covers(&self, path: &str, uid: &str, version: &str) -> bool {
         let named = !uid.is_empty() && !version.is_empty();
         named && self.path == path && self.uid == uid && self.version == version
     }
 
-    /// For tests of the guard.
+    /// A permit that no act created, for tests of the guard.
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn for_guard_tests(path: &str, uid: &str, version: &str) -> Self {
@@ -37,43 +38,43 @@ impl Permit {
     }
 }
 
-/// A request that was not sent.
+/// A request that the guard refused to send.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("refused to send {method} {path}: {why}")]
 pub struct GuardRefusal {
-    /// The verb.
+    /// The HTTP method.
     pub method: String,
     /// The path.
     pub path: String,
-    /// Why.
+    /// Why the guard refused it.
     pub why: Forbidden,
 }
 
-/// Why a request is not sent.
+/// Why the guard refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Forbidden {
-    /// It would free what a process may still use, or could.
+    /// It would release, or could release, what a process may still use.
     #[error("it can remove a pod at once and carries no permit of the deletion authority")]
     RemovesPod,
     /// Its permit is for another path, another object or another version.
     #[error("its permit is for another object, or for another version of it")]
     NotPermitted,
-    /// It would delete by name, or a whole collection.
+    /// It is a deletion of a whole collection, or a deletion by name without a UID.
     #[error("a deletion must name one object and carry its UID as a precondition")]
     NoIdentity,
-    /// It may be answered from the past.
+    /// It is a read that a watch cache may answer with old data.
     #[error("resourceVersion=0 may be answered from an arbitrarily old cache")]
     StaleRead,
-    /// Its path is not written as the API server reads it.
+    /// Its path is not in the canonical form.
     #[error("an escaped or incomplete path may name another object than it seems to")]
     OpaquePath,
-    /// Its body cannot be looked into.
+    /// Its body is not in memory, or cannot be parsed as a JSON object.
     #[error("its body is not plain JSON in memory")]
     OpaqueBody,
 }
 
-/// The fields of any body that can make a request dangerous. Only an object is
-/// read: a JSON patch, which is an array, is refused.
+/// The fields of any body that can make a request dangerous. Only a JSON object is accepted: a JSON patch, which is an
+/// array, is refused.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct GuardedFields {
@@ -92,14 +93,14 @@ struct GuardedFields {
 struct Preconditions {
     uid: Option<String>,
     resource_version: Option<String>,
-    /// Makes it an object: of a list serde would take these fields by their order, and the API server takes none.
+    /// Forces a JSON object: from an array serde would take these fields by their order, where the API server takes none.
     #[serde(flatten)]
     _others: BTreeMap<String, IgnoredAny>,
 }
 
 impl GuardedFields {
-    /// The UID and the version that the API server compares: of a deletion those of its preconditions, of any other write those
-    /// of its metadata. Empty: none.
+    /// The UID and the version that the API server compares: those of the preconditions of a deletion, those of the
+    /// metadata of any other write. Empty: none.
     fn identity(&self, method: &str) -> (&str, &str) {
         if method != "DELETE" {
             return (self.metadata.text("uid"), self.metadata.text("resourceVersion"));
@@ -111,7 +112,7 @@ impl GuardedFields {
     }
 }
 
-/// The keys of a field, whatever their values: in a patch `null` removes.
+/// The keys of a field. A `null` in a patch removes the field.
 #[derive(Debug, Default)]
 enum Field {
     #[default]
@@ -127,14 +128,13 @@ impl<'de> Deserialize<'de> for Field {
 }
 
 impl Field {
-    /// The text of `key`; empty if there is none.
+    /// The string at `key`; empty if there is none.
     fn text(&self, key: &str) -> &str {
         let Self::Keys(keys) = self else { return "" };
         keys.get(key).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Whether `key` is written, removed, or may be by a directive of strategic
-    /// merge patch.
+    /// Whether the body writes or removes `key`, or may do so by a directive of strategic merge patch.
     fn writes(&self, key: &str) -> bool {
         match self {
             Self::Absent => false,
@@ -144,13 +144,13 @@ impl Field {
     }
 }
 
-/// What a value can do, whatever it is part of.
+/// What a value can change, wherever it is nested.
 #[derive(Clone, Copy, Debug, Default)]
 struct Effect {
-    /// The taint that declares a node to be off is named, at whatever depth and in whatever place.
+    /// The value contains the key of the out-of-service taint, at any depth.
     out_of_service: bool,
-    /// Of an object: it has a key `leaseTransitions`. The Lease of a volume that has a holder is broken with it; a release by the
-    /// holder's kubelet counts nothing.
+    /// The value is an object with the key `leaseTransitions`. Revoking the holder of a volume's Lease sets this key; a
+    /// release after the kubelet's report does not.
     sets_transitions: bool,
 }
 
@@ -160,7 +160,7 @@ impl<'de> Deserialize<'de> for Effect {
     }
 }
 
-/// Reads every key and value, doubled ones too.
+/// Visits every key and value, duplicate keys included.
 struct Searcher;
 
 impl<'de> Visitor<'de> for Searcher {
@@ -203,15 +203,15 @@ impl<'de> Visitor<'de> for Searcher {
     }
 }
 
-/// A directive by which what is not named goes.
+/// Whether the key is a directive that removes what the patch does not name.
 fn replaces_all(key: &str) -> bool {
     key == "$patch" || key == "$retainKeys"
 }
 
-/// Decides from what would go over the wire. `query` is what follows the `?`; `body` is `None` if it is not in memory.
+/// Checks a request as it would be sent. `query` is what follows the `?`; `body` is `None` if it is not in memory.
 ///
 /// # Errors
-/// Why it is not sent.
+/// Why the request is not sent.
 pub fn check(
     method: &str,
     path: &str,
@@ -238,7 +238,7 @@ fn check_request(
         let stale = query.is_some_and(|query| query.split('&').any(|pair| pair == "resourceVersion=0"));
         return if stale { Err(Forbidden::StaleRead) } else { Ok(()) };
     }
-    // In whatever version of the API.
+    // The path of volume Leases, in any version of the API.
     let of_volumes = Kind::VolumeLeases.path().split_once("/v1").is_some_and(|(_, rest)| path.contains(rest));
     let harmless = matches!(shape.resource, Resource::Leases | Resource::Events) && !of_volumes;
     if harmless && method != "DELETE" {
@@ -256,14 +256,14 @@ fn check_request(
     permit.covers(path, uid, version).then_some(()).ok_or(Forbidden::NotPermitted)
 }
 
-/// Whether the request can end in the removal of a pod that still runs. A missing
-/// grace counts as zero, for a terminal phase makes it so; and any grace does, of a
-/// pod that was called finished since it was read.
+/// Whether the request can end in the removal of a pod that still runs. A deletion without a grace period counts as grace
+/// period 0, because a terminal phase makes it 0. A deletion with any grace period but no resourceVersion counts, too: the
+/// phase of the pod may have become terminal since it was read.
 fn needs_permit(method: &str, resource: Resource, fields: &GuardedFields) -> bool {
     let graceful = |options: &GuardedFields| options.grace_period_seconds.is_some_and(|grace| grace >= 1);
     let replaced = fields.others.keys().any(|key| replaces_all(key));
-    // Removing the last finalizer of a terminating object removes it. The API server takes finalizers from writes of the
-    // statuses of pods and nodes, too.
+    // Removing the last finalizer of a terminating object removes the object. The API server also accepts changes of
+    // finalizers in writes to the status of pods and nodes.
     let ends = method == "PUT" || replaced || fields.metadata.writes("finalizers");
     match resource {
         Resource::Pods if method == "DELETE" => {
@@ -272,12 +272,12 @@ fn needs_permit(method: &str, resource: Resource, fields: &GuardedFields) -> boo
         }
         Resource::PodEviction => !fields.delete_options.as_deref().is_some_and(graceful),
         Resource::Pods | Resource::NodeStatus => ends,
-        // Nobody but this process's authority may call a pod finished.
+        // Only an act of this process may set a pod's phase to a terminal one.
         Resource::PodStatus => ends || fields.status.writes("phase"),
-        // Deleting a Node or an attachment gives its pods or its volume away, and so does declaring it to be off.
+        // Deleting a Node releases its pods, deleting a VolumeAttachment its volume, and so does the out-of-service taint.
         Resource::Nodes => method == "DELETE" || ends || fields.spec.out_of_service,
         Resource::VolumeAttachments => method == "DELETE" || ends,
-        // The Lease of a volume: who has it may write to the volume.
+        // The holder of a volume's Lease may write to the volume.
         Resource::Leases => matches!(method, "PATCH" | "PUT") && (ends || fields.spec.sets_transitions),
         Resource::Events
         | Resource::Budgets
@@ -288,7 +288,7 @@ fn needs_permit(method: &str, resource: Resource, fields: &GuardedFields) -> boo
     }
 }
 
-/// `None` if the body cannot be looked into. JSON only: what this process writes is JSON, and an unread body must not pass.
+/// Parses a body. `None`: it is not JSON. This process writes only JSON, and a body that cannot be parsed must not be sent.
 fn read_body(bytes: &[u8]) -> Option<GuardedFields> {
     if bytes.is_empty() { Some(GuardedFields::default()) } else { serde_json::from_slice(bytes).ok() }
 }

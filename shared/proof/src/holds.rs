@@ -1,5 +1,5 @@
-//! Whether a FenceEvidence holds now: one question, with one answer for the judge, the taint, adoption, the cached view
-//! and `explain`. What its devices report is not asked here; all else is.
+//! Whether a FenceEvidence is valid now. The judge, the out-of-service taint, the adoption of evidence, the cached view and
+//! `explain` all use this check. It does not query the devices; it checks everything else.
 
 use std::time::Duration;
 
@@ -9,59 +9,59 @@ use pod_safety_model::{FenceEvidenceKind, Grade, Incarnation};
 use crate::facts::EvidenceRead;
 use crate::{Refusal, ReportKind};
 
-/// What evidence says, and what became of it.
+/// The fields of a FenceEvidence that decide whether it is valid.
 #[derive(Clone, Copy, Debug)]
 pub struct EvidenceFields<'a> {
-    /// The incarnation that it is about.
+    /// The incarnation that the evidence is about.
     pub node: &'a Incarnation,
-    /// How the fact was found.
+    /// The kind of evidence.
     pub kind: FenceEvidenceKind,
-    /// The `renewTime` of the Lease when it was found.
+    /// The `renewTime` of the node's Lease when the evidence was established.
     pub lease_renewed: Option<&'a str>,
-    /// How long it holds; `None`: without limit.
+    /// How long the evidence is valid; `None`: without limit.
     pub valid_for: Option<Duration>,
-    /// It was declared invalid.
+    /// The evidence was invalidated.
     pub invalidated: bool,
-    /// Its deletion was requested.
+    /// The deletion of the evidence was requested.
     pub deleting: bool,
-    /// How long ago it was written; `None`: it does not say.
+    /// How long ago the evidence was created; `None`: it has no creation time.
     pub age: Option<Duration>,
 }
 
-/// The node as it is now.
+/// The state of a node now.
 #[derive(Clone, Debug)]
 pub struct NodeState {
-    /// The incarnation that it is in.
+    /// The node's present incarnation.
     pub incarnation: Incarnation,
-    /// The `renewTime` of its Lease; `None`: there is no Lease.
+    /// The `renewTime` of the node's Lease. The outer `None`: there is no Lease.
     pub renewed: Option<Option<Timestamp>>,
-    /// Which evidence its FencePolicy takes.
+    /// The weakest grade of evidence that the node's FencePolicy accepts.
     pub minimum: Grade,
 }
 
-/// What evidence lacks.
+/// Why a FenceEvidence is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvidenceDefect {
-    /// Its status says so.
+    /// Its status says that it was invalidated.
     Invalidated,
     /// Its deletion was requested.
     BeingDeleted,
     /// It is of kind StorageFenced.
     StorageOnly,
-    /// It is about another node.
+    /// It is about a node of another name.
     OtherNode,
-    /// The node booted, or was registered anew, or does not report its boot ID.
+    /// The node has booted since, was registered again, or does not report its boot ID.
     OtherIncarnation,
-    /// It has expired.
+    /// Its validity has ended.
     Expired,
-    /// The FencePolicy requires more, or cannot be read: then the strictest is assumed.
+    /// The FencePolicy requires a higher grade, or cannot be read: then the highest grade is required.
     TooWeak,
-    /// The kubelet renewed its Lease since.
+    /// The kubelet has renewed its Lease since.
     LeaseRenewed,
 }
 
 impl EvidenceDefect {
-    /// Why it does not hold, as the end of a sentence.
+    /// Why the evidence is not valid, as the end of a sentence.
     #[must_use]
     pub const fn describe(self) -> &'static str {
         match self {
@@ -87,7 +87,7 @@ impl From<EvidenceDefect> for Refusal {
 }
 
 impl EvidenceRead {
-    /// What it says.
+    /// The fields that decide whether it is valid.
     #[must_use]
     pub fn fields(&self) -> EvidenceFields<'_> {
         let Self { spec, invalidated, deleting, age, .. } = self;
@@ -104,12 +104,13 @@ impl EvidenceRead {
 }
 
 impl EvidenceFields<'_> {
-    /// Whether anything contradicts it, whatever it is about.
+    /// Checks what does not depend on the kind and on the node: that the evidence is not invalidated, being deleted, or
+    /// expired.
     ///
     /// # Errors
-    /// The first thing.
+    /// The first defect.
     pub fn check_valid(&self) -> Result<(), EvidenceDefect> {
-        // What does not say when it was written has expired.
+        // Evidence with a limited validity and without a creation time has expired.
         let expired = |valid_for| self.age.is_none_or(|age| age > valid_for);
         if self.invalidated {
             Err(EvidenceDefect::Invalidated)
@@ -122,32 +123,32 @@ impl EvidenceFields<'_> {
         }
     }
 
-    /// What it lacks, as evidence that an incarnation has ended, whatever the node does.
+    /// Checks that this is valid evidence that an incarnation has ended. It does not depend on the present state of the node.
     ///
     /// # Errors
-    /// The first thing.
+    /// The first defect.
     pub fn check_ends_incarnation(&self) -> Result<(), EvidenceDefect> {
         self.check_valid()?;
         self.kind.ends_incarnation().then_some(()).ok_or(EvidenceDefect::StorageOnly)
     }
 
-    /// What contradicts it, about the node as it is now.
+    /// Checks that the evidence is valid for the node in its present state.
     ///
     /// # Errors
-    /// The first thing.
+    /// The first defect.
     pub fn check_node(&self, node: &NodeState) -> Result<(), EvidenceDefect> {
         self.check_ends_incarnation()?;
         if self.node.name != node.incarnation.name {
             return Err(EvidenceDefect::OtherNode);
         }
-        // The incarnation of a node that does not report its boot ID is unknown.
+        // A node that does not report its boot ID has an unknown incarnation.
         if *self.node != node.incarnation || node.incarnation.boot_id.is_empty() {
             return Err(EvidenceDefect::OtherIncarnation);
         }
         if self.kind.grade() < node.minimum {
             return Err(EvidenceDefect::TooWeak);
         }
-        // Two stamps of one kubelet are compared, never with our time.
+        // Two times of the kubelet's clock are compared with each other, never with this host's clock.
         let unmoved =
             |renewed: Option<Timestamp>| renewed.map(|at| at.to_string()).as_deref() == self.lease_renewed;
         node.renewed.is_none_or(unmoved).then_some(()).ok_or(EvidenceDefect::LeaseRenewed)
@@ -160,11 +161,11 @@ mod tests {
 
     const RENEWED: &str = "2026-11-21T11:00:01Z";
 
-    fn life(boot: &str) -> Incarnation {
+    fn incarnation(boot: &str) -> Incarnation {
         Incarnation { name: "n".to_owned(), uid: "uid-n".to_owned(), boot_id: boot.to_owned() }
     }
 
-    /// What a person's confirmation says.
+    /// The spec of a person's confirmation.
     #[derive(Clone)]
     struct Confirmation {
         node: Incarnation,
@@ -175,7 +176,7 @@ mod tests {
 
     fn confirmation() -> Confirmation {
         Confirmation {
-            node: life("b0000000-0000-4000-8000-000000000001"),
+            node: incarnation("b0000000-0000-4000-8000-000000000001"),
             kind: FenceEvidenceKind::OperatorConfirmed,
             lease_renewed: Some(RENEWED.to_owned()),
             valid_for: Some(Duration::from_secs(3_600)),
@@ -189,12 +190,12 @@ mod tests {
         use EvidenceDefect::OtherIncarnation;
         let cases: [(&str, Change, Option<EvidenceDefect>); 17] = [
             ("as it was given", |_, _, _| (), None),
-            ("to the last second", |_, said, _| said.2 = Some(3_600), None),
-            ("a second later", |_, said, _| said.2 = Some(3_601), Some(EvidenceDefect::Expired)),
-            ("nobody knows when", |_, said, _| said.2 = None, Some(EvidenceDefect::Expired)),
-            ("for ever", |spec, said, _| (spec.valid_for, said.2) = (None, None), None),
-            ("taken back", |_, said, _| said.0 = true, Some(EvidenceDefect::Invalidated)),
-            ("on its way out", |_, said, _| said.1 = true, Some(EvidenceDefect::BeingDeleted)),
+            ("to the last second", |_, state, _| state.2 = Some(3_600), None),
+            ("a second later", |_, state, _| state.2 = Some(3_601), Some(EvidenceDefect::Expired)),
+            ("nobody knows when", |_, state, _| state.2 = None, Some(EvidenceDefect::Expired)),
+            ("for ever", |spec, state, _| (spec.valid_for, state.2) = (None, None), None),
+            ("taken back", |_, state, _| state.0 = true, Some(EvidenceDefect::Invalidated)),
+            ("on its way out", |_, state, _| state.1 = true, Some(EvidenceDefect::BeingDeleted)),
             (
                 "of storage",
                 |spec, _, _| spec.kind = FenceEvidenceKind::StorageFenced,
@@ -204,23 +205,23 @@ mod tests {
             ("of another Node", |spec, _, _| spec.node.uid = "uid-o".to_owned(), Some(OtherIncarnation)),
             (
                 "of another boot",
-                |_, _, now| now.incarnation = life("b0000000-0000-4000-8000-000000000002"),
+                |_, _, node| node.incarnation = incarnation("b0000000-0000-4000-8000-000000000002"),
                 Some(OtherIncarnation),
             ),
             (
                 "of no boot",
-                |spec, _, now| (spec.node, now.incarnation) = (life(""), life("")),
+                |spec, _, node| (spec.node, node.incarnation) = (incarnation(""), incarnation("")),
                 Some(OtherIncarnation),
             ),
-            ("too weak", |_, _, now| now.minimum = Grade::Verified, Some(EvidenceDefect::TooWeak)),
+            ("too weak", |_, _, node| node.minimum = Grade::Verified, Some(EvidenceDefect::TooWeak)),
             (
                 "of a device, where verified evidence is asked for",
-                |spec, _, now| (spec.kind, now.minimum) = (FenceEvidenceKind::PowerOff, Grade::Verified),
+                |spec, _, node| (spec.kind, node.minimum) = (FenceEvidenceKind::PowerOff, Grade::Verified),
                 None,
             ),
             (
                 "heard since",
-                |_, _, now| now.renewed = Some("2026-11-21T11:00:02Z".parse().ok()),
+                |_, _, node| node.renewed = Some("2026-11-21T11:00:02Z".parse().ok()),
                 Some(EvidenceDefect::LeaseRenewed),
             ),
             (
@@ -228,23 +229,23 @@ mod tests {
                 |spec, _, _| spec.lease_renewed = None,
                 Some(EvidenceDefect::LeaseRenewed),
             ),
-            ("its Lease went", |_, _, now| now.renewed = None, None),
+            ("its Lease went", |_, _, node| node.renewed = None, None),
         ];
-        for (what, change, lack) in cases {
+        for (what, change, defect) in cases {
             let mut spec = confirmation();
-            let mut now = NodeState {
-                incarnation: life("b0000000-0000-4000-8000-000000000001"),
+            let mut current = NodeState {
+                incarnation: incarnation("b0000000-0000-4000-8000-000000000001"),
                 renewed: Some(RENEWED.parse().ok()),
                 minimum: Grade::Asserted,
             };
-            let mut said = (false, false, Some(60));
-            change(&mut spec, &mut said, &mut now);
-            let (invalidated, deleting, age) = said;
+            let mut state = (false, false, Some(60));
+            change(&mut spec, &mut state, &mut current);
+            let (invalidated, deleting, age) = state;
             let age = age.map(Duration::from_secs);
             let lease_renewed = spec.lease_renewed.as_deref();
             let (node, kind, valid_for) = (&spec.node, spec.kind, spec.valid_for);
             let fields = EvidenceFields { node, kind, lease_renewed, valid_for, invalidated, deleting, age };
-            assert_eq!(fields.check_node(&now).err(), lack, "a word {what}");
+            assert_eq!(fields.check_node(&current).err(), defect, "a confirmation {what}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The judge: facts become evidence, or a refusal. Pure. What is not known is a refusal.
+//! The judge: it turns facts into evidence, or into a refusal. It is pure. An unknown fact results in a refusal.
 //!
-//! Danger note: whatever this file lets pass is force deleted. About a pod itself no extra read is needed: its evidence is bound
-//! to the resourceVersion at which the cache saw it, and every write that follows carries that version. So the compare-and-swap
-//! of the API server is the quorum read, at the moment of the act.
+//! Danger note: a pod for which this file returns evidence is force deleted. The judge needs no quorum read of the pod
+//! itself: the evidence is bound to the resourceVersion at which the cache saw the pod, and each write that follows carries
+//! this version. The API server compares it with the stored version at the moment of the write.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::facts::{AbsenceRead, AgentRead, DeviceCheck, EvidenceRead, Liveness, 
 use crate::holds::{EvidenceDefect, NodeState};
 use crate::{Refusal, lease_age};
 
-/// What was found about an incarnation of a node. Of a Node that is gone only the name is known.
+/// Evidence about an incarnation of a node. If the Node does not exist, only the name is set.
 pub type NodeEvidence = Evidence<Incarnation>;
 
-/// Whether the pod, as the cache has it now, can be what the claim says.
+/// Checks the claim against the pod as the cache has it now.
 ///
 /// # Errors
-/// It changed, or the claim does not fit it.
+/// The pod changed, or the claim does not match it.
 pub fn check_claim(force: &ForceDeleteRequest, pod: Option<&Pod>) -> Result<PodVersion, Refusal> {
     let pod = pod.filter(|pod| pod.rv == force.rv && pod.key == force.pod).ok_or(Refusal::PodChanged)?;
     let unbound = pod.node.as_ref() != force.claim.node();
@@ -35,7 +35,8 @@ pub fn check_claim(force: &ForceDeleteRequest, pod: Option<&Pod>) -> Result<PodV
         {
             Some("it is not terminating")
         }
-        // Then it starts no more containers. Others write the phase Failed, too, and what was observed with it.
+        // A kubelet that has observed the deletion starts no more containers of the pod. The phase Failed does not show
+        // that the kubelet observed it: other clients write this phase, and observedGeneration with it.
         Claim::PodsEnded { .. }
             if pod.observed_generation < pod.generation.max(1)
                 || pod.phase == Phase::Failed && pod.running_containers > 0 =>
@@ -57,10 +58,10 @@ pub fn check_claim(force: &ForceDeleteRequest, pod: Option<&Pod>) -> Result<PodV
     mismatch.map_or(Ok(version), |why| Err(Refusal::ClaimMismatch(why)))
 }
 
-/// Evidence for one pod. `node`: what was found about its node, for the claims that name one.
+/// Evidence for one pod. `node` is the evidence about its node, for claims that name one.
 ///
 /// # Errors
-/// The claim does not fit the pod, or what was found does not fit the claim.
+/// The claim does not match the pod, or the evidence about the node does not match the claim.
 pub fn verify_pod(
     force: &ForceDeleteRequest,
     pod: Option<&Pod>,
@@ -69,16 +70,16 @@ pub fn verify_pod(
     now: Mono,
 ) -> Result<Evidence<PodVersion>, Refusal> {
     let version = check_claim(force, pod)?;
-    let own = now + VALID_FOR;
+    let expires = now + VALID_FOR;
     match &force.claim {
-        Claim::NeverScheduled => Ok(Evidence::new(EvidenceKind::NeverScheduled, version, own)),
-        Claim::KubeletTerminated => Ok(Evidence::new(EvidenceKind::KubeletTerminated, version, own)),
+        Claim::NeverScheduled => Ok(Evidence::new(EvidenceKind::NeverScheduled, version, expires)),
+        Claim::KubeletTerminated => Ok(Evidence::new(EvidenceKind::KubeletTerminated, version, expires)),
         Claim::PodsEnded { .. } => Err(Refusal::EvidenceInvalid("the agent of its node was not read")),
         claim @ (Claim::NodeGone { node: name }
         | Claim::OutOfService { node: name }
         | Claim::Fenced { node: name, .. }) => {
-            // Evidence that has expired is given out, too: no request of its act is sent.
-            let evidence = node.filter(|found| is_about(found, claim));
+            // Expired evidence is returned as well: no request of its act is sent.
+            let evidence = node.filter(|evidence| is_about(evidence, claim));
             let evidence = evidence
                 .ok_or(Refusal::EvidenceInvalid("what was read of the node answers another claim"))?;
             if let (Claim::NodeGone { .. }, Some(pod)) = (claim, pod) {
@@ -89,7 +90,7 @@ pub fn verify_pod(
     }
 }
 
-/// Whether what was found about a node serves another pod of it, by this claim.
+/// Whether evidence about a node can be used for another pod of the node with this claim.
 #[must_use]
 pub fn is_reusable(evidence: &NodeEvidence, claim: &Claim, now: Mono) -> bool {
     is_about(evidence, claim) && now < evidence.expires()
@@ -108,7 +109,7 @@ const fn answers(kind: &EvidenceKind, claim: &Claim) -> bool {
     }
 }
 
-/// The round of a node's agent at a time when a pod's kubelet had seen its deletion.
+/// The round of a node's agent at a time when the kubelet had already observed the deletion of a pod.
 #[derive(Clone, Debug)]
 pub struct Mark {
     pod: PodVersion,
@@ -117,24 +118,26 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// `version`: what [`check_claim`] found before `read` was sent.
+    /// `version` is the result of [`check_claim`] before `read` was sent.
     #[must_use]
     pub fn new(version: PodVersion, read: &AgentRead) -> Self {
         Self { pod: version, epoch: read.epoch.clone(), round: read.round }
     }
 
-    /// Whether rounds of `read` count from this mark: it is of the same deletion and of the same epoch.
+    /// Whether the rounds of `read` can be compared with this mark: it is for the same deletion and the same epoch of the
+    /// agent.
     #[must_use]
     pub fn matches(&self, version: &PodVersion, read: &AgentRead) -> bool {
         (&self.pod.pod, self.pod.generation, &self.epoch) == (&version.pod, version.generation, &read.epoch)
     }
 }
 
-/// Evidence `PodsEnded`. The API server confirmed the round after `mark` later than that, so the agent looked still later when two
-/// rounds lie between: after the kubelet had seen the deletion, and starts nothing more.
+/// Evidence `PodsEnded`. The API server confirmed the round after `mark` after the mark was set. The agent checked its pods
+/// after that if its report names the second round after the mark. So the check is later than the kubelet's observation of
+/// the deletion, and the kubelet starts no more containers of the pod.
 ///
 /// # Errors
-/// The claim does not fit the pod, something is left, or the agent has not looked since.
+/// The claim does not match the pod, something of the pod remains, or the agent has not checked its pods since.
 pub fn verify_pods_ended(
     force: &ForceDeleteRequest,
     pod: Option<&Pod>,
@@ -151,9 +154,9 @@ pub fn verify_pods_ended(
     Ok(Evidence::new(EvidenceKind::PodsEnded { node: Arc::clone(node) }, version, read.sent_at + VALID_FOR))
 }
 
-/// A kubelet that was active until its Node was deleted may run the pod, unless it had the time to terminate it. That counts from
-/// the first read on which `found` rests: a later one has no quarantine behind it. Reads of the node serve many pods; what the
-/// watch brings is asked again for each.
+/// A kubelet that was active until its Node was deleted may still run the pod, unless it had the time to terminate it. This
+/// time is measured at the first read on which the evidence rests: a later first read has no quarantine behind it. One
+/// evidence about a node serves many pods; what the watches showed is checked again for each pod.
 fn had_time_to_end(
     pod: &Pod,
     node: &str,
@@ -179,40 +182,43 @@ fn unrefuted_read<'a>(node: &str, cache: &'a dyn Liveness, now: Mono) -> Result<
 }
 
 fn no_report_since(first: &AbsenceRead, node: &str, cache: &dyn Liveness) -> Result<(), Refusal> {
-    let sign = cache.last_heartbeat(node).filter(|sign| sign.at >= first.requested_at());
-    sign.map_or(Ok(()), |sign| Err(Refusal::KubeletAlive(sign.kind)))
+    let report = cache.last_heartbeat(node).filter(|report| report.at >= first.requested_at());
+    report.map_or(Ok(()), |report| Err(Refusal::KubeletAlive(report.kind)))
 }
 
-/// Whether the silence of a missing node's kubelet since this first read is proof for this pod: the kubelet fell silent before
-/// its Node was deleted; or it reported the end of the pod; or the pod was deleted gracefully before the read, the kubelet had the time
-/// to respond, and its worker for this pod cannot be busy.
+/// Whether it is proof for this pod that the kubelet of a missing node has not reported since the first read `first`. It is
+/// in three cases: the kubelet was unreachable before its Node was deleted; or it reported that the pod terminated; or the
+/// pod was deleted gracefully before `first`, the kubelet had the time to respond, and its worker for this pod cannot be
+/// busy.
 #[must_use]
 pub fn unreachable_is_proof(pod: &Pod, node: &str, first: &AbsenceRead, cache: &dyn Liveness) -> bool {
-    let from = pod.report_due_at(cache.reports_deletions(node));
+    let due = pod.report_due_at(cache.reports_deletions(node));
     pod.has_terminated()
-        || from.is_some_and(|from| from <= first.requested_at()) && !worker_may_be_busy(pod, node, cache)
+        || due.is_some_and(|due| due <= first.requested_at()) && !worker_may_be_busy(pod, node, cache)
         || cache.unreachable_before_node_deleted(node)
 }
 
-/// A kubelet sends a status at once, and tries again after this time what it could not send (`syncPeriod`,
-/// `pkg/kubelet/status/status_manager.go`). If it reports anything that long after a report on a pod was due, its worker for that pod is busy.
+/// A kubelet sends a status at once, and sends again after this time what failed (`syncPeriod`,
+/// `pkg/kubelet/status/status_manager.go`). If it reports anything this long after a report on a pod was due, its worker
+/// for the pod is busy.
 const REPORTS_EACH: Duration = Duration::from_secs(10);
 
-/// Whether the kubelet of a missing node may be silent about this pod because its worker for it is busy: by the pod's last report,
-/// or because the kubelet reported something since its report on the deletion was due. A static pod has no replacement on another node.
+/// Whether the kubelet of a missing node may not report on this pod because its worker for the pod is busy. The pod's last
+/// report shows it, or the kubelet reported something else after its report on the deletion was due. Static pods are
+/// excluded: they have no replacement on another node.
 #[must_use]
 pub fn worker_may_be_busy(pod: &Pod, node: &str, cache: &dyn Liveness) -> bool {
-    let owed = pod.report_due_at(cache.reports_deletions(node));
-    let owed = owed.filter(|_| pod.observed_generation > 0 && pod.observed_generation < pod.generation);
+    let due = pod.report_due_at(cache.reports_deletions(node));
+    let due = due.filter(|_| pod.observed_generation > 0 && pod.observed_generation < pod.generation);
     let reported = cache.last_heartbeat(node).map(|sign| sign.at);
-    let reported_since = owed.zip(reported).is_some_and(|(owed, heard)| heard >= owed + REPORTS_EACH);
+    let reported_since = due.zip(reported).is_some_and(|(due, at)| at >= due + REPORTS_EACH);
     !pod.mirror && (pod.worker_may_be_busy || reported_since)
 }
 
-/// The first read of a node that is missing still, if nothing refutes it.
+/// The first read of a node that is still missing, if nothing refutes it and the quarantine is over.
 ///
 /// # Errors
-/// There is none, it is too young, or the kubelet showed a sign of life since.
+/// There is no first read, the quarantine is not over, or the kubelet has reported since.
 pub fn check_quarantine(
     node: &str,
     quarantine: Duration,
@@ -228,11 +234,11 @@ pub fn check_quarantine(
     Ok(first.clone())
 }
 
-/// Evidence `NodeGone`: a second quorum read a quarantine after `first`, and no sign of life in between, neither on the watch
-/// nor in the Lease itself. `first` was taken from [`check_quarantine`] before the second read was sent.
+/// Evidence `NodeGone`: a second quorum read a quarantine after `first`, and no report of the kubelet in between, neither
+/// on the watch nor in the Lease itself. The caller took `first` from [`check_quarantine`] before it sent the second read.
 ///
 /// # Errors
-/// The node is there, its kubelet gave a sign of life, or one may have been missed.
+/// The Node exists, its kubelet reported, or this process may have missed a report.
 pub fn verify_node_gone(
     node: &Arc<str>,
     first: &AbsenceRead,
@@ -244,12 +250,13 @@ pub fn verify_node_gone(
     if live.node.is_some() {
         return Err(Refusal::NodeExists);
     }
-    // A Lease that went meanwhile was collected with its Node. One that came, or moved, was written by a kubelet.
+    // A Lease that disappeared in between was garbage collected with its Node. A Lease that appeared, or changed, was
+    // written by a kubelet.
     if !live.lease.is_absent() && live.lease != first.lease {
         return Err(Refusal::KubeletAlive(ReportKind::LeaseRenewed));
     }
-    // What went may have been renewed first, and what is there before the first read. Only the watch can tell, and it has once it
-    // has brought the deletion, or this renewal.
+    // A Lease that disappeared may have been renewed first. A Lease that exists may have been renewed before the first
+    // read. Only the watch shows it, once it has delivered the deletion, or this renewal.
     let unseen = match live.lease.is_absent() {
         true => !first.lease.is_absent() && !cache.lease_is_gone(node),
         false => live.lease.renewed().ok() != cache.lease(node),
@@ -257,7 +264,7 @@ pub fn verify_node_gone(
     if unseen {
         return Err(Refusal::HeartbeatsUnseen);
     }
-    // Again, for what the watch brought during the reads. The first read of a later absence is another one.
+    // The check is repeated for what the watch delivered during the reads. A later absence of the Node has another first read.
     if check_quarantine(node, quarantine, cache, now)?.requested_at() != first.requested_at() {
         return Err(Refusal::NoWitness);
     }
@@ -270,11 +277,12 @@ pub fn verify_node_gone(
     Ok(Evidence::new(kind, gone, live.requested_at + VALID_FOR))
 }
 
-/// Evidence `Asserted`: a taint by others, checked for what can be checked. `ours`: whether a taint with this value was added
-/// by pod-safety; that one rests on its evidence, which may have been withdrawn since.
+/// Evidence `Asserted`: an out-of-service taint that others added, as far as it can be checked. `is_managed` returns
+/// whether pod-safety added the taint with this value. Such a taint rests on evidence of pod-safety, which may have been
+/// withdrawn since.
 ///
 /// # Errors
-/// The settings do not trust it, the node is Ready or has no such taint, or it is ours.
+/// The settings do not trust the taint, the node is Ready or has no such taint, or pod-safety added it.
 pub fn verify_trusted_taint(
     node: &Arc<str>,
     live: &QuorumRead,
@@ -293,11 +301,12 @@ pub fn verify_trusted_taint(
     Ok(Evidence::new(kind, read.incarnation().clone(), live.requested_at + VALID_FOR))
 }
 
-/// Evidence of fencing. The object alone proves nothing: its devices must report off now (`shown`; a person's confirmation has
-/// none), the node must be in the same incarnation and not Ready, and its Lease unmoved.
+/// Evidence of fencing. The FenceEvidence object alone proves nothing. Its devices must report off now (`check`; a person's
+/// confirmation has no devices), the node must be in the same incarnation and not Ready, and its Lease must not have been
+/// renewed.
 ///
 /// # Errors
-/// What contradicts it.
+/// What contradicts the evidence.
 pub fn verify_fenced(
     evidence: &EvidenceRead,
     check: Option<DeviceCheck>,
@@ -307,8 +316,8 @@ pub fn verify_fenced(
 ) -> Result<NodeEvidence, Refusal> {
     let (fields, about) = (evidence.fields(), evidence.node());
     fields.check_ends_incarnation()?;
-    let requested_at = check_devices(evidence, check)?.map(|shown| shown.requested_at);
-    // After the devices: a report of the kubelet while they reported off contradicts them.
+    let requested_at = check_devices(evidence, check)?.map(|check| check.requested_at);
+    // The node must be read after the devices: a report of the kubelet while the devices report off contradicts them.
     if requested_at > Some(live.requested_at) {
         return Err(Refusal::EvidenceInvalid("its devices were checked after the node was read"));
     }
@@ -318,7 +327,7 @@ pub fn verify_fenced(
     if read.is_ready() && read.incarnation() == about {
         return Err(Refusal::NodeInService);
     }
-    // What is no time is not the one that the evidence names.
+    // An invalid renewTime differs from the renewTime that the evidence names.
     let renewed = live.lease.renewed().map_err(|_invalid| Refusal::KubeletAlive(ReportKind::LeaseRenewed))?;
     let renewed = (!live.lease.is_absent()).then_some(renewed);
     fields.check_node(&NodeState { incarnation: read.incarnation().clone(), renewed, minimum })?;
@@ -326,13 +335,13 @@ pub fn verify_fenced(
     if !left.is_zero() {
         return Err(Refusal::HeardLately { left });
     }
-    // A machine that its devices showed off cannot be Ready before it has booted.
+    // A machine that its devices reported off cannot be Ready before it has booted.
     let booted = requested_at.map(|asked_at| (asked_at + MINIMUM_BOOT).min(live.answered_at + VALID_FOR));
     let expires = booted.unwrap_or(live.requested_at + VALID_FOR);
     Ok(Evidence::new(fencing_kind(evidence)?, about.clone(), expires))
 }
 
-/// What evidence that a life has ended is evidence of.
+/// The kind of evidence that follows from a FenceEvidence that an incarnation has ended.
 pub(crate) fn fencing_kind(evidence: &EvidenceRead) -> Result<EvidenceKind, Refusal> {
     let (node, proof) = (evidence.node().name.as_str().into(), evidence.name.as_str().into());
     Ok(match evidence.kind() {
@@ -349,7 +358,7 @@ pub(crate) fn fencing_kind(evidence: &EvidenceRead) -> Result<EvidenceKind, Refu
     })
 }
 
-/// That the devices of the evidence showed what it says. A person's confirmation names none.
+/// Checks that the devices report what the evidence states. A person's confirmation names no devices.
 fn check_devices(
     evidence: &EvidenceRead,
     check: Option<DeviceCheck>,
@@ -360,6 +369,6 @@ fn check_devices(
     if evidence.spec.samples.is_empty() {
         return Err(Refusal::EvidenceInvalid("it names no device"));
     }
-    let check = check.filter(|shown| shown.kind.confirms(evidence.kind()));
+    let check = check.filter(|check| check.kind.confirms(evidence.kind()));
     check.map(Some).ok_or(Refusal::EvidenceInvalid("its devices show less than it says, or something else"))
 }

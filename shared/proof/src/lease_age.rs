@@ -1,9 +1,9 @@
-//! For how long a kubelet must have been silent before its silence says anything.
+//! How long a kubelet must not have renewed its Lease before that counts as a sign that it does not run.
 //!
 //! A kubelet renews its Lease at a quarter of the Lease's duration, up to 4 % later (Kubernetes `pkg/kubelet/kubelet.go`,
-//! `nodeLeaseRenewIntervalFraction`, and component-helpers' `nodelease`): each 10 to 10.4 s by default. Two status checks that
-//! lie closer together miss every report of a kubelet that runs. Nothing but such a renewal tells a device that switches
-//! another machine from one that switches this one.
+//! `nodeLeaseRenewIntervalFraction`, and component-helpers' `nodelease`): each 10 to 10.4 s by default. Two status checks
+//! that lie closer together can fall between two renewals of a kubelet that runs. If a device switches another machine than
+//! this one, only such a renewal shows it.
 
 use std::time::Duration;
 
@@ -11,32 +11,32 @@ use pod_safety_model::Mono;
 
 use crate::facts::{LeaseRead, Liveness};
 
-/// Within this a kubelet that runs has renewed: three eighths of the duration, half as long again as it takes between
-/// two renewals. 15 s by default.
+/// A kubelet that runs renews its Lease within this time: three eighths of the lease duration, which is 1.5 times the interval
+/// between two renewals. 15 s by default.
 #[must_use]
 pub fn renewal_window(lease: &LeaseRead) -> Duration {
     lease.duration() * 3 / 8
 }
 
-/// For how long this process has seen no renewal of a Lease that is now as `lease` says; zero where the watch is behind.
+/// For how long this process has seen no renewal of a Lease that equals `lease`. Zero if the watch is behind the quorum read.
 fn unrenewed_for(name: &str, lease: &LeaseRead, cache: &dyn Liveness, now: Mono) -> Duration {
     let Some(renewal) = cache.renewal(name) else { return Duration::ZERO };
     let same = lease.renewed().is_ok_and(|renewed| renewed == renewal.renewed);
     if same { now.since(renewal.at) } else { Duration::ZERO }
 }
 
-/// How long to listen after a device reported off, until the silence says that the kubelet does not run: no time, where it
-/// has been silent for a whole duration already.
+/// How long to watch the Lease after a device reported off, before a missing renewal shows that the kubelet does not run.
+/// Zero if the kubelet has not renewed for a whole lease duration already.
 #[must_use]
 pub fn time_to_observe(name: &str, lease: &LeaseRead, cache: &dyn Liveness, now: Mono) -> Duration {
     let remaining = lease.duration().saturating_sub(unrenewed_for(name, lease, cache, now));
     remaining.min(renewal_window(lease))
 }
 
-/// How long until there was no report for so long that a kubelet that runs would have reported.
+/// How much longer the kubelet must not renew its Lease before that shows that the kubelet does not run.
 #[must_use]
 pub fn remaining(name: &str, lease: &LeaseRead, cache: &dyn Liveness, now: Mono) -> Duration {
-    // A Lease that has not moved since this process began was looked at by the process that wrote the evidence.
+    // A Lease without a renewal since this process started was checked by the process that wrote the evidence.
     if cache.renewal(name).is_none() {
         return Duration::ZERO;
     }

@@ -1,25 +1,26 @@
-//! The kernel of proof. Whoever must trust pod-safety reads this crate: it decides whether processes of a pod, of an incarnation
-//! of a node, or on a volume can still run, and it makes the only requests that free what they hold.
+//! The trusted kernel: the crate to read in order to trust pod-safety. It decides whether processes of a pod, of an
+//! incarnation of a node, or on a volume can still run, and it makes the only requests that release what these processes
+//! use.
 //!
-//! Duty: claims and facts become [`Evidence`] or a [`Refusal`]; evidence becomes an act. Inputs: answers of the API server, what
-//! the watches showed ([`Liveness`]), what devices report ([`DeviceCheck`]). Intents: [`Request`]s. It is pure: no IO, no clock, no
-//! task, no client. Read it in this order:
+//! Claims and facts become [`Evidence`] or a [`Refusal`]; evidence becomes an act. Inputs: answers of the API server, what
+//! the watches showed ([`Liveness`]), what devices report ([`DeviceCheck`]). Outputs: [`Request`]s. The crate is pure: no
+//! IO, no clock, no task, no client. Read it in this order:
 //!
-//! | file | says |
+//! | file | contents |
 //! |---|---|
-//! | `claim` | what a controller may *believe* from its cache |
-//! | `facts` | what was read: made from answers alone |
-//! | `holds`, `silence` | whether a FenceEvidence holds now; how long a kubelet must be silent |
+//! | `claim` | what a controller may *conclude* from its cache |
+//! | `facts` | what was read; decoded only from answers |
+//! | `holds`, `lease_age` | whether a FenceEvidence is valid now; how long a kubelet must not have renewed its Lease |
 //! | `judge`, `volume` | facts become evidence, or a refusal |
-//! | `evidence` | what only the judge can make, and only an act can consume |
-//! | `act` | the requests: compare-and-swap, each with its permit |
-//! | `guard`, `shape` | every request is read once more before it leaves |
+//! | `evidence` | what only the judge can create, and only an act can consume |
+//! | `act` | the requests: each with UID, resourceVersion and permit |
+//! | `guard`, `shape` | the check of each request before it is sent |
 //!
 //! Invariants:
 //! - Evidence has no constructor outside this crate, is not `Clone`, names its subject and version, and expires.
 //! - Each act takes its evidence by value. Its requests carry the UID and the version of the subject.
-//! - A [`Permit`] is made by an act alone, and counts only for its own path, UID and version.
-//! - Unknown is not absent: what cannot be read, decoded or compared is a refusal.
+//! - Only an act creates a [`Permit`], and a permit is valid only for its own path, UID and version.
+//! - Unknown is not absent: what cannot be read, decoded or compared results in a refusal.
 
 mod act;
 mod claim;

@@ -1,4 +1,4 @@
-//! Why there is no evidence.
+//! The reasons for which there is no evidence.
 
 use std::time::Duration;
 
@@ -8,56 +8,56 @@ use crate::facts::ReportKind;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::EnumDiscriminants)]
 #[strum_discriminants(name(Reason), derive(strum::EnumString, strum::IntoStaticStr, strum::VariantNames))]
 pub enum Refusal {
-    /// The pod is not as the claim saw it.
+    /// The pod changed since the claim.
     #[error("the pod changed since the decision")]
     PodChanged,
-    /// The claim does not fit the pod.
+    /// The claim does not match the pod.
     #[error("the pod does not match the claim: {0}")]
     ClaimMismatch(&'static str),
-    /// No first read was made, or it was refuted.
+    /// There is no first read of the missing node, or it was refuted.
     #[error("there is no first quorum read of the missing node yet")]
     NoWitness,
-    /// The first read is too young.
+    /// The quarantine since the first read is not over.
     #[error("the quarantine lasts another {}s", left.as_secs())]
     QuarantineNotOver {
-        /// How long.
+        /// The remaining time.
         left: Duration,
     },
-    /// The node is there.
+    /// The Node exists.
     #[error("a quorum read found the node")]
     NodeExists,
-    /// The kubelet runs.
+    /// The kubelet reported after the first read.
     #[error("the kubelet showed a sign of life after the first read ({0:?})")]
     KubeletAlive(ReportKind),
-    /// The kubelet was active until its Node was deleted: it gets the time to terminate the pod itself.
+    /// The kubelet was active until its Node was deleted, and has not had the time to terminate the pod itself.
     #[error(
         "the kubelet was active until its Node was deleted, and has not had the time to terminate the pod itself"
     )]
     KubeletNotAsked,
-    /// Its Lease was renewed so lately that a kubelet that runs need not have renewed it again.
+    /// The Lease was renewed so recently that a kubelet that runs need not have renewed it again.
     #[error("the kubelet reported recently: it must stay silent for another {}s", left.as_secs())]
     HeardLately {
-        /// How long.
+        /// The remaining time.
         left: Duration,
     },
-    /// Heartbeats cannot be seen, so none can be said to be missing.
+    /// Reports of kubelets cannot be watched, so a missing report shows nothing.
     #[error("the Leases of nodes, or the pods that kubelets create, cannot be watched")]
     HeartbeatsUnseen,
-    /// The settings do not take a taint for proof, or it is ours, which rests on its evidence.
+    /// The settings do not trust the taint, or pod-safety added it, so that it rests on other evidence.
     #[error(
         "--trust-out-of-service-taint is off, or pod-safety added the taint itself and relies on its evidence instead"
     )]
     TaintNotTrusted,
-    /// The node does not have the taint, or is Ready.
+    /// The node does not have the out-of-service taint, or is Ready.
     #[error("a quorum read found the node Ready, or without the taint")]
     NodeInService,
-    /// The FenceEvidence is not there, not valid, or not about this incarnation of the node.
+    /// The FenceEvidence does not exist, is not valid, or is about another incarnation of the node.
     #[error("the FenceEvidence does not hold: {0}")]
     EvidenceInvalid(&'static str),
-    /// The agent of its node does not report the end of the pod.
+    /// The agent on the pod's node does not report that the pod has ended.
     #[error("the agent of its node does not report that no process and no mount of it is left: {0}")]
     PodsNotEnded(String),
-    /// What it reports may be older than the kubelet's answer to the deletion.
+    /// The agent's report may be older than the kubelet's observation of the deletion.
     #[error("the agent of its node must look at its pods once more")]
     AgentMustLookAgain,
     /// A device does not report off now.
@@ -66,13 +66,13 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The reason in one CamelCase word.
+    /// The reason as one CamelCase word.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         Reason::from(self).into()
     }
 
-    /// Whether it refutes the first read: the quarantine starts anew.
+    /// Whether the refusal refutes the first read, so that the quarantine starts again.
     #[must_use]
     pub const fn refutes_absence(&self) -> bool {
         matches!(self, Self::NodeExists | Self::KubeletAlive(_))
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_shows_a_living_kubelet_refutes_the_first_read() {
+    fn only_signs_of_a_running_kubelet_refute_the_first_read() {
         for (refusal, refutes) in [
             (Refusal::NodeExists, true),
             (Refusal::KubeletAlive(ReportKind::LeaseRenewed), true),

@@ -1,7 +1,6 @@
-//! What a request is about, read from its path.
+//! The resource and the object name that a request path names.
 
-/// The resources that this process touches, subresources included. Closed,
-/// because it labels metrics.
+/// The resources that this process uses, subresources included. The set is closed, because the names label metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Resource {
@@ -46,17 +45,17 @@ impl Resource {
     }
 }
 
-/// A path taken apart.
+/// A parsed request path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape<'a> {
-    /// What it is about.
+    /// The resource.
     pub resource: Resource,
-    /// Which one; `None` means the whole collection.
+    /// The object's name; `None`: the whole collection.
     pub name: Option<&'a str>,
 }
 
 impl<'a> Shape<'a> {
-    /// Reads a path such as `/api/v1/namespaces/NS/pods/NAME/status`.
+    /// Parses a path such as `/api/v1/namespaces/NS/pods/NAME/status`.
     #[must_use]
     pub fn from_path(path: &'a str) -> Self {
         let mut parts = path.split('/').filter(|part| !part.is_empty()).peekable();
@@ -96,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_taken_apart() {
+    fn request_paths_are_parsed() {
         for (path, resource, name) in [
             ("/api/v1/pods", Resource::Pods, None),
             ("/api/v1/namespaces/ns/pods/a", Resource::Pods, Some("a")),

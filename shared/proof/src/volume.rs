@@ -1,8 +1,8 @@
-//! The judge of holders of volumes: whether one incarnation of a node has ended, or writes to one volume no more. Pure.
+//! The judge of holders of volumes: whether one incarnation of a node has ended, or no longer writes to one volume. It is pure.
 //!
-//! Danger note: that a volume is detached is proof only where it was attached before, and where the storage really takes the
-//! node's access away. The first stands in the Lease itself ([`pod_safety_model::DETACH_LABEL`]), which only a compare-and-swap at
-//! this version changes; an operator vouches for the second by naming the driver.
+//! Danger note: a missing VolumeAttachment is proof only if the volume was attached before, and if detaching really revokes
+//! the node's access to the storage. The Lease itself records the first ([`pod_safety_model::DETACH_LABEL`]), and only a
+//! compare-and-swap at this version changes it. An operator vouches for the second by naming the driver.
 
 use std::sync::Arc;
 
@@ -15,40 +15,43 @@ use crate::facts::{DeviceCheck, EvidenceRead, NodeRead, QuorumRead};
 use crate::holds::EvidenceDefect;
 use crate::judge::{NodeEvidence, fencing_kind};
 
-/// What was read about the holder of a volume, by the way in which it was fenced.
+/// What was read about the holder of a volume, for each [`ReleaseBasis`].
 #[derive(Debug)]
 pub enum HolderFacts<'a> {
-    /// For [`ReleaseBasis::Evidence`]: what was found about the node.
+    /// For [`ReleaseBasis::Evidence`]: the evidence about the node.
     Fenced(&'a NodeEvidence),
-    /// For [`ReleaseBasis::NodeGone`]: what was found, and whether a pod that its kubelet may run can still use the volume.
+    /// For [`ReleaseBasis::NodeGone`]: the evidence about the node, and whether a pod that its kubelet may run can still
+    /// use the volume.
     Gone(&'a NodeEvidence, /* is_used */ bool),
-    /// For [`ReleaseBasis::Rebooted`].
+    /// For [`ReleaseBasis::Rebooted`]: the node.
     Rebooted(&'a QuorumRead),
-    /// For [`ReleaseBasis::Replaced`]: the evidence, the node, and which evidence its FencePolicy takes.
+    /// For [`ReleaseBasis::Replaced`]: the FenceEvidence, the node, and the weakest grade that its FencePolicy accepts.
     Replaced(&'a EvidenceRead, &'a QuorumRead, Grade),
-    /// For [`ReleaseBasis::Detached`].
+    /// For [`ReleaseBasis::Detached`]: the attachments.
     Detached(&'a Detachment),
-    /// For [`ReleaseBasis::Storage`]: the evidence, what its devices report now, the CSI driver of the volume, and the node.
+    /// For [`ReleaseBasis::Storage`]: the FenceEvidence, what its devices report now, the CSI driver of the volume, and the
+    /// node.
     Storage(&'a EvidenceRead, DeviceCheck, Option<&'a str>, &'a QuorumRead),
 }
 
-/// What was read about the attachment of a volume. External-attacher's finalizer keeps a VolumeAttachment until the driver has
-/// revoked the access: one that is being deleted counts as there.
+/// What was read about the attachment of a volume. The finalizer of external-attacher keeps a VolumeAttachment until the
+/// driver has revoked the access, so a VolumeAttachment that is being deleted counts as present.
 #[derive(Clone, Debug, Default)]
 pub struct Detachment {
-    /// The Lease, at the version that will be written, says that it was attached to the node when the doubt began.
+    /// The Lease, at the version that will be written, records that the volume was attached to the node when the node
+    /// became suspect.
     pub was_attached: bool,
-    /// Its CSI driver, if an operator vouches that its storage takes no writes from a node without an attachment.
+    /// The volume's CSI driver, if an operator vouches that its storage accepts no writes from a node without an attachment.
     pub exclusive_driver: Option<Arc<str>>,
-    /// Its driver attaches at all; `None`: there is no CSIDriver of the name.
+    /// Whether the driver attaches volumes (`attachRequired`); `None`: no CSIDriver of the name exists.
     pub attaches: Option<bool>,
-    /// A VolumeAttachment of it names the node.
+    /// A VolumeAttachment of the volume names the node.
     pub is_attached: bool,
-    /// When the attachments were read.
+    /// When the read of the attachments was sent.
     pub requested_at: Mono,
 }
 
-/// Evidence that the holder of a volume writes to it no more, for the break of this version of its Lease.
+/// Evidence that the holder of a volume no longer writes to it. It permits to revoke the holder at this version of the Lease.
 ///
 /// # Errors
 /// What contradicts it.
@@ -58,40 +61,40 @@ pub fn verify_volume(
     basis: &ReleaseBasis,
     facts: &HolderFacts<'_>,
 ) -> Result<Evidence<LeaseVersion>, Refusal> {
-    let taken_in = taken_in(holder);
+    let acquired_in = acquired_in(holder);
     let of_holder = |evidence: &NodeEvidence| *evidence.subject().name == *holder.node;
     let (kind, expires) = match (basis, facts) {
-        (ReleaseBasis::Evidence { .. }, HolderFacts::Fenced(found))
-            if of_holder(found) && found.kind().is_fencing() =>
+        (ReleaseBasis::Evidence { .. }, HolderFacts::Fenced(evidence))
+            if of_holder(evidence) && evidence.kind().is_fencing() =>
         {
-            if *found.subject() != taken_in || holder.boot_id.is_unknown() {
+            if *evidence.subject() != acquired_in || holder.boot_id.is_unknown() {
                 return Err(Refusal::EvidenceInvalid(
                     "the volume was taken in another incarnation of the node",
                 ));
             }
-            (found.kind().clone(), found.expires())
+            (evidence.kind().clone(), evidence.expires())
         }
         (ReleaseBasis::NodeGone, HolderFacts::Gone(_, true)) => return Err(Refusal::KubeletNotAsked),
-        (ReleaseBasis::NodeGone, HolderFacts::Gone(found, false))
-            if of_holder(found) && matches!(found.kind(), EvidenceKind::NodeGone { .. }) =>
+        (ReleaseBasis::NodeGone, HolderFacts::Gone(evidence, false))
+            if of_holder(evidence) && matches!(evidence.kind(), EvidenceKind::NodeGone { .. }) =>
         {
-            (found.kind().clone(), found.expires())
+            (evidence.kind().clone(), evidence.expires())
         }
-        (ReleaseBasis::Rebooted, HolderFacts::Rebooted(look)) => rebooted(holder, look)?,
-        (ReleaseBasis::Replaced(_), HolderFacts::Replaced(evidence, look, wanted)) => {
-            replaced(holder, evidence, look, *wanted)?
+        (ReleaseBasis::Rebooted, HolderFacts::Rebooted(live)) => rebooted(holder, live)?,
+        (ReleaseBasis::Replaced(_), HolderFacts::Replaced(evidence, live, minimum)) => {
+            replaced(holder, evidence, live, *minimum)?
         }
         (ReleaseBasis::Detached, HolderFacts::Detached(read)) => detached(&lease, holder, read)?,
-        (ReleaseBasis::Storage(_), HolderFacts::Storage(evidence, shown, driver, look)) => {
-            storage_fenced(&lease, holder, evidence, *shown, *driver, look)?
+        (ReleaseBasis::Storage(_), HolderFacts::Storage(evidence, check, driver, live)) => {
+            storage_fenced(&lease, holder, evidence, *check, *driver, live)?
         }
         _ => return Err(Refusal::EvidenceInvalid("what was read answers another claim")),
     };
     Ok(Evidence::new(kind, lease, expires))
 }
 
-/// The incarnation in which a volume was taken.
-fn taken_in(holder: &Holder) -> Incarnation {
+/// The incarnation that the holder had when it acquired the volume.
+fn acquired_in(holder: &Holder) -> Incarnation {
     let (name, uid, boot_id) =
         (holder.node.to_string(), holder.node_uid.to_string(), holder.boot_id.to_string());
     Incarnation { name, uid, boot_id }
@@ -110,8 +113,9 @@ fn rebooted(holder: &Holder, live: &QuorumRead) -> Result<(EvidenceKind, Mono), 
     Ok((EvidenceKind::BootChanged { node: Arc::clone(&holder.node) }, live.answered_at + VALID_FOR))
 }
 
-/// Another life of that name runs, so the boot that took the volume cannot come back: what ended it stays true, and no device is
-/// asked again. Who owned the name before is not who has it now, so the Lease of the kubelet says nothing.
+/// Another incarnation of the same name runs, so the boot that acquired the volume cannot come back. What ended it stays
+/// true, and no device is checked again. The present owner of the name may be another machine, so the kubelet's Lease shows
+/// nothing.
 fn replaced(
     holder: &Holder,
     evidence: &EvidenceRead,
@@ -120,7 +124,7 @@ fn replaced(
 ) -> Result<(EvidenceKind, Mono), Refusal> {
     let invalid = |why| Err(Refusal::EvidenceInvalid(why));
     evidence.fields().check_ends_incarnation()?;
-    if *evidence.node() != taken_in(holder) {
+    if *evidence.node() != acquired_in(holder) {
         return invalid("the volume was taken in another incarnation of the node");
     }
     if evidence.kind().grade() < minimum {
@@ -135,7 +139,7 @@ fn replaced(
     Ok((fencing_kind(evidence)?, live.answered_at + VALID_FOR))
 }
 
-/// No VolumeAttachment is left, of a volume that had one when the doubt began.
+/// No VolumeAttachment of the volume names the node, and the volume was attached when the node became suspect.
 fn detached(
     lease: &LeaseVersion,
     holder: &Holder,
@@ -165,8 +169,9 @@ fn detached(
     Ok((EvidenceKind::StorageFenced { volume, node, how }, read.requested_at + VALID_FOR))
 }
 
-/// Whether evidence about storage covers this volume, besides what its devices report: it must be in force, about the incarnation
-/// in which the volume was taken, and about its driver. A node that is Ready uses its volumes.
+/// Checks that evidence about storage covers this volume: it must be valid, about the incarnation in which the volume was
+/// acquired, and about the volume's driver. The node must not be Ready, because a Ready node uses its volumes. The devices
+/// are not checked here.
 ///
 /// # Errors
 /// What contradicts it.
@@ -181,7 +186,7 @@ pub fn check_storage_evidence(
     if evidence.kind() != FenceEvidenceKind::StorageFenced {
         return invalid("it is not about storage");
     }
-    if *evidence.node() != taken_in(holder) || holder.boot_id.is_unknown() {
+    if *evidence.node() != acquired_in(holder) || holder.boot_id.is_unknown() {
         return invalid("the volume was taken in another incarnation of the node");
     }
     if !evidence.spec.storage.iter().any(|storage| Some(&*storage.driver) == driver) {

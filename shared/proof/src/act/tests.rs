@@ -1,4 +1,4 @@
-//! Which evidence permits which act, and about what.
+//! Which evidence permits which act, and for which object.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const NEXT_BOOT: &str = "b0000000-0000-4000-8000-000000000002";
 
 const WALL: &str = "2026-11-25T12:00:00Z";
 
-fn life(boot: &str) -> Incarnation {
+fn incarnation(boot: &str) -> Incarnation {
     Incarnation { name: "n".to_owned(), uid: "uid-n".to_owned(), boot_id: boot.to_owned() }
 }
 
@@ -61,29 +61,29 @@ fn tainted(kind: EvidenceKind, about: Incarnation, whole: &Value) -> Result<Requ
 }
 
 #[test]
-fn a_node_is_declared_out_of_service_in_the_incarnation_that_was_fenced_alone() {
+fn an_out_of_service_taint_is_only_added_in_the_fenced_incarnation() {
     let others = json!([{ "key": "example.com/mine", "effect": "NoSchedule" }]);
     let has_it = json!([{ "key": OUT_OF_SERVICE_TAINT, "value": "theirs", "effect": "NoExecute" }]);
     for (whole, about, verdict) in [
-        (node(BOOT, "Unknown", &others), life(BOOT), None),
-        (node(NEXT_BOOT, "Unknown", &others), life(BOOT), Some(TaintRefusal::WrongEvidence)),
-        (node("", "Unknown", &others), life(""), Some(TaintRefusal::WrongEvidence)),
-        (node(BOOT, "True", &others), life(BOOT), Some(TaintRefusal::Ready)),
-        (node(BOOT, "Unknown", &has_it), life(BOOT), Some(TaintRefusal::AlreadyTainted)),
+        (node(BOOT, "Unknown", &others), incarnation(BOOT), None),
+        (node(NEXT_BOOT, "Unknown", &others), incarnation(BOOT), Some(TaintRefusal::WrongEvidence)),
+        (node("", "Unknown", &others), incarnation(""), Some(TaintRefusal::WrongEvidence)),
+        (node(BOOT, "True", &others), incarnation(BOOT), Some(TaintRefusal::Ready)),
+        (node(BOOT, "Unknown", &has_it), incarnation(BOOT), Some(TaintRefusal::AlreadyTainted)),
     ] {
         let [power_off, ..] = every_kind();
         assert_eq!(tainted(power_off, about, &whole).err(), verdict, "{whole}");
     }
     for (at, kind) in every_kind().into_iter().enumerate() {
-        let done = tainted(kind.clone(), life(BOOT), &node(BOOT, "Unknown", &others));
+        let done = tainted(kind.clone(), incarnation(BOOT), &node(BOOT, "Unknown", &others));
         assert_eq!(done.is_ok(), at < 7, "{kind:?}");
     }
 }
 
 #[test]
-fn the_requests_of_acts_pass_the_guard_and_no_other_way() {
+fn act_requests_pass_the_guard_only_unchanged_and_with_their_permit() {
     let [power_off, ..] = every_kind();
-    let taint = tainted(power_off.clone(), life(BOOT), &node(BOOT, "Unknown", &json!([]))).unwrap();
+    let taint = tainted(power_off.clone(), incarnation(BOOT), &node(BOOT, "Unknown", &json!([]))).unwrap();
     let lease = LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
     let next = Holder::parse("n/u/b0000000-0000-4000-8000-000000000002/p");
     let [freed, passed] = [None, next.as_ref()].map(|next| {
@@ -101,7 +101,7 @@ fn the_requests_of_acts_pass_the_guard_and_no_other_way() {
 }
 
 #[test]
-fn a_list_of_taints_is_kept_without_evidence_and_never_declares_a_node_off() {
+fn keeping_taints_needs_no_evidence_and_adds_no_out_of_service_taint() {
     let theirs = json!({ "key": OUT_OF_SERVICE_TAINT, "value": "theirs", "effect": "NoExecute" });
     let new = json!({ "key": OUT_OF_SERVICE_TAINT, "value": "new", "effect": "NoExecute" });
     let mine = json!({ "key": "example.com/mine", "effect": "NoSchedule" });
@@ -125,16 +125,16 @@ fn a_list_of_taints_is_kept_without_evidence_and_never_declares_a_node_off() {
     }
 }
 
-/// Found in review: a taint that others added was evidence about an incarnation, and would have broken a volume's Lease.
+/// A trusted out-of-service taint is evidence about an incarnation. Once it was accepted for revoking a volume's Lease.
 #[test]
-fn bug_evidence_by_a_taint_of_others_broke_a_volume() {
+fn bug_a_trusted_taint_revoked_the_holder_of_a_volume() {
     let holder =
         Holder { node: "n".into(), node_uid: Uid::new("uid-n").unwrap(), boot_id: BOOT.into(), pod: None };
     let by = ReleaseBasis::Evidence { proof: "e".into(), newest: "1".parse().unwrap() };
     for (at, kind) in every_kind().into_iter().enumerate() {
         let lease =
             LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
-        let found = Evidence::for_act_tests(kind.clone(), life(BOOT), later());
+        let found = Evidence::for_act_tests(kind.clone(), incarnation(BOOT), later());
         let judged = verify_volume(lease, &holder, &by, &HolderFacts::Fenced(&found));
         assert_eq!(judged.is_ok(), at < 7, "{kind:?}");
         let refusal = judged.err();
@@ -142,14 +142,16 @@ fn bug_evidence_by_a_taint_of_others_broke_a_volume() {
     }
 }
 
-/// What was found about another node, or in another way, is no evidence that a volume's holder is gone.
+/// Evidence about another node, or of another kind, does not show that a volume's holder is gone.
 #[test]
-fn a_holder_is_gone_by_evidence_of_that_kind_about_that_node_alone() {
+fn a_volume_holder_is_gone_only_by_node_gone_evidence_about_its_node() {
     let holder =
         Holder { node: "n".into(), node_uid: Uid::new("uid-n").unwrap(), boot_id: BOOT.into(), pod: None };
-    let other = Incarnation { name: "m".to_owned(), ..life(BOOT) };
+    let other = Incarnation { name: "m".to_owned(), ..incarnation(BOOT) };
     for (at, kind) in every_kind().into_iter().enumerate() {
-        for (about, is_used) in [(life(BOOT), false), (life(BOOT), true), (other.clone(), false)] {
+        for (about, is_used) in
+            [(incarnation(BOOT), false), (incarnation(BOOT), true), (other.clone(), false)]
+        {
             let lease =
                 LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
             let found = Evidence::for_act_tests(kind.clone(), about, later());

@@ -1,4 +1,4 @@
-//! Fuzz target: arbitrary requests, judged once more by what the API server would make of them.
+//! Fuzz target: arbitrary requests, compared with a second model of what the API server would do with them.
 
 use pod_safety_fuzz::{Draw, fuzz, json};
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ fn path(draw: &mut Draw<'_>) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// A body as text, in which keys may be doubled.
+/// A JSON body as text, in which keys may be duplicated.
 fn body(draw: &mut Draw<'_>) -> String {
     let mut body = json!({
         "gracePeriodSeconds": 30,
@@ -103,14 +103,14 @@ fn body(draw: &mut Draw<'_>) -> String {
             keep >> at & 1 == 0
         });
     }
-    json::vary(draw, &mut body, WORDS);
+    json::vary(draw, &mut body, TOKENS);
     let text = body.to_string();
-    let doubled = draw.text(WORDS);
+    let doubled = draw.text(TOKENS);
     match draw.below(6) {
-        0 => text.replacen('{', &format!("{{{}:{},", json!(draw.word(WORDS)), json!(draw.number())), 1),
+        0 => text.replacen('{', &format!("{{{}:{},", json!(draw.word(TOKENS)), json!(draw.number())), 1),
         1 => text.replacen(
             '{',
-            &format!("{{{}:{},", json!(draw.word(WORDS)), json!({ draw.word(WORDS): doubled })),
+            &format!("{{{}:{},", json!(draw.word(TOKENS)), json!({ draw.word(TOKENS): doubled })),
             1,
         ),
         2 => String::from_utf8_lossy(&draw.corrupt(text.as_bytes())).into_owned(),
@@ -118,7 +118,7 @@ fn body(draw: &mut Draw<'_>) -> String {
     }
 }
 
-/// JSON with its doubled keys.
+/// JSON with duplicate keys.
 enum Tree {
     Fields(Vec<(String, Tree)>),
     Items(Vec<Tree>),
@@ -171,7 +171,7 @@ impl<'de> Deserialize<'de> for Tree {
 }
 
 impl Tree {
-    /// As a reader sees it that takes the first, or the last, of fields with the same key.
+    /// The value as a reader sees it that takes the first, or the last, of fields with the same key.
     fn read(&self, first: bool) -> Value {
         match self {
             Self::Plain(value) => value.clone(),
@@ -189,7 +189,7 @@ impl Tree {
     }
 }
 
-/// Whether the fields below `object` may replace or remove this one. `null` removes all of them, and so may a directive.
+/// Whether the fields below `object` may replace or remove `field`. `null` removes all of them, and so may a directive.
 fn reaches(object: &Value, field: &str) -> bool {
     match object {
         Value::Null => true,
@@ -213,8 +213,8 @@ fn grace(options: Option<&Value>) -> Option<i64> {
     options.and_then(|options| options.get("gracePeriodSeconds")).and_then(Value::as_i64)
 }
 
-/// What the API server may do for this request that only a proof allows. `docs/proof.md` lists it.
-fn takes_a_name_away(method: &str, path: &str, body: &Value) -> bool {
+/// Whether the API server may do for this request what only evidence permits. `docs/proof.md` lists it.
+fn needs_evidence(method: &str, path: &str, body: &Value) -> bool {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let (group, object): (&str, &[&str]) = match &parts[..] {
         ["api", "v1", "namespaces", _, rest @ ..] | ["api", "v1", rest @ ..] => ("", rest),
@@ -255,30 +255,30 @@ fn takes_a_name_away(method: &str, path: &str, body: &Value) -> bool {
     }
 }
 
-/// Whether it is refused, with and without a permit.
+/// Whether the guard refuses the request, without and with a permit.
 fn refused(method: &str, path: &str, body: &str) -> [bool; 2] {
     let permit = Permit::for_guard_tests(path, "u", "7");
     [None, Some(&permit)].map(|permit| check(method, path, None, Some(body.as_bytes()), permit).is_err())
 }
 
 #[test]
-fn attack_nothing_that_takes_a_name_away_is_sent_without_a_permit() {
+fn attack_no_request_that_needs_evidence_is_sent_without_a_permit() {
     fuzz!(6_000, |draw| {
         let (method, path, body) = (draw.word(METHODS), path(draw), body(draw));
-        let [without, with] = refused(method, &path, &body);
-        let said = format!("{method} {path} {body}");
-        assert!(without || !with, "a permit forbids nothing: {said}");
+        let [unpermitted, permitted] = refused(method, &path, &body);
+        let request = format!("{method} {path} {body}");
+        assert!(unpermitted || !permitted, "a permit forbids nothing: {request}");
         let plain =
             path.split('/').skip(1).all(|part| !matches!(part, "" | "." | "..")) && !path.contains('%');
-        assert!(plain || with, "no canonical path: {said}");
+        assert!(plain || permitted, "no canonical path: {request}");
         if method == "GET" {
             return;
         }
         let Ok(tree) = serde_json::from_str::<Tree>(&body) else { return };
         for read in [tree.read(true), tree.read(false)] {
-            assert!(without || !takes_a_name_away(method, &path, &read), "{said}");
+            assert!(unpermitted || !needs_evidence(method, &path, &read), "{request}");
             let uid = read.pointer("/preconditions/uid").and_then(Value::as_str).unwrap_or_default();
-            assert!(method != "DELETE" || with || !uid.is_empty(), "{said}");
+            assert!(method != "DELETE" || permitted || !uid.is_empty(), "{request}");
         }
     });
 }

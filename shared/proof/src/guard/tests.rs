@@ -1,8 +1,8 @@
-//! What goes out, with and without a permit.
+//! Which requests the guard sends, without and with a permit.
 
 use super::*;
 
-/// What `check` says of one request: `ok`, or the refusal in a word.
+/// The result of `check` for one request: `ok`, or a short name of the refusal.
 fn verdict(method: &str, uri: &str, body: &str, permitted: bool) -> &'static str {
     let (path, query) = uri.split_once('?').map_or((uri, None), |(path, query)| (path, Some(query)));
     let permit = permitted.then(|| Permit::for_guard_tests(uri, "u", "7"));
@@ -22,7 +22,7 @@ fn check_row(what: &str, method: &str, uri: &str, body: &str, without: &str, wit
     assert_eq!(verdict(method, uri, body, true), with, "{what}, with a permit");
 }
 
-/// Rows of `what it is | verb and path | body | verdict`; where a permit changes it, the verdict without and with one.
+/// Rows of `what it is | method and path | body | result`; where a permit changes the result: `without, with`.
 fn check_rows(rows: &str) {
     for row in rows.lines().map(str::trim).filter(|row| !row.is_empty()) {
         let [what, line, body, verdict] = row.split('|').map(str::trim).collect::<Vec<_>>()[..] else {
@@ -35,7 +35,7 @@ fn check_rows(rows: &str) {
     }
 }
 
-/// By what rows call them.
+/// The names of paths in rows.
 const PATHS: [(&str, &str); 9] = [
     ("POD", POD),
     ("STATUS", STATUS),
@@ -59,7 +59,7 @@ const HELD: &str = "/apis/coordination.k8s.io/v1/namespaces/pod-safety-volumes/l
 const BUDGET: &str = "/apis/policy/v1/namespaces/ns/poddisruptionbudgets/b";
 
 #[test]
-fn reads_pass_unless_they_may_be_answered_from_the_past() {
+fn reads_pass_unless_a_stale_cache_may_answer_them() {
     check_rows(
         r#"
         a quorum read | GET POD |  | ok
@@ -77,7 +77,7 @@ fn reads_pass_unless_they_may_be_answered_from_the_past() {
 }
 
 #[test]
-fn a_deletion_names_one_object_and_its_identity_permit_or_not() {
+fn a_deletion_must_name_one_object_and_its_uid_even_with_a_permit() {
     check_rows(
         r#"
         without a body | DELETE POD |  | no identity
@@ -115,7 +115,7 @@ fn a_pod_is_deleted_at_once_only_with_a_permit() {
 }
 
 #[test]
-fn a_pod_is_deleted_by_its_grace_only_in_words_that_are_understood() {
+fn a_graceful_pod_deletion_is_refused_if_its_body_is_ambiguous() {
     check_rows(
         r#"
         grace 1 | DELETE POD | {"gracePeriodSeconds":1,"preconditions":{"uid":"u","resourceVersion":"7"}} | ok
@@ -127,7 +127,7 @@ fn a_pod_is_deleted_by_its_grace_only_in_words_that_are_understood() {
 }
 
 #[test]
-fn an_eviction_has_a_grace_of_its_own() {
+fn an_eviction_without_its_own_grace_period_needs_a_permit() {
     check_rows(
         r#"
         without a body | POST EVICTION |  | removes, not permitted
@@ -161,7 +161,7 @@ fn a_phase_is_written_only_with_a_permit() {
 }
 
 #[test]
-fn a_finalizer_of_a_pod_is_touched_only_with_a_permit() {
+fn finalizers_are_written_only_with_a_permit() {
     check_rows(
         r#"
         finalizers emptied | PATCH POD | {"metadata":{"finalizers":[]}} | removes, not permitted
@@ -192,7 +192,7 @@ fn a_node_and_an_attachment_are_deleted_only_with_a_permit() {
 }
 
 #[test]
-fn a_node_is_declared_off_only_with_a_permit() {
+fn an_out_of_service_taint_is_added_only_with_a_permit() {
     check_rows(
         r#"
         the taint as a key | PATCH NODE | {"spec":{"node.kubernetes.io/out-of-service":1}} | removes, not permitted
@@ -217,7 +217,7 @@ fn a_node_is_declared_off_only_with_a_permit() {
 }
 
 #[test]
-fn a_permit_is_for_one_object_at_one_version_and_for_nothing_else() {
+fn a_permit_is_valid_for_one_object_at_one_version_only() {
     let exact = [
         (
             "DELETE",
@@ -245,7 +245,7 @@ fn a_permit_is_for_one_object_at_one_version_and_for_nothing_else() {
             let body = body.replace("@uid", uid).replace("@version", version);
             check_row(&format!("{method}, {what}"), method, path, &body, "removes", verdict);
         }
-        // The API server reads preconditions of deletions alone, and metadata of the other writes alone.
+        // The API server reads `preconditions` only of deletions, and `metadata` only of other writes.
         let misplaced = match method {
             "DELETE" => body.replace("preconditions", "metadata"),
             _ => body.replace("metadata", "preconditions"),
@@ -262,7 +262,7 @@ fn a_permit_is_for_one_object_at_one_version_and_for_nothing_else() {
 }
 
 #[test]
-fn what_cannot_be_looked_into_is_not_sent() {
+fn a_body_or_path_that_cannot_be_parsed_is_refused() {
     check_rows(
         r#"
         a JSON patch | PATCH POD | [{"op":"remove","path":"/metadata/finalizers"}] | opaque
@@ -285,7 +285,7 @@ fn what_cannot_be_looked_into_is_not_sent() {
 }
 
 #[test]
-fn a_refusal_says_what_was_refused_and_why() {
+fn a_guard_refusal_names_the_request_and_the_reason() {
     let text = check("DELETE", POD, None, Some(b""), None).unwrap_err().to_string();
     assert_eq!(
         text,
@@ -296,7 +296,7 @@ fn a_refusal_says_what_was_refused_and_why() {
 }
 
 #[test]
-fn the_lease_of_a_volume_is_broken_with_a_permit_alone() {
+fn the_holder_of_a_volume_lease_is_revoked_only_with_a_permit() {
     check_rows(
         r#"
         a break | PATCH HELD | {"metadata":{"uid":"u","resourceVersion":"7"},"spec":{"holderIdentity":null,"leaseTransitions":2}} | removes, ok
