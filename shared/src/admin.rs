@@ -1,7 +1,8 @@
 //! The admin server: `/livez`, `/readyz`, `/metrics`, `/debug/cache` and `/debug/decisions`.
 //!
-//! Invariants: no route changes anything; `/debug` names objects of all namespaces, so it answers this pod alone, which is
-//! where `kubectl port-forward` comes from; whatever other pods open, memory is bounded (see `connections`).
+//! Invariants: no route changes anything; `/debug` names objects of all namespaces, so it answers only requests from this
+//! pod, which is where those of `kubectl port-forward` come from; however many connections other pods open, memory is
+//! bounded (see `connections`).
 
 mod connections;
 mod tls;
@@ -33,23 +34,23 @@ use crate::record::{Journal, Record};
 /// Where the admin server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// The address.
+    /// The address and port.
     pub address: SocketAddr,
-    /// Its certificate; `None`: HTTP.
+    /// The files of its certificate; `None`: HTTP.
     pub tls: Option<TlsFiles>,
-    /// Whether `/debug` answers.
+    /// Whether `/debug` is served.
     pub debug: bool,
 }
 
 /// Why the admin server does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// The address is taken or not ours.
+    /// The address is in use, or is no address of this host.
     #[error("listening on --admin-address={address}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
@@ -58,26 +59,26 @@ pub enum AdminError {
     Tls(#[from] TlsError),
 }
 
-/// What the admin server shows.
+/// The state that the admin server shows.
 #[derive(Clone, Debug)]
 pub struct Admin {
-    /// Time.
+    /// The clock.
     pub env: Env,
-    /// The kinds that this process follows.
+    /// The kinds that this process watches.
     pub kinds: Vec<Kind>,
     /// The cache.
     pub cache: Arc<Cache>,
     /// The metrics.
     pub metrics: Metrics,
-    /// What was decided and done.
+    /// The journal of decisions and their outcomes.
     pub journal: Arc<Journal>,
-    /// What is held.
+    /// The objects that are on hold.
     pub holds: Arc<Holds>,
-    /// Whether we lead.
+    /// Whether this process is the leader.
     pub leadership: Arc<Leadership>,
-    /// Which loops are alive.
+    /// The heartbeats of the control loops.
     pub heartbeats: LoopHeartbeats,
-    /// Whether `/debug` answers.
+    /// Whether `/debug` is served.
     pub debug: bool,
 }
 
@@ -85,12 +86,12 @@ impl Admin {
     /// Binds `address`.
     ///
     /// # Errors
-    /// The address is taken or not ours.
+    /// The address is in use, or is no address of this host.
     pub async fn bind(address: SocketAddr) -> Result<tokio::net::TcpListener, AdminError> {
         tokio::net::TcpListener::bind(address).await.map_err(|source| AdminError::Listen { address, source })
     }
 
-    /// Answers on `listener` until the process ends; by HTTPS if there is a certificate.
+    /// Serves requests on `listener` until the process ends; by HTTPS if there is a certificate.
     pub async fn serve(self, listener: tokio::net::TcpListener, tls: Option<Tls>) {
         let connections = Connections::new(listener, self.env.clone(), tls);
         let service = self.router().into_make_service_with_connect_info::<Peer>();
@@ -116,14 +117,14 @@ impl Admin {
     }
 }
 
-/// A connection is for one request: one that stays open keeps a place from others.
+/// Closes the connection after one request: a connection that stays open would use a slot that others need.
 async fn close_after_answer(request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     answer
 }
 
-/// A request of which is not known from where it comes is another pod's.
+/// Refuses requests to `/debug` from other pods. A request from an unknown peer counts as one from another pod.
 async fn require_local_peer(
     State(debug): State<bool>,
     peer: Result<ConnectInfo<Peer>, ExtensionRejection>,
@@ -142,8 +143,8 @@ async fn require_local_peer(
     (StatusCode::FORBIDDEN, hint).into_response()
 }
 
-/// Behind `kubectl port-forward`, what a page in the browser of that person asks for comes from this pod, too: by a name of its own that
-/// leads here (DNS rebinding), or by a script of another site.
+/// Behind `kubectl port-forward`, requests of web pages in the operator's browser come from this pod, too. A page can reach
+/// this port by its own host name (DNS rebinding), or by a cross-site script.
 fn comes_from_a_web_page(headers: &HeaderMap) -> bool {
     !is_for_this_machine(headers)
         || headers.contains_key(header::ORIGIN)
@@ -161,8 +162,9 @@ async fn livez(State(admin): State<Admin>) -> (StatusCode, String) {
     (StatusCode::INTERNAL_SERVER_ERROR, lines.collect())
 }
 
-/// Ready: every kind was listed and is heard of. A standby is ready too. Kinds of ours may not be installed, and those of
-/// evictions may not be served: then nothing is done about them, and all else is.
+/// Ready: every kind was listed and its watch is current. A standby can be ready. Custom resources of pod-safety may not be
+/// installed, and the kinds of the Eviction API may not be served: the controllers of these kinds are then idle, and the
+/// process is still ready.
 async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
     let now = admin.env.now();
     let guard = admin.cache.read();
@@ -257,7 +259,7 @@ async fn debug_cache(State(admin): State<Admin>) -> Json<CacheDump> {
     })
 }
 
-/// So many holds are written out: after a large outage there are tens of thousands, each of some hundred bytes.
+/// How many holds are written out. After a large outage there are tens of thousands of them, each some hundred bytes long.
 const MOST_HOLDS: usize = 2_000;
 
 #[derive(Serialize)]

@@ -1,5 +1,5 @@
-//! Everything that two controllers of pod-safety need: the deletion authority and the loop, and the crates below, without what
-//! reads Secrets, writes, or tells the cache anything.
+//! The parts that controllers share: the deletion authority, the control loop, and re-exports of the crates below. The
+//! re-exports exclude everything that reads Secrets, writes to the API server, or writes to the cache.
 //!
 //! ```text
 //! apiserver ─ one watch per kind ─► wire (partial) ─► model ─► cache ─► dirty keys ─► decide ─► authority ─► apiserver
@@ -7,18 +7,18 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`api`] | our own kinds, from which the CRDs are made |
+//! | [`api`] | the custom resources of pod-safety, from which the CRDs are generated |
 //! | [`model`] | lean domain types; identities as newtypes |
-//! | [`wire`] | the fields of API objects that somebody reads, as JSON and as protobuf |
+//! | [`wire`] | the fields of API objects that this program reads, as JSON and as protobuf |
 //! | [`client`] | connection, deadlines, audit, and the layer that refuses unpermitted deletions |
 //! | [`cache`] | the one informer cache: feed, store, indexes, view |
 //! | [`authority`] | claim, evidence, verify, act: the only writer of pods, nodes and volumes |
-//! | [`controller_loop`] | the one loop: dirty keys, deadlines and sweeps become decisions, decisions become acts |
+//! | [`controller_loop`] | the control loop: keys, deadlines and resyncs become decisions, decisions become requests |
 //! | [`lease`] | leadership by client-go's rules |
-//! | [`events`], [`record`] | what was decided and done, for people and for checkers |
-//! | [`clock`] | time, tasks and chance, injected |
-//! | [`transport`] | what is asked of fence devices, and what they answer |
-//! | [`metrics`], [`admin`] | what Prometheus and a person with `curl` can see |
+//! | [`events`], [`record`] | Events, and the journal of decisions and outcomes |
+//! | [`clock`] | time, tasks and randomness, injected |
+//! | [`transport`] | requests to fence devices, and their answers |
+//! | [`metrics`], [`admin`] | Prometheus metrics, and the admin server |
 #![forbid(unsafe_code)]
 
 pub mod admin;
@@ -27,7 +27,7 @@ pub mod controller_loop;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-// The crates below, under the names of their subjects.
+// The crates below, named by their subjects.
 pub use pod_safety_clock as clock;
 pub use pod_safety_crds as api;
 pub use pod_safety_leader::{events, lease, metrics, record};
@@ -37,7 +37,7 @@ pub use pod_safety_wire as wire;
 
 pub use pod_safety_cache::model;
 
-/// The connection to the API server, without what writes.
+/// The connection to the API server, without write access.
 pub mod client {
     #[cfg(test)]
     pub(crate) use pod_safety_client::scripted;
@@ -48,7 +48,7 @@ pub mod client {
     pub(crate) use pod_safety_client::{MAX_WRITE_SLOTS, WriteCall};
 }
 
-/// The cache, without what tells it anything.
+/// The cache, without write access.
 pub mod cache {
     pub use pod_safety_cache::{
         Absence, Cache, Change, FreshnessError, Heartbeat, KindState, LastHeartbeat, LastUse, Lookup,

@@ -1,4 +1,4 @@
-//! Views without a cluster, for tables of `decide`. Not in the shipped binary.
+//! Views without a cluster, for table tests of `decide`. Not in the shipped binary.
 
 #[cfg(test)]
 pub(crate) mod example_hold;
@@ -17,10 +17,10 @@ pub(crate) use parts::{Claimed, parts};
 pub use pod_safety_cache::testing::{World, at, objects};
 pub use pod_safety_client::scripted::{AnswerFn, connection};
 
-/// Whether this variable says that a test writes its expectations anew.
+/// Whether this environment variable requests that a test rewrites its golden files.
 ///
 /// # Panics
-/// It is set in CI, where it would turn the comparison off, or to something other than `1`.
+/// The variable is set in CI, where it would disable the comparison, or to a value other than `1`.
 #[must_use]
 pub fn should_rewrite(variable: &str) -> bool {
     let Some(word) = std::env::var_os(variable) else { return false };
@@ -29,13 +29,14 @@ pub fn should_rewrite(variable: &str) -> bool {
     true
 }
 
-/// What holds, by its reasons.
+/// The reasons of a decision's holds.
 #[must_use]
 pub fn hold_reasons<H: HoldReason>(decision: &Decision<H>) -> Vec<&'static str> {
     decision.holds.iter().map(|(_, hold)| hold.reason()).collect()
 }
 
-/// Compares every hold of a controller with the Event that it should have. `counts_down` has the reasons of those that pass with time.
+/// Compares every hold of a controller with the Event that it should have. `counts_down` has the reasons of holds that
+/// count down.
 ///
 /// # Panics
 /// If an Event differs, or a hold of the controller is not among the rows.
@@ -52,10 +53,10 @@ pub fn assert_events<H: HoldReason>(rows: Vec<(H, Option<(EventType, &'static st
     assert_eq!(actual, H::reason_names().into_iter().collect());
 }
 
-/// What Prometheus reads.
+/// The metrics in Prometheus text format.
 ///
 /// # Panics
-/// It cannot be written.
+/// The metrics cannot be encoded.
 #[must_use]
 #[expect(clippy::expect_used, reason = "test support")]
 pub fn metrics_text(registry: &prometheus::Registry) -> String {

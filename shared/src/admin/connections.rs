@@ -1,9 +1,10 @@
-//! The connections of the admin port: how many there are, of which addresses, and for how long.
+//! The connections of the admin port: their number, their addresses, and their lifetime.
 //!
-//! Any pod of the cluster may connect. Invariants: one address has [`MAX_PER_ADDRESS`] connections, all have [`MAX_CONNECTIONS`]; each ends
-//! after [`MAX_LIFETIME`], whether its answer was read or not. So what is open holds at most that many metrics pages in memory.
-//! A new connection is always taken: where there is no place, the oldest of the address that has most ends. So the kubelet
-//! and Prometheus are answered, from however many addresses others connect.
+//! Any pod of the cluster may connect. Invariants: one address has at most [`MAX_PER_ADDRESS`] connections, and all
+//! addresses together have at most [`MAX_CONNECTIONS`]; each connection ends after [`MAX_LIFETIME`], whether or not its
+//! answer was read. So at most [`MAX_CONNECTIONS`] metrics pages are in memory at once. A new connection is always
+//! accepted: if there is no slot, the oldest connection of the address with the most connections is closed. So the kubelet
+//! and Prometheus always get an answer, from however many addresses other clients connect.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -24,16 +25,16 @@ use tokio::sync::oneshot;
 use super::tls::{Stream, Tls};
 use crate::clock::{Env, Task};
 
-/// A kubelet's two probes and a scrape, and as many again twice over for people.
+/// Two probes of the kubelet and one scrape of Prometheus, and room for operators.
 const MAX_PER_ADDRESS: usize = 8;
-/// Of a metrics page each some 25 MB.
+/// For each there may be a metrics page of some 25 MB in memory.
 const MAX_CONNECTIONS: usize = 256;
-/// Prometheus gives up after ten seconds, and a kubelet's probe before.
+/// Prometheus stops waiting after ten seconds, and a kubelet's probe before that.
 const MAX_LIFETIME: Duration = Duration::from_secs(10);
 
 type OpenConnections = Arc<Mutex<ConnectionSlots>>;
 
-/// From where a request came.
+/// The remote address of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer(pub(super) SocketAddr);
 
@@ -44,13 +45,13 @@ impl Connected<IncomingStream<'_, Connections>> for Peer {
 }
 
 impl Peer {
-    /// Whether it is in the network namespace of this process.
+    /// Whether the peer is in the network namespace of this process.
     pub(super) const fn is_loopback(self) -> bool {
         self.0.ip().to_canonical().is_loopback()
     }
 }
 
-/// Takes connections on.
+/// Accepts connections.
 pub(super) struct Connections {
     listener: TcpListener,
     env: Env,
@@ -88,17 +89,17 @@ impl Listener for Connections {
     }
 }
 
-/// What is open.
+/// The open connections.
 #[derive(Debug, Default)]
 struct ConnectionSlots {
     /// Counts the connections; older ones have smaller numbers.
     taken: u64,
-    /// Of each address, the oldest first. Where the sender is dropped, the connection ends.
+    /// The connections of each address, oldest first. A connection is closed when its sender is dropped.
     by_address: BTreeMap<IpAddr, VecDeque<(u64, oneshot::Sender<()>)>>,
 }
 
 impl ConnectionSlots {
-    /// The address whose oldest connection makes room for one of `newcomer`; `None`: there is room.
+    /// The address whose oldest connection is closed to make room for one of `newcomer`; `None`: there is room.
     fn address_to_displace(&self, newcomer: IpAddr) -> Option<IpAddr> {
         if self.by_address.get(&newcomer).is_some_and(|own| own.len() >= MAX_PER_ADDRESS) {
             return Some(newcomer);
@@ -127,7 +128,7 @@ impl ConnectionSlots {
     }
 }
 
-/// One of the connections that there may be.
+/// The slot of one open connection.
 #[derive(Debug)]
 struct ConnectionSlot {
     open: OpenConnections,
@@ -136,7 +137,7 @@ struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    /// The receiver ends when the place is needed for another connection.
+    /// Acquires a slot. The receiver resolves when the slot is needed for another connection.
     fn acquire(open: &OpenConnections, address: IpAddr) -> (Self, oneshot::Receiver<()>) {
         let mut places = open.lock();
         if let Some(crowded) = places.address_to_displace(address) {
@@ -157,10 +158,10 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// A stream that breaks off when its time is over.
+/// A stream that fails when its lifetime is over.
 pub(super) struct Connection {
     stream: Stream,
-    /// Behind a lock because a task may not be shared, and a connection must be.
+    /// In a mutex, because a task is not `Sync` and a connection must be.
     expires: Mutex<Task>,
     _place: ConnectionSlot,
 }
@@ -217,7 +218,7 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
-    /// The addresses of those that stay, in the order in which they connected.
+    /// The addresses of the connections that stay open, in the order in which they connected.
     fn staying(open: &OpenConnections) -> Vec<IpAddr> {
         let places = open.lock();
         let all = places
@@ -242,7 +243,8 @@ mod tests {
         assert!(staying(&open).is_empty(), "addresses are forgotten");
     }
 
-    /// 32 addresses with eight connections each had all places: the kubelet was refused, and the container restarted.
+    /// 32 addresses with eight connections each used all slots. The kubelet's probe was refused, and the container was
+    /// restarted.
     #[test]
     fn attack_many_addresses_take_all_places_and_the_kubelet_still_gets_one() {
         let open = OpenConnections::default();
@@ -268,7 +270,7 @@ mod tests {
         drop((theirs, kubelet, more));
     }
 
-    /// Forty requests whose answers were not read took 461 MB, and stayed.
+    /// Forty requests whose answers were not read used 461 MB for good.
     #[tokio::test]
     async fn attack_a_connection_that_says_nothing_and_reads_nothing_is_closed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -287,7 +289,7 @@ mod tests {
         assert_eq!(silent.read(&mut nothing).await.unwrap(), 0, "it is closed");
     }
 
-    /// The first of eight ends when the ninth comes.
+    /// The first of eight connections is closed when the ninth is opened.
     #[tokio::test]
     async fn attack_of_connections_without_end_eight_stay_open() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! What a person with `curl` and Prometheus see.
+//! What `curl` and Prometheus get from the admin server.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn desk(world: World) -> Desk {
     Desk { world, admin }
 }
 
-/// What `curl localhost:8080/PATH` sends.
+/// A request as `curl localhost:8080/PATH` sends it.
 fn of_localhost(path: &str) -> axum::http::request::Builder {
     Request::get(path).header(header::HOST, "localhost:8080")
 }
@@ -177,7 +177,7 @@ fn labels_are_closed_sets_but_for_kcms_own_namespace() {
     }
 }
 
-/// Does not compile when a kind is new, so that it is asked here whether it releases pods.
+/// Does not compile when a kind of evidence is new, so that its author decides here whether it releases pods.
 const fn releases_pods(kind: &EvidenceKind) -> bool {
     match kind {
         EvidenceKind::NodeGone { .. }
@@ -322,7 +322,7 @@ async fn an_address_that_is_taken_is_named_in_the_error() {
     assert_eq!(error.to_string(), format!("listening on --admin-address={address}"));
 }
 
-/// Names of pods, nodes and devices of all namespaces, for any pod of the cluster.
+/// `/debug` shows the names of pods, nodes and devices of all namespaces, and any pod of the cluster can connect.
 #[tokio::test(start_paused = true)]
 async fn attack_another_pod_reads_no_names_of_objects() {
     let desk = desk(World::listed());
@@ -344,7 +344,7 @@ async fn attack_another_pod_reads_no_names_of_objects() {
     assert_eq!(answer.status().as_u16(), 403, "from an unknown address");
 }
 
-/// With `hostNetwork` each process of the node comes from the loopback address.
+/// With `hostNetwork`, each process of the node connects from the loopback address.
 #[tokio::test(start_paused = true)]
 async fn attack_a_process_of_the_node_reads_no_names_of_objects_where_debug_is_off() {
     let mut desk = desk(World::listed());
@@ -356,7 +356,7 @@ async fn attack_a_process_of_the_node_reads_no_names_of_objects_where_debug_is_o
     }
 }
 
-/// A page that is open beside `kubectl port-forward`.
+/// A web page that is open while `kubectl port-forward` runs.
 #[tokio::test(start_paused = true)]
 async fn attack_a_page_of_a_stranger_reads_no_names_of_objects_by_a_forwarded_port() {
     let desk = desk(World::listed());
@@ -382,7 +382,7 @@ async fn attack_a_page_of_a_stranger_reads_no_names_of_objects_by_a_forwarded_po
     }
 }
 
-/// Connects from an address of its own, and sends one request.
+/// Connects from its own address, and sends one request.
 async fn request_from(from: [u8; 4], to: SocketAddr, request: &str) -> tokio::net::TcpStream {
     use tokio::io::AsyncWriteExt as _;
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -392,7 +392,7 @@ async fn request_from(from: [u8; 4], to: SocketAddr, request: &str) -> tokio::ne
     stream
 }
 
-/// Forty addresses with eight connections each, which say nothing, or never read the longest answer that there is.
+/// Forty addresses with eight connections each, which send nothing, or never read the longest possible answer.
 #[tokio::test]
 async fn attack_slow_readers_of_many_holds_keep_no_probe_from_its_answer() {
     use tokio::io::AsyncReadExt as _;

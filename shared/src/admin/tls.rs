@@ -1,4 +1,4 @@
-//! TLS of the admin port. The files are read again while the process runs, because a certificate is renewed before it expires.
+//! TLS of the admin port. The files are read again while the process runs, because certificates are renewed before they expire.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -17,15 +17,15 @@ use tokio_rustls::{Accept, TlsAcceptor};
 
 use crate::clock::Mono;
 
-/// A renewed certificate is used after this time at the latest. To read and parse two small files takes less than a millisecond.
+/// The interval at which the files are read again. Reading and parsing two small files takes less than a millisecond.
 const READ_EACH: Duration = Duration::from_secs(60);
 
 /// The two files of a Secret of type `kubernetes.io/tls`, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate and those that sign it: `tls.crt`.
+    /// The certificate chain: `tls.crt`.
     pub certificate: PathBuf,
-    /// Its private key: `tls.key`.
+    /// The private key: `tls.key`.
     pub key: PathBuf,
 }
 
@@ -50,7 +50,7 @@ pub enum TlsError {
         #[source]
         source: pem::Error,
     },
-    /// They do not belong together, or TLS does not support them.
+    /// Certificate and key do not belong together, or TLS does not support them.
     #[error(
         "--tls-cert-file={} and --tls-private-key-file={} cannot be used together",
         files.certificate.display(),
@@ -65,7 +65,7 @@ pub enum TlsError {
     },
 }
 
-/// What a connection is accepted with.
+/// The certificate and key for new connections.
 pub struct Tls {
     files: TlsFiles,
     read_at: Mono,
@@ -85,19 +85,19 @@ impl Tls {
     /// Reads the files.
     ///
     /// # Errors
-    /// They cannot be read, or do not belong together.
+    /// The files cannot be read, or do not belong together.
     pub fn read(files: TlsFiles, now: Mono) -> Result<Self, TlsError> {
         let acceptor = acceptor(&files)?;
         Ok(Self { files, read_at: now, acceptor })
     }
 
-    /// Begins the handshake of one connection, with the certificate that the files had a minute ago or later.
+    /// Starts the handshake of one connection, with the certificate that the files had at most a minute ago.
     pub(super) fn accept(&mut self, stream: TcpStream, now: Mono) -> Stream {
         if now.since(self.read_at) >= READ_EACH {
             self.read_at = now;
             match acceptor(&self.files) {
                 Ok(renewed) => self.acceptor = renewed,
-                // The files may be half replaced. The last certificate that could be read stays in use.
+                // The files may be replaced only in part at this moment. The last certificate that was read stays in use.
                 Err(error) => tracing::warn!(
                     error = &error as &dyn std::error::Error,
                     "the certificate of the admin port cannot be read again"
@@ -118,7 +118,7 @@ fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
     }
     let secret =
         PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::Key { path: key.clone(), source })?;
-    // Chosen here, for rustls refuses to choose when a dependency brings a second provider.
+    // The provider is set here, because rustls panics without an explicit choice if a dependency adds a second provider.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -127,8 +127,8 @@ fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// A connection with TLS or without. The handshake is part of the first read, so that a client that never ends it keeps no
-/// other connection waiting.
+/// A connection with or without TLS. The handshake is part of the first read, so that a client that never completes it
+/// blocks no other connection.
 pub(super) enum Stream {
     Plain(TcpStream),
     Opening(Box<Accept<TcpStream>>),
@@ -145,7 +145,7 @@ impl Stream {
     }
 }
 
-/// What a stream does once its handshake is over. [`Stream::poll_open`] leaves no other state behind.
+/// Runs an operation on a stream after its handshake. [`Stream::poll_open`] leaves the stream in one of the first two states.
 macro_rules! opened {
     ($this:ident, $context:ident, $stream:ident => $does:expr) => {{
         let this = $this.get_mut();

@@ -1,23 +1,23 @@
-//! Whether somebody may do something: asked of the API server, which alone knows.
+//! Asks the API server whether a user has an access right.
 
 use serde_json::{Value, json};
 
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 
-/// One thing that somebody may do, or not. Empty fields are not said.
+/// One access right. Empty fields are omitted from the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AccessRight {
     /// The verb.
     pub verb: String,
-    /// The group of the kind; empty: the core's.
+    /// The API group; empty: the core group.
     pub group: String,
-    /// The plural of the kind.
+    /// The plural name of the resource.
     pub resource: String,
     /// The subresource.
     pub subresource: String,
-    /// In which namespace; empty: in all of them, or of a kind without.
+    /// The namespace; empty: all namespaces, or a cluster-scoped resource.
     pub namespace: String,
-    /// On which object.
+    /// The object's name.
     pub name: String,
 }
 
@@ -34,10 +34,10 @@ impl std::fmt::Display for AccessRight {
     }
 }
 
-/// Whether `user` may; without one: whether we may.
+/// Whether `user` has this right; `None`: whether this process has it.
 ///
 /// # Errors
-/// It was not answered: to ask about others is a right of its own.
+/// The API server did not answer. To ask about other users needs a right of its own.
 pub async fn is_allowed(
     connection: &Connection,
     user: Option<&str>,
@@ -64,7 +64,7 @@ pub async fn is_allowed(
     Ok(answer.pointer("/status/allowed").and_then(Value::as_bool).unwrap_or_default())
 }
 
-/// The groups that the API server gives a service account.
+/// The groups of a service account.
 fn groups(user: &str) -> Vec<String> {
     let mut all = vec!["system:authenticated".to_owned()];
     if let Some((namespace, _)) =

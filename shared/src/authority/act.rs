@@ -8,7 +8,7 @@ use crate::clock::{Env, Mono};
 use crate::lease::Leadership;
 use crate::wire;
 
-/// Removes the pod that `evidence` is about: each request within the leader's term, and while the evidence lasts.
+/// Removes the pod of `evidence`. Each request is sent within the leader's term, and before the evidence expires.
 pub(super) async fn force_delete(
     connection: &Connection,
     env: &Env,

@@ -1,4 +1,4 @@
-//! What a decision wants done.
+//! The requests that a decision can result in.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::update::Update;
 use crate::clock::Mono;
 use crate::model::{Controller, Pod, PodKey, Rv};
 
-/// The kinds of claims: closed, for metrics and turns.
+/// The kinds of claims. The set is closed, for metrics and fair queuing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClaimKind {
     /// [`Claim::NodeGone`].
@@ -41,10 +41,10 @@ impl ClaimKind {
     }
 }
 
-/// Why a pod should end by its own grace.
+/// Why a pod is deleted gracefully.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeleteCause {
-    /// Its node bears a taint that it does not tolerate, or no longer.
+    /// Its node has a taint that it does not tolerate, or no longer tolerates.
     #[error("node {node} has the taint {taint}, which the pod does not tolerate, or no longer tolerates")]
     Taint {
         /// The node's name.
@@ -52,7 +52,8 @@ pub enum DeleteCause {
         /// The taint.
         taint: Box<str>,
     },
-    /// Its node does not exist any more. The kubelet was active until then: it may still run, and end the pod itself.
+    /// Its Node does not exist. The kubelet was active until the Node was deleted: it may still run, and terminate the pod
+    /// itself.
     #[error(
         "node {node} does not exist any more, and its kubelet may still run: the pod is deleted gracefully"
     )]
@@ -63,7 +64,7 @@ pub enum DeleteCause {
 }
 
 impl DeleteCause {
-    /// The node that it speaks of.
+    /// The node that the cause names.
     #[must_use]
     pub const fn node(&self) -> &Arc<str> {
         match self {
@@ -72,26 +73,25 @@ impl DeleteCause {
     }
 }
 
-/// The wish that one incarnation of a pod ends by its own grace, at the version that
-/// was seen.
+/// A request to delete one pod gracefully, at the version that the controller saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GracefulDeleteRequest {
-    /// Which pod.
+    /// The pod.
     pub pod: PodKey,
-    /// The version that was seen.
+    /// The version that the controller saw.
     pub rv: Rv,
-    /// Its generation, which the condition names.
+    /// The pod's generation, which the condition names.
     pub generation: i64,
-    /// Since when its condition `DisruptionTarget` is true already.
+    /// Since when the condition `DisruptionTarget` is already true.
     pub disrupted_since: Option<i64>,
-    /// Why it should end.
+    /// Why the pod is deleted.
     pub cause: DeleteCause,
-    /// Since when.
+    /// Since when the deletion is due.
     pub due: Mono,
 }
 
 impl GracefulDeleteRequest {
-    /// The wish that `pod` ends because of `cause`, since `due`.
+    /// The request to delete `pod` because of `cause`, due since `due`.
     #[must_use]
     pub fn new(pod: &Pod, cause: DeleteCause, due: Mono) -> Self {
         let disrupted_since = pod.disruption_target.map(|target| target.since);
@@ -99,35 +99,34 @@ impl GracefulDeleteRequest {
     }
 }
 
-/// What a decision wants done.
+/// What a controller's decision requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Intent {
-    /// Take the first quorum read of a node that the cache misses. Reads only:
-    /// standbys do it too, so that a quarantine survives a change of leader.
+    /// Make the first quorum read of a node that is missing from the cache. It only reads: standbys do it too, so that a
+    /// quarantine continues when the leader changes.
     ReadMissingNode {
         /// The node's name.
         node: Arc<str>,
     },
-    /// Remove a pod, if there is evidence.
+    /// Force delete a pod, if there is evidence.
     Force(ForceDeleteRequest),
-    /// Ask a pod to end by its own grace.
+    /// Delete a pod gracefully.
     Delete(GracefulDeleteRequest),
     /// Write a status.
     Update(Update),
-    /// Ask how many pods a controller wants whose kind the cache does not follow.
-    /// Reads only.
+    /// Read the desired replicas of a controller whose kind the cache does not watch. It only reads.
     Scale {
-        /// Its namespace.
+        /// The controller's namespace.
         namespace: Arc<str>,
-        /// Which one.
+        /// The controller.
         controller: Arc<Controller>,
     },
     /// Take a step of fencing a node.
     Fence(Box<FenceStepRequest>),
-    /// Look at all nodes of a device, and write down what it says.
+    /// Check the status of all nodes of a device, and record the result.
     Monitor(Box<MonitorRequest>),
-    /// Answer somebody who wants a node fenced.
+    /// Update the status of a remediation request of another system.
     Remediate(Box<RemediationRequest>),
-    /// Write what is known of a FencePolicy.
+    /// Write the status of a FencePolicy.
     Review(Box<PolicyStatusUpdate>),
 }

@@ -1,15 +1,13 @@
-//! The graceful deletion of one pod: a condition that says why, then DELETE with the
-//! pod's own grace.
+//! The graceful deletion of one pod: a condition with the reason, then DELETE with the pod's own grace period.
 //!
 //! Source of the contract: `pkg/controller/tainteviction` (`addConditionAndDeletePod`)
 //! and `pkg/registry/core/pod/strategy.go` (`CheckGracefulDelete`), v1.37.2.
 //!
-//! No evidence is needed, for only the kubelet ends what it asks for. Invariants: the
-//! grace is named and never zero; both requests carry the UID and the version, the
-//! second one that of the first one's answer, so that neither meets a successor nor a
-//! pod that was called finished meanwhile, which the API server removes at once; both
-//! fall into the leader's term. The first one is the re-read of the pod: what it
-//! answers with is what is deleted.
+//! It needs no evidence, because only the kubelet terminates what this requests. Invariants: the grace period is explicit
+//! and never zero. Both requests carry the UID and the version, and the DELETE carries the version of the PATCH's answer.
+//! So neither request applies to a pod that replaced this one, nor to a pod whose phase became terminal meanwhile, which
+//! the API server would remove at once. Both requests are sent within the leader's term. The PATCH is the re-read of the
+//! pod: its answer is the pod that is deleted.
 
 use jiff::Timestamp;
 use pod_safety_fence::evict::MIN_GRACE_SECONDS;
@@ -27,12 +25,12 @@ use crate::lease::Leadership;
 use crate::model::{DEFAULT_GRACE, Rv};
 use crate::wire;
 
-/// In whose place, and by what reason, people read of deletions for taints: those who
-/// look for kube-controller-manager's Events find ours.
+/// The reporting controller and reason of Events about deletions for taints: those of kube-controller-manager, so that
+/// operators and tools that search for its Events find these.
 pub(crate) const TAINT_MANAGER_EVICTION: (ReportingController, &str) =
     (ReportingController::Upstream("taint-eviction-controller"), "TaintManagerEviction");
 
-/// KCM's reason and message of the condition `DisruptionTarget` (KEP-3329).
+/// Reason and message of kube-controller-manager's condition `DisruptionTarget` (KEP-3329).
 const fn condition_text(cause: &DeleteCause) -> (&'static str, &'static str) {
     match cause {
         DeleteCause::Taint { .. } => {
@@ -42,7 +40,7 @@ const fn condition_text(cause: &DeleteCause) -> (&'static str, &'static str) {
     }
 }
 
-/// What people read on the pod that was asked to end: the reason in Events and the one in the journal.
+/// The reporting controller and reason of the Event on the deleted pod, and the reason in the journal.
 pub(super) const fn event_and_reason(
     cause: &DeleteCause,
 ) -> ((ReportingController, &'static str), &'static str) {
@@ -52,13 +50,13 @@ pub(super) const fn event_and_reason(
     }
 }
 
-/// The pod as the condition was written to it.
+/// The pod after the condition was written to it.
 struct MarkedPod {
     rv: Rv,
     grace: i64,
 }
 
-/// Asks the pod to end; gives back how that went, and which version it left or found.
+/// Deletes the pod gracefully. Returns the outcome, and the pod's version after the last request.
 pub(super) async fn delete(
     connection: &Connection,
     env: &Env,
@@ -78,8 +76,8 @@ pub(super) async fn delete(
     }
 }
 
-/// What the condition was written to. It is what was decided about, for the version
-/// was; a pod that ends or has ended would have had another one.
+/// Decodes the pod after the condition was written. It is the pod of the decision, because the PATCH carried its version; a
+/// terminating or terminated pod would have had another version.
 fn read(answer: wire::Raw, env: &Env) -> Result<MarkedPod, Outcome> {
     let wire: wire::Pod = answer.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
     let grace = wire.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
@@ -91,8 +89,7 @@ fn read(answer: wire::Raw, env: &Env) -> Result<MarkedPod, Outcome> {
     Ok(MarkedPod { rv: pod.rv, grace: grace.unwrap_or(DEFAULT_GRACE).max(MIN_GRACE_SECONDS) })
 }
 
-/// A condition that is true already keeps the time since when it is: then this changes
-/// nothing, however often it is tried.
+/// The PATCH of the condition. A condition that is already true keeps its transition time: a retry then changes nothing.
 fn mark_call(delete: &GracefulDeleteRequest, wall: Timestamp) -> Call {
     let GracefulDeleteRequest { pod, rv, generation, disrupted_since, cause, due: _ } = delete;
     let (reason, message) = condition_text(cause);

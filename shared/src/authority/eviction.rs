@@ -1,9 +1,10 @@
-//! What is written about evictions that are asked for (KEP-4563): requests, Evictions, and what our responders report.
+//! Writes about requested evictions (KEP-4563): EvictionRequests, Evictions, and the reports of pod-safety's responders.
 //!
-//! Danger note: a condition that is `True` is so for ever, so what it rests on is read by quorum first: a pod that is gone or
-//! not, requests that still ask, an older Eviction. No process is known to have ended by any of it: `TargetEvicted` says what
-//! somebody wrote into a phase, and nothing that removes pods or frees volumes reads it. Each write carries the UID and the
-//! version on which the decision rests, and falls into the leader's term.
+//! Danger note: a condition that is `True` never changes again, so what it rests on is read by quorum first: that a pod
+//! exists or does not, that requests still ask for the eviction, that an older Eviction exists. None of this shows that a
+//! process has ended: `TargetEvicted` repeats a pod's phase, which any client may have written, and no code that removes
+//! pods or releases volumes reads it. Each write carries the UID and the version on which the decision rests, and is sent
+//! within the leader's term.
 
 mod body;
 mod check;
@@ -21,91 +22,92 @@ use check::Lists;
 /// A write about the eviction of one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvictionUpdate {
-    /// Which pod.
+    /// The pod.
     pub pod: PodKey,
-    /// The name of the request or Eviction that is written; of one that is created no one's.
+    /// The name of the EvictionRequest or Eviction that is written. Empty for an Eviction that is created.
     pub name: Box<str>,
-    /// Its identity; of an Eviction that is created the pod's.
+    /// The UID of the written object; for an Eviction that is created: the pod's UID.
     pub uid: Uid,
     /// The version on which the decision rests.
     pub rv: Rv,
-    /// What is written.
+    /// The change.
     pub change: EvictionChange,
 }
 
-/// What is written.
+/// The change that is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvictionChange {
-    /// The status of a request.
+    /// Write the status of an EvictionRequest.
     Request {
-        /// The generation that it is about.
+        /// The observed generation.
         observed: i64,
-        /// Its conditions; `None`: they stay. What is final of them was final of its Eviction before.
+        /// The conditions; `None`: they stay. A final condition of a request was final on its Eviction before.
         conditions: Option<Box<ConditionChanges>>,
     },
-    /// A request is invalid, if a quorum read shows it: the pod is gone, or another one, or scheduled in a group.
+    /// Mark an EvictionRequest as invalid, if a quorum read shows it: the pod does not exist, has another UID, or is
+    /// scheduled in a group.
     Refuse {
-        /// The generation that it is about.
+        /// The observed generation.
         observed: i64,
-        /// The status of `Failed` and of `TargetEvicted` changes, or they are new.
+        /// Whether the statuses of `Failed` and `TargetEvicted` change, or are new.
         transitions: (bool, bool),
     },
-    /// A new Eviction.
+    /// Create an Eviction.
     Create {
         /// The number in its name.
         number: u32,
-        /// The requests that own it.
+        /// The EvictionRequests that own it.
         owners: Vec<OwnerRequest>,
         /// Its labels.
         labels: Vec<(Box<str>, EvictionRole)>,
     },
-    /// The owners and labels of an Eviction.
+    /// Change the owners and labels of an Eviction.
     Mark {
-        /// Requests that own it, too.
+        /// Further EvictionRequests that own it.
         owners: Vec<OwnerRequest>,
-        /// Labels that it gets, or loses.
+        /// Labels to set, or to remove (`None`).
         labels: Vec<(Box<str>, Option<EvictionRole>)>,
     },
     /// The status of an Eviction, as its controller writes it.
     Status(Box<StatusChange>),
-    /// What a responder of ours says.
+    /// Write the report of one of pod-safety's responders.
     Report(Box<Report>),
-    /// The API server is asked to evict the pod, and what it answers is reported.
+    /// Request the eviction of the pod from the API server, and report the answer.
     Evict {
-        /// The how manieth time.
+        /// The number of this attempt.
         attempt: u32,
-        /// No time that is written may lie before this second.
+        /// The earliest second that may be written as a time.
         floor: i64,
-        /// The pod's last report is so old that it may be renewed.
+        /// The last report about the pod is old enough to be renewed.
         heartbeat: bool,
     },
-    /// An old failed Eviction of ours goes.
+    /// Delete an old failed Eviction that pod-safety created.
     Collect,
 }
 
-/// A request that owns an Eviction.
+/// An EvictionRequest that owns an Eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerRequest {
     /// Its name.
     pub name: Box<str>,
-    /// Its identity.
+    /// Its UID.
     pub uid: Uid,
 }
 
 /// One condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionChange {
-    /// It is `True`.
+    /// Whether the status is `True`.
     pub is_true: bool,
-    /// One word.
+    /// The reason, in CamelCase.
     pub reason: String,
-    /// A sentence; may be empty.
+    /// The message; may be empty.
     pub message: String,
-    /// Its status changes, or it is new.
+    /// Whether the status changes, or is new.
     pub transition: bool,
 }
 
-/// Both conditions of a request or an Eviction.
+/// Both conditions of an EvictionRequest or an Eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionChanges {
     /// `Failed`.
@@ -114,69 +116,69 @@ pub struct ConditionChanges {
     pub evicted: ConditionChange,
 }
 
-/// What its controller writes to an Eviction.
+/// What the eviction controller writes to the status of an Eviction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusChange {
-    /// The generation that it is about.
+    /// The observed generation.
     pub observed: i64,
-    /// Who evicts, with priorities, if nobody said so before.
+    /// The responders with their priorities, if the status has none yet.
     pub responders: Vec<(Box<str>, i32)>,
-    /// States that change.
+    /// The states of responders that change.
     pub states: Vec<(Box<str>, ResponderState)>,
-    /// Whose turn begins.
+    /// The responder that becomes active.
     pub starts: Option<Box<str>>,
-    /// Who asks.
+    /// The requesters.
     pub requesters: Vec<Requester>,
-    /// Who is not named any more.
+    /// The requesters to remove.
     pub dropped: Vec<Box<str>>,
-    /// Its conditions; `None`: they stay.
+    /// The conditions; `None`: they stay.
     pub conditions: Option<ConditionChanges>,
-    /// What must be true.
+    /// The precondition of the write.
     pub check: Precondition,
 }
 
-/// What a quorum read must show before a condition that is final is written.
+/// What a quorum read must show before a final condition is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Precondition {
-    /// Nothing final is written, or what is copied is final already.
+    /// No final condition is written, or one is copied that is already final.
     #[default]
     Nothing,
-    /// The pod is gone, or another one has its name.
+    /// The pod does not exist, or another pod has its name.
     PodGone,
-    /// The pod is there, and its phase is terminal.
+    /// The pod exists, and its phase is terminal.
     PodTerminal,
-    /// The pod is there, and its phase is not terminal.
+    /// The pod exists, and its phase is not terminal.
     PodRunning,
-    /// Nobody asks for the eviction.
+    /// No EvictionRequest asks for the eviction.
     NotRequested,
-    /// This older Eviction of the same pod goes on.
+    /// This older Eviction of the same pod has not ended.
     Duplicate {
         /// Its name.
         of: Box<str>,
-        /// Its identity.
+        /// Its UID.
         uid: Uid,
     },
 }
 
-/// What a responder reports.
+/// The report of a responder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Who.
+    /// The name of the responder.
     pub responder: &'static str,
     /// What it does.
     pub message: String,
-    /// It shows that it works.
+    /// Whether it writes a heartbeat time.
     pub heartbeat: bool,
-    /// When it expects to be done, in seconds of the API server's clock.
+    /// When it expects to complete, in seconds of the API server's clock.
     pub expected: Option<i64>,
-    /// It is done.
+    /// Whether it has completed.
     pub complete: bool,
-    /// No time that is written may lie before this second.
+    /// The earliest second that may be written as a time.
     pub floor: i64,
 }
 
 impl EvictionChange {
-    /// Its name in metrics and logs.
+    /// The name in metrics and logs.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -196,7 +198,7 @@ impl EvictionChange {
         ["request", "refuse", "create", "labels", "status", "report", "evict", "collect"];
 }
 
-/// What writers of evictions share: lists that were read just now, and how far the API server's clock is ahead of ours.
+/// State that all writes about evictions share: recently read lists, and by how many seconds the API server's clock is ahead.
 #[derive(Debug, Default)]
 pub(super) struct EvictionShared {
     lists: Mutex<Lists>,

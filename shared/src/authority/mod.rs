@@ -1,27 +1,27 @@
-//! The deletion authority: one writer for all controllers. What is evidence, and what may be sent with it, the kernel
-//! says ([`pod_safety_proof`], a crate that one person reads in a sitting); here is what reads for it and carries it out. The
-//! steps of fencing are a crate below ([`pod_safety_fence`]).
+//! The deletion authority: the one writer for all controllers. The kernel decides what is evidence and which requests it
+//! permits ([`pod_safety_proof`], a small crate that can be reviewed in one sitting). This module reads the facts for the
+//! kernel and sends the permitted requests. The crate [`pod_safety_fence`] has the steps of fencing.
 //!
-//! | file | says |
+//! | file | contents |
 //! |---|---|
-//! | `claim` | what a decision wants done |
-//! | `verify` | live reads for the judge |
+//! | `claim` | the requests that a decision can result in |
+//! | `verify` | quorum reads for the judge |
 //! | `act` | sends the force deletion that evidence permits, within the leader's term |
 //! | `delete` | deletes one pod gracefully: by compare-and-swap, within the term |
-//! | `update` | statuses, which end nothing: by compare-and-swap, within the term |
-//! | `node` | conditions, taints and labels of a node, after a quorum read of it and of its Lease |
-//! | `eviction` | requests to evict pods, and Evictions; final conditions only after quorum reads |
-//! | `volume` | whose an exclusive volume is; a break only with evidence |
-//! | [`operator_requests`] | what people say about nodes |
+//! | `update` | writes statuses, which terminate nothing: by compare-and-swap, within the term |
+//! | `node` | conditions, taints and labels of a node, after a quorum read of the Node and its Lease |
+//! | `eviction` | EvictionRequests and Evictions; final conditions only after quorum reads |
+//! | `volume` | the holder of an exclusive volume; it is revoked only with evidence |
+//! | [`operator_requests`] | commands of operators about nodes |
 //! | `access` | asks the API server what a user may do |
-//! | `scales` | reads how many pods a controller wants that the cache does not follow |
-//! | `queue`, `ledger` | whose turn it is, and what is already being done |
-//! | `writer` | the pool that ties them together |
+//! | `scales` | reads the desired replicas of controllers that the cache does not watch |
+//! | `queue`, `retry_tracker` | the order of requests, and which are in flight |
+//! | `writer` | the worker pools that execute the requests |
 //!
-//! A claim is not evidence: `decide` may claim anything, and nothing follows from it. Five independent locks keep it so, each
-//! with a test: the crate graph (controllers cannot name a client), privacy and move ([`Evidence`] has no public constructor
-//! and is consumed by value), compile-fail tests, clippy's banned methods, and the layer [`crate::client::Guard`] that reads
-//! what would go over the wire.
+//! A claim is not evidence: `decide` may claim anything, and a claim alone has no effect. Five independent mechanisms
+//! ensure this, each with a test: the crate graph (controllers cannot name a client), privacy and move semantics
+//! ([`Evidence`] has no public constructor and is consumed by value), compile-fail tests, clippy's banned methods, and the
+//! layer [`crate::client::Guard`], which reads the bytes of each request before it is sent.
 
 mod access;
 mod act;

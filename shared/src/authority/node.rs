@@ -1,14 +1,14 @@
-//! What a controller wants written to a node: one update for all of it, because there is one turn of each node at a time.
+//! A controller's changes to a node: one update has all of them, because a node has one write at a time.
 //!
 //! Source of the contract: `pkg/controller/nodelifecycle` (`tryUpdateNodeHealth`, `doNoScheduleTaintingPass`) and
 //! `pkg/controller` (`PatchNodeTaints`), v1.37.2.
 //!
-//! Nothing ends by it at once, so it needs no evidence; but pods that bear no `NoExecute` taint do end by one, and no
-//! endpoint leads to a node whose kubelet is called silent. So the cache only suspects: a quorum read of Node and Lease
-//! comes first, and what it finds decides. At most two reads and two writes: the status, then taints and labels.
-//! Invariants: all of it falls into the leader's term; each write carries the UID and the version of the read, or of
-//! the answer, before it; whatever of the node is not named here stays as it is, unknown fields and their order
-//! included; nobody adds the taint `node.kubernetes.io/out-of-service` (see [`taints`]).
+//! The write terminates no process at once, so it needs no evidence. But pods that do not tolerate a `NoExecute` taint are
+//! evicted because of it, and a node whose conditions are Unknown gets no traffic. So the cache only gives a suspicion: a
+//! quorum read of Node and Lease comes first, and decides. There are at most two reads and two writes: the status, then
+//! taints and labels. Invariants: all requests are sent within the leader's term. Each write carries the UID and the
+//! version of the read, or of the answer, before it. Fields of the node that an update does not name stay unchanged,
+//! unknown fields and their order included. No update adds the taint `node.kubernetes.io/out-of-service` (see [`taints`]).
 
 mod conditions;
 mod live;
@@ -22,17 +22,17 @@ use crate::model::{NO_EXECUTE, NodeKey, Rv};
 
 pub(super) use write::{NodeChanges, write};
 
-/// The effects of the taints that controllers keep.
+/// The effects of the taints that controllers manage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
-    /// No new pods.
+    /// No new pods are scheduled.
     NoSchedule,
-    /// No new pods, and those there end unless they tolerate it.
+    /// No new pods are scheduled, and running pods that do not tolerate the taint are evicted.
     NoExecute,
 }
 
 impl Effect {
-    /// The API's word.
+    /// The value in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,38 +42,39 @@ impl Effect {
     }
 }
 
-/// A taint that a controller keeps. Their values are empty.
+/// The key and effect of a taint that a controller manages. Its value is empty.
 pub type ManagedTaint = (&'static str, Effect);
 
-/// Nothing was heard of a kubelet for longer than the grace: a belief, which a quorum read of Node and Lease must bear out.
+/// A kubelet has not reported for longer than the grace period, according to the cache. A quorum read of Node and Lease
+/// must confirm it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotReporting {
-    /// When we last saw a sign of life.
+    /// When this process last saw a report.
     pub last_report: Mono,
-    /// The Lease's `renewTime` as the cache has it; `None`: there is no Lease, or it says nothing.
+    /// The Lease's `renewTime` in the cache; `None`: there is no Lease, or it has none.
     pub renewed: Option<Timestamp>,
-    /// `lastHeartbeatTime` of the Ready condition as the cache has it.
+    /// `lastHeartbeatTime` of the Ready condition in the cache.
     pub heartbeat: Option<Timestamp>,
-    /// It never had a Ready condition.
+    /// The node never had a Ready condition.
     pub never_posted: bool,
 }
 
-/// What should be written to a node.
+/// The changes to a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeUpdate {
-    /// Which one.
+    /// The node.
     pub node: NodeKey,
     /// The version on which the decision rests.
     pub rv: Rv,
-    /// Its conditions become Unknown, if a quorum read finds Node and Lease as the cache has them.
+    /// If set, the conditions become Unknown, provided that a quorum read returns Node and Lease as the cache has them.
     pub not_reporting: Option<NotReporting>,
-    /// What the condition `pod-safety.dev/NodeUnreachable` should say; `None`: it stays.
+    /// The status of the condition `pod-safety.dev/NodeUnreachable`; `None`: it stays.
     pub unreachable: Option<bool>,
-    /// Taints that should be there.
+    /// Taints to add.
     pub add: Vec<ManagedTaint>,
-    /// Taints that should not.
+    /// Taints to remove.
     pub remove: Vec<ManagedTaint>,
-    /// Labels that should have these values.
+    /// Labels to set.
     pub labels: Vec<(&'static str, std::sync::Arc<str>)>,
 }
 

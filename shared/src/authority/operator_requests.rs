@@ -1,8 +1,9 @@
-//! What people say about nodes: that one is off, that it is not, that it should be fenced.
+//! Commands of operators about nodes: a node is off, a confirmation is withdrawn, a node should be fenced.
 //!
-//! Danger note: [`confirm`] makes evidence of a person's word, and pods are force deleted by it. It is written about the
-//! incarnation that was examined, in the name that the API server knows the person by, and never while a kubelet
-//! speaks. What the API server lets whom write is RBAC's: the right to create FenceEvidences is the right to confirm.
+//! Danger note: [`confirm`] creates evidence from a person's statement, and pods are force deleted because of it. The
+//! evidence is about the incarnation that was examined, names the user as the API server authenticated it, and is never
+//! written while the kubelet reports. RBAC decides which users may write it: the right to create FenceEvidences is the
+//! right to confirm.
 
 mod devices;
 mod drill;
@@ -38,37 +39,37 @@ use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::clock::Env;
 use crate::wire;
 
-/// Why nothing was done.
+/// Why a command changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
     /// There is no such node.
     #[error("there is no node {0}")]
     NoNode(String),
-    /// Its kubelet says that it is well.
+    /// The node is Ready.
     #[error("node {0} is Ready: its kubelet reports. Nothing was changed")]
     Ready(String),
-    /// Its kubelet renewed its Lease while it was examined.
+    /// The kubelet renewed its Lease while the node was examined.
     #[error("the kubelet of node {0} renewed its Lease just now: it is not off. Nothing was changed")]
     LeaseRenewed(String),
-    /// It does not say which boot it is in.
+    /// The node does not report which boot it is in.
     #[error(
         "node {0} has no UUID in status.nodeInfo.bootID, so a confirmation about this boot could not be told from one about the next"
     )]
     NoBootId(String),
-    /// It is in that life.
+    /// The named incarnation is the present one.
     #[error(
         "the Node {0} that is there now has that UID. To confirm that its present boot is off, leave out --uid and --boot. Nothing was changed"
     )]
     PresentIncarnation(String),
-    /// It has not booted since, as far as it says.
+    /// The node has not booted since, as far as it reports.
     #[error(
         "node {0} reports that boot ID, or none that is a UUID, so that boot may still run. Nothing was changed"
     )]
     NotBooted(String),
-    /// Nobody said how to fence it.
+    /// No FencePolicy selects the node.
     #[error("no FencePolicy selects node {0}; create one with a nodeSelector that does")]
     NoPolicy(String),
-    /// It is there already.
+    /// The object exists already.
     #[error("{kind} {name} exists already; see kubectl get {kind} {name} -o yaml")]
     AlreadyExists {
         /// The kind.
@@ -76,7 +77,7 @@ pub enum OperatorError {
         /// Its name.
         name: String,
     },
-    /// There is nothing to take back.
+    /// There is nothing to withdraw.
     #[error("there is no {kind} about the present boot of node {node}")]
     NoneFound {
         /// The kind.
@@ -84,44 +85,44 @@ pub enum OperatorError {
         /// The node.
         node: String,
     },
-    /// No such device.
+    /// The device does not exist.
     #[error("there is no FenceDevice {0}")]
     NoDevice(String),
-    /// No such policy.
+    /// The policy does not exist.
     #[error("there is no FencePolicy {0}")]
     NoSuchPolicy(String),
-    /// Somebody had it pause before.
+    /// Fencing is already paused.
     #[error("{object} is already paused: {why}. Nothing was changed")]
     Paused {
-        /// What pauses.
+        /// What is paused.
         object: String,
-        /// What he wrote there.
+        /// The text of the existing pause.
         why: String,
     },
-    /// It does not pause.
+    /// Fencing is not paused.
     #[error("{object} is not paused")]
     NotPaused {
-        /// What.
+        /// The object.
         object: String,
     },
-    /// The reason is too long for its place.
+    /// The reason is too long.
     #[error("--reason is {over} characters too long")]
     TooLong {
-        /// By how many.
+        /// By how many characters.
         over: usize,
     },
-    /// Somebody else wrote to it in between.
+    /// Another client changed the object in between.
     #[error("{object} changed just now, so nothing was written. Check it, and run the command again")]
     Changed {
-        /// What.
+        /// The object.
         object: String,
     },
-    /// A request failed.
+    /// A request to the API server failed.
     #[error("{doing}")]
     Api {
         /// What was tried.
         doing: &'static str,
-        /// How it failed.
+        /// The error.
         source: ApiError,
     },
 }
@@ -130,16 +131,16 @@ pub(super) fn api(doing: &'static str) -> impl FnOnce(ApiError) -> OperatorError
     move |source| OperatorError::Api { doing, source }
 }
 
-/// A node, as it was found.
+/// A node as a quorum read returned it.
 #[derive(Clone, Debug)]
 pub struct Examined {
-    /// Which life of it.
+    /// Its incarnation.
     pub node: Incarnation,
     /// Its labels.
     pub labels: std::collections::BTreeMap<String, String>,
-    /// It says that it is Ready.
+    /// Whether it is Ready.
     pub ready: bool,
-    /// It is cordoned.
+    /// Whether it is cordoned.
     pub cordoned: bool,
     /// When its Lease was last renewed, by its kubelet's clock.
     pub renewed: Option<String>,
@@ -148,7 +149,7 @@ pub struct Examined {
 /// Reads a node and its Lease by quorum.
 ///
 /// # Errors
-/// It is not there, or says too little of itself.
+/// The node does not exist, has no usable boot ID, or could not be read.
 pub async fn examine(connection: &Connection, env: &Env, name: &str) -> Result<Examined, OperatorError> {
     let QuorumRead { node, lease, .. } =
         read_node_and_lease(connection, env, name).await.map_err(api("reading the node"))?;
@@ -163,11 +164,11 @@ pub async fn examine(connection: &Connection, env: &Env, name: &str) -> Result<E
     Ok(Examined { node: incarnation, labels, ready, cordoned, renewed: renewed.map(|time| time.to_string()) })
 }
 
-/// Reads a node by quorum, of which a former life is spoken of: another Node with another boot has its name now, whether it is Ready
-/// or not.
+/// Reads a node by quorum to examine a former incarnation of it: another Node with another boot ID must have its name now,
+/// whether or not it is Ready.
 ///
 /// # Errors
-/// That life may be the present one.
+/// The former incarnation may be the present one.
 pub async fn examine_former(
     connection: &Connection,
     env: &Env,
@@ -184,14 +185,14 @@ pub async fn examine_former(
         return Err(OperatorError::NotBooted(name));
     }
     let (labels, ready, cordoned) = (node.labels().clone(), node.is_ready(), node.is_cordoned());
-    // The Lease is that of the present life.
+    // The Lease is that of the present incarnation.
     Ok(Examined { node: former, labels, ready, cordoned, renewed: None })
 }
 
-/// Waits for as long as a living kubelet takes to renew its Lease, and looks again.
+/// Waits for as long as a running kubelet takes to renew its Lease, and reads the node again.
 ///
 /// # Errors
-/// It is heard, or began another life.
+/// The kubelet reported, or the node has another incarnation.
 pub async fn confirm_not_reporting(
     connection: &Connection,
     env: &Env,
@@ -211,10 +212,10 @@ pub async fn confirm_not_reporting(
     if same { Ok(()) } else { Err(OperatorError::LeaseRenewed(name.clone())) }
 }
 
-/// Who the API server takes us for.
+/// The name of the user as which the API server authenticates this process.
 ///
 /// # Errors
-/// It does not say.
+/// The API server did not answer.
 pub async fn whoami(connection: &Connection) -> Result<String, OperatorError> {
     let body = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
     let call = Call::write(Method::Post, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &body);
@@ -224,10 +225,11 @@ pub async fn whoami(connection: &Connection) -> Result<String, OperatorError> {
     Ok(user.unwrap_or("unknown").to_owned())
 }
 
-/// Whether a confirmation would be taken: the kind is there, and we may write it. Asked before a person waits and types.
+/// Checks that a confirmation can be written: the kind is served, and this user may create it. It runs before the operator
+/// has to wait and type the confirmation.
 ///
 /// # Errors
-/// It would not.
+/// A confirmation cannot be written.
 pub async fn check_may_confirm(connection: &Connection) -> Result<(), OperatorError> {
     const DOING: &str = "writing a FenceEvidence";
     connection
@@ -267,24 +269,25 @@ async fn create(
     }
 }
 
-/// What a person says of a node that is off.
+/// A person's statement that a node is off.
 #[derive(Clone, Copy, Debug)]
 pub struct Confirmation<'a> {
-    /// Who says so.
+    /// The user name.
     pub by: &'a str,
     /// Why.
     pub reason: &'a str,
-    /// For how long pods are released by it.
+    /// How long the confirmation is valid.
     pub valid_for: Duration,
-    /// The machine may be switched on again, if its FencePolicy says so. Without it nobody's hands are at risk.
+    /// Whether the machine may be switched on again, if its FencePolicy allows it. By default it may not, so that a person
+    /// can work on it.
     pub power_on: bool,
 }
 
-/// Writes down that a person says that the node is off. Gives back the name of the evidence: each has its own, for what was
-/// withdrawn may be said again.
+/// Writes the confirmation that the node is off. Returns the name of the evidence. Each confirmation has its own name, so
+/// that a confirmation can follow one that was withdrawn.
 ///
 /// # Errors
-/// It could not be written.
+/// The evidence could not be written.
 pub async fn confirm(
     connection: &Connection,
     examined: &Examined,
@@ -301,7 +304,7 @@ pub async fn confirm(
         lease_renewed: examined.renewed.clone(),
         by: by.to_owned(),
         reason: Some(reason.to_owned()),
-        // A clock of more seconds than that the API server refuses.
+        // The API server refuses a larger number of seconds.
         valid_seconds: Some(u32::try_from(valid_for.as_secs()).unwrap_or(u32::MAX)),
         power_on,
     };
@@ -314,10 +317,10 @@ struct Evidences {
     items: Vec<wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus>>,
 }
 
-/// Takes back what is said or was found of the node's present life. Gives back the names of that evidence.
+/// Invalidates the evidence about the node's present incarnation. Returns the names of that evidence.
 ///
 /// # Errors
-/// There is nothing, or it could not be written.
+/// There is no such evidence, or it could not be written.
 pub async fn withdraw(
     connection: &Connection,
     env: &Env,
@@ -370,10 +373,10 @@ async fn merge(
     }
 }
 
-/// Asks for the node to be fenced. Gives back the name of the NodeFence.
+/// Requests that the node is fenced. Returns the name of the NodeFence.
 ///
 /// # Errors
-/// No policy chooses the node, it is asked for already, or it could not be written.
+/// No policy selects the node, fencing is requested already, or the NodeFence could not be written.
 pub async fn request_fence(
     connection: &Connection,
     examined: &Examined,
@@ -424,10 +427,10 @@ struct Policies {
     items: Vec<wire::Custom<FencePolicySpec, FencePolicyStatus>>,
 }
 
-/// The policy by which a node is fenced, as the controller chooses ([`crate::cache::View::policy_of`]).
+/// The policy that applies to a node, chosen as the controller chooses it ([`crate::cache::View::policy_of`]).
 ///
 /// # Errors
-/// None chooses it, or they could not be read.
+/// No policy selects the node, or the policies could not be read.
 pub async fn read_policy(
     connection: &Connection,
     examined: &Examined,
@@ -447,7 +450,7 @@ async fn select_policy(
     first.ok_or_else(|| OperatorError::NoPolicy(examined.node.name.clone()))
 }
 
-/// Has no new attempt begun against the node's present life.
+/// Cancels the incident of the node's present incarnation: no new attempt begins.
 ///
 /// # Errors
 /// There is no incident, or it could not be written.

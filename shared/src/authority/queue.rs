@@ -1,6 +1,6 @@
-//! Whose turn it is. Kinds of claims take turns, and within a kind nodes (or
-//! namespaces) take turns, a small batch each: ten thousand orphans of one node
-//! never delay the one pod of another, nor terminated pods an orphan.
+//! The fair queue of requests. Priority levels take turns, and within a level nodes (or namespaces) take turns, a small
+//! batch each. So ten thousand orphans of one node never delay the one pod of another node, and terminated pods never delay
+//! an orphan.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,25 +8,24 @@ use std::time::Duration;
 
 use crate::clock::Mono;
 
-/// How many pods of one node are done in one turn. Each turn that needs live
-/// reads pays two of them, so 32 pods share that cost; evidence that expires
-/// during a turn at a slow API server is looked for again.
+/// How many pods of one node are processed in one turn. Each turn that needs quorum reads makes two of them, so 32 pods
+/// share this cost. Evidence that expires during a turn, because the API server is slow, is read again.
 pub(super) const BATCH: usize = 32;
 
-/// How many intents of one class may wait: a lost zone of thousands of pods shuts out no
-/// force deletion. A pod's intent takes some 200 bytes; what does not fit is decided again
-/// when there is room.
+/// How many requests of one priority level may wait, so that a lost zone of thousands of pods blocks no force deletion of
+/// another level. A request for a pod takes some 200 bytes. A request that does not fit is decided again when there is
+/// room.
 pub(super) const LIMIT: usize = 20_000;
 
-/// What is turned away comes again after at least this time. Also while the speed of the queue is unknown.
+/// The shortest time after which a rejected request is decided again. It also applies while the rate of the queue is unknown.
 const AGAIN_SOONEST: Duration = Duration::from_secs(1);
-/// And at most this.
+/// The longest time after which a rejected request is decided again.
 const AGAIN_LATEST: Duration = Duration::from_secs(30);
-/// Turns that are so far apart say nothing: the queue was empty between them.
+/// If two turns are farther apart than this, the queue was empty in between, and the rate is unknown.
 const IDLE: Duration = Duration::from_secs(3);
 
-/// How fast turns are taken. What a full queue turns away comes again when half of it is done: of 330,000 pods of a lost zone all
-/// would otherwise be decided each second, for the 2,000 of them that find room.
+/// The rate at which requests leave the queue. Requests that a full queue rejected are decided again when half of the queue
+/// is done. Otherwise all 330,000 pods of a lost zone would be decided each second, for the 2,000 of them that fit.
 #[derive(Debug, Default)]
 pub(super) struct DrainRate {
     since: Mono,
@@ -35,7 +34,7 @@ pub(super) struct DrainRate {
 }
 
 impl DrainRate {
-    /// So many were taken out of the queue.
+    /// Records that `count` requests left the queue.
     pub(super) fn record(&mut self, count: usize, now: Mono) {
         self.done += count;
         let span = now.since(self.since);
@@ -45,7 +44,7 @@ impl DrainRate {
         }
     }
 
-    /// When there is room again.
+    /// The time until there is room.
     pub(super) fn time_to_room(&self) -> Duration {
         if self.each_second == 0.0 {
             return AGAIN_SOONEST;
@@ -56,7 +55,7 @@ impl DrainRate {
     }
 }
 
-/// A bounded queue with fair turns on two levels.
+/// A bounded queue that is fair on two levels: between priority levels, and between the flows of a level.
 #[derive(Debug)]
 pub(super) struct FairQueue<C, T> {
     levels: BTreeMap<C, Flows<T>>,
@@ -77,7 +76,7 @@ impl<C: Ord + Copy, T> Default for FairQueue<C, T> {
 }
 
 impl<C: Ord + Copy, T> FairQueue<C, T> {
-    /// Adds `item`; gives it back if its class is full.
+    /// Adds `item`; returns it if its priority level is full.
     pub(super) fn push(&mut self, level: C, flow: &Arc<str>, item: T) -> Result<(), T> {
         let flows = self.levels.entry(level).or_insert_with(|| {
             self.turns.push_back(level);
@@ -95,12 +94,12 @@ impl<C: Ord + Copy, T> FairQueue<C, T> {
         Ok(())
     }
 
-    /// The next turn: up to [`BATCH`] items of one lane.
+    /// The next turn: up to [`BATCH`] items of one flow.
     pub(super) fn pop(&mut self) -> Option<Vec<T>> {
         self.pop_except(None)
     }
 
-    /// The next turn of any class but this one.
+    /// The next turn of any priority level except this one.
     pub(super) fn pop_except(&mut self, except: Option<C>) -> Option<Vec<T>> {
         let at = self.turns.iter().position(|class| Some(*class) != except)?;
         let level = self.turns.remove(at)?;
@@ -122,7 +121,7 @@ impl<C: Ord + Copy, T> FairQueue<C, T> {
         Some(batch)
     }
 
-    /// Forgets everything, for instance when leadership is lost.
+    /// Removes all items, for instance when leadership is lost.
     pub(super) fn drain(&mut self) -> Vec<T> {
         let mut all = Vec::with_capacity(self.len());
         while let Some(batch) = self.pop() {
@@ -141,7 +140,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A queue whose class 1 is full, of one lane.
+    /// A queue whose level 1 is full, with one flow.
     fn full() -> (FairQueue<u8, usize>, Arc<str>) {
         let (mut queue, lane) = (FairQueue::default(), Arc::from("lane"));
         for item in 0..LIMIT {
@@ -150,7 +149,7 @@ mod tests {
         (queue, lane)
     }
 
-    /// C5: one limit for all let a lost zone shut out force deletions.
+    /// With one limit for all levels, a lost zone blocked force deletions.
     #[test]
     fn a_class_that_is_full_refuses_no_other() {
         let (mut queue, lane) = full();

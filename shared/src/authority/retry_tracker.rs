@@ -1,8 +1,8 @@
-//! What is already being done, was just done, or failed too recently to be
-//! tried again. The one owner of retries.
+//! Requests that are in flight, were just done, or failed too recently to be retried. The only place that decides about
+//! retries.
 //!
-//! `V` is what a wish rests on: the version of its object, and what else was seen. A failure
-//! says nothing about a wish that rests on something else.
+//! `V` is what a request rests on: the version of its object, and what else was read. A failure does not delay a request
+//! that rests on something else.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,41 +10,40 @@ use std::time::Duration;
 use crate::clock::Mono;
 use crate::model::{Rv, Uid};
 
-/// How long a pod that was removed is not asked for again while the watch has
-/// not caught up.
+/// How long a removed pod is not requested again while the watch has not delivered its removal.
 const SETTLED_FOR: Duration = Duration::from_secs(30);
 
-/// The first pause after a failure, doubled each time up to the last.
+/// The first backoff after a failure. It doubles with each failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause between two tries of one pod.
+/// The longest backoff between two attempts for one pod.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// After this long without a try a failure is forgotten.
+/// A failure is forgotten after this long without an attempt.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
 enum Entry<V> {
-    /// Queued, or being carried out; and whether it was asked for again since.
+    /// The request is queued or in flight. `again`: it was requested again since.
     Busy { again: bool },
-    /// Removed; the cache has yet to show it.
+    /// The pod was removed; the cache does not show it yet.
     Settled { until: Mono },
-    /// A status was written over this version; the cache has yet to show it.
+    /// A status was written over this version; the cache does not show it yet.
     Written { over: V, until: Mono },
-    /// Failed at this version, to be tried again.
+    /// The request failed at this version, and will be retried.
     Paused { of: V, failures: u32, until: Mono },
 }
 
-/// Whether an intent may be taken on.
+/// Whether a request is accepted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// Yes; it counts as busy from now on.
+    /// The request is accepted, and counts as in flight.
     Admitted,
-    /// It is being done.
+    /// A request for the object is in flight.
     Busy,
-    /// Not before this: it failed, or was just done.
+    /// The request failed or was just done: it is not accepted before this time.
     Paused(Mono),
 }
 
-/// Intents by the UID of their pod.
+/// Requests by the UID of their object.
 #[derive(Debug)]
 pub(super) struct RetryTracker<V = Rv> {
     entries: BTreeMap<Uid, Entry<V>>,
@@ -64,10 +63,9 @@ impl<V: PartialEq> RetryTracker<V> {
                 *again = true;
                 return Admission::Busy;
             }
-            // Should the pod be there as before when the pause ends, as after etcd was restored, it is wanted again.
+            // If the pod still exists when the pause ends, as after etcd was restored, the request is accepted again.
             Some(Entry::Settled { until }) if now < *until => return Admission::Paused(*until),
-            // The watch wakes whoever comes too early. Should it bring nothing, the
-            // end of the pause does: what was calculated meanwhile was turned away.
+            // The watch wakes up a caller that came too early. If the watch delivers nothing, the end of the pause does.
             Some(Entry::Written { over, until }) if over == basis && now < *until => {
                 return Admission::Paused(*until);
             }
@@ -84,26 +82,25 @@ impl<V: PartialEq> RetryTracker<V> {
         Admission::Admitted
     }
 
-    /// Whether it was asked for again while it was being carried out: whoever asked
-    /// may know more than what was carried out rests on, and was turned away.
+    /// Whether the same object was requested again while the request was in flight. The rejected request may rest on newer
+    /// data.
     pub(super) fn was_requested_again(&self, uid: &Uid) -> bool {
         matches!(self.entries.get(uid), Some(Entry::Busy { again: true }))
     }
 
-    /// It is removed.
+    /// The pod was removed.
     pub(super) fn settle(&mut self, uid: &Uid, now: Mono) {
         self.failures.remove(uid);
         self.entries.insert(uid.clone(), Entry::Settled { until: now + SETTLED_FOR });
     }
 
-    /// A status was written over this version: until the watch shows another one,
-    /// there is nothing to write.
+    /// A status was written over this version. Until the watch shows another version, there is nothing to write.
     pub(super) fn record_written(&mut self, uid: &Uid, over: V, now: Mono) {
         self.failures.remove(uid);
         self.entries.insert(uid.clone(), Entry::Written { over, until: now + SETTLED_FOR });
     }
 
-    /// It failed; gives back when it may be tried again.
+    /// The request failed. Returns when it may be retried.
     pub(super) fn record_failure(&mut self, uid: &Uid, of: V, at_least: Duration, now: Mono) -> Mono {
         let failures = self.failures.remove(uid).unwrap_or(0);
         let pause = FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(LONGEST_PAUSE).max(at_least);
@@ -112,7 +109,7 @@ impl<V: PartialEq> RetryTracker<V> {
         until
     }
 
-    /// There was nothing to do, and soon there will not be either: no failure, so it is not waited for longer each time.
+    /// There was nothing to do, and soon there will not be either. This is no failure, so the pause does not grow.
     pub(super) fn pause(&mut self, uid: &Uid, of: V, pause: Duration, now: Mono) -> Mono {
         self.failures.remove(uid);
         let until = now + pause;
@@ -120,7 +117,7 @@ impl<V: PartialEq> RetryTracker<V> {
         until
     }
 
-    /// It was not even tried.
+    /// The request was not tried.
     pub(super) fn release(&mut self, uid: &Uid) {
         self.entries.remove(uid);
     }

@@ -1,10 +1,9 @@
-//! Asks controllers of kinds that the cache does not follow how many pods they
-//! want: `GET …/scale`, the way that the API has for any kind.
+//! Reads the desired replicas of controllers whose kinds the cache does not watch: by `GET …/scale`, which the API offers
+//! for any kind.
 //!
-//! Duty: one question at a time for each group and version, so that an API that
-//! hangs delays nobody else's answers; each controller is asked once however many
-//! want to know. The answer goes into the cache, which wakes them. For commands that
-//! look once, [`read_scales`] puts the answers into what they have read.
+//! For each group and version, one read is in flight at a time, so that an API that hangs delays no reads of other groups.
+//! Each controller is read once, however many pods need it. The answer goes into the cache, which notifies the control
+//! loops. For commands that read the cluster once, [`read_scales`] puts the answers into their snapshot.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -22,20 +21,21 @@ use crate::model::{Controller, Scale, Uid, is_kubernetes_name};
 use crate::record::error_chain;
 use crate::wire;
 
-/// How many questions are asked at the same time, of different groups.
+/// How many reads are in flight at the same time, of different groups.
 const SCALE_READERS: usize = 4;
 
-/// How long one answer may take. A scale is one object; beyond this its API is in
-/// trouble, and its budgets say so.
+/// How long one answer may take. A scale is one object: if the answer takes longer, its API has a problem, and the status
+/// of the budgets shows it.
 const SCALE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long it is remembered which resources a group has (KCM's mapper is reset as often).
+/// How long the discovered resources of a group are cached. The mapper of kube-controller-manager is reset at the same
+/// interval.
 const DISCOVERED_FOR: Duration = Duration::from_secs(30);
 
-/// How many questions may wait. Who is not asked now is asked for again.
+/// How many reads may wait. A read that is rejected is requested again.
 const LIMIT: usize = 10_000;
 
-/// One question.
+/// One read that waits.
 #[derive(Debug)]
 struct ScaleQuery {
     namespace: Arc<str>,
@@ -45,16 +45,16 @@ struct ScaleQuery {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<ScaleQuery>,
-    /// Whoever waits or is being asked.
+    /// The targets that wait or are being read.
     pending: BTreeSet<(Arc<str>, Arc<Controller>)>,
-    /// Groups and versions of which one is being asked.
+    /// The groups and versions with a read in flight.
     busy: BTreeSet<Box<str>>,
 }
 
-/// Who has a scale: a namespace, and all that an owner reference says.
+/// The target of a scale read: a namespace, and the controller as an owner reference names it.
 pub type ScaleTarget = (Arc<str>, Arc<Controller>);
 
-/// Why a scale is not known.
+/// Why a scale could not be read.
 #[derive(Debug, thiserror::Error)]
 enum ScaleError {
     #[error("there is no kind {kind} in {api_version}")]
@@ -71,7 +71,7 @@ enum ScaleError {
     NoReplicas { kind: Box<str>, name: Box<str> },
 }
 
-/// Asks for scales.
+/// Reads scales for the control loops.
 pub(super) struct Scales {
     reader: ScaleReader,
     cache: Arc<Cache>,
@@ -80,10 +80,10 @@ pub(super) struct Scales {
     work: Notify,
 }
 
-/// Which resources a group and version has, and when it was asked.
+/// When the resources of a group and version were read, and the resources.
 type Discovered = (Mono, Arc<Vec<wire::ApiResource>>);
 
-/// Puts one question at a time.
+/// Reads one scale at a time.
 struct ScaleReader {
     connection: Connection,
     env: Env,
@@ -91,7 +91,7 @@ struct ScaleReader {
 }
 
 impl Scales {
-    /// Starts those who ask.
+    /// Starts the workers.
     pub(super) fn start(connection: Connection, cache: Arc<Cache>, env: Env) -> Arc<Self> {
         let reader = ScaleReader::new(connection, env.clone());
         let scales = Arc::new(Self { reader, cache, env, state: Mutex::default(), work: Notify::new() });
@@ -102,7 +102,7 @@ impl Scales {
         scales
     }
 
-    /// Asks this controller when it is its turn, unless it is being asked.
+    /// Queues a read of this controller, unless one is queued or in flight.
     pub(super) fn request(&self, namespace: &Arc<str>, controller: &Arc<Controller>) {
         let mut state = self.state.lock();
         let target = (Arc::clone(namespace), Arc::clone(controller));
@@ -123,7 +123,7 @@ impl Scales {
         }
     }
 
-    /// The first question whose group nobody is asking.
+    /// The first waiting read whose group has no read in flight.
     fn next(&self) -> Option<ScaleQuery> {
         let mut state = self.state.lock();
         let State { waiting, busy, .. } = &mut *state;
@@ -141,7 +141,7 @@ impl Scales {
             state.pending.remove(&(Arc::clone(&namespace), Arc::clone(&controller)));
             state.busy.remove(&controller.api_version);
         }
-        // Another one of this group may have waited for the turn.
+        // Another read of this group may have waited for this one.
         self.work.notify_one();
         self.cache.record_scale(&namespace, &controller, answer);
     }
@@ -167,7 +167,7 @@ impl ScaleReader {
 
     async fn read_scale(&self, namespace: &str, controller: &Controller) -> Result<Scale, ScaleError> {
         let Controller { api_version, kind, name, uid } = controller;
-        // They become parts of a path.
+        // These fields become parts of a path.
         for (field, value) in [("name", name), ("apiVersion", api_version)] {
             let parts = if field == "name" { 1 } else { 2 };
             if value.split('/').count() > parts || !value.split('/').all(is_kubernetes_name) {
@@ -177,7 +177,7 @@ impl ScaleReader {
         let base = if api_version.contains('/') { "apis" } else { "api" };
         let no_kind = || ScaleError::NoKind { kind: kind.clone(), api_version: api_version.clone() };
         let resources = match self.discover(api_version, &format!("/{base}/{api_version}")).await {
-            // That path is the group and version itself: no object's absence is mistaken for it.
+            // This path is the group and version itself: a 404 does not mean that an object is missing.
             Err(ScaleError::Discovery { source: ApiError::Refused { code: 404, .. }, .. }) => {
                 return Err(no_kind());
             }
@@ -185,7 +185,7 @@ impl ScaleReader {
         };
         let of_kind = |one: &&wire::ApiResource| one.kind.as_deref() == Some(&**kind);
         let mut names = resources.iter().filter(of_kind).filter_map(|one| one.name.as_deref());
-        // Subresources have a slash in their names.
+        // The names of subresources contain a slash.
         let Some(resource) = names.find(|name| is_kubernetes_name(name)) else {
             return Err(no_kind());
         };
@@ -206,7 +206,7 @@ impl ScaleReader {
             return Ok(Scale::Absent);
         }
         match read.spec {
-            // As protobuf a zero is not sent.
+            // In protobuf, a zero is not encoded.
             Some(spec) => Ok(Scale::Replicas(spec.replicas.unwrap_or(0))),
             None => Err(ScaleError::NoReplicas { kind: kind.clone(), name: name.clone() }),
         }
@@ -240,8 +240,8 @@ impl ScaleReader {
     }
 }
 
-/// Asks each of `asked` once and puts the answers into `snapshot`, for a command that
-/// looks once. Whoever has not answered after `within` counts as one that did not.
+/// Reads the scale of each target once and puts the answers into `snapshot`, for a command that reads the cluster once. A
+/// target without an answer after `within` counts as failed.
 pub async fn read_scales(
     connection: &Connection,
     env: &Env,

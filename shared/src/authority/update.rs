@@ -1,9 +1,8 @@
-//! Updates of statuses: what a controller calculated, written by compare-and-swap.
+//! Status updates: what a controller calculated, written by compare-and-swap.
 //!
-//! They need no evidence, for no process ends by them: a budget's numbers, and a
-//! condition that no longer holds. They need the leader's term, and the version
-//! on which the calculation rests; the API server's own writes (an eviction that
-//! it let through) are never lost. Those of nodes take more than one request: see
+//! They need no evidence, because no process terminates through them: for instance the numbers of a budget, or a condition
+//! that no longer holds. They need the leader's term and the version on which the calculation rests, so they never
+//! overwrite the API server's own writes (an eviction that it allowed). Updates of nodes take more than one request: see
 //! [`super::node`].
 
 use jiff::Timestamp;
@@ -20,69 +19,67 @@ use crate::client::{Call, Method, WriteCall as _};
 use crate::model::{BudgetKey, BudgetStatus, Kind, NODE_UNREACHABLE_CONDITION, PodKey, Rv, Uid};
 use crate::wire::{self, Raw};
 
-/// A status that should be written.
+/// A status that is to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
     /// The status of a budget.
     Budget {
-        /// Which one.
+        /// The budget.
         budget: BudgetKey,
         /// The version on which the calculation rests.
         rv: Rv,
-        /// As it should be.
+        /// The new status.
         status: Box<BudgetStatus>,
-        /// The entries of `disruptedPods` that go.
+        /// The entries to remove from `disruptedPods`.
         over: Vec<Box<str>>,
-        /// Whether the condition changes its status, and so the time of its last
-        /// transition.
+        /// Whether the condition changes its status, and so its transition time.
         transition: bool,
     },
     /// Conditions, taints and labels of a node.
     Node(Box<NodeUpdate>),
     /// Conditions of a pod whose node is not ready.
     PodOfLostNode {
-        /// Which one.
+        /// The pod.
         pod: PodKey,
-        /// The version that was seen.
+        /// The version that the controller saw.
         rv: Rv,
         /// Its generation, which the conditions name.
         generation: i64,
-        /// Its Ready condition becomes False.
+        /// Set the Ready condition to False.
         not_ready: bool,
-        /// What the condition `pod-safety.dev/NodeUnreachable` should say; `None`: it stays.
+        /// The status of the condition `pod-safety.dev/NodeUnreachable`; `None`: it stays.
         unreachable: Option<bool>,
     },
-    /// An object of ours that is over and old is deleted.
+    /// Delete a NodeFence or FenceEvidence that is over and old.
     DeleteFinished(FinishedObject),
-    /// Whose an exclusive volume is.
+    /// Change the Lease of an exclusive volume.
     Volume(Box<VolumeUpdate>),
-    /// A request to evict a pod, or an Eviction.
+    /// Write an EvictionRequest or an Eviction.
     Eviction(Box<EvictionUpdate>),
-    /// Our gate goes from a pod whose exclusive volumes are free.
+    /// Remove pod-safety's scheduling gate from a pod whose exclusive volumes are free.
     Ungate {
-        /// Which one.
+        /// The pod.
         pod: PodKey,
-        /// The version that was seen.
+        /// The version that the controller saw.
         rv: Rv,
-        /// The host name of the node that it must go to, for its volume is there.
+        /// The host name of the node to which the pod is pinned, because its volume is there.
         pin: Option<std::sync::Arc<str>>,
     },
-    /// Nobody ends this pod after all: its condition `DisruptionTarget` is no
-    /// longer true.
+    /// Set the condition `DisruptionTarget` of a pod to False, because the pod is not deleted after all.
     NotDisrupted {
-        /// Which one.
+        /// The pod.
         pod: PodKey,
-        /// The version that was seen.
+        /// The version that the controller saw.
         rv: Rv,
         /// Its generation, which the condition names.
         generation: i64,
     },
 }
 
-/// What an update rests on.
+/// What an update rests on: a version, and for a revoked volume Lease the basis.
 pub(super) type Basis = (Rv, Option<ReleaseBasis>);
 
-/// An incident or evidence, about a life of a node that nothing rests on any more.
+/// A NodeFence or FenceEvidence about an incarnation of a node, on which nothing rests any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedObject {
     /// [`Kind::NodeFences`] or [`Kind::FenceEvidences`].
@@ -91,13 +88,13 @@ pub struct FinishedObject {
     pub node: std::sync::Arc<str>,
     /// Its name.
     pub name: std::sync::Arc<str>,
-    /// The identity.
+    /// Its UID.
     pub uid: Uid,
-    /// The version that was seen: one that changed since is not over.
+    /// The version that the controller saw. An object that changed since is not over.
     pub rv: Rv,
 }
 
-/// Which kind of status. Those of one object take turns, whoever wants them.
+/// The kind of an update. Updates of one object are serialized, whichever controller requests them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum UpdateKind {
     Budget,
@@ -111,7 +108,7 @@ pub(super) enum UpdateKind {
 }
 
 impl Update {
-    /// Whose status it is.
+    /// The UID of the object that is written.
     #[must_use]
     pub const fn uid(&self) -> &Uid {
         match self {
@@ -126,7 +123,7 @@ impl Update {
         }
     }
 
-    /// In whose lane it waits: each namespace has one, each node, and each volume.
+    /// The flow in the fair queue: there is one for each namespace, each node and each volume.
     pub(super) const fn flow(&self) -> &std::sync::Arc<str> {
         match self {
             Self::Budget { budget, .. } => &budget.namespace,
@@ -140,7 +137,7 @@ impl Update {
         }
     }
 
-    /// The version on which it rests.
+    /// The version on which the update rests.
     #[must_use]
     pub const fn rv(&self) -> Rv {
         match self {
@@ -155,7 +152,7 @@ impl Update {
         }
     }
 
-    /// What it rests on: of a broken volume also the evidence.
+    /// What the update rests on.
     pub(super) fn basis(&self) -> Basis {
         let over = match self {
             Self::Volume(update) => match &update.change {
@@ -198,7 +195,7 @@ fn forget_call(object: &FinishedObject) -> Call {
     Call::write(Method::Delete, format!("{}/{}", object.kind.path(), object.name), &options)
 }
 
-/// A strategic merge patch: conditions of others stay, and what is not named of these.
+/// A strategic merge patch: other conditions stay, and so do fields of these conditions that it does not name.
 fn pod_call(pod: &PodKey, rv: Rv, conditions: &[Value]) -> Call {
     let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
     patch(path, &pod.uid, rv, json!({ "conditions": conditions }))
@@ -220,7 +217,7 @@ fn not_disrupted(generation: i64, wall: Timestamp) -> Value {
     })
 }
 
-/// As KCM marks it: its reason and message stay, for they say what its kubelet saw last.
+/// As kube-controller-manager writes it: reason and message stay, because they are the kubelet's last report.
 fn not_ready(generation: i64, wall: Timestamp) -> Value {
     json!({
         "type": "Ready",
@@ -230,7 +227,7 @@ fn not_ready(generation: i64, wall: Timestamp) -> Value {
     })
 }
 
-/// Our own, for people.
+/// The condition [`NODE_UNREACHABLE_CONDITION`], for operators.
 fn node_unreachable(unreachable: bool, generation: i64, wall: Timestamp) -> Value {
     let (status, reason, message) = if unreachable {
         let message = "the pod is terminating, but its node is unreachable, so it is not known whether the pod still runs. It is removed when the node reports again, when the node is fenced with proof, or when its Node object is deleted after someone has made sure that the machine is off";
@@ -248,8 +245,7 @@ fn node_unreachable(unreachable: bool, generation: i64, wall: Timestamp) -> Valu
     })
 }
 
-/// A strategic merge patch: conditions of others stay, and so do the entries of
-/// `disruptedPods` that are not named.
+/// A strategic merge patch: other conditions stay, and so do the entries of `disruptedPods` that it does not name.
 fn budget_status(status: &BudgetStatus, expired: &[Box<str>], transition: Option<Timestamp>) -> Value {
     let over: Map<String, Value> = expired.iter().map(|name| (name.to_string(), Value::Null)).collect();
     let mut body = json!({
@@ -278,7 +274,7 @@ fn budget_status(status: &BudgetStatus, expired: &[Box<str>], transition: Option
     body
 }
 
-/// Writes it, within the leader's term; gives back how that went, and what was done to a node.
+/// Executes the update within the leader's term. Returns the outcome, and the changes to a node.
 pub(super) async fn write(
     writer: &WriteContext<'_>,
     verifier: &mut Verifier<'_>,
@@ -322,7 +318,7 @@ async fn send(writer: &WriteContext<'_>, rv: Rv, call: Call) -> Outcome {
     }
 }
 
-/// The version that the answer has: a write that changed nothing leaves the old one.
+/// The version in the answer. A write that changed nothing returns the old version.
 fn version_of(answer: &Raw) -> Option<Rv> {
     resource_version(&answer.decode::<wire::OnlyMeta>().ok()?.metadata?)
 }

@@ -1,5 +1,6 @@
-//! Live reads for the judge: what a claim says is looked up again, in the cache by UID and at the API server by quorum read. The
-//! claim only says where to look. The kernel ([`pod_safety_proof`]) judges; what cannot be read is no evidence.
+//! Quorum reads for the judge. What a claim states is read again, from the cache by UID and from the API server by quorum.
+//! A claim only selects what is read. The kernel ([`pod_safety_proof`]) judges the facts; what cannot be read is no
+//! evidence.
 
 mod pods_ended;
 mod volumes;
@@ -19,38 +20,40 @@ use crate::cache::{Cache, CacheWriter as _};
 use crate::client::Connection;
 use crate::clock::Env;
 
-/// The reason of Events about force deletions that were refused; their messages begin with [`VerifyError::reason`].
+/// The reason of Events about refused force deletions. Their messages begin with [`VerifyError::reason`].
 pub const FORCE_DELETE_REFUSED: &str = "ForceDeleteRefused";
 
-/// What an operator decided for this process.
+/// The operator's settings.
 #[derive(Clone, Debug)]
 pub struct VerifierConfig {
-    /// How far the two reads of a missing node lie apart.
+    /// The time between the two reads of a missing node.
     pub quarantine: Duration,
-    /// Take the out-of-service taint for proof, as KCM does.
+    /// Whether the out-of-service taint counts as evidence, as in kube-controller-manager.
     pub trust_out_of_service_taint: bool,
-    /// The namespace of the Leases of node agents, if what they report of pods is accepted.
+    /// The namespace of the Leases of node agents; `None`: their reports about pods are not accepted.
     pub agent_reports: Option<Arc<str>>,
-    /// CSI drivers whose storage lets nobody write who is not attached: what is detached there is another node's to have.
+    /// CSI drivers whose storage accepts no writes from a node without an attachment: a detached volume of theirs may go to
+    /// another node.
     pub exclusive_backends: BTreeSet<String>,
 }
 
-/// Reads for one turn of claims: of pods and of volumes of one node.
+/// The reads for one turn of claims, about pods and volumes of one node.
 pub(super) struct Verifier<'a> {
     pub(super) connection: &'a Connection,
     pub(super) cache: &'a Cache,
     pub(super) env: &'a Env,
     pub(super) config: &'a VerifierConfig,
     pub(super) evidence_reader: EvidenceReader<'a>,
-    /// What an earlier claim of this turn found about its node: it serves others about that node until it expires.
+    /// The evidence about a node that an earlier claim of this turn produced. Other claims about the node use it until it
+    /// expires.
     pub(super) node_evidence: Option<NodeEvidence>,
-    /// What the devices of this evidence did not confirm: they are not looked at again for each claim of a turn, for one that does
-    /// not answer takes its whole timeout.
+    /// The FenceEvidence that its devices did not confirm, and the refusal. The devices are not checked again for each
+    /// claim of the turn, because a device that does not answer takes its whole timeout.
     pub(super) unconfirmed: Option<(Arc<str>, Refusal)>,
 }
 
 impl Verifier<'_> {
-    /// Evidence for one claim, which is not over yet.
+    /// Evidence for one claim that has not expired yet.
     pub(super) async fn verify(
         &mut self,
         force: &ForceDeleteRequest,
@@ -82,13 +85,13 @@ impl Verifier<'_> {
         }
     }
 
-    /// Before anything is read: whether the claim fits the pod.
+    /// Checks that the claim matches the pod, before anything is read.
     fn check_claim(&self, force: &ForceDeleteRequest) -> Result<PodVersion, Refusal> {
         let guard = self.cache.read();
         proof::check_claim(force, guard.view().pod(&force.pod.uid))
     }
 
-    /// Evidence about a node: what an earlier claim of this turn found, while it serves, or what is read now.
+    /// Evidence about a node: that of an earlier claim of this turn while it is valid, or new evidence.
     async fn verify_node(&mut self, node: &Arc<str>, claim: &Claim) -> Result<&NodeEvidence, VerifyError> {
         let now = self.env.now();
         let evidence = match self.node_evidence.take().filter(|found| proof::is_reusable(found, claim, now)) {
@@ -123,7 +126,7 @@ impl Verifier<'_> {
         result
     }
 
-    /// A sign that the kubelet runs refutes the first read: the quarantine starts anew.
+    /// A report of the kubelet refutes the first read: the quarantine starts again.
     fn note_refutation<T>(&self, node: &str, judged: Result<T, VerifyError>) -> Result<T, VerifyError> {
         if judged.as_ref().is_err_and(VerifyError::refutes_absence) {
             self.cache.discard_absence_read(node);

@@ -1,9 +1,9 @@
-//! Whose an exclusive volume is: its Lease, written by compare-and-swap.
+//! The Lease that records the holder of an exclusive volume, written by compare-and-swap.
 //!
-//! Danger note: a Lease that says less than what is true gives a disk to a second writer. So it is taken before
-//! anybody asks, released only by a kubelet's word, and broken only after the same judge that removes pods has found
-//! that the holder's life is over, within the time for which that is good. Each write carries the version on which the
-//! decision rests, and falls into the leader's term.
+//! Danger note: if the Lease is released too early, a second node may write to the disk. So the Lease is acquired before
+//! any node attaches the volume, and released only after the kubelet's report. It is revoked only after the judge that also
+//! decides about pods has found that the holder's incarnation has ended, and before this evidence expires. Each write
+//! carries the version on which the decision rests, and is sent within the leader's term.
 
 use std::sync::Arc;
 
@@ -19,89 +19,90 @@ use crate::model::{
     DETACH_LABEL, HELD_LABEL, Holder, NodeKey, PodKey, Rv, Uid, VOLUME_GATE, VOLUME_UID_LABEL, VolumeLease,
 };
 
-/// The label of all our volume Leases.
+/// The label of all volume Leases.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "pod-safety");
-/// Why nobody else may have it: admission repeats it to whoever is refused.
+/// The annotation with the reason of the hold. Admission shows it to clients that it denies.
 const HOLD_ANNOTATION: &str = "pod-safety.dev/hold";
 
-/// A Lease that should be written.
+/// A change of a volume's Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeUpdate {
-    /// The volume's name, which is the Lease's.
+    /// The name of the volume and of its Lease.
     pub volume: Arc<str>,
-    /// Which PersistentVolume of that name, or which Lease if that is gone.
+    /// The UID of the PersistentVolume, or of the Lease if the volume does not exist.
     pub uid: Uid,
-    /// The version on which the decision rests: the Lease's, or where there is none the volume's.
+    /// The version on which the decision rests: that of the Lease, or of the volume if there is no Lease.
     pub rv: Rv,
-    /// The Lease as the decision saw it; `None`: there was none.
+    /// The Lease as the controller saw it; `None`: there was none.
     pub lease: Option<VolumeLeaseRef>,
-    /// What should become of it.
+    /// The change.
     pub change: VolumeChange,
 }
 
-/// A Lease as a decision saw it.
+/// A Lease as the controller saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeLeaseRef {
-    /// Its identity.
+    /// Its UID.
     pub uid: Uid,
-    /// How often it was broken.
+    /// How often it was revoked.
     pub generation: i32,
 }
 
 impl VolumeLeaseRef {
-    /// What a decision saw of it.
+    /// The reference to this Lease.
     #[must_use]
     pub fn from_lease(lease: &VolumeLease) -> Self {
         Self { uid: lease.uid.clone(), generation: lease.generation }
     }
 }
 
-/// What admission refuses about a volume.
+/// What admission denies for a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachDenial {
-    /// Why: it is repeated to whoever is refused.
+    /// The reason, which clients see that are denied.
     pub why: String,
-    /// From this node it may be detached, and it is not attached there again. `None`: it may not be detached either.
+    /// The node from which the volume may be detached, and to which it may not be attached again. `None`: it may not be
+    /// detached.
     pub detach_from: Option<NodeKey>,
 }
 
-/// What should become of a volume's Lease.
+/// The change of a volume's Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeChange {
-    /// It is this node's.
+    /// The volume gets a holder.
     Acquire {
-        /// Whose.
+        /// The holder.
         holder: Holder,
-        /// What of that admission refuses.
+        /// What admission denies.
         denial: Option<AttachDenial>,
     },
-    /// Nobody else may attach it.
+    /// Admission denies to attach the volume to another node.
     DenyAttach(AttachDenial),
-    /// Its holder is well: attaching and detaching are nobody's business but Kubernetes'.
+    /// The holder's node is healthy: admission denies nothing.
     Allow,
-    /// Its holder has ended its use, by its kubelet's word.
+    /// The holder has ended its use, as its kubelet reported.
     Release {
-        /// What admission refuses still.
+        /// What admission still denies.
         denial: Option<AttachDenial>,
     },
-    /// Its holder writes to it no more, if the judge says so too.
+    /// The holder no longer writes to the volume, if the judge confirms it.
     Revoke {
-        /// Whose it was.
+        /// The holder until now.
         holder: Holder,
-        /// How it is known.
+        /// Why it no longer writes.
         basis: ReleaseBasis,
-        /// Whose it is then: of the node in its next boot, if that uses it. There is no moment in which nobody has it.
+        /// The next holder, if the same node uses the volume in its next boot. The Lease has a holder at every moment.
         next: Option<Holder>,
-        /// What admission refuses still.
+        /// What admission still denies.
         denial: Option<AttachDenial>,
     },
-    /// The volume is gone, and nobody holds it: so goes the Lease.
+    /// The volume does not exist and the Lease has no holder: delete the Lease.
     DeleteLease,
 }
 
 impl VolumeUpdate {
-    /// In whose lane it waits. Breaks are about nodes: those of one node rest on the same evidence, so they share what is read for
-    /// it, and a device that does not answer is waited for once.
+    /// The flow in the fair queue. Revocations use the node's flow: those of one node rest on the same evidence, so they
+    /// share the reads for it, and wait only once for a device that does not answer.
     pub(super) const fn flow(&self) -> &Arc<str> {
         match &self.change {
             VolumeChange::Revoke { holder, .. } => &holder.node,
@@ -115,7 +116,7 @@ impl VolumeUpdate {
 }
 
 impl VolumeChange {
-    /// Its name in metrics and Events.
+    /// The name in metrics and Events.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -139,13 +140,13 @@ impl VolumeChange {
     ];
 }
 
-/// The way of a Lease.
+/// The path of a Lease, or of the collection.
 fn path(volume: Option<&str>) -> String {
     let all = crate::model::Kind::VolumeLeases.path();
     volume.map_or_else(|| all.to_owned(), |volume| format!("{all}/{volume}"))
 }
 
-/// Carries it out; a break with what the judge found.
+/// Executes the change. A revocation needs evidence of the judge.
 pub(super) async fn write(
     writer: &WriteContext<'_>,
     verifier: &mut Verifier<'_>,
@@ -170,7 +171,7 @@ pub(super) async fn write(
     (sent.map_or_else(|outcome| outcome, |_answer| Outcome::Written), evidence)
 }
 
-/// What a break writes besides the end of the hold.
+/// The fields that a revocation writes besides those that the kernel sets.
 fn revoked(update: &VolumeUpdate, is_taken: bool, wall: Timestamp) -> Value {
     let metadata = HoldMetadata::from_change(&update.change).metadata();
     let mut body = json!({ "metadata": metadata, "spec": { "renewTime": micros(wall) } });
@@ -231,7 +232,7 @@ fn create_body(update: &VolumeUpdate, wall: Timestamp) -> Value {
         "metadata": { "name": volume, "labels": labels, "annotations": annotations }, "spec": spec })
 }
 
-/// The labels and annotations by which admission refuses, and our cache knows it; null: they go.
+/// The labels and annotations that admission and the cache read; null removes them.
 #[derive(Debug, Default)]
 struct HoldMetadata {
     held: Value,
@@ -254,7 +255,7 @@ impl HoldMetadata {
         Self { held: json!("true"), why: json!(why), uid: json!(uid), node: json!(node) }
     }
 
-    /// For a merge patch.
+    /// The metadata of a merge patch.
     fn metadata(self) -> Value {
         json!({ "labels": { HELD_LABEL: self.held, DETACH_LABEL: self.uid },
             "annotations": { HOLD_ANNOTATION: self.why, DETACH_LABEL: self.node } })
@@ -269,7 +270,7 @@ fn micros(wall: Timestamp) -> String {
     format!("{wall:.6}")
 }
 
-/// Takes our gate from a pod, and, where its volume is on a node already, sends it there.
+/// Removes pod-safety's scheduling gate from a pod, and pins the pod to the node that has its volume, if there is one.
 pub(super) fn ungate(pod: &PodKey, rv: Rv, pin: Option<&str>) -> Call {
     let mut spec = json!({ "schedulingGates": [{ "$patch": "delete", "name": VOLUME_GATE }] });
     if let Some(host) = pin {

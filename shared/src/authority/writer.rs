@@ -1,5 +1,4 @@
-//! The pool that carries intents out: fair turns, a named limit, one owner of
-//! retries.
+//! The worker pools that execute requests: fair queues with limits, and one place that decides about retries.
 
 mod deletions;
 mod evictions;
@@ -47,59 +46,59 @@ use fence_steps::InFlightSteps;
 use updates::Updates;
 use worker_pool::{PriorityLevel, WorkerPool};
 
-/// How many turns run at once, where the API server answers soon enough. Each does one request at a time.
+/// How many turns run at once, if the API server answers soon enough. Each turn has one request in flight.
 pub const DEFAULT_WORKERS: usize = MAX_WRITE_SLOTS;
 
-/// How many turns of nodes run at once, by writers of their own: whoever a kubelet's silence is told to must not wait
-/// for the statuses of its thirty pods, least of all behind a webhook for pods that does not answer; nor must pods wait
-/// for nodes. As many as the others, so that a rack of a hundred nodes is six or seven turns, of four requests each.
+/// How many turns of nodes run at once. Nodes have workers of their own: the write that records an unreachable node must
+/// not wait for the statuses of its thirty pods, least of all behind a webhook for pods that does not answer; and pods must
+/// not wait for nodes. There are as many as default workers, so a rack of a hundred nodes takes six or seven turns, of four
+/// requests each.
 pub const NODE_WORKERS: usize = 16;
 
-/// How many turns that check devices run at once. Each may take a device's whole timeout.
+/// How many turns that check devices for evidence run at once. Each may take a device's whole timeout.
 const EVIDENCE_CHECK_WORKERS: usize = 16;
 
-/// How many steps of incidents are taken at once: they read, write, and look at the devices of one node.
+/// How many steps of incidents run at once: they read, write, and check the devices of one node.
 pub const FENCE_STEP_WORKERS: usize = 16;
 
-/// How many turns of evictions that are asked for run at once: force deletions and budgets wait for none of them.
+/// How many turns of requested evictions run at once. Force deletions and budgets wait for none of them.
 pub const EVICTION_WORKERS: usize = 8;
 
-/// How many machines are switched at once: as many as policies may allow (`brakes.maxConcurrent`). Each waits for its
-/// devices, and where another controller does it, for ten minutes and more: nobody else's incident must wait for that.
+/// How many machines are switched at once: as many as policies may allow (`brakes.maxConcurrent`). Each step waits for its
+/// devices, for ten minutes and more if another controller switches the machine. No other incident may wait for that.
 pub const POWER_SWITCH_WORKERS: usize = 100;
 
-/// How many devices are looked through at once: with hundreds of nodes that do not answer it takes hours, and neither
-/// fencing nor the next device must wait for it.
+/// How many devices are monitored at once. With hundreds of nodes that do not answer, one device takes hours, and neither
+/// fencing nor the next device may wait for it.
 pub const STATUS_CHECK_WORKERS: usize = 8;
 
-/// How long the failure of a first read is left alone.
+/// How long to wait before a failed first read is retried.
 const READ_RETRY: Duration = Duration::from_secs(1);
 
-/// Who asked for an intent and hears how it ended.
+/// The requester of an intent, which is notified of the outcome.
 pub trait CompletionHandler: Send + Sync + 'static {
     /// The controller's name.
     fn controller(&self) -> &'static str;
-    /// The intent ended so.
+    /// A force deletion completed.
     fn completed(&self, force: &ForceDeleteRequest, outcome: &Outcome);
-    /// A status was written, or not.
+    /// An update completed.
     fn update_completed(&self, update: &Update, outcome: &Outcome);
-    /// What it would want now in place of this deletion, which has waited for its
-    /// turn: perhaps nothing.
+    /// Decides again about a deletion that has waited for its turn. `None`: it is no longer needed.
     fn redecide(&self, delete: &GracefulDeleteRequest) -> Option<GracefulDeleteRequest>;
-    /// The pod was asked to end at this moment, or not.
+    /// A graceful deletion completed at this time.
     fn delete_completed(&self, delete: &GracefulDeleteRequest, outcome: &Outcome, at: Mono);
-    /// Decide again at this moment.
+    /// Requests a new decision at this time.
     fn wake_at(&self, when: Mono);
 }
 
-/// What became of an intent when it was handed in.
+/// The result of submitting an intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submitted {
-    /// It waits for its turn, or is being done.
+    /// It is queued or in flight.
     Accepted,
-    /// It failed recently, or waits for another one; decide again then.
+    /// It failed recently, or another request must complete first. Decide again at this time.
     Later(Mono),
-    /// Only the leader acts; this process is not it.
+    /// Only the leader writes, and this process is not the leader.
     NotLeading,
 }
 
@@ -116,8 +115,7 @@ enum Work {
         delete: GracefulDeleteRequest,
         owner: Arc<dyn CompletionHandler>,
     },
-    /// What is written is looked up when its turn comes: it may have been
-    /// calculated anew since.
+    /// The update is looked up by UID when its turn comes, because a newer one may have replaced it.
     Update {
         uid: Uid,
     },
@@ -141,7 +139,7 @@ enum Work {
 
 #[derive(Default)]
 struct State {
-    /// One for each [`WorkerPool`].
+    /// One queue for each [`WorkerPool`].
     queues: [FairQueue<PriorityLevel, Work>; WorkerPool::COUNT],
     drain: DrainRate,
     in_flight_steps: InFlightSteps,
@@ -172,7 +170,7 @@ pub struct Authority {
     identity: String,
     evictions: eviction::EvictionShared,
     state: Mutex<State>,
-    /// One for each [`WorkerPool`]: there is work.
+    /// One for each [`WorkerPool`]: it is notified when there is work.
     notifiers: [Notify; WorkerPool::COUNT],
     busy: AtomicUsize,
     idle: Notify,
@@ -184,33 +182,33 @@ impl std::fmt::Debug for Authority {
     }
 }
 
-/// What an [`Authority`] is made of.
+/// The parts of an [`Authority`].
 #[expect(missing_debug_implementations, reason = "a bundle of handles, taken apart at once")]
 pub struct Parts {
-    /// Where writes go.
+    /// The connection for all requests.
     pub connection: Connection,
-    /// Where claims are looked up.
+    /// The cache.
     pub cache: Arc<Cache>,
     /// Time and tasks.
     pub env: Env,
-    /// What the operator decided.
+    /// The operator's settings.
     pub config: VerifierConfig,
     /// Whether this process may write now.
     pub leadership: Arc<Leadership>,
-    /// Where outcomes are written down.
+    /// Records outcomes.
     pub journal: Arc<Journal>,
-    /// Where people hear of them.
+    /// Emits Events.
     pub events: Recorder,
-    /// Where Prometheus hears of them.
+    /// Counts outcomes.
     pub metrics: AuthorityMetrics,
-    /// What reaches fence devices.
+    /// Reaches fence devices.
     pub transport: Arc<dyn FenceTransport>,
-    /// Who this process is, in attempts and evidence.
+    /// The identity of this process in attempts and evidence.
     pub identity: String,
 }
 
 impl Authority {
-    /// Starts the pool.
+    /// Starts the worker pools.
     #[must_use]
     pub fn start(parts: Parts) -> Arc<Self> {
         let Parts {
@@ -262,14 +260,14 @@ impl Authority {
         authority
     }
 
-    /// What the operator decided.
+    /// The operator's settings.
     #[must_use]
     pub const fn config(&self) -> &VerifierConfig {
         &self.config
     }
 
-    /// Takes an intent on, unless it is already taken, too recent a failure, or
-    /// not this process's to do.
+    /// Accepts an intent, unless it is in flight, failed too recently, or is the leader's to execute and this process is
+    /// not the leader.
     pub fn submit(&self, intent: Intent, owner: &Arc<dyn CompletionHandler>) -> Submitted {
         let now = self.env.now();
         let pool = WorkerPool::for_intent(&intent);
@@ -300,7 +298,7 @@ impl Authority {
         now: Mono,
     ) -> Submitted {
         let mut state = self.state.lock();
-        // When the read under way is answered, the key that wanted it first is woken, and no other.
+        // When the read in flight is answered, only the key that requested it first is woken up.
         if !state.reading_nodes.insert(Arc::clone(&node)) {
             return Submitted::Later(now + READ_RETRY);
         }
@@ -318,7 +316,7 @@ impl Authority {
         self.metrics.queued.set(i64::try_from(queued).unwrap_or(i64::MAX));
     }
 
-    /// Forgets what waits: leadership is lost, and whoever leads decides anew.
+    /// Discards all queued requests, when leadership is lost: the new leader decides again.
     pub fn abandon(&self) {
         let mut state = self.state.lock();
         let all: Vec<Work> = state.queues.iter_mut().flat_map(FairQueue::drain).collect();
@@ -343,15 +341,15 @@ impl Authority {
         self.set_queued(&state);
     }
 
-    /// Completes when nothing is being carried out, so that the lease can be
-    /// given back. Call [`Authority::abandon`] first, with leadership resigned.
+    /// Completes when no request is in flight, so that the leader Lease can be released. Call [`Authority::abandon`] first,
+    /// with leadership resigned.
     pub async fn wait_idle(&self) {
         while self.busy.load(Ordering::SeqCst) > 0 {
             self.idle.notified().await;
         }
     }
 
-    /// Forgets what is over.
+    /// Removes state that is no longer needed.
     pub fn tidy(&self) {
         let (mut state, now) = (self.state.lock(), self.env.now());
         state.retries.tidy(now);
@@ -385,7 +383,7 @@ impl Authority {
             };
             match batch {
                 Some(batch) => {
-                    // Others may sleep while more than one turn waits.
+                    // Other workers may sleep while more than one turn waits.
                     self.notify(pool).notify_one();
                     self.process_batch(pool, batch).await;
                 }
@@ -394,14 +392,14 @@ impl Authority {
         }
     }
 
-    /// A judge who has seen nothing yet.
+    /// A verifier for one turn, without evidence yet.
     fn new_verifier(&self) -> Verifier<'_> {
         let Self { connection, cache, env, config, transport, .. } = self;
         let evidence_reader = EvidenceReader::new(StatusChecker::new(connection, cache, env, &**transport));
         Verifier { connection, cache, env, config, evidence_reader, node_evidence: None, unconfirmed: None }
     }
 
-    /// One turn.
+    /// Executes one turn.
     async fn process_batch(&self, pool: WorkerPool, batch: Vec<Work>) {
         let mut verifier = self.new_verifier();
         let mut checked_node = CheckedNode::default();
@@ -415,7 +413,7 @@ impl Authority {
                 }
                 _ => None,
             };
-            // To look at devices, and to switch them, takes minutes and writes little.
+            // Status checks and switching of devices take minutes and write little.
             let _busy =
                 matches!(pool, WorkerPool::Default | WorkerPool::Nodes).then(|| self.events.begin_writing());
             self.busy.fetch_add(1, Ordering::SeqCst);
@@ -450,7 +448,7 @@ impl Authority {
                 self.cache.record_absence_read(node, absence);
                 owner.wake_at(now);
             }
-            // The cache is behind: the watch will bring the node.
+            // The cache is behind: the watch will deliver the node.
             Ok(None) => owner.wake_at(now + READ_RETRY),
             Err(error) => {
                 tracing::warn!(node = &**node, error = %error_chain(&error), "cannot read whether a missing node exists; trying again");

@@ -1,4 +1,4 @@
-//! What a decision is.
+//! The result of deciding about one key.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::authority::Intent;
 use crate::clock::Mono;
 use crate::model::{BudgetKey, PodKey, Uid, VolumeKey};
 
-/// How far a controller goes.
+/// What a controller may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -22,14 +22,14 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Its word on the command line and in metrics.
+    /// The value on the command line and in metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// What a hold is about.
+/// The object that a hold is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Subject {
@@ -39,11 +39,11 @@ pub enum Subject {
     Node(Arc<str>),
     /// A budget.
     Budget(BudgetKey),
-    /// The fencing of one node: people hear of it at that node.
+    /// The fencing of one node: its Events are emitted on the Node.
     Fencing {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
-        /// Which one of that name.
+        /// The UID of the Node.
         uid: Uid,
     },
     /// An exclusive volume.
@@ -52,14 +52,14 @@ pub enum Subject {
     Everything,
 }
 
-/// What should happen about one key, now.
+/// What should happen for one key now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision<H> {
-    /// What to do.
+    /// The requests to submit.
     pub intents: Vec<Intent>,
-    /// What not to do, and why.
+    /// What is not done yet, and why.
     pub holds: Vec<(Subject, H)>,
-    /// When to decide again even if nothing happens.
+    /// When to decide again even if no event comes.
     pub requeue_at: Option<Mono>,
 }
 
@@ -70,13 +70,13 @@ impl<H> Default for Decision<H> {
 }
 
 impl<H> Decision<H> {
-    /// A decision to do nothing because of `hold`.
+    /// A decision to do nothing, because of `hold`.
     #[must_use]
     pub fn hold(subject: Subject, hold: impl Into<H>) -> Self {
         Self { holds: vec![(subject, hold.into())], ..Self::default() }
     }
 
-    /// The same, with its holds as something else.
+    /// Converts the holds.
     #[must_use]
     pub fn map<G>(self, mut to: impl FnMut(H) -> G) -> Decision<G> {
         let Self { intents, holds, requeue_at: recheck_at } = self;
@@ -84,7 +84,7 @@ impl<H> Decision<H> {
         Decision { intents, holds, requeue_at: recheck_at }
     }
 
-    /// Also decides again at `when`, or at an earlier moment already set.
+    /// Also decides again at `when`, unless an earlier time is set already.
     #[must_use]
     pub fn and_requeue_at(mut self, when: Mono) -> Self {
         self.requeue_at = Some(self.requeue_at.map_or(when, |earlier| earlier.min(when)));

@@ -1,5 +1,4 @@
-//! What is held now and why: the difference to before becomes records, the sum
-//! becomes a metric.
+//! The present holds and their reasons. Differences become records and Events; the number of holds becomes a metric.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,24 +16,24 @@ use crate::metrics::MetricsError;
 use crate::model::{NodeKey, Uid};
 use crate::record::{Action, Journal, Record};
 
-/// One hold that is in force.
+/// One present hold.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CurrentHold {
-    /// By which controller.
+    /// The controller.
     pub controller: &'static str,
-    /// About what.
+    /// The object on hold.
     pub subject: Subject,
-    /// The reason, one CamelCase word.
+    /// The reason, as one CamelCase word.
     pub reason: &'static str,
-    /// The reason in a sentence, with its numbers as they were decided last.
+    /// The reason as a sentence, with the numbers of the last decision.
     pub message: String,
-    /// Since when, by our wall clock.
+    /// When the hold began, by this host's clock.
     pub since: Timestamp,
-    /// By which Event people hear of it, if it will not pass by itself.
+    /// The Event to emit; `None`: the hold will end by itself.
     #[serde(skip)]
     event: Option<(EventType, &'static str)>,
-    /// Whether a deletion was to follow.
+    /// Whether a deletion follows when the hold's time has passed.
     #[serde(skip)]
     counts_down: bool,
 }
@@ -54,7 +53,7 @@ impl Holds {
     /// No holds yet.
     ///
     /// # Errors
-    /// Two metrics of one name: a mistake in this program.
+    /// Two metrics have the same name, which is a defect of this program.
     pub fn new(
         journal: Arc<Journal>,
         events: Recorder,
@@ -71,22 +70,22 @@ impl Holds {
         Ok(Arc::new(Self { held: Mutex::default(), journal, events, gauge }))
     }
 
-    /// Every reason of this controller shows up in the metric, at zero.
+    /// Sets the metric to zero for every reason of this controller, so that the series exist.
     pub fn register(&self, controller: &'static str, reasons: &[&'static str]) {
         for reason in reasons {
             self.gauge.with_label_values(&[controller, reason]).set(0);
         }
     }
 
-    /// What is held, for people.
+    /// All present holds.
     #[must_use]
     pub fn current(&self) -> Vec<CurrentHold> {
         self.held.lock().values().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    /// The holds of one key as just decided. New reasons are written down, and
-    /// `aloud` told to people by Events; and what was to follow of an old one and does
-    /// not, for its pod is none of those that are `deleted` now.
+    /// Replaces the holds of one key by those of a new decision. New reasons are recorded, and emitted as Events if
+    /// `emit_events`. If a hold that counts down ended and its pod is not in `deleted`, an Event about the cancelled
+    /// deletion is emitted.
     pub(crate) fn replace<H: HoldReason>(
         &self,
         controller: &'static str,
@@ -135,7 +134,7 @@ impl Holds {
         }
     }
 
-    /// A deletion that was to come does not: kube-controller-manager's words.
+    /// Emits the Event of a cancelled deletion, with kube-controller-manager's message.
     fn emit_cancellation(&self, subject: &Subject, deleted: &BTreeSet<Uid>) {
         let Subject::Pod(pod) = subject else { return };
         if deleted.contains(&pod.uid) {
@@ -147,8 +146,7 @@ impl Holds {
         self.events.record(Event::new(reporter, object, EventType::Normal, reason, message));
     }
 
-    /// Tells people of every hold that is in force: a new leader does, for nobody
-    /// heard of what it decided before.
+    /// Emits an Event for every present hold. A new leader does this, because as a standby it emitted no Events.
     pub(super) fn emit_events_again(&self, controller: &'static str) {
         let all = self.held.lock();
         let held = all.iter().filter(|((of, _), _)| *of == controller).flat_map(|(_, held)| held.values());

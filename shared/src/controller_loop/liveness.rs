@@ -1,4 +1,4 @@
-//! Which loops turn.
+//! Detects control loops that are stuck.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use parking_lot::Mutex;
 
 use crate::clock::Mono;
 
-/// A loop that has not turned for this long is stuck: six of its beats.
+/// A loop without a heartbeat for this long is stuck. It is six heartbeat intervals.
 const STUCK_AFTER: Duration = Duration::from_secs(120);
 
-/// Which loops turned when.
+/// The last heartbeat of each loop.
 #[derive(Clone, Debug, Default)]
 pub struct LoopHeartbeats(Arc<Mutex<BTreeMap<&'static str, Mono>>>);
 
 impl LoopHeartbeats {
-    /// The beat of one loop, which counts as alive from `now`.
+    /// Registers a loop, which counts as alive from `now`.
     #[must_use]
     pub fn register(&self, name: &'static str, now: Mono) -> LoopHeartbeat {
         self.0.lock().insert(name, now);
         LoopHeartbeat { heartbeats: self.clone(), name }
     }
 
-    /// The loops that did not turn for too long, and for how long.
+    /// The stuck loops, and for how long they have had no heartbeat.
     pub(crate) fn stuck(&self, now: Mono) -> Vec<(&'static str, Duration)> {
         let heartbeats = self.0.lock();
         let ages = heartbeats.iter().map(|(name, at)| (*name, now.since(*at)));
@@ -31,7 +31,7 @@ impl LoopHeartbeats {
     }
 }
 
-/// The beat of one loop.
+/// The heartbeat of one loop.
 #[derive(Clone, Debug)]
 pub struct LoopHeartbeat {
     heartbeats: LoopHeartbeats,
@@ -39,7 +39,7 @@ pub struct LoopHeartbeat {
 }
 
 impl LoopHeartbeat {
-    /// The loop turned.
+    /// Records a heartbeat.
     pub fn record(&self, now: Mono) {
         self.heartbeats.0.lock().insert(self.name, now);
     }

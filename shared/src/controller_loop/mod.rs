@@ -1,9 +1,7 @@
-//! The one loop: dirty keys, deadlines and sweeps become decisions; decisions
-//! become acts, holds and records.
+//! The control loop: enqueued keys, deadlines and resyncs become decisions; decisions become requests, holds and records.
 //!
-//! A wake-up carries no facts. An event marks a key, a deadline marks a key, a
-//! sweep marks all of them, and what follows is the same `decide`. Nothing here
-//! retries: whoever decides again is the retry.
+//! A wake-up carries no facts. A watch event enqueues a key, a deadline enqueues a key, a resync enqueues all keys, and
+//! each key is then decided in the same way. The loop does not retry requests: a retry is a new decision.
 
 mod decision;
 mod holds;
@@ -35,105 +33,101 @@ use crate::metrics::{Queue, QueueMetrics};
 use crate::model::{Kind, PodKey, Uid};
 use crate::record::{Action, Journal, Record};
 
-/// How often everything is decided anew, to repair what a lost event left.
+/// How often all keys are enqueued, to repair what a lost event left (resync).
 const SWEEP: Duration = Duration::from_secs(300);
 
-/// After a round the next one waits this long, so that the thirty events of one
-/// node are one decision and not thirty.
+/// After a round the next one waits this long, so that the thirty events of one node result in one decision and not thirty.
 const COALESCE: Duration = Duration::from_millis(10);
 
-/// The pause after a round that left keys over. A new leader decides about all nodes, and 130,000 nodes are a thousand rounds; watches write
-/// to the cache in between.
+/// The pause after a round that left keys in the queue. A new leader decides about all nodes, and 130,000 nodes are a
+/// thousand rounds; the watches write to the cache in between.
 const FULL_ROUND_PAUSE: Duration = Duration::from_millis(1);
 
-/// A key that asked for pods rests this long for each of them: they leave one by
-/// one, and each that does would have all the others decided again. The authority
-/// carries out about one in this time.
+/// How long a key is deferred for each pod that it requested. The pods leave one by one, and each that leaves would cause a
+/// decision about all others. The authority executes about one request in this time.
 const REST_PER_ACTION: Duration = Duration::from_millis(1);
-/// The longest rest: what people do meanwhile must not wait.
+/// The longest deferral, so that changes by users are not delayed.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// Before everything is listed, this is how often the loop looks whether it is:
-/// the first list marks a key for every pod.
+/// Until all kinds are listed, the loop checks for it at this interval, because the first list enqueues a key for every pod.
 const LISTING_POLL: Duration = Duration::from_millis(100);
 
 /// How many keys are decided while the cache is locked for reading.
 const ROUND_KEYS: usize = 128;
 
-/// So long the cache is locked for reading at most, and a decision: heartbeats wait meanwhile, and a budget may choose
-/// thousands of pods.
+/// The longest time for which a round locks the cache for reading, plus one decision: the watches wait meanwhile, and a
+/// budget may select thousands of pods.
 const ROUND_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// The loop shows at least this often that it is alive.
+/// The longest interval between two heartbeats of the loop.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(20);
 
-/// A controller: what wakes it, and what it decides. It has no client, no clock
-/// and no memory of its own that decisions rest on, but metrics.
+/// A controller: which changes concern it, and what it decides. It has no client and no clock, and no state on which
+/// decisions rest. It may have metrics.
 pub trait Controller: Send + Sync + 'static {
-    /// What it decides about.
+    /// What it decides about: the key in the work queue.
     type Key: Ord + Clone + Debug + Send + Sync + 'static;
 
-    /// Why it does nothing about it.
+    /// The reasons for which it does nothing.
     type Hold: HoldReason;
 
-    /// Its name in logs, metrics and records.
+    /// The name in logs, metrics and records.
     const NAME: &'static str;
 
-    /// The kinds that must have been listed before it decides anything.
+    /// The kinds that it uses. The loop watches that they are listed.
     const KINDS: &'static [Kind];
 
-    /// The kinds that must have been listed before this key is decided: some of
-    /// [`Controller::KINDS`]. One that cannot be listed must not stop the others.
+    /// The kinds that must be listed before this key is decided: a subset of [`Controller::KINDS`]. A kind that cannot be
+    /// listed must not stop keys that do not need it.
     fn required_kinds(&self, _key: &Self::Key) -> &'static [Kind] {
         Self::KINDS
     }
 
-    /// Marks the keys that `change` may affect.
+    /// Enqueues the keys that `change` may affect.
     fn keys_for(&self, change: &Change<'_>, enqueue: &mut dyn FnMut(Self::Key));
 
-    /// Whether `change` may affect any key: then all are marked, and [`Controller::keys_for`] is not asked.
+    /// Whether `change` may affect any key. If so, all keys are enqueued, and [`Controller::keys_for`] is not called.
     fn affects_all(&self, _change: &Change<'_>) -> bool {
         false
     }
 
-    /// Marks every key that there is.
+    /// Enqueues all keys.
     fn list_keys(&self, view: &View<'_>, enqueue: &mut dyn FnMut(Self::Key));
 
-    /// Decides. The same view, time and configuration give the same decision; metrics may be set beside it.
+    /// Decides about a key. The same view, time and configuration give the same decision. It may also set metrics.
     fn decide(&self, key: &Self::Key, view: &View<'_>, now: Mono) -> Decision<Self::Hold>;
 
-    /// Whether it writes in this mode. Where it does not, it decides and reports:
-    /// nobody else is in the way then.
+    /// Whether it writes in this mode. If not, it decides and reports only.
     fn acts_in(&self, mode: Mode) -> bool {
         mode != Mode::Observe
     }
 
-    /// The authority ended an intent of this controller.
+    /// A force deletion that this controller requested completed.
     fn completed(&self, _force: &ForceDeleteRequest, _outcome: &Outcome) {}
 
-    /// A status that this controller calculated was written at this moment, or not.
+    /// An update that this controller requested completed at this time.
     fn update_completed(&self, _update: &Update, _outcome: &Outcome, _at: Mono) {}
 
-    /// A pod that this controller wants to end was asked to at this moment, or not.
+    /// A graceful deletion that this controller requested completed at this time.
     fn delete_completed(&self, _delete: &GracefulDeleteRequest, _outcome: &Outcome, _at: Mono) {}
 }
 
-/// What a loop works with.
+/// The shared parts that a control loop uses.
 #[derive(Clone, Debug)]
 pub struct ControllerContext {
-    /// What decisions see.
+    /// The cache from which decisions are made.
     pub cache: Arc<Cache>,
-    /// Who acts.
+    /// Executes requests.
     pub authority: Arc<Authority>,
     /// Time and tasks.
     pub env: Env,
-    /// Whether anything is done at all.
+    /// What the controllers may do.
     pub mode: Mode,
-    /// Where decisions are written down.
+    /// Records decisions.
     pub journal: Arc<Journal>,
-    /// What is held now, for people and metrics.
+    /// The present holds.
     pub holds: Arc<Holds>,
-    /// The queues' metrics.
+    /// The metrics of the work queues.
     pub queues: QueueMetrics,
 }
 
@@ -143,7 +137,7 @@ pub struct ControllerLoop<C: Controller> {
     context: ControllerContext,
     work_queue: Arc<WorkQueue<C::Key>>,
     queue: Queue,
-    /// Where this controller does not act: of which pods it said so.
+    /// The pods whose dry-run record was written, if this controller does not write.
     announced: Mutex<BTreeSet<Uid>>,
 }
 
@@ -153,7 +147,7 @@ impl<C: Controller> Debug for ControllerLoop<C> {
     }
 }
 
-/// Marks keys when the cache changes.
+/// Enqueues keys when the cache changes.
 struct ChangeSubscriber<C: Controller> {
     controller: Arc<C>,
     work_queue: Arc<WorkQueue<C::Key>>,
@@ -170,7 +164,7 @@ impl<C: Controller> Subscriber for ChangeSubscriber<C> {
     }
 }
 
-/// Who asked for an intent: a key of a controller.
+/// The completion handler of requests for one key of a controller.
 struct KeyCompletion<C: Controller> {
     controller: Arc<C>,
     work_queue: Arc<WorkQueue<C::Key>>,
@@ -190,7 +184,7 @@ impl<C: Controller> CompletionHandler for KeyCompletion<C> {
     fn update_completed(&self, update: &Update, outcome: &Outcome) {
         self.controller.update_completed(update, outcome, self.env.now());
     }
-    /// A wish may wait for long, and rests on more than the pod: on its node, say.
+    /// A request may wait for long, and rests on more than the pod: for instance on its node.
     fn redecide(&self, delete: &GracefulDeleteRequest) -> Option<GracefulDeleteRequest> {
         let guard = self.cache.read();
         let decision = self.controller.decide(&self.key, &guard.view(), self.env.now());
@@ -215,20 +209,20 @@ impl<C: Controller> CompletionHandler for KeyCompletion<C> {
     }
 }
 
-/// What a round came to.
+/// The result of a round.
 enum Round {
-    /// Not everything was listed yet.
+    /// Not all kinds are listed yet.
     Unlisted,
-    /// Nothing was dirty.
+    /// The queue was empty.
     Idle,
-    /// Something was decided.
+    /// Keys were decided.
     Decided,
-    /// As much was decided as a round takes; there may be more.
+    /// The maximum of keys was decided; the queue may have more.
     Full,
 }
 
 impl<C: Controller> ControllerLoop<C> {
-    /// A loop that listens from now on.
+    /// A loop that is subscribed to the cache from now on.
     #[must_use]
     pub fn new(controller: C, context: ControllerContext) -> Self {
         let queue = context.queues.for_controller(C::NAME);
@@ -243,7 +237,7 @@ impl<C: Controller> ControllerLoop<C> {
         Self { controller, context, work_queue, queue, announced: Mutex::default() }
     }
 
-    /// Runs until `stop` is set. `leads` wakes the loop when leadership is gained.
+    /// Runs until `stop` is set. `leads` wakes up the loop when leadership is gained.
     pub async fn run(
         self,
         heartbeat: LoopHeartbeat,
@@ -273,7 +267,7 @@ impl<C: Controller> ControllerLoop<C> {
             };
             let due = || sweep.min(now + HEARTBEAT_INTERVAL).min(self.work_queue.next_due().unwrap_or(sweep));
             let until = pause.map_or_else(due, |pause| now + pause);
-            // A copy waits, so that the change is still news to the loop.
+            // A clone waits, so that the change is still unseen for the loop itself.
             let mut waiting = leads.clone();
             let leadership_gained = async {
                 if waiting.changed().await.is_err() {
@@ -314,7 +308,7 @@ impl<C: Controller> ControllerLoop<C> {
         self.work_queue.enqueue_all();
     }
 
-    /// Decides what is dirty.
+    /// Decides enqueued keys.
     fn round(&self, now: Mono) -> Round {
         let (decisions, full) = {
             let guard = self.context.cache.read();
@@ -325,7 +319,7 @@ impl<C: Controller> ControllerLoop<C> {
             let is_listed = |kind: &Kind| view.state(*kind).synced;
             let until = now + ROUND_TIMEOUT;
             let keys = std::iter::from_fn(|| self.work_queue.pop(now)).take(ROUND_KEYS);
-            // What waits for a list is marked again when that is there.
+            // A key whose kinds are not listed is dropped: the list enqueues all keys again.
             let keys = keys.filter(|key| self.controller.required_kinds(key).iter().all(is_listed));
             let (mut decisions, mut late) = (Vec::new(), false);
             for key in keys {
@@ -357,7 +351,7 @@ impl<C: Controller> ControllerLoop<C> {
         decision
     }
 
-    /// Whether every kind was listed. Shows those that cannot be.
+    /// Whether every kind is listed. Kinds that cannot be listed become holds.
     fn all_listed(&self) -> bool {
         let mut all = true;
         for kind in C::KINDS.iter().copied() {
@@ -438,7 +432,7 @@ impl<C: Controller> ControllerLoop<C> {
         }
     }
 
-    /// Says once what would have been done.
+    /// Records once what the controller would do.
     fn record_dry_run(&self, pod: &PodKey, node: Option<&Arc<str>>, action: Action, message: String) {
         if !self.announced.lock().insert(pod.uid.clone()) {
             return;

@@ -1,4 +1,4 @@
-//! The loop, with a toy controller.
+//! The loop, with a test controller.
 
 mod deletions;
 
@@ -16,7 +16,7 @@ use crate::testing::{World, parts};
 
 type Decide = Arc<dyn Fn(&str, Mono) -> Decision<Hold> + Send + Sync>;
 
-/// Decides about pods by name, as a test tells it, and remembers when.
+/// A controller that decides about pods by name with a given function, and records when it decided.
 #[derive(Clone)]
 struct Toy {
     decide: Decide,
@@ -30,7 +30,7 @@ impl Controller for Toy {
     const NAME: &'static str = "toy";
     const KINDS: &'static [Kind] = &[Kind::Pods, Kind::Nodes];
     fn keys_for(&self, change: &Change<'_>, mark: &mut dyn FnMut(String)) {
-        // The pod `lost` is one whose events this controller never hears of.
+        // This controller ignores events of the pod `lost`.
         if let Change::Pod { before, after } = change
             && let Some(pod) = after.or(*before)
             && &*pod.key.name != "lost"
@@ -68,7 +68,7 @@ fn nothing(_: &str, _: Mono) -> Decision<Hold> {
     Decision::default()
 }
 
-/// What a loop works with, its authority included.
+/// The parts of a loop, with an authority.
 fn around(
     world: &World,
     mode: Mode,
@@ -86,7 +86,7 @@ fn around(
     (ControllerContext { cache, authority, env, mode, journal, holds, queues }, metrics)
 }
 
-/// A loop in this mode, over a world that may be listed already.
+/// Starts a loop in this mode. The world may be listed already.
 fn start(
     world: World,
     mode: Mode,
@@ -126,7 +126,7 @@ impl Loop {
         self.world.apply(Kind::Pods, &object.0, self.env.now());
     }
 
-    /// Which keys were decided since the last question, sorted.
+    /// The keys that were decided since the last call, sorted.
     fn decided(&self) -> Vec<String> {
         let mut keys: Vec<_> = self.toy.decided.lock().drain(..).map(|(key, _)| key).collect();
         keys.sort();
@@ -237,7 +237,7 @@ async fn the_end_of_the_election_is_no_reason_to_spin() {
         closed,
         stop.subscribe(),
     );
-    // Time passes only while nothing spins.
+    // The paused test clock advances only if no task spins.
     assert!(tokio::time::timeout(Duration::from_secs(60), run).await.is_err());
 }
 
@@ -303,7 +303,7 @@ async fn observing_still_takes_first_reads() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_decided_again_when_the_authority_says_so() {
-    // The cache has another version than the wish, so that it is refused each time.
+    // The cache has another version than the request, so that the request is refused each time.
     let it = guarding(|key, _| wish(key));
     it.apply(&pod("a").terminating().rv(99));
     advance(20.0).await;
@@ -398,8 +398,8 @@ async fn more_keys_than_fit_into_a_round_are_all_decided() {
     assert!(it.world.read().view().pod(&uid("uid-p999")).is_some());
 }
 
-/// Between rounds of 128 keys it paused for 10 ms: a new leader of 130,000 nodes decided for ten seconds, where it must within 15 s of
-/// the death of the last one.
+/// Once, the loop paused for 10 ms between rounds of 128 keys. A new leader of 130,000 nodes decided for ten seconds, and
+/// must be done within 15 s of the failure of the previous leader.
 #[tokio::test(start_paused = true)]
 async fn bug_a_new_leader_paused_a_thousand_times() {
     let it = start(World::listed(), Mode::Guard, Leadership::none(), nothing);
@@ -415,7 +415,8 @@ async fn bug_a_new_leader_paused_a_thousand_times() {
     assert!(last.since(led) < COALESCE * 5, "{:?}", last.since(led));
 }
 
-/// A standby knew which of 130,000 nodes were silent, and decided about them in the order of their names once it led.
+/// Once, a new leader decided about 130,000 nodes in the order of their names, although it knew as a standby which were
+/// unreachable.
 #[tokio::test(start_paused = true)]
 async fn bug_a_new_leader_began_with_what_needed_nothing() {
     let it = start(World::listed(), Mode::Guard, Leadership::none(), |key, _| {

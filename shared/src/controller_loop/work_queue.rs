@@ -1,4 +1,4 @@
-//! Keys that must be decided: now, or from some moment on.
+//! The work queue: keys to decide about now, or from some time on.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::clock::Mono;
 use crate::metrics::Queue;
 
-/// A new leader marks the keys that were refused so much earlier than all others, so that their turns come first.
+/// How much earlier than all other keys a new leader enqueues those that were refused before, so that they come first.
 const BEFORE_ALL: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
@@ -22,34 +22,34 @@ pub(super) struct WorkQueue<K> {
 
 #[derive(Debug)]
 struct State<K> {
-    /// Since when each is.
+    /// The keys to decide about now, and since when.
     ready: BTreeMap<K, Mono>,
-    /// The same in the order of their turns: a key that is marked again and again does not come before those that wait.
+    /// The same keys in the order of their turns: a key that is enqueued repeatedly does not get ahead of others.
     order: BTreeSet<(Mono, K)>,
     later: BTreeMap<K, Mono>,
     due: BTreeSet<(Mono, K)>,
     resting: BTreeMap<K, Mono>,
-    /// Those for which was decided last what only a leader does, while this process did not lead.
+    /// Keys whose last decision resulted in a request of the leader while this process was not the leader.
     refused: BTreeSet<K>,
     all: bool,
 }
 
 impl<K: Ord + Clone> State<K> {
-    /// Marks the key; gives back whether it was not marked before.
+    /// Enqueues the key; returns whether it was not in the queue.
     fn enqueue(&mut self, key: K, since: Mono) -> bool {
         let Entry::Vacant(vacant) = self.ready.entry(key.clone()) else { return false };
         vacant.insert(since);
         self.order.insert((since, key))
     }
 
-    /// Takes the key that has waited longest.
+    /// Removes the key that has waited longest.
     fn pop(&mut self) -> Option<(K, Mono)> {
         let (since, key) = self.order.pop_first()?;
         self.ready.remove(&key);
         Some((key, since))
     }
 
-    /// Marks the key from `when` on; the earliest such moment counts.
+    /// Enqueues the key at `when`; the earliest such time counts.
     fn enqueue_at(&mut self, key: K, when: Mono) {
         if let Some(earlier) = self.later.get(&key).copied() {
             if earlier <= when {
@@ -87,29 +87,30 @@ impl<K: Ord + Clone> WorkQueue<K> {
         self.metrics.depth.set(i64::try_from(state.ready.len()).unwrap_or(i64::MAX));
     }
 
-    /// Marks the key from `when` on; the earliest such moment counts.
+    /// Enqueues the key at `when`; the earliest such time counts.
     pub(super) fn enqueue_at(&self, key: K, when: Mono) {
         self.state.lock().enqueue_at(key, when);
         self.notify.notify_one();
     }
 
-    /// Whatever marks this key, it is not taken before `until`.
+    /// The key is not popped before `until`, even if it is enqueued.
     pub(super) fn defer_until(&self, key: K, until: Mono) {
         self.state.lock().resting.insert(key, until);
     }
 
-    /// Every key that there is must be decided.
+    /// All keys must be decided.
     pub(super) fn enqueue_all(&self) {
         self.state.lock().all = true;
         self.notify.notify_one();
     }
 
-    /// What was decided for this key only a leader does, and this process does not lead. Forgotten when the key is taken again.
+    /// Records that the authority refused a request for this key, because this process is not the leader. Popping the key
+    /// clears it.
     pub(super) fn set_refused(&self, key: K) {
         self.state.lock().refused.insert(key);
     }
 
-    /// This process leads: every key must be decided, and first those that were refused.
+    /// This process became the leader: all keys must be decided, those that were refused first.
     pub(super) fn requeue_refused(&self, now: Mono) {
         let before = Mono::from_start(now.since_start().saturating_sub(BEFORE_ALL));
         let mut state = self.state.lock();
@@ -122,7 +123,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
         self.notify.notify_one();
     }
 
-    /// Whether every key was asked for; forgets it, and who has rested.
+    /// Whether all keys must be decided; resets this flag, and drops deferrals that are over.
     pub(super) fn take_enqueue_all(&self, now: Mono) -> bool {
         let mut state = self.state.lock();
         let all = std::mem::take(&mut state.all);
@@ -132,7 +133,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
         all
     }
 
-    /// The key that has been dirty for longest at `now`.
+    /// Removes the key that has been in the queue for longest at `now`.
     pub(super) fn pop(&self, now: Mono) -> Option<K> {
         let mut state = self.state.lock();
         while let Some((when, key)) = state.due.first().cloned()
@@ -159,12 +160,12 @@ impl<K: Ord + Clone> WorkQueue<K> {
         popped
     }
 
-    /// When the next key becomes dirty by itself.
+    /// When the next deferred key is due.
     pub(super) fn next_due(&self) -> Option<Mono> {
         self.state.lock().due.first().map(|(when, _)| *when)
     }
 
-    /// Completes when something was marked.
+    /// Completes when a key was enqueued.
     pub(super) async fn wait_for_work(&self) {
         self.notify.notified().await;
     }
@@ -206,8 +207,8 @@ mod tests {
         assert!(take(&dirty, 10, at(0)).is_empty());
     }
 
-    /// Of two thousand budgets of one tenant, all of which a pod that flaps marks again, those whose keys come first by
-    /// order were decided for ever, and no other budget was.
+    /// A pod that flaps enqueued all two thousand budgets of a tenant again and again. Once, those whose keys sort first
+    /// were decided over and over, and no other budget was.
     #[test]
     fn attack_keys_that_are_marked_again_and_again_do_not_keep_the_others_waiting() {
         let dirty = dirty();

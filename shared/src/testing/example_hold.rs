@@ -1,4 +1,4 @@
-//! What a controller of tests holds back for.
+//! The holds of the test controller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ pub(crate) enum Hold {
     #[error(transparent)]
     #[strum(transparent)]
     NodeUnreadable(#[from] NodeUnreadable),
-    /// It passes by itself.
+    /// It ends by itself.
     #[error("node {node} counts as gone in {}s", left.as_secs())]
     Quarantine { node: Arc<str>, left: Duration },
-    /// People hear of it.
+    /// It has an Event.
     #[error("the pod's phase does not prove that it terminated")]
     PhaseUnreadable,
-    /// A deletion follows.
+    /// It counts down to a deletion.
     #[error("the pod is deleted in {}s", left.as_secs())]
     Tolerated { left: Duration },
 }

@@ -1,4 +1,4 @@
-//! An authority over a world that a test fills by hand.
+//! An authority for a world that a test fills.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 use crate::model::PodKey;
 use crate::transport::NoTransport;
 
-/// What an authority works with beside this world: one that waits forty seconds, and asks no device.
+/// The parts of an authority for this world: with a quarantine of forty seconds, and no devices.
 pub(crate) fn parts(
     world: &World,
     env: &Env,
@@ -41,7 +41,7 @@ pub(crate) fn parts(
     }
 }
 
-/// A pod, as a controller claims that it may be released.
+/// A pod for which a force deletion can be requested.
 pub(crate) trait Claimed {
     fn force(&self, claim: Claim) -> ForceDeleteRequest;
 }

@@ -1,4 +1,4 @@
-//! The admin port with a certificate: what a client is shown, when it is renewed, and what people get wrong.
+//! The admin port with a certificate: what a client is shown, when the certificate is renewed, and common mistakes.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use tokio_rustls::TlsConnector;
 
 use super::*;
 
-/// Writes a certificate for `localhost` and its key as a mounted Secret has them.
+/// Writes a certificate for `localhost` and its key in the layout of a mounted Secret.
 fn renew(folder: &Path) -> rcgen::CertifiedKey<rcgen::KeyPair> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(folder.join("tls.crt"), made.cert.pem()).unwrap();
@@ -23,7 +23,7 @@ fn files(folder: &Path) -> TlsFiles {
     TlsFiles { certificate: folder.join("tls.crt"), key: folder.join("tls.key") }
 }
 
-/// Sends a line to a port with this TLS by a client that trusts one certificate, and returns what came back in capitals.
+/// Sends a line to a port with this TLS as a client that trusts one certificate, and returns the reply in capitals.
 async fn shouted(tls: &mut Tls, now: Mono, trusted: &CertificateDer<'static>) -> io::Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let there = listener.local_addr().unwrap();

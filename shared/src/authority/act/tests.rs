@@ -1,4 +1,4 @@
-//! The act, byte by byte.
+//! The requests of a force deletion, byte by byte.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ struct Fixture {
     evidence: Mutex<Option<Evidence<PodVersion>>>,
 }
 
-/// What the PATCH and the DELETE are answered with.
+/// Answers the PATCH and the DELETE.
 fn fixture(
     patch: impl Fn() -> Answer + Send + Sync + 'static,
     delete: impl Fn() -> Answer + Send + Sync + 'static,
@@ -257,7 +257,7 @@ async fn a_name_that_is_no_part_of_a_url_sends_nothing() {
     assert_eq!(scene.api.lines(), [""; 0]);
 }
 
-/// A6: the evidence was compared before the request was sent, and the request might then wait until the end of the term.
+/// Once, the evidence was compared only before the request was sent, and the request could then wait until the end of the term.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_not_answered_is_given_up_when_its_evidence_expires() {
     let (env, _wall) = env();

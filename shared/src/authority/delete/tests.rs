@@ -1,4 +1,4 @@
-//! The pair of requests, byte by byte.
+//! The two requests, byte by byte.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn wished() -> GracefulDeleteRequest {
     }
 }
 
-/// What the pod was after the condition was written.
+/// The pod after the condition was written.
 fn marked() -> Obj {
     pod("a").rv(77).on("n").set("/spec/terminationGracePeriodSeconds", json!(45))
 }
@@ -95,8 +95,8 @@ async fn the_grace_is_never_zero_and_never_left_to_the_server() {
     }
 }
 
-/// Thought of with a webhook in mind that denies the deletion: each try would have written the condition with another
-/// time, each write would have been another version, and each version another try at once.
+/// If an admission webhook denies the deletion, each retry would write the condition with another time, each write would
+/// make another version, and each version would cause an immediate retry.
 #[tokio::test(start_paused = true)]
 async fn a_condition_that_is_true_already_keeps_its_time() {
     let wished = GracefulDeleteRequest { disrupted_since: Some(1_700_000_000), ..wished() };
@@ -122,7 +122,7 @@ async fn what_fails_says_at_which_version() {
     for (method, rv, requests) in [("PATCH", "10", 1), ("DELETE", "77", 2)] {
         for (what, answer, outcome) in FAILURES {
             let script = move |asked: &Received| if asked.method == method { answer() } else { well(asked) };
-            // What the answer to a deletion says is not needed.
+            // The content of the answer to a deletion is not used.
             let outcome =
                 if (method, what) == ("DELETE", "an unreadable answer") { "ending" } else { outcome };
             let (ended, at, heard) = tried(&wished(), 60.0, script).await;

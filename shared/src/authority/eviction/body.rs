@@ -1,4 +1,4 @@
-//! Requests as they leave: strategic merge patches, in which entries of lists are found by their names.
+//! Bodies of the requests: strategic merge patches, in which list entries are merged by name.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -9,13 +9,13 @@ use super::{
 use crate::client::{Call, Method, WriteCall as _};
 use crate::model::{Kind, PodKey, ResponderState};
 
-/// The label of what we create.
+/// The label of created objects.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "pod-safety");
 
-/// The longest name that the API accepts.
+/// The maximum length of a name in the API.
 const LONGEST_NAME: usize = 253;
 
-/// The longest message of a responder, in characters.
+/// The maximum length of a responder's message, in characters.
 const LONGEST_MESSAGE: usize = 4_000;
 
 pub(super) fn path(kind: Kind, namespace: &str, name: Option<&str>, subresource: &str) -> String {
@@ -23,7 +23,7 @@ pub(super) fn path(kind: Kind, namespace: &str, name: Option<&str>, subresource:
     name.map_or_else(|| all.clone(), |name| format!("{all}/{name}{subresource}"))
 }
 
-/// The name of the Eviction of this number: `pod-N-NAME`, cut where it is too long.
+/// The name of the Eviction of this number: `pod-N-NAME`, truncated if it is too long.
 pub(super) fn name(number: u32, pod: &str) -> String {
     let mut name = format!("pod-{number}-{pod}");
     name.truncate(LONGEST_NAME);
@@ -53,7 +53,7 @@ pub(super) fn create(
     Call::write(Method::Post, path(Kind::Evictions, &pod.namespace, None, ""), &body)
 }
 
-/// Owners are merged by their UIDs, so none is taken away.
+/// Owners are merged by UID, so no owner is removed.
 pub(super) fn patch_metadata(
     update: &EvictionUpdate,
     owners: &[OwnerRequest],
@@ -75,7 +75,7 @@ pub(super) fn collect(update: &EvictionUpdate) -> Call {
     Call::write(Method::Delete, path(Kind::Evictions, &update.pod.namespace, Some(&update.name), ""), &body)
 }
 
-/// The status of a request or an Eviction.
+/// Writes the status of an EvictionRequest or an Eviction.
 pub(super) fn status(kind: Kind, update: &EvictionUpdate, status: Value) -> Call {
     let body = json!({ "metadata": { "uid": update.uid, "resourceVersion": update.rv }, "status": status });
     Call::write(Method::Patch, path(kind, &update.pod.namespace, Some(&update.name), "/status"), &body)
@@ -99,7 +99,8 @@ pub(super) fn conditions(stand: &ConditionChanges, now: Timestamp) -> Value {
     json!([condition("Failed", &stand.failed, now), condition("TargetEvicted", &stand.evicted, now)])
 }
 
-/// What the controller writes. Responders begin with their names alone: what one reports is its own.
+/// The status as the eviction controller writes it. A new responder's entry has only its name, because only the responder
+/// writes the rest.
 pub(super) fn controller_status(change: &StatusChange, now: Timestamp) -> Value {
     let StatusChange {
         observed,
@@ -151,7 +152,7 @@ pub(super) fn controller_status(change: &StatusChange, now: Timestamp) -> Value 
     status
 }
 
-/// What a responder writes: its own entry alone.
+/// The status as a responder writes it: only its own entry.
 pub(super) fn report(report: &Report, now: Timestamp) -> Value {
     let Report { responder, message, heartbeat, expected, complete, floor } = report;
     let floor = Timestamp::from_second(*floor).unwrap_or(now);
@@ -184,7 +185,7 @@ mod tests {
         assert!(name(70, &"x".repeat(253)).len() == LONGEST_NAME);
     }
 
-    /// Ten bytes for each of some characters: the API counts characters.
+    /// The characters take more than one byte each: the API counts characters.
     #[test]
     fn a_message_is_cut_between_characters() {
         let now = Timestamp::UNIX_EPOCH;

@@ -1,4 +1,4 @@
-//! What must be true before a final condition is written, read by quorum.
+//! The quorum reads that must confirm a final condition before it is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::clock::Mono;
 use crate::model::{Kind, Pod, PodKey, Uid};
 use crate::wire::{self, Decode, Raw};
 
-/// A list of a namespace speaks for the writes that follow within this time: a thousand requests that are withdrawn at once
-/// are not a thousand lists.
+/// How long a list of a namespace is reused for later writes: so a thousand requests that are withdrawn at once do not cause a
+/// thousand lists.
 const LIST_LASTS: Duration = Duration::from_secs(1);
 
-/// The pods of a namespace that requests ask for, or that have Evictions: by when they were asked for.
+/// For each namespace and kind, when the list was requested, and its content.
 pub(super) type Lists = BTreeMap<(Arc<str>, Kind), (Mono, Arc<Listed>)>;
 
-/// What a list of a namespace says.
+/// The pods that a namespace's EvictionRequests request to evict, or that have Evictions.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     pods: BTreeSet<Uid>,
-    /// Some of it could not be read: it may speak of any pod.
+    /// An entry could not be decoded: it may be about any pod.
     unreadable: bool,
 }
 
@@ -43,7 +43,7 @@ impl Listed {
         }
     }
 
-    /// Of a request that does not ask nothing is kept.
+    /// Adds one object. An EvictionRequest that is withdrawn or being deleted is not added.
     fn read(&mut self, kind: Kind, raw: &Raw) {
         if kind == Kind::Evictions {
             match raw.decode::<wire::Eviction>() {
@@ -61,7 +61,7 @@ impl Listed {
     }
 }
 
-/// Whether a quorum read shows what the decision rests on.
+/// Whether a quorum read confirms the precondition.
 pub(super) async fn is_confirmed(
     writer: &WriteContext<'_>,
     common: &EvictionShared,
@@ -86,7 +86,8 @@ pub(super) async fn is_confirmed(
     })
 }
 
-/// Why a request is invalid, in the words of kubernetes#137133; `None`: it is not, or an Eviction says what became of it.
+/// Why a request is invalid, with the messages of kubernetes#137133; `None`: it is valid, or an Eviction records the pod's
+/// outcome.
 pub(super) async fn invalid_reason(
     writer: &WriteContext<'_>,
     common: &EvictionShared,
@@ -109,7 +110,7 @@ fn matches_pod(existing: Option<Pod>, pod: &PodKey, terminal: bool) -> bool {
     existing.is_some_and(|there| there.key.uid == pod.uid && there.phase.is_terminal() == terminal)
 }
 
-/// Whether it is this Eviction of this pod, and has not ended.
+/// Whether this is the Eviction `uid` of this pod, and has not ended.
 fn is_open(eviction: wire::Eviction, uid: &Uid, pod: &Uid) -> bool {
     let own = eviction.metadata.and_then(|meta| Uid::new(meta.uid.as_deref()?));
     let target = eviction.spec.and_then(|spec| spec.target).and_then(|target| target.pod);
@@ -122,7 +123,7 @@ fn is_open(eviction: wire::Eviction, uid: &Uid, pod: &Uid) -> bool {
     own.as_ref() == Some(uid) && target.as_ref() == Some(pod) && !conditions.iter().any(ended)
 }
 
-/// `None`: it is not there.
+/// Reads one object. `None`: it does not exist.
 pub(super) async fn read<T: Decode>(writer: &WriteContext<'_>, path: String) -> Result<Option<T>, Outcome> {
     match writer.query(Call::get(path)).await? {
         Ok(raw) => raw.decode().map(Some).map_err(|error| Outcome::Failed(ApiError::Undecodable(error))),

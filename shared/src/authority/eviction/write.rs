@@ -1,4 +1,4 @@
-//! Carries a write out.
+//! Executes a write.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,19 +19,19 @@ use crate::model::{EVICTION_INVALID, IMPERATIVE_EVICTOR, Kind, Rv, Uid};
 use crate::record::error_chain;
 use crate::wire;
 
-/// What has not been answered after this is asked again.
+/// An eviction that is not answered within this time is requested again.
 const EVICT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// So many names are tried for a new Eviction. Others may have Evictions of pods that had the same name.
+/// How many names are tried for a new Eviction. Other clients may have created Evictions of pods with the same name.
 const NAMES: u32 = 8;
 
-/// A webhook may say as much as it wants: what follows the sentence must fit into the message.
+/// A webhook's message may have any length. It is truncated, so that the text after it fits into the message.
 const LONGEST_SENTENCE: usize = 3_000;
 
-/// An Eviction that another one replaced may have taken the name; its target is read.
+/// The name is taken, perhaps by an Eviction of an earlier pod: its target is read.
 const NAME_TAKEN: u16 = 409;
 
-/// Writes it, within the leader's term. Gives back what the API server said to an eviction.
+/// Executes the write within the leader's term. Also returns the API server's answer to an eviction.
 pub(in super::super) async fn write(
     writer: &WriteContext<'_>,
     common: &EvictionShared,
@@ -79,7 +79,7 @@ pub(in super::super) async fn write(
     (done, None)
 }
 
-/// Writes the status of a request.
+/// Writes the status of an EvictionRequest.
 async fn write_request_status(
     writer: &WriteContext<'_>,
     common: &EvictionShared,
@@ -115,13 +115,14 @@ async fn sent(writer: &WriteContext<'_>, call: Call) -> Outcome {
     writer.send(call, None).await.map_or_else(|outcome| outcome, |_| Outcome::Written)
 }
 
-/// Whether the API server refused a time because its clock says otherwise: the same body is never taken.
+/// Whether the API server refused a time because its clock differs. It would refuse the same body each time.
 fn is_about_time(error: &ApiError) -> bool {
     let phrases = ["must be set to the present time", "cannot be set to the past time"];
     matches!(error, ApiError::Refused { code: 422, message, .. } if phrases.iter().any(|words| message.contains(words)))
 }
 
-/// Writes a status by the API server's clock, which may differ from ours by more than the API allows: then it is asked.
+/// Writes a status. If the API server refuses its times because the clocks differ by more than the API allows, the API
+/// server's time is read, and used from then on.
 async fn send_status(
     writer: &WriteContext<'_>,
     common: &EvictionShared,
@@ -164,7 +165,7 @@ fn version_of(answer: &wire::Raw) -> Option<Rv> {
     resource_version(&answer.decode::<wire::OnlyMeta>().ok()?.metadata?)
 }
 
-/// Creates an Eviction under the first name that is free. If one of this pod has it, the cache is behind.
+/// Creates an Eviction under the first free name. If an Eviction of this pod has the name, the cache is behind.
 async fn create_eviction(writer: &WriteContext<'_>, update: &EvictionUpdate, first: u32) -> Outcome {
     let EvictionChange::Create { owners, labels, .. } = &update.change else { return Outcome::Withdrawn };
     for number in first..first.saturating_add(NAMES) {
@@ -193,7 +194,7 @@ fn target_of(eviction: &wire::Eviction) -> Option<Uid> {
     Uid::new(pod.uid.as_deref()?)
 }
 
-/// Asks the API server to evict the pod, if the Eviction is still as it was decided from: it may have been canceled.
+/// Requests the eviction of the pod, if the Eviction has not changed since the decision. It may have been canceled.
 async fn attempt_eviction(
     writer: &WriteContext<'_>,
     update: &EvictionUpdate,
@@ -238,7 +239,7 @@ fn finished(report: &mut Report, why: &str) {
     report.complete = true;
 }
 
-/// The reason, the API server's sentence, and what the next attempt must know: a restart does not forget it.
+/// The reason, the API server's message, and the state of the retries, which must survive a restart.
 fn refusal_message(why: &NotEvicted, attempt: u32, wall: Timestamp) -> String {
     let pause = why.retry_delay().unwrap_or_default().as_secs();
     let reason = why.reason();

@@ -1,7 +1,8 @@
-//! The conditions of a node whose kubelet is silent, or is heard again.
+//! The conditions of a node whose kubelet stopped reporting, or reports again.
 //!
-//! A strategic merge patch: conditions of others stay, and so does what is not named of those that change, such as
-//! the time of their last heartbeat. `NetworkUnavailable` is the network's word, not the kubelet's: nobody touches it.
+//! They are written by a strategic merge patch. Conditions of other controllers stay unchanged, and so do fields that the
+//! patch does not name, such as the time of the last heartbeat. `NetworkUnavailable` is set by the network plugin, not by
+//! the kubelet: it stays.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -11,31 +12,32 @@ use super::{NodeUpdate, NotReporting};
 use crate::clock::Mono;
 use crate::model::NODE_UNREACHABLE_CONDITION;
 
-/// What kubelets report; [`READY`] comes first.
+/// The conditions that kubelets report; [`READY`] comes first.
 const OF_KUBELETS: [&str; 4] = [READY, "MemoryPressure", "DiskPressure", "PIDPressure"];
 const READY: &str = "Ready";
 pub(super) const UNKNOWN: &str = "Unknown";
 
-/// KCM's reasons and messages.
+/// The reasons and messages of kube-controller-manager.
 const NEVER_POSTED: (&str, &str) = ("NodeStatusNeverUpdated", "Kubelet never posted node status.");
 const STOPPED: (&str, &str) = ("NodeStatusUnknown", "Kubelet stopped posting node status.");
 
-/// The conditions as they should be.
+/// The conditions to write.
 #[derive(Default)]
 pub(super) struct Change {
     pub(super) conditions: Vec<Value>,
-    /// The kubelet's become Unknown.
+    /// The conditions of the kubelet become Unknown.
     pub(super) sets_unknown: bool,
-    /// And Ready was True until now.
+    /// Ready was True before this change.
     pub(super) turned_not_ready: bool,
-    /// Ours says this from now on.
+    /// The new status of the condition [`NODE_UNREACHABLE_CONDITION`].
     pub(super) unreachable: Option<bool>,
 }
 
-/// What of `update` the conditions of `live` lack.
+/// The changes of `update` that the conditions of `live` do not have yet.
 pub(super) fn change(update: &NodeUpdate, live: &Live, now: Mono, wall: Timestamp) -> Change {
     let mut change = Change::default();
-    // As KCM: the others follow Ready, and are left alone while that is Unknown already.
+    // As in kube-controller-manager: the other conditions change together with Ready, and stay unchanged if Ready is
+    // Unknown already.
     if update.not_reporting.is_some() && live.condition_status(READY) != Some(UNKNOWN) {
         change.sets_unknown = true;
         change.turned_not_ready = live.condition_status(READY) == Some("True");
@@ -72,7 +74,7 @@ fn unknown(kind: &str, live: &Live, wall: Timestamp) -> Option<Value> {
     Some(condition)
 }
 
-/// Our own, for people.
+/// The condition [`NODE_UNREACHABLE_CONDITION`], for operators.
 fn unreachable(
     desired: bool,
     not_reporting: Option<&NotReporting>,
@@ -99,7 +101,7 @@ fn unreachable(
     })
 }
 
-/// Since when nothing was heard: by our own clock, or by whoever called it Unknown.
+/// Since when the kubelet has not reported: by this process's clock, or by the time at which Ready became Unknown.
 fn since(not_reporting: Option<&NotReporting>, live: &Live, now: Mono, wall: Timestamp) -> String {
     if let Some(silence) = not_reporting {
         return format!("{:.0}", wall.checked_sub(now.since(silence.last_report)).unwrap_or(wall));

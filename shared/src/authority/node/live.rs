@@ -1,4 +1,4 @@
-//! A node as a quorum read, or the answer to a write, has it.
+//! A node as a quorum read, or the answer to a write, returned it.
 
 use jiff::Timestamp;
 use pod_safety_fence::quorum_read::invalid_renew_time as no_time;
@@ -12,7 +12,7 @@ use crate::clock::Mono;
 use crate::model::Node;
 use crate::wire::{self, Raw};
 
-/// A node with all of its fields: parts of them are written back.
+/// A node with all of its fields, because parts of them are written back.
 pub(super) struct Live {
     raw: Raw,
     whole: Value,
@@ -20,7 +20,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Takes an answer apart.
+    /// Decodes an answer.
     pub(super) fn read(raw: Raw) -> Result<Self, ApiError> {
         let whole = raw.to_json().map_err(ApiError::Undecodable)?;
         let version = whole.pointer("/metadata/resourceVersion").and_then(Value::as_str);
@@ -36,7 +36,7 @@ impl Live {
         &self.version
     }
 
-    /// A text of its metadata.
+    /// A string field of the metadata.
     pub(super) fn meta(&self, field: &str) -> Option<&str> {
         self.whole.get("metadata")?.get(field)?.as_str()
     }
@@ -55,13 +55,13 @@ impl Live {
         conditions.iter().find(|condition| text_field(condition, "type") == Some(kind))?.as_object()
     }
 
-    /// The status of a condition, if it is there.
+    /// The status of a condition, if the node has it.
     pub(super) fn condition_status(&self, kind: &str) -> Option<&str> {
         self.condition(kind)?.get("status")?.as_str()
     }
 
-    /// Whether its kubelet, or its Lease, said something since the cache heard of them. What cannot be read convicts
-    /// nobody.
+    /// Whether the kubelet wrote the Ready condition or the Lease since the cache saw them. A value that cannot be decoded
+    /// is an error, and never counts as a missing report.
     pub(super) fn has_reported(
         &self,
         not_reporting: &NotReporting,
@@ -78,8 +78,8 @@ impl Live {
             || renewed != not_reporting.renewed)
     }
 
-    /// Whether it is what the update was decided from. Kubelets and others write versions that change nothing of
-    /// that; what they left is compared with what the cache has at the version of the decision.
+    /// Whether the node is as the decision found it. Kubelets and other clients write new versions that do not change what
+    /// the decision rests on; the live node is then compared with the cached node at the version of the decision.
     pub(super) fn confirms(&self, update: &NodeUpdate, cache: &Cache, now: Mono) -> bool {
         if self.version == update.rv.to_string() {
             return true;
@@ -93,11 +93,11 @@ impl Live {
     }
 }
 
-/// Whether a decision about `live` would be the same. When this process first saw what is none of its facts.
+/// Whether a decision about `live` would be the same. The times at which this process first saw something do not count.
 fn decides_same(mut live: Node, cached: &Node) -> bool {
     (live.first_seen, live.age, live.readiness_since) =
         (cached.first_seen, cached.age, cached.readiness_since);
-    // Fencing looks at that itself.
+    // Fencing checks these details itself.
     live.details.clone_from(&cached.details);
     for (taint, known) in live.no_execute.iter_mut().zip(&cached.no_execute) {
         (taint.first_seen, taint.age) = (known.first_seen, known.age);
@@ -105,7 +105,7 @@ fn decides_same(mut live: Node, cached: &Node) -> bool {
     cached.differs_only_in_heartbeat(&live)
 }
 
-/// A text of an object.
+/// A string field of an object.
 pub(super) fn text_field<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
     object.get(field)?.as_str()
 }

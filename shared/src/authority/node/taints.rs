@@ -1,11 +1,13 @@
 //! The taints and labels of a node.
 //!
-//! `spec.taints` is one value to the API server (`+listType=atomic`): whoever changes one of them writes all of them,
-//! at the version at which he read them, as KCM does. So the others go back as they came, unknown fields included.
+//! `spec.taints` is one atomic value to the API server (`+listType=atomic`): a client that changes one taint writes all of
+//! them at the version at which it read them, as kube-controller-manager does. So the other taints are written back
+//! unchanged, unknown fields included.
 //!
-//! Danger note: the taint `node.kubernetes.io/out-of-service` says that nothing of the node runs any more. Whoever
-//! adds it has KCM remove the pods and detach the volumes, so the guard lets no list pass that has it. Where it is there
-//! already, the kernel permits the list that keeps it: the version in the same request makes sure that it is there.
+//! Danger note: the taint `node.kubernetes.io/out-of-service` states that no process of the node runs any more. When it is
+//! added, kube-controller-manager removes the pods and detaches the volumes. So the guard refuses every list of taints that
+//! contains it. If the node has the taint already, the kernel permits a list that keeps it: the version in the same request
+//! ensures that it is still there.
 
 use std::sync::Arc;
 
@@ -15,16 +17,16 @@ use serde_json::{Map, Value, json};
 use super::live::{Live, text_field};
 use super::{ManagedTaint, NodeUpdate};
 
-/// What changes, and how it is written.
+/// The changes to write.
 pub(super) struct Change {
-    /// Fields of the patch beside its identity.
+    /// Labels to set.
     pub(super) labels: Map<String, Value>,
     pub(super) taints: Option<Vec<Value>>,
     pub(super) added: Vec<ManagedTaint>,
     pub(super) removed: Vec<ManagedTaint>,
 }
 
-/// What of `update` the taints and labels of `live` lack.
+/// The changes of `update` that the taints and labels of `live` do not have yet.
 pub(super) fn change(update: &NodeUpdate, live: &Live, wall: Timestamp) -> Option<Change> {
     let before = live.taints();
     let exists = |taint: &ManagedTaint| before.iter().any(|other| is_taint(other, *taint));
@@ -52,7 +54,7 @@ pub(super) fn change(update: &NodeUpdate, live: &Live, wall: Timestamp) -> Optio
     Some(Change { labels, taints, added, removed })
 }
 
-/// The API knows taints apart by key and effect.
+/// Whether the taint has this key and effect, which identify a taint in the API.
 fn is_taint(taint: &Value, (key, effect): ManagedTaint) -> bool {
     text_field(taint, "key") == Some(key) && text_field(taint, "effect") == Some(effect.name())
 }

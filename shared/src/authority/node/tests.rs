@@ -1,4 +1,4 @@
-//! A node that is read, compared and written: request by request.
+//! A node is read, compared and written, request by request.
 
 mod outcomes;
 mod silence;
@@ -32,7 +32,7 @@ fn condition(kind: &str, status: &str) -> Value {
     })
 }
 
-/// A node at version 5 whose kubelet said that all was well.
+/// A node at version 5 whose kubelet reported that all is well.
 fn well() -> Obj {
     let kinds = ["MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"];
     let mut conditions: Vec<_> = kinds.map(|kind| condition(kind, "False")).into();
@@ -45,7 +45,7 @@ fn well() -> Obj {
     }))
 }
 
-/// A node that calls its own kubelet Unknown.
+/// A node whose conditions are Unknown.
 fn unknown() -> Obj {
     well().set("/status/conditions", json!([condition("Ready", "Unknown")]))
 }
@@ -75,7 +75,7 @@ fn silence() -> NotReporting {
     }
 }
 
-/// What the controller wants of a node that is silent.
+/// The update that the controller requests for an unreachable node.
 fn silent() -> NodeUpdate {
     NodeUpdate {
         not_reporting: Some(silence()),
@@ -85,7 +85,7 @@ fn silent() -> NodeUpdate {
     }
 }
 
-/// An API server that has one node and one Lease, and does with patches what the real one does.
+/// An API server that has one node and one Lease, and applies patches as the real one does.
 #[derive(Clone)]
 struct Server {
     node: Arc<Mutex<Value>>,
@@ -151,7 +151,7 @@ impl Tried {
     }
 }
 
-/// Tries `update` a minute after the start, at noon.
+/// Executes `update` a minute after the start, at noon.
 async fn tried_over(
     world: &World,
     update: &NodeUpdate,

@@ -1,4 +1,4 @@
-//! The turn of a node: read, compared, and written in at most two steps.
+//! The write of a node: it is read, compared, and written in at most two requests.
 
 use std::fmt;
 
@@ -13,27 +13,27 @@ use super::{Effect, ManagedTaint, NodeUpdate, conditions, taints};
 use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::wire::Raw;
 
-/// What was changed before it ended so. The status may be written where the rest was not: what is missing then is
-/// what the next decision asks for.
+/// The changes that were made before the write ended. The status may be written although the taints and labels were not:
+/// the next decision then requests what is missing.
 #[derive(Debug, Default)]
 pub(in crate::authority) struct NodeChanges {
-    /// The kubelet's conditions became Unknown.
+    /// The conditions of the kubelet became Unknown.
     pub(in crate::authority) set_unknown: bool,
-    /// Our condition says this now.
+    /// The new status of the condition `pod-safety.dev/NodeUnreachable`.
     pub(in crate::authority) unreachable: Option<bool>,
     pub(in crate::authority) added: Vec<ManagedTaint>,
     pub(in crate::authority) removed: Vec<ManagedTaint>,
     pub(in crate::authority) labels: Vec<String>,
-    /// Of a volume: how its holder's life was found to be over.
+    /// For a volume: the evidence that its holder has ended.
     pub(in crate::authority) evidence: Option<EvidenceKind>,
-    /// Of an eviction: what the API server said to it.
+    /// For an eviction: the API server's answer.
     pub(in crate::authority) message: Option<String>,
-    /// It was Ready until we called it silent: what its kubelet says itself, that tells itself.
+    /// The node was Ready until this process set its conditions to Unknown. Only then an Event is emitted.
     pub(in crate::authority) turned_not_ready: bool,
 }
 
 impl NodeChanges {
-    /// Nothing.
+    /// Whether nothing was changed.
     pub(in crate::authority) fn is_empty(&self) -> bool {
         let Self {
             set_unknown: silent,
@@ -48,7 +48,7 @@ impl NodeChanges {
         !silent && unreachable.is_none() && added.is_empty() && removed.is_empty() && labels.is_empty()
     }
 
-    /// The reason for it in one CamelCase word.
+    /// The reason, as one CamelCase word.
     pub(in crate::authority) fn reason(&self) -> &'static str {
         if self.set_unknown {
             "KubeletNotReporting"
@@ -88,7 +88,7 @@ impl fmt::Display for NodeChanges {
     }
 }
 
-/// Carries an update out; gives back how that went, and what of it was done.
+/// Executes an update. Returns the outcome, and the changes that were made.
 pub(in crate::authority) async fn write(
     writer: &WriteContext<'_>,
     update: &NodeUpdate,
@@ -111,13 +111,14 @@ async fn carry_out(
     write_rest(writer, update, &live, done).await?;
     Ok(match (done.is_empty(), version == update.rv.to_string()) {
         (false, _) => Outcome::Written,
-        // The node is as wished already. What was decided from is over, or says so itself: then nothing ever comes of it.
+        // The node has all changes already. If its version differs, the cache is behind; if not, no write will ever change
+        // anything.
         (true, false) => Outcome::Changed,
         (true, true) => Outcome::NoEffect,
     })
 }
 
-/// The quorum read, and whether it bears the decision out.
+/// Reads the node by quorum, and checks that it is as the decision found it.
 async fn read_node(writer: &WriteContext<'_>, update: &NodeUpdate) -> Result<Live, Outcome> {
     let node = writer.query(Call::get(path(update)).all_fields());
     let Some(not_reporting) = &update.not_reporting else {
@@ -127,8 +128,8 @@ async fn read_node(writer: &WriteContext<'_>, update: &NodeUpdate) -> Result<Liv
     };
     let (node, lease) = futures::future::join(node, writer.query(lease_call(&update.node.name))).await;
     let (live, lease) = (check_uid(node?, update)?, decode_lease(lease?).map_err(Outcome::Failed)?);
-    // It rests on this comparison, not on the version: others write to a silent node too, for instance which volumes
-    // are attached to it.
+    // The decision rests on this comparison, not on the version: other clients write to an unreachable node, too, for
+    // instance which volumes are attached to it.
     match live.has_reported(not_reporting, &lease) {
         Ok(false) => Ok(live),
         Ok(true) => Err(Outcome::Heard),
@@ -136,7 +137,7 @@ async fn read_node(writer: &WriteContext<'_>, update: &NodeUpdate) -> Result<Liv
     }
 }
 
-/// The node, if it is the one that was decided about.
+/// Checks that the answer is the node that the decision is about.
 fn check_uid(answer: Result<Raw, ApiError>, update: &NodeUpdate) -> Result<Live, Outcome> {
     let live = read(answer.map_err(Outcome::from_error)?)?;
     if live.meta("uid") == Some(&*update.node.uid.to_string()) { Ok(live) } else { Err(Outcome::Gone) }
@@ -158,7 +159,7 @@ async fn write_status(
     });
     let call = Call::write(Method::Patch, format!("{}/status", path(update)), &body);
     let answer = read(writer.send(call, None).await?)?;
-    // What somebody between undid is no ground for taints.
+    // If a webhook undid the change of the conditions, the taints are not added.
     let unknown = answer.condition_status("Ready") == Some(conditions::UNKNOWN);
     if answer.version() == live.version() || (change.sets_unknown && !unknown) {
         return Err(Outcome::NoEffect);

@@ -1,7 +1,7 @@
-//! What people ask of fence devices: that they are looked at now, by whoever will ask them when it counts.
+//! Requests for a status check of a fence device, which the leader executes.
 //!
-//! A look from the person's own shell would show another network, other rights and other agents than those that fence.
-//! So the wish is written to the device ([`TEST_ANNOTATION`]), and the leader answers in its status.
+//! A check from the operator's own machine would use another network, other rights and other agents than fencing does. So
+//! the request is written to the device ([`TEST_ANNOTATION`]), and the leader writes the result to its status.
 
 use pod_safety_fence::device_path;
 use serde_json::json;
@@ -13,10 +13,10 @@ use crate::wire;
 
 type Object = wire::Custom<FenceDeviceSpec, FenceDeviceStatus>;
 
-/// A device as it was found.
+/// A FenceDevice as it was read.
 #[derive(Clone, Debug)]
 pub struct Device {
-    /// Which one.
+    /// Its namespace and name.
     pub named: DeviceRef,
     /// Its spec.
     pub spec: FenceDeviceSpec,
@@ -29,7 +29,7 @@ struct Devices {
     items: Vec<Object>,
 }
 
-/// All devices, by namespace and name.
+/// All devices, sorted by namespace and name.
 ///
 /// # Errors
 /// They could not be read.
@@ -46,10 +46,10 @@ pub async fn list_devices(connection: &Connection) -> Result<Vec<Device>, Operat
     Ok(all)
 }
 
-/// Has a device looked at: at all of its nodes, or at one. Gives back by what the answer is known.
+/// Requests a status check of a device: of all of its nodes, or of one. Returns the token by which the result is identified.
 ///
 /// # Errors
-/// It is not there, or it could not be written.
+/// The device does not exist, or it could not be written.
 pub async fn request_status_check(
     connection: &Connection,
     device: &DeviceRef,
@@ -65,10 +65,10 @@ pub async fn request_status_check(
     }
 }
 
-/// What was seen, once it was looked.
+/// The result of the status check; `None`: the check is not done yet.
 ///
 /// # Errors
-/// It could not be read.
+/// The device could not be read.
 pub async fn status_check_result(
     connection: &Connection,
     device: &DeviceRef,

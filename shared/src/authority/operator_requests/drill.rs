@@ -1,5 +1,5 @@
-//! A drill: what would be done to a node if it were lost, written down by the controller that would do it, with every
-//! gate and its numbers. Nothing is switched.
+//! A drill: the controller writes down what it would do to a node if the node were lost, with every gate and its numbers.
+//! No machine is switched.
 
 use pod_safety_fence::{dry_run_name, incident_name};
 use serde_json::json;
@@ -9,23 +9,23 @@ use crate::api::{FenceTrigger, NodeFenceSpec, NodeFenceStatus, Trigger, group_pa
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::wire;
 
-/// An incident, as it was read.
+/// A NodeFence as it was read.
 #[derive(Clone, Debug)]
 pub struct Drill {
     /// Its name.
     pub name: String,
-    /// Its identity.
+    /// Its UID.
     pub uid: String,
-    /// What it is about.
+    /// Its spec.
     pub spec: NodeFenceSpec,
-    /// How far it is.
+    /// Its status.
     pub status: NodeFenceStatus,
 }
 
-/// The NodeFence that [`start_drill`] would write, with its name. Reads only.
+/// The NodeFence that [`start_drill`] would write, with its name. It only reads.
 ///
 /// # Errors
-/// No policy chooses the node, or that could not be read.
+/// No policy selects the node, or the policies could not be read.
 pub async fn plan_drill(
     connection: &Connection,
     examined: &Examined,
@@ -36,10 +36,10 @@ pub async fn plan_drill(
     Ok((dry_run_name(&examined.node), new_fence_spec(connection, examined, trigger, true).await?))
 }
 
-/// Has the plan for a node written down. What an earlier drill left lying is taken for this one's.
+/// Starts a drill of a node. A NodeFence that an earlier drill left is used again.
 ///
 /// # Errors
-/// No policy chooses the node, or it could not be written.
+/// No policy selects the node, or the NodeFence could not be written.
 pub async fn start_drill(
     connection: &Connection,
     examined: &Examined,
@@ -60,7 +60,7 @@ pub async fn start_drill(
     }
 }
 
-/// An incident as it is now; `None`: it is gone.
+/// Reads an incident; `None`: it does not exist.
 ///
 /// # Errors
 /// It could not be read.
@@ -76,7 +76,8 @@ pub async fn read_incident(connection: &Connection, name: &str) -> Result<Option
     Ok(Some(Drill { name: name.to_owned(), uid, spec: read.spec, status: read.status.unwrap_or_default() }))
 }
 
-/// Takes a rehearsal away. Danger note: nothing else; a real incident is the log of what was done to a machine.
+/// Deletes the NodeFence of a drill. Danger note: it deletes nothing else, because a real incident records what was done to
+/// a machine.
 ///
 /// # Errors
 /// It could not be deleted.

@@ -1,6 +1,6 @@
-//! Maintenance of a node by a person, as the conditions of the Node that Kubernetes names for it (KEP-5683): an admin sets
-//! one to True while it is so, and to False when it is over. What they say is for people and other controllers; nothing of
-//! ours rests on them, and they are no evidence.
+//! Maintenance of a node by an operator, as the Node conditions that Kubernetes names for it (KEP-5683). An operator sets a
+//! condition to True while it holds, and to False when it is over. The conditions are for operators and other controllers;
+//! pod-safety does not use them, and they are no evidence.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -12,28 +12,28 @@ use crate::wire;
 
 /// The node is being drained.
 pub const DRAIN_IN_PROGRESS: &str = "DrainInProgress";
-/// It was drained: all that was to go is gone.
+/// The node was drained: all pods that had to leave are gone.
 pub const DRAINED: &str = "Drained";
-/// A person works on it, or is about to.
+/// An operator works on the node, or is about to.
 pub const MAINTENANCE_IN_PROGRESS: &str = "MaintenanceInProgress";
 
-/// One of these conditions, as it is from now on.
+/// One of these conditions, with its new status.
 #[derive(Clone, Copy, Debug)]
 pub struct LifecycleCondition<'a> {
-    /// Which.
+    /// The type of the condition.
     pub kind: &'static str,
-    /// Whether it is so.
+    /// Whether the status is True.
     pub is_true: bool,
-    /// Why, in one word.
+    /// The reason, in CamelCase.
     pub reason: &'static str,
-    /// Who did it, and why.
+    /// The message: the operator and the reason.
     pub message: &'a str,
 }
 
-/// Says this of a node, whichever life it is in: the Node with this UID.
+/// Writes these conditions to the Node with this UID, whichever boot it is in.
 ///
 /// # Errors
-/// It could not be written.
+/// They could not be written.
 pub async fn write_conditions(
     connection: &Connection,
     node: &Incarnation,
@@ -51,7 +51,7 @@ pub async fn write_conditions(
         let goes_on = before.iter().find(same).is_some_and(|one| one.status.as_deref() == Some(status));
         let mut condition = json!({ "type": wanted.kind, "status": status, "reason": wanted.reason,
             "message": wanted.message, "lastHeartbeatTime": stamp });
-        // A strategic merge keeps what it does not name.
+        // A strategic merge patch keeps fields that it does not name.
         if !goes_on {
             condition["lastTransitionTime"] = json!(stamp);
         }
@@ -63,10 +63,11 @@ pub async fn write_conditions(
     connection.send(call).await.map(drop).map_err(api("writing the conditions of the node"))
 }
 
-/// Asks for the node to be switched off, and to stay off until it is released. One that was asked for before is kept off too.
+/// Requests that the node is switched off, and stays off until it is released. An incident that exists already is changed
+/// accordingly.
 ///
 /// # Errors
-/// No policy chooses the node, or it could not be written.
+/// No policy selects the node, or the NodeFence could not be written.
 pub async fn request_keep_off(
     connection: &Connection,
     examined: &Examined,
@@ -81,10 +82,10 @@ pub async fn request_keep_off(
     }
 }
 
-/// Whether the machine of an incident stays off when its pods are released.
+/// Sets whether the machine of an incident stays off when its pods are released.
 ///
 /// # Errors
-/// It could not be written.
+/// The NodeFence could not be written.
 pub async fn set_keep_off(
     connection: &Connection,
     node: &Incarnation,
@@ -100,7 +101,7 @@ struct Fences {
     items: Vec<wire::Custom<NodeFenceSpec, NodeFenceStatus>>,
 }
 
-/// The incidents of a node that are not over, but for dry runs.
+/// The incidents of a node that are not over, without dry runs.
 async fn list_open(
     connection: &Connection,
     node: &str,
@@ -116,16 +117,16 @@ async fn list_open(
 /// The names of the incidents that keep the machine of a node off.
 ///
 /// # Errors
-/// They could not be read.
+/// The NodeFences could not be read.
 pub async fn list_kept_off(connection: &Connection, node: &str) -> Result<Vec<String>, OperatorError> {
     let kept = list_open(connection, node).await?.into_iter().filter(|fence| fence.spec.keep_off);
     Ok(kept.filter_map(|fence| fence.metadata.common.name).collect())
 }
 
-/// Whether an incident of a node is not over yet.
+/// Whether an incident of a node is not over.
 ///
 /// # Errors
-/// They could not be read.
+/// The NodeFences could not be read.
 pub async fn is_being_fenced(connection: &Connection, node: &str) -> Result<bool, OperatorError> {
     Ok(!list_open(connection, node).await?.is_empty())
 }

@@ -1,7 +1,7 @@
-//! That fencing pauses for a node or for all nodes of a FencePolicy, and goes on.
+//! Pauses fencing for a node, or for all nodes of a FencePolicy, and resumes it.
 //!
-//! The pause of another user is not replaced, and it is not ended without being read: both are written against the version that was
-//! read. What was changed meanwhile is read and judged anew.
+//! The pause of another user is not replaced, and no pause is ended that was not read: both writes carry the
+//! resourceVersion of the read. After a conflict the object is read and checked again.
 
 use pod_safety_fence::retry_on_conflict::retry_on_conflict;
 use serde_json::{Value, json};
@@ -10,12 +10,12 @@ use super::{OperatorError, api};
 use crate::api::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION, group_path};
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 
-/// What is not fenced meanwhile.
+/// What is not fenced during the pause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// One node.
     Node(String),
-    /// All nodes that a FencePolicy chooses.
+    /// All nodes that a FencePolicy selects.
     Policy(String),
 }
 
@@ -36,7 +36,7 @@ impl Scope {
         }
     }
 
-    /// What stands there.
+    /// The text of the existing pause.
     fn pause_text(&self, object: &Value) -> Option<String> {
         let stated = match self {
             Self::Node(_) => &object["metadata"]["annotations"][PAUSE_ANNOTATION],
@@ -45,7 +45,7 @@ impl Scope {
         stated.as_str().map(str::to_owned)
     }
 
-    /// What is to stand there; nothing: it goes on.
+    /// The patch that sets the pause, or removes it (`None`).
     fn patch(&self, object: &Value, pause: Option<&Pause>, resumed: Option<&Pause>) -> Value {
         let text = |pause: Option<&Pause>| pause.map(ToString::to_string);
         let mut body = json!({ "metadata": { "resourceVersion": object["metadata"]["resourceVersion"],
@@ -62,10 +62,10 @@ fn is_changed(error: &OperatorError) -> bool {
     matches!(error, OperatorError::Changed { .. })
 }
 
-/// Has nothing of it fenced from now on.
+/// Pauses fencing.
 ///
 /// # Errors
-/// It is not there, pauses already, or it could not be written.
+/// The object does not exist, is already paused, or could not be written.
 pub async fn pause(connection: &Connection, scope: &Scope, pause: &Pause) -> Result<(), OperatorError> {
     retry_on_conflict(is_changed, || pause_once(connection, scope, pause)).await
 }
@@ -82,18 +82,18 @@ async fn pause_once(connection: &Connection, scope: &Scope, pause: &Pause) -> Re
     write(connection, scope, &scope.patch(&object, Some(pause), None)).await
 }
 
-/// Why it pauses; `None`: it does not.
+/// Why fencing is paused; `None`: it is not.
 ///
 /// # Errors
-/// It is not there, or could not be read.
+/// The object does not exist, or could not be read.
 pub async fn read_pause(connection: &Connection, scope: &Scope) -> Result<Option<String>, OperatorError> {
     Ok(scope.pause_text(&read(connection, scope).await?))
 }
 
-/// Has it fenced again, and keeps who wants that and why. Gives back what it paused for.
+/// Resumes fencing, and records the user and the reason. Returns the pause that ended.
 ///
 /// # Errors
-/// It is not there, does not pause, or it could not be written.
+/// The object does not exist, is not paused, or could not be written.
 pub async fn resume(connection: &Connection, scope: &Scope, resumed: &Pause) -> Result<Pause, OperatorError> {
     retry_on_conflict(is_changed, || resume_once(connection, scope, resumed)).await
 }

@@ -1,4 +1,4 @@
-//! What people may say, and when they are refused.
+//! Which commands of operators are accepted and refused.
 
 mod acts;
 mod maintain;
@@ -13,7 +13,7 @@ use crate::api::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION};
 use crate::client::scripted::{Answer, Api, env};
 use crate::testing::objects::{lease, node};
 
-/// A node whose Lease moves on at each read, or does not.
+/// A node whose Lease is renewed between two reads, or is not.
 async fn examined(ready: &str, moves: bool) -> (Result<(), OperatorError>, Api) {
     let (env, _wall) = env();
     let reads = Arc::new(AtomicU8::new(1));
@@ -39,7 +39,7 @@ async fn nobody_confirms_a_node_whose_kubelet_speaks() {
     assert!(matches!(examined("Unknown", true).await.0, Err(OperatorError::LeaseRenewed(_))));
 }
 
-/// The confirmation would be about a boot that is over.
+/// The confirmation would be about a boot that has ended.
 #[tokio::test(start_paused = true)]
 async fn nobody_confirms_a_node_that_boots_while_it_is_listened_to() {
     let (env, _wall) = env();
@@ -57,7 +57,7 @@ async fn nobody_confirms_a_node_that_boots_while_it_is_listened_to() {
     assert!(matches!(heard, Err(OperatorError::LeaseRenewed(_))));
 }
 
-/// A person may speak of a life that cannot be the present one, whatever the present kubelet says.
+/// An operator may confirm an incarnation that cannot be the present one, whatever the present kubelet reports.
 #[tokio::test(start_paused = true)]
 async fn attack_a_former_life_that_is_confirmed_may_be_the_present_one() {
     let (former, present) = (BOOT, NEXT_BOOT);
@@ -83,7 +83,7 @@ async fn attack_a_former_life_that_is_confirmed_may_be_the_present_one() {
     }
 }
 
-/// An API server with one object whose pause is this text, and what was written to it.
+/// An API server with one object whose pause is this text; it records the writes.
 async fn pausing(text: Option<&str>, at: &str) -> (Api, Connection) {
     let (env, _wall) = env();
     let mut object = json!({ "metadata": { "name": "x", "uid": "u", "resourceVersion": "7" }, "spec": {} });

@@ -1,4 +1,4 @@
-//! A drill of a watchdog: the grant of its agent is revoked, and the machine must be reset on time.
+//! A drill of a watchdog: the grant of its agent is revoked, and the watchdog must reset the machine in time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,37 +13,37 @@ use super::{Device, OperatorError, api};
 use crate::api::{DeviceRef, DrilledWatchdog, Incarnation};
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 
-/// What the agent of a node promises.
+/// The grant of a node's agent.
 #[derive(Clone, Debug)]
 pub struct WatchdogGrant {
     lease: AgentLease,
     /// The boot ID.
     pub boot_id: Arc<str>,
-    /// Whether the promise stands, for this incarnation of the node.
+    /// Whether the grant is armed for this incarnation of the node.
     pub is_armed: bool,
-    /// The watchdog behind it.
+    /// The watchdog of the grant.
     pub watchdog: Option<Watchdog>,
-    /// For how long which boot before this one outlived its last pet.
+    /// An earlier boot that ran on after its last watchdog ping: its boot ID, and for how long.
     pub survived: Option<(Arc<str>, Duration)>,
 }
 
-/// A watchdog, as its agent found it.
+/// A watchdog as its agent reports it.
 #[derive(Clone, Debug)]
 pub struct Watchdog {
-    /// What a FenceDevice names it by.
+    /// Its identity, as a FenceDevice names it.
     pub drilled: DrilledWatchdog,
     /// Its class.
     pub class: String,
     /// Its timeout.
     pub timeout: Duration,
-    /// Why its promise never counts, if so.
+    /// Why this watchdog is never accepted, if it is not.
     pub unfit_reason: Option<String>,
 }
 
-/// What the agent of a node promises; `None`: it has no Lease, or one that no agent wrote.
+/// Reads the grant of a node's agent; `None`: the node has no such Lease, or no agent wrote it.
 ///
 /// # Errors
-/// It could not be read.
+/// The Lease could not be read.
 pub async fn read_grant(
     connection: &Connection,
     device: &DeviceRef,
@@ -73,10 +73,10 @@ pub async fn read_grant(
     Ok(Some(WatchdogGrant { boot_id: Arc::clone(&record.boot.id), is_armed, watchdog, survived, lease }))
 }
 
-/// Revokes the grant that this promise rests on: the pods of the node end, and its watchdog resets it.
+/// Revokes this grant: the pods of the node terminate, and its watchdog resets the machine.
 ///
 /// # Errors
-/// There is a newer grant, or it could not be written.
+/// There is a newer grant, or the Lease could not be written.
 pub async fn revoke(
     connection: &Connection,
     device: &DeviceRef,
@@ -92,7 +92,7 @@ pub async fn revoke(
     }
 }
 
-/// Records with a device that this watchdog has reset its machine on time.
+/// Records on a device that this watchdog has reset its machine in time.
 ///
 /// # Errors
 /// The device could not be written.

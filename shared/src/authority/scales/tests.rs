@@ -1,4 +1,4 @@
-//! What is asked for a command that looks once, and how long.
+//! Which scales a command reads, and for how long.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::client::scripted::{Answer, Api, Received, advance, env};
 use crate::model::Kind;
 use crate::testing::objects;
 
-/// A pod that a workload `NAME` of this kind manages.
+/// A pod that a controller `NAME` of this kind manages.
 fn pod(api_version: &str, kind: &str, name: &str) -> Value {
     objects::pod(&format!("{name}-0")).owned_by(api_version, kind, name).0
 }
@@ -37,7 +37,7 @@ fn answers(asked: &Received) -> Answer {
     }
 }
 
-/// Asks for all of them; gives back what is then known, by the controllers' names, and the seconds that it took.
+/// Reads all of them. Returns the results by the controllers' names, and the seconds that it took.
 async fn asked(within: u64) -> (BTreeMap<String, Result<Scale, Box<str>>>, u64) {
     let (env, _wall) = env();
     let api = Api::new(&env, |asked| async move { answers(&asked) });
@@ -77,7 +77,7 @@ async fn whoever_does_not_answer_in_time_is_known_not_to_have() {
     assert_eq!(took, 2);
 }
 
-/// What an API server that has fleets in `a.example` says of a controller, and which paths it was asked for.
+/// The answer of an API server that has fleets in `a.example`, and the paths that were requested.
 async fn of(api_version: &str, kind: &str, name: &str, scale: Answer) -> (String, Vec<String>) {
     let (env, _wall) = env();
     let scale = Mutex::new(Some(scale));
@@ -144,7 +144,7 @@ async fn a_scale_counts_if_it_is_of_the_controller_that_owns_the_pod_and_says_a_
     assert!(why.starts_with("asking for the scale of Fleet f: "), "{why}");
 }
 
-/// As long as KCM's mapper: a kind that was installed is found half a minute later.
+/// The cache lasts as long as that of kube-controller-manager's mapper: a kind that is installed is found half a minute later.
 #[tokio::test(start_paused = true)]
 async fn what_a_group_has_is_asked_again_after_half_a_minute() {
     let (env, _wall) = env();
@@ -158,7 +158,7 @@ async fn what_a_group_has_is_asked_again_after_half_a_minute() {
     }
 }
 
-/// As the leader asks: one question of a group at a time, each controller once, and a group that hangs delays itself.
+/// As the leader reads: one read of a group at a time, each controller once, and a group that hangs delays only itself.
 #[tokio::test(start_paused = true)]
 async fn a_controller_is_asked_once_however_often_it_is_wanted_and_its_answer_is_kept() {
     let (env, _wall) = env();

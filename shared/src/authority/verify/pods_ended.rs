@@ -1,4 +1,4 @@
-//! Live reads for what node agents report: the Lease of the agent, at two times.
+//! Quorum reads for reports of node agents: the agent's Lease, read at two times.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::cache::CacheWriter as _;
 use crate::client::Call;
 
 impl Verifier<'_> {
-    /// Evidence from the agent of the pod's node. The first read only marks its round: what the agent reports there may be older
-    /// than the kubelet's answer to the deletion.
+    /// Evidence from the agent on the pod's node. The first read only marks the agent's round: the agent's report may be
+    /// older than the kubelet's observation of the deletion.
     pub(super) async fn verify_pods_ended(
         &self,
         force: &ForceDeleteRequest,
@@ -27,7 +27,7 @@ impl Verifier<'_> {
             let guard = self.cache.read();
             proof::verify_pods_ended(force, guard.view().pod(uid), mark.as_ref(), &read)
         };
-        // A mark that serves stays: it becomes older, and so the agent's next look is later than it.
+        // A mark that matches stays, because only a mark that gets older makes the agent's next check later than it.
         if matches!(judged, Err(Refusal::AgentMustLookAgain))
             && !mark.is_some_and(|mark| mark.matches(&version, &read))
         {

@@ -1,4 +1,4 @@
-//! The judge, against a scripted API server.
+//! The judge, with a scripted API server.
 
 mod asserted;
 mod devices;
@@ -28,7 +28,7 @@ use crate::transport::NoTransport;
 
 const QUARANTINE: Duration = Duration::from_secs(40);
 
-/// What a read is answered with, as often as it is asked.
+/// The answer to each read.
 type Says = Arc<dyn Fn() -> Answer + Send + Sync>;
 
 fn says(answer: impl Fn() -> Answer + Send + Sync + 'static) -> Says {
@@ -59,14 +59,14 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// The kubelet of `n` fell silent before its Node went.
+    /// The kubelet of `n` was unreachable before its Node was deleted.
     fn new() -> Self {
         let court = Self::connected();
         court.world.set_unreachable_before_node_deleted("n");
         court
     }
 
-    /// The kubelet of `n` was heard until its Node went.
+    /// The kubelet of `n` reported until its Node was deleted.
     fn connected() -> Self {
         let (env, _wall) = env();
         let (node, lease) = (Arc::new(Mutex::new(absent())), Arc::new(Mutex::new(absent())));
@@ -97,13 +97,13 @@ impl Fixture {
         Self { world, env, policy, node, lease, proof, agent, api, connection }
     }
 
-    /// The first read was taken now, as the authority takes it.
+    /// Makes the first read now, as the authority does.
     async fn witness(&self) {
         let taken = quorum_read::read_absence(&self.connection, &self.env, "n").await.unwrap().unwrap();
         self.world.cache().record_absence_read("n", taken);
     }
 
-    /// The first read was taken, and the quarantine is over.
+    /// The first read was made, and the quarantine is over.
     async fn ripe() -> Self {
         let court = Self::new();
         court.witness().await;

@@ -1,4 +1,4 @@
-//! Live reads for the judge of volumes: about their holders, and about what attaches them.
+//! Quorum reads for the judge of volumes: about their holders, and about their attachments.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::model::{Holder, Kind};
 use crate::wire::{self, Decode, WireError};
 
 impl Verifier<'_> {
-    /// Evidence that a node writes no more to a volume that it took, which is not over yet.
+    /// Evidence, which has not expired yet, that a node no longer writes to a volume that it acquired.
     pub(in crate::authority) async fn verify_holder(
         &mut self,
         update: &VolumeUpdate,
@@ -44,7 +44,7 @@ impl Verifier<'_> {
                 let (cache, env, quarantine) = (self.cache, self.env, self.config.quarantine);
                 let claim = Claim::NodeGone { node: Arc::clone(&holder.node) };
                 let gone = self.verify_node(&holder.node, &claim).await?;
-                // A kubelet that was active until its Node went may run the pods that are bound to it.
+                // A kubelet that was active until its Node was deleted may still run the pods that are bound to it.
                 let is_used = {
                     let (guard, now) = (cache.read(), env.now());
                     let ends = guard.view().removed_pods_terminate_at(&update.volume, holder);
@@ -93,7 +93,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// What attaches the volume, as far as it must be known: the judge refuses at the first thing that is missing.
+    /// Reads the attachment of the volume. It stops at the first missing fact, at which the judge refuses.
     async fn read_detachment(
         &self,
         update: &VolumeUpdate,
@@ -119,14 +119,14 @@ impl Verifier<'_> {
         Ok(read)
     }
 
-    /// As the Lease says at the version at which it will be written, or not at all.
+    /// Whether the Lease, at the version at which it will be written, records the attachment to the holder.
     fn was_attached(&self, update: &VolumeUpdate, holder: &Holder) -> bool {
         let guard = self.cache.read();
         let lease = guard.view().volume_lease(&update.volume);
         lease.is_some_and(|lease| lease.rv == update.rv && lease.was_attached_to_holder(holder))
     }
 
-    /// The CSI driver of the volume, by quorum read; `None`: it has none.
+    /// The CSI driver of the volume, by quorum read; `None`: the volume has none.
     async fn read_driver(&self, update: &VolumeUpdate) -> Result<Option<String>, VerifyError> {
         let path = format!("{}/{}", Kind::Volumes.path(), update.volume);
         let read: Option<wire::PersistentVolume> = self.read(path).await?;
@@ -139,7 +139,8 @@ impl Verifier<'_> {
         Ok(csi.and_then(|csi| csi.driver))
     }
 
-    /// Whether there is a VolumeAttachment of it for the node, in whatever state. One that cannot be read may be it.
+    /// Whether a VolumeAttachment of the volume names the node, in any state. One that cannot be decoded may be such a
+    /// VolumeAttachment.
     async fn read_is_attached(&self, update: &VolumeUpdate, holder: &Holder) -> Result<bool, VerifyError> {
         let mut attached = Ok(false);
         let mut each = |raw: wire::Raw| {
@@ -158,13 +159,13 @@ impl Verifier<'_> {
         let page = read_page(self.connection, self.env, Kind::Attachments.path().to_owned(), &mut each);
         let page = page.await.map_err(VerifyError::Read)?;
         if page.resource_version().is_empty() || !page.continue_token().is_empty() {
-            // Some other JSON, or not all of them.
+            // The answer is no complete list.
             return Err(VerifyError::undecodable(WireError::Truncated));
         }
         attached.map_err(VerifyError::undecodable)
     }
 
-    /// One object by quorum read; `None`: there is none.
+    /// Reads one object by quorum; `None`: it does not exist.
     async fn read<T: Decode>(&self, path: String) -> Result<Option<T>, VerifyError> {
         match self.connection.send(Call::get(path)).await {
             Ok(raw) => raw.decode().map(Some).map_err(VerifyError::undecodable),

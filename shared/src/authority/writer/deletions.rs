@@ -1,5 +1,5 @@
-//! The turn of a graceful deletion: what was wished for is asked for anew, the node is
-//! read once more, and one request pair goes out for each pod at a time.
+//! Executes graceful deletions. When the turn of a request comes, the controller decides again, the node is read by quorum,
+//! and each pod has one PATCH and one DELETE in flight at a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,22 +21,23 @@ use crate::model::{Rv, Taint, Uid};
 use crate::record::{Action, Record, error_chain};
 use crate::wire;
 
-/// How long the read of a node speaks for the pods of its turn. They need some
-/// milliseconds each; a slow API server is asked again.
+/// How long the read of a node is valid for the pods of its turn. They take some milliseconds each; if the API server is
+/// slow, the node is read again.
 pub(super) const NODE_CHECK_VALID_FOR: Duration = Duration::from_secs(2);
 
-/// Deletions that wait or are being carried out.
+/// Deletions that are queued or in flight.
 #[derive(Default)]
 pub(super) struct Deletions {
-    /// Apart from those of force deletions and statuses: whoever is turned away for
-    /// another's sake would not be woken.
+    /// Separate from the trackers of force deletions and statuses: a request that is rejected because of the other kind
+    /// would not be retried.
     retries: RetryTracker,
-    /// Other controllers that wanted the same meanwhile: the wish under way may be withdrawn where theirs would not be.
+    /// Other controllers that requested the same deletion meanwhile: the request in flight may be withdrawn where theirs
+    /// would not be.
     superseded: BTreeMap<Uid, BTreeMap<&'static str, Arc<dyn CompletionHandler>>>,
 }
 
 impl Deletions {
-    /// It will not be carried out by this process.
+    /// Removes a deletion that this process will not execute.
     pub(super) fn forget(&mut self, uid: &Uid) {
         self.superseded.remove(uid);
         self.retries.release(uid);
@@ -47,12 +48,12 @@ impl Deletions {
     }
 }
 
-/// The node that a turn has read, when, and whether it is as the cache has it.
+/// The node that a turn has read, when, and whether its UID and taints equal those in the cache.
 #[derive(Default)]
 pub(super) struct CheckedNode(Option<(Arc<str>, Mono, bool)>);
 
 impl CheckedNode {
-    /// What the last read said of this node, if that was just now.
+    /// The result of the last read of this node, if it is recent enough.
     fn remembered(&self, name: &Arc<str>, now: Mono) -> Option<bool> {
         let (of, at, same) = self.0.as_ref()?;
         (of == name && now.since(*at) < NODE_CHECK_VALID_FOR).then_some(*same)
@@ -64,7 +65,7 @@ fn withdrawn(request: GracefulDeleteRequest) -> (GracefulDeleteRequest, (Outcome
     (request, (Outcome::Withdrawn, rv))
 }
 
-/// Whether the taints that end pods are the same ones.
+/// Whether the NoExecute taints are the same.
 fn same_taints(live: &[Taint], cached: &[Taint]) -> bool {
     let names = |taint: &Taint| (Arc::clone(&taint.key), Arc::clone(&taint.value), taint.time_added);
     live.iter().map(names).eq(cached.iter().map(names))
@@ -116,7 +117,7 @@ impl Authority {
         let (uid, now) = (&request.pod.uid, self.env.now());
         let (again, others) = {
             let Deletions { retries, superseded } = &mut self.state.lock().deletions;
-            // Whoever asked meanwhile was turned away, and may know more.
+            // A controller that was rejected meanwhile may have newer data.
             let requested_again = retries.was_requested_again(uid).then_some(now);
             let again = match &outcome {
                 Outcome::Ending | Outcome::Gone => {
@@ -154,8 +155,8 @@ impl Authority {
         }
     }
 
-    /// After a read of its node it is asked for once more: the taint may have gone
-    /// meanwhile, and then the read and the cache agree that it has.
+    /// After the read of the node the controller decides once more: the taint may have been removed meanwhile, and then the
+    /// read and the cache agree.
     async fn carry_out(
         &self,
         request: GracefulDeleteRequest,
@@ -167,7 +168,7 @@ impl Authority {
             Some(true) => request,
             Some(false) => return (request, (Outcome::Changed, rv)),
             None => match self.matches_cache(&request.cause, checked_node).await {
-                // An answer is as old as its question: it came late, or this process stood still.
+                // An answer is as old as its request: it came late, or this process was suspended.
                 Ok(_) if checked_node.remembered(request.cause.node(), self.env.now()).is_none() => {
                     return (request, (Outcome::Expired, rv));
                 }
@@ -183,8 +184,8 @@ impl Authority {
         (request, done)
     }
 
-    /// Whether a quorum read finds the node's identity and taints as the cache has
-    /// them, or no node either: the cache may be behind, and a deletion cannot be taken back.
+    /// Whether a quorum read confirms that UID and taints of the node are as in the cache, or that the node does not exist.
+    /// The cache may be behind, and a deletion cannot be undone.
     async fn matches_cache(
         &self,
         cause: &DeleteCause,
@@ -215,7 +216,7 @@ impl Authority {
         Ok(same)
     }
 
-    /// Tells people of the pod that its deletion waits.
+    /// Emits an Event on the pod that its deletion waits.
     fn emit_warning(&self, request: &GracefulDeleteRequest, code: Option<&'static str>, message: String) {
         let reason = match &request.cause {
             DeleteCause::Taint { .. } => "TaintEvictionFailed",

@@ -1,4 +1,4 @@
-//! What people hear of evictions that are asked for: the journal's line, and an Event at the pod.
+//! Records of requested evictions: the line in the journal, and an Event on the pod.
 
 use pod_safety_leader::outcome::Outcome;
 
@@ -7,7 +7,7 @@ use super::Authority;
 use crate::events::{Event, EventType, InvolvedObject, ReportingController};
 use crate::record::{Action, LogEvent, Record, error_chain};
 
-/// What was written, and by which Event people hear of it: nobody waits for labels.
+/// The Event of a change. Changes of labels have none.
 fn event_for(change: &EvictionChange, answer: Option<&String>) -> Option<(EventType, &'static str, String)> {
     let ended = |stand: &ConditionChanges| match (stand.evicted.is_true, stand.failed.is_true) {
         (true, _) => Some((EventType::Normal, "EvictionSucceeded", stand.evicted.reason.clone())),

@@ -1,4 +1,4 @@
-//! The turn of a fence, and of a device that is looked through: one of each node, or device, at a time.
+//! Executes steps of fencing, device checks, and status updates of remediations and policies: one at a time for each object.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::events::{Event, EventType, InvolvedObject, ReportingController};
 use crate::model::{NodeKey, Uid};
 use crate::record::{Action, LogEvent, Record, error_chain};
 
-/// What failed is tried again after this, and after twice as long each time.
+/// The first backoff after a failure. It doubles with each failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// For so long after its pause a turn's failures are remembered.
+/// How long after its backoff the failures of a flow are remembered.
 const FORGOTTEN: Duration = Duration::from_secs(600);
-/// Between two looks through a device, or two reviews of a policy, whatever is thought of it: what was written may have
-/// changed nothing, or our view may be behind, and then it seems to be due still.
+/// The time between two checks of a device, or two status updates of a policy. Without it, a write that changed nothing, or
+/// a cache that is behind, would make the next one due at once.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Whose turn is under way, or has to wait after a failure.
+/// The flows with a step in flight, or in backoff after a failure.
 #[derive(Default)]
 pub(super) struct InFlightSteps(BTreeMap<Arc<str>, StepState>);
 
@@ -37,12 +37,12 @@ enum StepState {
 }
 
 impl InFlightSteps {
-    /// It will not be done by this process.
+    /// Removes a flow whose step this process will not execute.
     pub(super) fn forget(&mut self, flow: &str) {
         self.0.remove(flow);
     }
 
-    /// Forgets what was not taken up again: remediations are deleted, and no other has their name.
+    /// Removes flows that were not used again: deleted remediations never come back under the same name.
     pub(super) fn tidy(&mut self, now: Mono) {
         self.0
             .retain(|_, turn| !matches!(turn, StepState::Paused { until, .. } if *until + FORGOTTEN <= now));
@@ -59,7 +59,7 @@ impl InFlightSteps {
         Ok(())
     }
 
-    /// The number of this failure in a row, if it is logged: the first, and ever fewer, for the same error comes again.
+    /// The number of failures in a row, if it is to be logged: the first, and then ever fewer, because the same error repeats.
     fn failures_to_log(&self, flow: &str) -> Option<u32> {
         let before = match self.0.get(flow) {
             Some(StepState::InFlight { failures } | StepState::Paused { failures, .. }) => *failures,
@@ -68,7 +68,7 @@ impl InFlightSteps {
         Some(before.saturating_add(1)).filter(|failures| failures.is_power_of_two())
     }
 
-    /// It ended; gives back when it may be tried again, if it failed, or has to rest.
+    /// The step ended. Returns when the next step may run, if it failed or has to wait.
     fn end(&mut self, flow: &Arc<str>, outcome: &Outcome, rests: Duration, now: Mono) -> Option<Mono> {
         let before = match self.0.remove(flow) {
             Some(StepState::InFlight { failures } | StepState::Paused { failures, .. }) => failures,
@@ -91,22 +91,22 @@ impl InFlightSteps {
     }
 }
 
-/// Devices are no nodes, though they may have the name of one.
+/// The flow of a device. The prefix keeps it apart from a node of the same name.
 pub(super) fn device_flow(request: &MonitorRequest) -> Arc<str> {
     format!("device {}", request.device).into()
 }
 
-/// Nor are those who want nodes fenced.
+/// The flow of a remediation.
 pub(super) fn remediation_flow(request: &RemediationRequest) -> Arc<str> {
     format!("remediation {}/{}", request.namespace, request.name).into()
 }
 
-/// Nor are policies.
+/// The flow of a policy.
 pub(super) fn policy_flow(request: &PolicyStatusUpdate) -> Arc<str> {
     format!("policy {}", request.name).into()
 }
 
-/// What of a status is said as an Event, in the words of medik8s' contract.
+/// The Event for a remediation's status, with the reasons of the medik8s contract.
 fn remediation_event(status: &PodSafetyRemediationStatus) -> (EventType, &'static str, String) {
     let is = |kind: &str, expected: &str| status.condition_status(kind) == Some(expected);
     let (kind, reason) = match (is("Processing", "True"), is("Succeeded", "True"), &status.fence) {
@@ -246,7 +246,7 @@ impl Authority {
         self.state.lock().in_flight_steps.failures_to_log(flow)
     }
 
-    /// What was marked meanwhile was turned away: it is decided anew.
+    /// Completes a step. Requests that came meanwhile were rejected, so the controller decides again.
     fn complete_step(
         &self,
         step: &'static str,
@@ -295,7 +295,7 @@ impl Authority {
         }
     }
 
-    /// One line, and an Event for what people must know.
+    /// Writes one line to the journal, and emits an Event for steps that operators must know of.
     fn record_step(&self, request: &FenceStepRequest, controller: &'static str) {
         let spec = request.step.spec();
         let message = match &request.step {
@@ -322,7 +322,7 @@ impl Authority {
         let uid = Uid::new(&spec.node.uid);
         let is_for_the_log = match &request.step {
             Step::Look(_) | Step::Write(_) => true,
-            // Its rounds are told by the status.
+            // The status records its rounds.
             Step::Drain(target, _) => target.status.drain.is_some(),
             _ => false,
         };
@@ -349,7 +349,7 @@ impl Authority {
 mod tests {
     use super::*;
 
-    /// C10: a lane that ever failed was remembered for ever.
+    /// Once, a flow that had failed was remembered for the life of the process.
     #[test]
     fn what_failed_and_is_not_taken_up_again_is_forgotten() {
         let mut fences = InFlightSteps::default();
@@ -375,8 +375,7 @@ mod tests {
         }
     }
 
-    /// The simulator found it: a status that says what it said before makes no event, so the device seemed to be due
-    /// again at once, a hundred times a minute.
+    /// A status without changes causes no watch event, so the device seemed to be due again at once, a hundred times a minute.
     #[test]
     fn bug_a_device_that_chooses_no_node_was_looked_through_without_end() {
         let (mut fences, lane): (_, Arc<str>) = (InFlightSteps::default(), "device ns/bmc".into());
@@ -386,7 +385,7 @@ mod tests {
         assert_eq!(again, Some(began + REPORT_INTERVAL));
         assert!(matches!(fences.begin(&lane, began), Err(Submitted::Later(until)) if Some(until) == again));
         assert!(fences.begin(&lane, began + REPORT_INTERVAL).is_ok());
-        // Steps of a node follow each other at once.
+        // The steps of a node follow each other without delay.
         let node: Arc<str> = "n".into();
         assert!(fences.begin(&node, began).is_ok());
         assert_eq!(fences.end(&node, &Outcome::Written, Duration::ZERO, began), None);

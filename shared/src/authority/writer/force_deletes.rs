@@ -1,4 +1,4 @@
-//! The turn of a force deletion: verified, carried out, told and written down.
+//! Executes force deletions: evidence, requests, Event and journal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::events::{Event, EventType, InvolvedObject, Related, ReportingControll
 use crate::model::{Pod, Rv};
 use crate::record::{Action, Record, error_chain};
 
-/// What a wish rests on.
+/// What a request rests on.
 pub(super) type Basis = (Rv, Claim);
 
 fn basis(force: &ForceDeleteRequest) -> Basis {
@@ -69,9 +69,9 @@ impl Authority {
             Err(VerifyError::Refused(Refusal::PodChanged)) => return Outcome::Changed,
             Err(refusal) => return Outcome::Refused(refusal),
         };
-        // The evidence holds, whichever client removes the pod.
+        // The evidence is valid, whichever client removes the pod.
         self.cache.record_proved_terminated(&force.pod.uid);
-        // Evidence expires in seconds, so what checked devices waits for no turn behind others.
+        // Evidence expires in seconds, so a force deletion after device checks does not wait for a write slot.
         let _busy = self.events.begin_writing();
         act::force_delete(&self.connection, &self.env, &self.leadership, evidence).await
     }
@@ -86,7 +86,7 @@ impl Authority {
         let uid = &force.pod.uid;
         let again = {
             let mut state = self.state.lock();
-            // What came meanwhile may be what it waits for.
+            // A request that came meanwhile may have newer data.
             let requested_again = state.retries.was_requested_again(uid).then_some(now);
             match outcome {
                 Outcome::Released(_) | Outcome::FinalizersRemain(_) | Outcome::Gone => {

@@ -1,4 +1,4 @@
-//! What people hear of nodes: the journal's line, and the Events that they know from kube-controller-manager.
+//! Records of writes to nodes: the line in the journal, and the Events that kube-controller-manager also emits.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::events::{Event, EventType, InvolvedObject, ReportingController};
 use crate::model::PodKey;
 use crate::record::{Action, Record, error_chain};
 
-/// In whose place, and by what reason, people hear that a node is not ready, and its pods.
+/// The reporting controller and the reason of Events about nodes that are not ready, and about their pods.
 const NODE_NOT_READY: (ReportingController, &str) =
     (ReportingController::Upstream("node-controller"), "NodeNotReady");
 
 impl Authority {
-    /// One line for each decision that changed something, or was refused by the API server: the status of a node may
-    /// be written where its taints were not.
+    /// Writes one line for each decision that changed something, and one for a failure: the status of a node may be written
+    /// although its taints are not.
     pub(super) fn record_node_update(
         &self,
         update: &NodeUpdate,

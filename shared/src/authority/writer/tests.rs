@@ -1,4 +1,4 @@
-//! The pool: who is served, how many at once, and when again.
+//! The worker pools: the order of requests, how many run at once, and when they are retried.
 
 mod again;
 mod deletions;
@@ -27,7 +27,7 @@ use crate::testing::Claimed as _;
 use crate::testing::objects::{Obj, node, pod};
 use crate::testing::{World, parts};
 
-/// An owner that writes down what it hears.
+/// A handler that records its calls.
 struct RecordingHandler {
     controller: &'static str,
     ended: Mutex<Vec<String>>,
@@ -41,7 +41,7 @@ impl RecordingHandler {
         Arc::new(Self { controller, ended, wakes, changed_its_mind })
     }
 
-    /// When it was to be woken, as said last.
+    /// The last requested wake-up time.
     fn woken(&self) -> Option<Mono> {
         self.wakes.lock().last().copied()
     }
@@ -101,7 +101,7 @@ impl Pool {
         self.submit_intent(Intent::Force(object.force(claim)))
     }
 
-    /// A pod that ended, in the cache and submitted.
+    /// Adds a terminated pod to the cache, and submits its force deletion.
     fn submit_ended(&self, object: &Obj) -> Submitted {
         self.world.apply(Kind::Pods, &object.0, self.env.now());
         self.submit(object, Claim::KubeletTerminated)
@@ -119,7 +119,7 @@ impl Pool {
         self.heard.wakes.lock().clone()
     }
 
-    /// When the owner was to be woken, as said last.
+    /// The last requested wake-up time of the owner.
     fn woken(&self) -> Mono {
         self.heard.woken().unwrap()
     }
@@ -237,8 +237,8 @@ async fn a_first_read_that_shows_nothing_is_taken_again_a_second_later() {
     }
 }
 
-/// Found by striking at every event: the volume guard had the node read, pod GC was told that its own wish is accepted, and
-/// the volume guard alone was woken. The orphans waited for the next resync, and no hold showed them.
+/// Once, the volume guard requested the read of a node, pod GC's own request was accepted as in flight, and only the volume
+/// guard was woken up. The orphans waited for the next resync, and no hold showed them.
 #[tokio::test(start_paused = true)]
 async fn bug_of_two_that_wanted_a_first_read_of_one_node_only_the_first_was_woken() {
     let pool = pool(Leadership::always(), slow);
@@ -283,7 +283,7 @@ async fn never_more_than_the_named_number_writes_at_once_and_all_of_them_do() {
     });
     let pool = pool_over(Leadership::always(), env, api);
     for number in 0..DEFAULT_WORKERS * BATCH * 2 {
-        // Some forty namespaces, so that there are turns for everyone.
+        // Some forty namespaces, so that there are enough flows for all workers.
         let name = format!("p{number}");
         pool.submit_ended(&ended_pod(&name).set("/metadata/namespace", format!("ns{}", number % 40).into()));
     }
@@ -293,7 +293,7 @@ async fn never_more_than_the_named_number_writes_at_once_and_all_of_them_do() {
     pool.counts("pod_safety_authority_intents_in_flight 0");
 }
 
-/// On its two cores sixteen writes would take eight times as long, and so would what others ask.
+/// On its two cores, sixteen writes at once would take eight times as long, and so would requests of other clients.
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_writes_slow_down_is_given_fewer_at_once() {
     let (env, _wall) = env();
@@ -391,7 +391,7 @@ async fn a_pause_that_the_api_server_asks_for_is_kept() {
     assert_eq!(pool.wakes(), [Mono::from_start(Duration::from_secs(9))]);
 }
 
-/// A pool of an API server that is overloaded: it asks for a pause of so many seconds until it is told otherwise.
+/// A pool with an overloaded API server that requests a pause of so many seconds, until the flag is cleared.
 fn overloaded(seconds: u64) -> (Pool, Arc<AtomicBool>) {
     let overloaded = Arc::new(AtomicBool::new(true));
     let flag = Arc::clone(&overloaded);
@@ -462,8 +462,8 @@ async fn what_a_refusal_leaves_behind() {
     pool.counts(r#"pod_safety_evidence_refusals_total{reason="ClaimMismatch"} 1"#);
 }
 
-/// The simulator found it: a device died after it had proved a node off, and a person confirmed the node. What the device
-/// could not answer held the pods up for another minute.
+/// A device failed after it had proved a node off, and a person confirmed the node. The refusal because of the device
+/// delayed the pods for another minute.
 #[tokio::test(start_paused = true)]
 async fn bug_evidence_that_came_after_a_refusal_waited_for_the_end_of_its_pause() {
     let pool = pool(Leadership::always(), well);
@@ -559,7 +559,7 @@ async fn a_pod_of_a_gone_node_costs_two_reads_and_two_writes_and_its_neighbours_
     );
 }
 
-/// Found in review: with eight nodes whose devices hang, no pod of any node was released for minutes.
+/// Once, with eight nodes whose devices hang, no pod of any node was released for minutes.
 #[tokio::test(start_paused = true)]
 async fn bug_devices_that_do_not_answer_kept_the_pods_of_other_nodes() {
     let pool = pool(Leadership::always(), |asked| match asked.path.contains("/fenceevidences/") {

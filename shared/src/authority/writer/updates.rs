@@ -1,5 +1,4 @@
-//! The turn of a status: one write of each object at a time, and what is written
-//! is what was calculated last.
+//! Executes status updates: one write of each object at a time, and what is written is the latest calculation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,33 +16,33 @@ use crate::clock::Mono;
 use crate::model::{BudgetStatus, Uid};
 use crate::record::{LogEvent, error_chain};
 
-/// A node that was heard of meanwhile is not asked about before this. What was heard is some seconds old at most, and
-/// the next grace counts from there, so that nobody is found late by it; and the watch has that long to catch up.
+/// A node that reported meanwhile is not read again before this. Its report is some seconds old at most, and the next grace
+/// period starts there, so that no unreachable node is found late because of it; and the watch has this time to catch up.
 pub(super) const REPORTED_RETRY: Duration = Duration::from_secs(5);
 
-/// Statuses that wait or are being written.
+/// Updates that are queued or in flight.
 #[derive(Default)]
 pub(super) struct Updates {
-    /// Those that wait for their turn, as calculated last.
+    /// The queued updates, as calculated last.
     waiting: BTreeMap<Uid, (Update, Arc<dyn CompletionHandler>)>,
-    /// Those that are being written.
+    /// The updates in flight.
     under_way: BTreeMap<Uid, UpdateKind>,
-    /// Who wanted another kind of update of the same object, and gave way to it.
+    /// Controllers whose update of the same object was replaced by one of another kind.
     superseded: BTreeMap<Uid, BTreeMap<UpdateKind, Arc<dyn CompletionHandler>>>,
-    /// Apart from that of force deletions: the same pod may have both, and one that
-    /// is turned away for the other's sake would not be woken.
+    /// Separate from the tracker of force deletions: the same pod may have both, and a request that is rejected because of
+    /// the other one would not be retried.
     retries: RetryTracker<Basis>,
 }
 
 impl Updates {
-    /// It will not be written by this process.
+    /// Removes an update that this process will not execute.
     pub(super) fn forget(&mut self, uid: &Uid) {
         self.waiting.remove(uid);
         self.superseded.remove(uid);
         self.retries.release(uid);
     }
 
-    /// Takes the place of what waits for its turn; gives back what has to be queued.
+    /// Replaces a queued update of the same object; returns the update if none is queued.
     fn replace(&mut self, update: Update, owner: &Arc<dyn CompletionHandler>) -> Option<Update> {
         let uid = update.uid().clone();
         let Some(waiting) = self.waiting.get_mut(&uid) else { return Some(update) };
@@ -54,21 +53,21 @@ impl Updates {
         None
     }
 
-    /// Its turn has come.
+    /// Starts the queued update.
     fn begin(&mut self, uid: &Uid) -> Option<(Update, Arc<dyn CompletionHandler>)> {
         let begun = self.waiting.remove(uid)?;
         self.under_way.insert(uid.clone(), begun.0.kind());
         Some(begun)
     }
 
-    /// It wants what has to wait for an update of another kind, and is woken after that.
+    /// Registers a controller whose update waits for one of another kind, so that it is woken up after that.
     fn supersede(&mut self, uid: &Uid, kind: UpdateKind, owner: &Arc<dyn CompletionHandler>) {
         if self.under_way.get(uid).is_some_and(|under_way| *under_way != kind) {
             self.superseded.entry(uid.clone()).or_default().insert(kind, Arc::clone(owner));
         }
     }
 
-    /// It is over; gives back who gave way to it.
+    /// The update completed. Returns the controllers that waited for it.
     fn end(&mut self, uid: &Uid) -> Vec<Arc<dyn CompletionHandler>> {
         self.under_way.remove(uid);
         self.superseded.remove(uid).into_iter().flat_map(BTreeMap::into_values).collect()
@@ -129,7 +128,7 @@ impl Authority {
         let (again, others) = {
             let mut state = self.state.lock();
             let others = state.updates.end(uid);
-            // The watch may have brought the next version before this answer came.
+            // The watch may have delivered the next version before this answer came.
             let requested_again = state.updates.retries.was_requested_again(uid).then_some(now);
             let again = match &outcome {
                 Outcome::NotLeader => {
@@ -141,25 +140,25 @@ impl Authority {
                         state.updates.retries.record_failure(uid, update.basis(), error.retry_after(), now);
                     requested_again.or(Some(until))
                 }
-                // The watch has nothing to bring, or not surely (a conflict may be somebody's on
-                // the way): who waits for it waits in vain.
+                // The watch delivers nothing, or not for certain (the cause of a conflict may still be in flight): the
+                // update is retried after a time.
                 Outcome::NoEffect | Outcome::Changed => {
                     let until =
                         state.updates.retries.record_failure(uid, update.basis(), Duration::ZERO, now);
                     requested_again.or(Some(until))
                 }
-                // Nothing that the watch brings need follow: what was looked for elsewhere may be there later.
+                // A volume's evidence rests on other objects, so no watch event need follow: it is retried after a time.
                 Outcome::Refused(_) | Outcome::Expired if matches!(update, Update::Volume(_)) => {
                     let until =
                         state.updates.retries.record_failure(uid, update.basis(), Duration::ZERO, now);
                     requested_again.or(Some(until))
                 }
-                // What was heard need not be what the watch brings: heartbeats wake nobody.
+                // The watch need not deliver the report: heartbeats do not wake up controllers.
                 Outcome::Heard => {
                     let until = state.updates.retries.pause(uid, update.basis(), REPORTED_RETRY, now);
                     requested_again.or(Some(until))
                 }
-                // Otherwise it brings the version to decide from.
+                // In all other cases the watch delivers the version to decide from.
                 Outcome::Written
                 | Outcome::Ending
                 | Outcome::Withdrawn
@@ -181,7 +180,7 @@ impl Authority {
         if let Some(again) = again {
             owner.wake_at(again);
         }
-        // Whoever leads decides.
+        // After leadership is lost, the new leader decides.
         if !matches!(outcome, Outcome::NotLeader) {
             others.iter().for_each(|other| other.wake_at(now));
         }
@@ -214,7 +213,7 @@ impl Authority {
 pub(super) fn log_update(update: &Update, outcome: &Outcome, controller: &'static str) {
     let (uid, flow) = (update.uid(), update.flow());
     match (update, outcome) {
-        // The journal has that line.
+        // The journal has this line already.
         (Update::Node(_), Outcome::Written | Outcome::Failed(_)) => {}
         (Update::Volume(_) | Update::Eviction(_), _) => {}
         (_, Outcome::Failed(error)) => {

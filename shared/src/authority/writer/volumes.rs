@@ -1,4 +1,4 @@
-//! What people hear of volumes: the journal's line, and an Event at the PersistentVolume.
+//! Records of writes to volume Leases: the line in the journal, and an Event on the PersistentVolume.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::events::{Event, EventType, InvolvedObject, ReportingController};
 use crate::model::{Holder, VolumeKey};
 use crate::record::{Action, Record, error_chain};
 
-/// The reason of Events about Leases that stay their holders', because live reads gave no evidence.
+/// The reason of Events about Leases that were not revoked, because quorum reads gave no evidence.
 const NOT_REVOKED: &str = "VolumeLeaseNotRevoked";
 
 impl Authority {
@@ -33,7 +33,7 @@ impl Authority {
                 return;
             }
         };
-        // Who takes a volume and gives it back is everyday; what people must know is the rest.
+        // Acquiring and releasing a volume is routine and causes no Event.
         let event = match (&update.change, outcome) {
             (VolumeChange::Revoke { .. }, Outcome::Refused(_)) => {
                 Some((EventType::Warning, NOT_REVOKED, Some(reason)))

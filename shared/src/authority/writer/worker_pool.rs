@@ -1,4 +1,4 @@
-//! Whose turn it is, and which writers take it.
+//! Which priority level a request has, and which worker pool executes it.
 
 use pod_safety_proof::{Claim, ForceDeleteRequest, ReleaseBasis};
 
@@ -6,41 +6,42 @@ use super::super::claim::{ClaimKind, Intent};
 use super::super::update::Update;
 use super::super::volume::VolumeChange;
 
-/// A queue turn's class: first reads, then each kind of claim.
+/// The priority level of a request in the fair queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PriorityLevel {
     ReadMissingNode,
     Force(ClaimKind),
-    /// Of pods that keep an identity: their successors wait for them, and there may be a hundred times as many others.
+    /// Force deletions of pods that keep an identity: their replacements wait for them, and there may be a hundred times as
+    /// many other pods.
     ForceOfIdentity(ClaimKind),
     Delete,
     Update,
-    /// In a queue of its own.
+    /// In the queue of its own pool.
     Eviction,
-    /// Apart from the statuses of budgets, which are few, and for which evictions wait. It waits itself while nodes do:
-    /// of a zone that is lost there are thirty times as many pods as nodes, and the API server can take only so much.
+    /// Separate from the statuses of budgets, which are few, and for which evictions wait. This level waits while nodes
+    /// wait: a lost zone has thirty times as many pods as nodes, and the API server accepts only a limited rate.
     PodOfLostNode,
-    /// In a queue of its own.
+    /// In the queue of its own pool.
     Node,
-    /// In a queue of its own.
+    /// In the queue of its own pool.
     Fence,
-    /// With those.
+    /// In the same queue as [`Self::Fence`].
     Remediate,
-    /// In a queue of its own.
+    /// In the queue of its own pool.
     Switch,
-    /// In a queue of its own.
+    /// In the queue of its own pool.
     Monitor,
 }
 
-/// Who carries it out, out of a queue of its own.
+/// The pools of workers. Each has its own queue.
 #[derive(Clone, Copy, strum::EnumCount)]
 pub(super) enum WorkerPool {
     Default,
-    /// Force deletions and breaks of Leases that check devices first. A device that does not answer takes its whole timeout; other
-    /// writes do not wait for it.
+    /// Force deletions and revocations of volume Leases that check devices first. A device that does not answer takes its
+    /// whole timeout; other writes do not wait for it.
     EvidenceChecks,
     Nodes,
-    /// Evictions that are asked for: an eviction may wait for an admission webhook, and a tenant may ask for thousands.
+    /// Requested evictions: an eviction may wait for an admission webhook, and a tenant may request thousands.
     Evictions,
     FenceSteps,
     PowerSwitches,

@@ -1,4 +1,4 @@
-//! Deletions that were to come, and what people hear when they do not.
+//! Holds that count down to a deletion, and the Events if the deletion is cancelled.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Graceful deletions: said where they are not ours, and asked for anew where they are.
+//! Graceful deletions: recorded only, if the controller does not write; decided again before they are executed, if it does.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

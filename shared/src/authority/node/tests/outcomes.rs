@@ -1,4 +1,4 @@
-//! How it ends when the world is not as it was decided from.
+//! Outcomes when the node is not as the decision found it.
 
 use super::*;
 
@@ -65,7 +65,7 @@ async fn each_request_can_fail_and_what_was_done_before_it_is_told() {
     }
 }
 
-/// The next decision is made from what is there: the status, without the taints.
+/// The next decision starts from the stored node: the status is written, the taints are not.
 #[tokio::test(start_paused = true)]
 async fn taints_that_a_timeout_left_out_are_added_by_the_next_decision() {
     let server = Server::of(&well());
@@ -164,7 +164,8 @@ async fn what_a_webhook_undoes_is_no_ground_for_taints() {
     }
 }
 
-/// What rests on conditions rests on the version: a taint that ends pods must not be written for what is over.
+/// A decision that rests on conditions rests on the version: a NoExecute taint must not be added for a condition that no
+/// longer holds.
 #[tokio::test(start_paused = true)]
 async fn what_was_decided_from_another_version_is_compared_with_it() {
     let not_ready = || well().set("/status/conditions/4/status", json!("False"));
@@ -196,7 +197,7 @@ async fn what_was_decided_from_another_version_is_compared_with_it() {
     }
 }
 
-/// Attached volumes are written to the status of a dead node too: another version alone does not save it.
+/// Attached volumes are written to the status of an unreachable node, too: another version alone does not show that it reports.
 #[tokio::test(start_paused = true)]
 async fn silence_rests_on_what_is_heard_and_not_on_the_version() {
     let attached = well().rv(9).set("/status/volumesAttached", json!([{ "name": "v" }]));

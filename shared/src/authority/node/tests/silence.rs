@@ -1,4 +1,4 @@
-//! Whose conditions become Unknown, in which words; and who was heard after all.
+//! Which conditions become Unknown, with which messages; and nodes that reported after all.
 
 use super::*;
 
@@ -44,7 +44,7 @@ async fn a_silent_node_is_read_with_its_lease_called_unknown_and_tainted_at_the_
     assert_eq!((tried.done.reason(), tried.done.turned_not_ready), ("KubeletNotReporting", true));
 }
 
-/// As KCM has it: what a kubelet says of itself it also tells itself, and who was not ready does not become it.
+/// As in kube-controller-manager: an Event is emitted only for a node that was Ready.
 #[tokio::test(start_paused = true)]
 async fn people_hear_of_a_silent_node_only_if_it_was_ready() {
     for (before, told) in [("True", true), ("False", false)] {
@@ -164,7 +164,7 @@ async fn what_cannot_be_read_convicts_nobody() {
     }
 }
 
-/// Whoever called it so before: its status needs no write, its taints do.
+/// Another controller set the conditions to Unknown: the status needs no write, the taints do.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_called_unknown_already_keeps_the_time_since_when() {
     let tried = served(&NodeUpdate { unreachable: None, ..silent() }, &Server::of(&unknown())).await;

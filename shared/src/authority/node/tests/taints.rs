@@ -1,4 +1,4 @@
-//! Taints and labels: ours, and everybody else's.
+//! The taints and labels of pod-safety, and those of others.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What people have written down: of whom, and what they hear if it cannot be.
+//! The objects that operators' commands write, and the errors if they cannot be written.
 
 use pod_safety_fence::{dry_run_name, incident_name};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::authority::operator_requests::{
 
 pub(super) const GROUP: &str = "/apis/pod-safety.dev/v1alpha1";
 
-/// An API server that has these objects by path, and takes every write but those to what it has not.
+/// An API server that has these objects by path. It accepts every write, except to objects that it does not have.
 pub(super) fn api_with(there: Value, refused: Option<(u16, &'static str)>) -> (Env, Api) {
     let (env, _wall) = env();
     let api = Api::new(&env, move |asked| {
@@ -40,7 +40,7 @@ pub(super) fn seen() -> Examined {
     Examined { node: life("b"), labels, ready: false, cordoned: false, renewed: None }
 }
 
-/// How an act ended that should have failed.
+/// The error of a command that should fail.
 pub(super) fn words<T>(ended: Result<T, OperatorError>) -> String {
     match ended {
         Ok(_) => "it was done".to_owned(),
@@ -239,7 +239,7 @@ async fn a_pause_that_somebody_overtook_says_so_and_a_failure_is_a_failure() {
     }
 }
 
-/// A kubelet wrote to the Node between the read and the write, and a person was told to run the command again.
+/// Once, when a kubelet wrote to the Node between the read and the write, the operator was told to run the command again.
 #[tokio::test(start_paused = true)]
 async fn bug_a_pause_that_a_kubelet_overtook_was_left_to_a_person() {
     use std::sync::atomic::{AtomicU32, Ordering};

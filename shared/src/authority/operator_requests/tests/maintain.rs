@@ -1,4 +1,4 @@
-//! What is said of a node while a person works on it, and what keeps its machine off.
+//! The conditions of a node during maintenance, and what keeps its machine off.
 
 use pod_safety_fence::incident_name;
 use serde_json::Value;

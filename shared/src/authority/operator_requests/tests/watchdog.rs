@@ -1,4 +1,4 @@
-//! The drill of a watchdog: what its agent promises, the grant that is revoked, and what is kept of it.
+//! The drill of a watchdog: the grant of its agent, its revocation, and the record of the drill.
 
 use pod_safety_watchdog::record::{Boot, BootSurvival, Epoch, Record, State};
 use serde_json::Value;
@@ -14,7 +14,7 @@ fn named() -> DeviceRef {
     DeviceRef { namespace: "fencing".to_owned(), name: "wd".to_owned() }
 }
 
-/// What the agent of the node `n` wrote about this life of it.
+/// The Lease that the agent of the node `n` wrote about this incarnation.
 fn written(state: State, node: &str, boot: &str) -> Value {
     let boot = Boot { node: node.into(), id: boot.into() };
     let record = Record { state, epoch: Epoch { process: 7, count: 0 }, round: 3, boot, device: None };

@@ -1,4 +1,4 @@
-//! Evidence Asserted: a taint, where policy takes it for proof.
+//! Evidence Asserted: an out-of-service taint, where the settings trust it.
 
 use super::*;
 
@@ -51,7 +51,7 @@ async fn a_batch_shares_the_reads_of_a_tainted_node_until_they_expire() {
     assert_eq!(court.api.lines().len(), 2);
 }
 
-/// Found in review: an answer that came late was believed for two seconds more, and the taint may have been gone since.
+/// Once, evidence from a late answer was valid for two seconds after the answer, and the taint may have been removed since.
 #[tokio::test(start_paused = true)]
 async fn bug_a_late_answer_about_a_taint_counted_from_when_it_came() {
     let court = court(true);

@@ -1,4 +1,4 @@
-//! Evidence of fencing against devices that answer: what they say at the moment of the release decides.
+//! Evidence of fencing with devices that answer: their answer at the moment of the release decides.
 
 use crate::testing::objects::{BOOT, NEXT_BOOT};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::transport::{self, DeviceError, Driver, FenceTransport, Identity, Orde
 
 type Answers = Result<transport::Answer, DeviceError>;
 
-/// What a device answers when it is looked at, and after which time.
+/// The answer of a device to a status check, and the delay of the answer.
 #[derive(Clone)]
 struct Looks {
     answer: Answers,
@@ -27,7 +27,7 @@ fn off() -> Looks {
     looks(Power::Off, Identity::Match)
 }
 
-/// Devices by the parameter `name` of the order.
+/// The devices, by the parameter `name` of the order.
 struct Devices {
     env: Env,
     looks: BTreeMap<&'static str, Looks>,
@@ -54,7 +54,7 @@ impl FenceTransport for Devices {
     }
 }
 
-/// What the API server has, by path, and two power supplies, `a` and `b`, of node `n`.
+/// The objects of the API server by path, and two power supplies, `a` and `b`, of node `n`.
 pub(super) struct Rig {
     pub(super) world: World,
     pub(super) env: Env,
@@ -81,7 +81,7 @@ fn lost() -> Value {
     node("n").ready("Unknown").set("/status/nodeInfo", json!({ "bootID": BOOT, "systemUUID": "uuid-1" })).0
 }
 
-/// That both supplies were off in two looks each.
+/// FenceEvidence that both supplies were off in two status checks each.
 fn evidence() -> Value {
     let sample = |name: &str| json!({ "device": { "namespace": "fencing", "name": name }, "driver": "Agent", "at": "t", "power": "Off", "identity": "Match" });
     json!({
@@ -131,26 +131,26 @@ impl Rig {
         Self { world, policy, there, connection: api.connection(), devices, env }
     }
 
-    /// A cluster in which one thing is other than in the proof that holds.
+    /// A cluster in which one thing differs from the valid evidence.
     pub(super) fn with(change: impl FnOnce(&mut Self)) -> Self {
         let mut rig = Self::new();
         change(&mut rig);
         rig
     }
 
-    /// Sets what the JSON pointer names in the object at this path.
+    /// Sets the value at the JSON pointer in the object at this path.
     pub(super) fn set(&mut self, path: &str, pointer: &str, to: Value) {
         let (parent, key) = pointer.rsplit_once('/').unwrap();
         self.there.lock().get_mut(path).unwrap().pointer_mut(parent).unwrap()[key] = to;
     }
 
-    /// This device does not answer, and takes its whole timeout for that.
+    /// This device does not answer, and takes its whole timeout.
     pub(super) fn hangs(&mut self, device: &'static str) {
         let answer = Err(DeviceError::TimedOut { after: Duration::from_secs(20) });
         self.devices.looks.insert(device, Looks { answer, ..off() });
     }
 
-    /// How often a device was asked.
+    /// How often devices were queried.
     pub(super) fn asked(&self) -> usize {
         self.devices.asked.lock().len()
     }
@@ -174,7 +174,7 @@ impl Rig {
     }
 }
 
-/// A pod that ends, bound to that node.
+/// A terminating pod, bound to this node.
 fn on(name: &str, node: &str) -> Obj {
     pod(name).on(node).terminating()
 }
@@ -183,7 +183,7 @@ fn fenced(node: &str) -> Claim {
     Claim::Fenced { node: node.into(), proof: "e".into(), newest: "1".parse().unwrap() }
 }
 
-/// What the judge says, in the words that people read.
+/// The refusal of the judge, or the kind of evidence.
 fn words(judged: Result<Evidence<PodVersion>, VerifyError>) -> String {
     judged.map_or_else(|refusal| refusal.to_string(), |evidence| evidence.kind().name().to_owned())
 }
@@ -224,7 +224,8 @@ async fn what_a_device_says_now_stands_above_what_it_said_then() {
     }
 }
 
-/// A fence agent is Python: on a busy machine it starts for longer than any machine boots, and its evidence had expired each time.
+/// A fence agent is a Python program. On a busy machine it starts more slowly than any machine boots, and its evidence had
+/// always expired.
 #[tokio::test(start_paused = true)]
 async fn bug_evidence_of_an_agent_that_started_for_long_had_always_expired() {
     let s = Duration::from_secs;
@@ -243,7 +244,7 @@ async fn bug_evidence_of_an_agent_that_started_for_long_had_always_expired() {
         let rig = Rig::with(|rig| rig.devices.looks = BTreeMap::from([("a", a), ("b", b)]));
         let judged = rig.verify(&on("a", "n").force(fenced("n"))).await;
         if !usable {
-            // A person was told no more than that it had expired.
+            // Once, the operator was only told that the evidence had expired.
             let said = words(judged);
             let why = "the machine may be on again: the answer to the status check was 1";
             assert!(
@@ -457,7 +458,7 @@ async fn a_proof_answers_no_other_kind_of_claim_about_its_node() {
     let mut judge = rig.judge();
     assert_eq!(reason(judge.verify(&on("a", "n").force(fenced("n"))).await), "PowerOff");
     let other = Claim::Fenced { node: "n".into(), proof: "e-2".into(), newest: "1".parse().unwrap() };
-    // What was found is about the node, by whichever FenceEvidence.
+    // Evidence is about the node, whichever FenceEvidence it comes from.
     assert_eq!(reason(judge.verify(&on("a", "n").force(other)).await), "PowerOff");
     let taint = Claim::OutOfService { node: "n".into() };
     assert_eq!(reason(judge.verify(&on("a", "n").force(taint)).await), "NodeInService", "it bears no taint");
@@ -507,7 +508,7 @@ async fn our_own_taint_is_no_proof_of_itself() {
     }
 }
 
-/// Found by seed 7390: a release waited for a device that hangs, though a person's word asks none.
+/// A release waited for a device that hangs, although a person's confirmation needs no device.
 #[tokio::test(start_paused = true)]
 async fn bug_a_persons_word_waited_until_the_device_of_other_evidence_had_timed_out() {
     const WORD: &str = "/apis/pod-safety.dev/v1alpha1/fenceevidences/w";
@@ -532,7 +533,7 @@ async fn bug_a_persons_word_waited_until_the_device_of_other_evidence_had_timed_
     assert_eq!((rig.env.now().since(began), rig.devices.asked.lock().len()), (Duration::ZERO, 0));
 }
 
-/// C1: a person's word was masked by older evidence whose device no longer answers.
+/// A person's confirmation was masked by older evidence whose device no longer answers.
 #[tokio::test(start_paused = true)]
 async fn a_persons_word_counts_where_the_device_of_better_evidence_answers_no_more() {
     const WORD: &str = "/apis/pod-safety.dev/v1alpha1/fenceevidences/w";
@@ -572,7 +573,7 @@ async fn a_persons_word_counts_where_the_device_of_better_evidence_answers_no_mo
     }
 }
 
-/// A mutant asked the evidence that does not hold a second time, and no other.
+/// A mutant checked the invalid evidence a second time, and no other evidence.
 #[tokio::test(start_paused = true)]
 async fn other_evidence_of_devices_counts_where_that_which_is_named_does_not_hold() {
     let mut other = evidence();
@@ -597,7 +598,7 @@ async fn other_evidence_of_devices_counts_where_that_which_is_named_does_not_hol
     );
 }
 
-/// A device that does not answer takes its whole timeout: it would for each pod of the node.
+/// A device that does not answer takes its whole timeout, which would be needed for each pod of the node.
 #[tokio::test(start_paused = true)]
 async fn what_devices_did_not_confirm_they_are_not_asked_again_in_the_same_turn() {
     let rig = Rig::with(|rig| rig.hangs("b"));

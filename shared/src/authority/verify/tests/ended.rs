@@ -1,4 +1,4 @@
-//! Evidence PodsEnded: what the agent of a node reports.
+//! Evidence PodsEnded: the report of a node's agent.
 
 use pod_safety_watchdog::record::{Boot, Epoch, PodReport, Record, State};
 use serde_json::json;
@@ -22,7 +22,7 @@ fn court() -> Fixture {
     court
 }
 
-/// What an agent writes in this round, having looked before another.
+/// The Lease of an agent in this round, with a report about pods from an earlier check.
 fn lease(process: u64, round: u64, pods: Option<PodReport>) -> Says {
     let boot = Boot { node: "uid-n".into(), id: "b0000000-0000-4000-8000-000000000001".into() };
     let epoch = Epoch { process, count: 1 };
@@ -82,7 +82,7 @@ async fn attack_rounds_of_another_epoch_or_another_deletion_do_not_count() {
     let court = court();
     assert_eq!(reason(court.reports(lease(1, 10, ended(9))).await), "AgentMustLookAgain");
     assert_eq!(reason(court.reports(lease(2, 50, ended(50))).await), "AgentMustLookAgain", "another process");
-    // Its grace period was made shorter: that is another generation.
+    // The grace period was shortened: that is another generation.
     let again = deleted().observed(3).set("/metadata/generation", json!(3)).rv(77);
     court.apply(Kind::Pods, &again.0);
     *court.agent.lock() = lease(2, 60, ended(60));
@@ -143,7 +143,7 @@ async fn reports_that_are_not_accepted_are_not_read() {
     assert!(court.api.lines().is_empty());
 }
 
-/// The phase Failed is also written by others, with what was observed. Where nothing runs it changes nothing.
+/// Other clients also write the phase Failed, with observedGeneration. If no container runs, it makes no difference.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_others_failed_is_judged_by_whether_it_runs() {
     let failed = || deleted().phase("Failed");
@@ -160,7 +160,7 @@ async fn a_pod_that_others_failed_is_judged_by_whether_it_runs() {
     }
 }
 
-/// A second pod of the node was marked, and the first had to begin again.
+/// Once, a second pod of the node was marked, and the first pod lost its mark.
 #[tokio::test(start_paused = true)]
 async fn a_mark_stays_beside_those_of_other_pods() {
     let court = court();

@@ -1,4 +1,4 @@
-//! Evidence PowerOff and Confirmed: what a FenceEvidence says, looked up again.
+//! Evidence PowerOff and Confirmed: the content of a FenceEvidence is verified.
 
 use crate::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::json;
@@ -13,7 +13,7 @@ fn claim() -> ForceDeleteRequest {
     })
 }
 
-/// The wall clock of these tests stands at noon; a person's word was given at a quarter to, for an hour.
+/// A person's confirmation, valid for an hour from a quarter to twelve. The wall clock of these tests is at noon.
 fn word(change: impl FnOnce(&mut Value)) -> Says {
     let mut proof = json!({
         "metadata": {
@@ -121,7 +121,7 @@ async fn what_the_node_says_now_stands_above_any_evidence() {
     }
 }
 
-/// No device was asked before the Node: a kubelet that is slow to be read may be Ready by then.
+/// No device is queried before the Node is read: if the read takes long, the kubelet may be Ready by then.
 #[tokio::test(start_paused = true)]
 async fn bug_a_late_answer_about_a_node_counted_from_when_it_came_beside_a_persons_word() {
     let court = court(word(|_| ()));
@@ -130,7 +130,7 @@ async fn bug_a_late_answer_about_a_node_counted_from_when_it_came_beside_a_perso
     assert_eq!(court.verify(&claim()).await.unwrap().expires(), asked_at + VALID_FOR);
 }
 
-/// A2: evidence whose Lease was renewed a moment ago was given before a kubelet that lives could be heard again.
+/// Once, evidence was given although the Lease had just been renewed, before a running kubelet would have renewed it again.
 #[tokio::test(start_paused = true)]
 async fn evidence_about_a_node_that_was_heard_a_moment_ago_waits_until_it_would_be_heard_again() {
     for (silent, expected) in [(0, "HeardLately"), (14, "HeardLately"), (15, "Confirmed"), (60, "Confirmed")]
@@ -154,7 +154,7 @@ async fn evidence_of_devices_that_names_none_proves_nothing() {
     assert_eq!(judged.unwrap_err().to_string(), "the FenceEvidence does not hold: it names no device");
 }
 
-/// A planted bug: what is about volumes releases a pod.
+/// A planted bug: evidence about storage releases a pod.
 #[tokio::test(start_paused = true)]
 async fn that_storage_is_fenced_releases_no_pod() {
     let proof = word(|proof| {

@@ -1,4 +1,4 @@
-//! Evidence NodeGone: two quorum reads, a quarantine apart, and silence.
+//! Evidence NodeGone: two quorum reads, a quarantine apart, and no report in between.
 
 use serde_json::json;
 
@@ -104,7 +104,7 @@ async fn a_second_read_that_does_not_say_not_found_is_a_refusal() {
     }
 }
 
-/// It was read again and again, and only a metric counted.
+/// Once, the reads were repeated indefinitely, and only a metric showed it.
 #[tokio::test(start_paused = true)]
 async fn bug_evidence_that_took_longer_to_read_than_it_counts_expired_without_a_word() {
     for (late, expected) in [(1.9, "NodeGone"), (2.0, "ReadsTooSlow"), (9.0, "ReadsTooSlow")] {
@@ -206,7 +206,7 @@ async fn a_renewal_that_the_watch_has_not_brought_may_be_of_any_time() {
     }
 }
 
-/// The kubelet may have done what the watch brings after the API server answered.
+/// The kubelet may have written, after the API server answered, what the watch delivers later.
 #[tokio::test(start_paused = true)]
 async fn what_happens_while_the_first_read_is_under_way_is_later_than_it() {
     type Act = fn(&Fixture);
@@ -248,7 +248,7 @@ async fn what_happens_while_the_first_read_is_under_way_is_later_than_it() {
     }
 }
 
-/// Something happens while the reads are under way.
+/// Runs `act` while the reads are in flight.
 async fn meanwhile(court: &Fixture, act: impl FnOnce(&Fixture)) -> Result<Evidence<PodVersion>, VerifyError> {
     court.reads_of_node(says(|| Answer::not_found().delayed(Duration::from_secs(1))));
     let force = gone();
@@ -378,12 +378,12 @@ async fn a_refused_batch_reads_again_for_the_next_pod() {
     assert_eq!(reason(judge.verify(&gone()).await), "NodeGone");
 }
 
-/// A mutant of the judge released these pods, and no test noticed.
+/// A mutant of the judge released these pods, and no test failed.
 #[tokio::test(start_paused = true)]
 async fn a_kubelet_that_was_heard_until_its_node_went_must_have_had_the_time_to_end_the_pod() {
     let alive = |observed: i64| pod("a").on("n").observed(observed).rv(11);
     let dying = |observed| alive(observed).terminating().set("/metadata/generation", json!(4)).rv(12);
-    // When the pod was deleted: so many seconds before the first read.
+    // How many seconds before the first read the pod was deleted.
     for (what, observed, deleted, expected) in [
         ("that nobody asked to end", 3, None, "KubeletNotAsked"),
         (

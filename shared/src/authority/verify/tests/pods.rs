@@ -1,4 +1,4 @@
-//! Claims about the pod itself: looked up by UID, bound to a version.
+//! Claims about the pod itself: the pod is looked up by UID, and the evidence is bound to its version.
 
 use super::*;
 

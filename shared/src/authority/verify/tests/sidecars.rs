@@ -1,10 +1,11 @@
-//! Pods with init containers, sidecars and debug containers: a terminal phase ends the ordinary containers only.
+//! Pods with init containers, sidecars and debug containers: a terminal phase only means that the ordinary containers
+//! terminated.
 
 use serde_json::json;
 
 use super::*;
 
-/// What a kubelet reports of a container.
+/// The kubelet's status of a container.
 fn report(state: &str) -> Value {
     match state {
         "" => json!({ "name": "c" }),
@@ -13,7 +14,7 @@ fn report(state: &str) -> Value {
     }
 }
 
-/// A finished pod, and in which state each kind of container was last.
+/// A finished pod, with the last state of each kind of container.
 fn finished(main: &[&str], init: &[&str], debug: &[&str]) -> Obj {
     let reports = |states: &[&str]| states.iter().map(|state| report(state)).collect::<Value>();
     pod("a")
@@ -61,7 +62,7 @@ async fn a_terminal_phase_releases_a_pod_only_if_nothing_of_it_runs_beside() {
     }
 }
 
-/// Whoever proves that the node is off needs no word of what ran there.
+/// Evidence that the node is off does not depend on what ran on it.
 #[tokio::test(start_paused = true)]
 async fn what_runs_in_a_pod_is_no_matter_where_its_node_is_gone() {
     let court = Fixture::new();

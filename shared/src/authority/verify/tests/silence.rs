@@ -1,4 +1,4 @@
-//! For how long a kubelet must have been silent, by what this process's watch showed.
+//! How long a kubelet must not have reported, according to this process's watch.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn a_kubelet_that_lives_is_heard_within_three_eighths_of_what_its_lease_says() {
         (says(Some(8)), 3),
         (says(Some(300)), 112),
         (says(Some(i32::MAX)), 225),
-        // What is no duration is the default.
+        // An invalid duration is replaced by the default.
         (says(None), 15),
         (says(Some(0)), 15),
         (says(Some(-1)), 15),
@@ -43,7 +43,7 @@ fn a_kubelet_that_lives_is_heard_within_three_eighths_of_what_its_lease_says() {
     }
 }
 
-/// A planted bug: five seconds were listened, whatever had been heard before.
+/// A planted bug: the Lease is watched for five seconds, whenever it was last renewed.
 #[test]
 fn who_was_silent_for_long_is_not_listened_to_again_and_who_was_heard_is() {
     let world = World::listed();

@@ -1,4 +1,4 @@
-//! The judge of holders of volumes: each way in which a break can be wrong.
+//! The judge of holders of volumes: each way in which a revocation can be wrong.
 
 use crate::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::json;
@@ -33,7 +33,7 @@ fn fenced() -> ReleaseBasis {
     ReleaseBasis::Evidence { proof: "e".into(), newest: "1".parse().unwrap() }
 }
 
-/// What the judge finds, and for how long that is good.
+/// The judge's evidence and how long it is valid, or its refusal.
 async fn judged(
     rig: &Rig,
     holder: &Holder,
@@ -64,8 +64,8 @@ async fn a_fenced_node_gives_up_only_the_volumes_that_it_took_in_the_life_that_e
     assert_eq!(found, Err("EvidenceInvalid"), "evidence that was withdrawn");
 }
 
-/// Each volume of a node had its own look: of a node with as many volumes as there are writers that check devices, and a device that
-/// does not answer, all of them waited, and no other node's pods or volumes were released.
+/// Once, each volume of a node caused its own status check. If a device did not answer and a node had as many volumes as
+/// there are workers for such checks, all workers waited, and no pod or volume of another node was released.
 #[tokio::test(start_paused = true)]
 async fn bug_each_volume_of_a_node_waited_for_the_same_device() {
     let holder = holder("uid-n", BOOT);
@@ -116,7 +116,7 @@ async fn a_boot_ends_what_the_same_node_wrote_before() {
     assert_eq!(found, Err("EvidenceInvalid"), "the Node is gone");
 }
 
-/// Another boot of the name runs, so no device is asked, and the new kubelet's signs of life say nothing.
+/// Another boot of the name runs, so no device is queried, and reports of the new kubelet show nothing.
 #[tokio::test(start_paused = true)]
 async fn evidence_about_a_former_life_is_final_once_another_boot_has_the_name() {
     type Change = fn(&mut Rig);
@@ -166,7 +166,7 @@ async fn evidence_about_a_former_life_is_final_once_another_boot_has_the_name() 
     }
 }
 
-/// Detached: the Lease says that it was attached, and no attachment is left.
+/// A detached volume: its Lease records that it was attached, and no VolumeAttachment remains.
 fn detached(change: impl FnOnce(&mut Rig)) -> Rig {
     Rig::with(|rig| {
         let lease = json!({
@@ -232,7 +232,7 @@ async fn a_volume_is_detached_if_every_attachment_was_read_and_none_is_left_for_
     }
 }
 
-/// Not found is an answer; everything else that is no answer is none.
+/// A 404 is an answer; any other failure shows nothing.
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_does_not_answer_says_nothing_of_a_volume() {
     let rig = detached(|rig| drop(rig.there.lock().insert("refuse".to_owned(), json!(VOLUME))));
@@ -240,7 +240,7 @@ async fn an_api_server_that_does_not_answer_says_nothing_of_a_volume() {
     assert_eq!(found, Err("ReadFailed"));
 }
 
-/// A mutant of the judge broke these Leases, and no test noticed.
+/// A mutant of the judge revoked these Leases, and no test failed.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_gone_gives_up_a_volume_when_no_pod_of_a_kubelet_that_was_heard_may_write_to_it() {
     use Kind::{Claims, Pods};
@@ -258,7 +258,7 @@ async fn a_node_that_is_gone_gives_up_a_volume_when_no_pod_of_a_kubelet_that_was
                 rig.world.apply(Pods, &objects::pod("p").running().on("n").using_claim("c").0, rig.env.now());
                 if !is_there {
                     rig.world.remove(Pods, "uid-p", rig.env.now());
-                    // Something else keeps the absence of the node known.
+                    // Another object keeps the absence of the node in the cache.
                     rig.world.apply(Pods, &objects::pod("q").on("n").0, rig.env.now());
                 }
             }
@@ -280,7 +280,7 @@ async fn the_volume_of_a_removed_pod_is_free_when_its_grace_period_and_the_quara
         rig.world.apply(Kind::Claims, &objects::claim("c", Some("v")).0, rig.env.now());
         rig.world.apply(Kind::Pods, &objects::pod("p").running().on("n").using_claim("c").0, rig.env.now());
         rig.world.remove(Kind::Pods, "uid-p", rig.env.now());
-        // Something else keeps the absence of the node known.
+        // Another object keeps the absence of the node in the cache.
         rig.world.apply(Kind::Pods, &objects::pod("q").on("n").0, rig.env.now());
     });
     rig.world.record_absence_read("n", rig.env.now());

@@ -1,4 +1,5 @@
-//! When the same may be submitted again: after leadership was lost, long after a failure, and while the API server is overloaded.
+//! When a request may be submitted again: after leadership was lost, long after a failure, and while the API server is
+//! overloaded.
 
 use super::deletions::wish;
 use super::fences::{attempt, look_through, remediation, step, target};
@@ -17,7 +18,7 @@ fn review() -> Intent {
     Intent::Review(Box::new(PolicyStatusUpdate { name, uid: uid("uid-p"), rv, status }))
 }
 
-/// Every writer sleeps until it is woken for its own.
+/// Every worker sleeps until its own pool has work.
 #[tokio::test(start_paused = true)]
 async fn what_waited_when_leadership_was_lost_is_done_when_it_is_asked_for_again() {
     for (what, intent) in [
@@ -65,7 +66,7 @@ async fn a_failure_that_none_followed_for_ten_minutes_is_forgotten() {
     }
 }
 
-/// A quarantine counts from the first read, and a machine that is fenced is not left half way.
+/// A quarantine starts at the first read, and a machine that is being fenced must not be left half way.
 #[tokio::test(start_paused = true)]
 async fn an_overloaded_api_server_gets_only_first_reads_and_fencing() {
     for (what, intent, at_once) in [

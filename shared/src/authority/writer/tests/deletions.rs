@@ -1,4 +1,4 @@
-//! Graceful deletions: asked for anew, one at a time for each pod, and tried again.
+//! Graceful deletions: decided again when their turn comes, one at a time for each pod, and retried.
 
 use std::sync::OnceLock;
 
@@ -75,8 +75,8 @@ async fn a_pod_is_asked_to_end_told_written_down_and_counted_once() {
     assert_eq!(pool.metrics.authority.outcomes.with_label_values(&["ending"]).get(), 1);
 }
 
-/// Found on real nodes. etcd was restored to before the deletion: the pod was there again and did not end. What wanted it within
-/// half a minute was told that it was being done, and wanted it again with the next sweep, after five minutes.
+/// etcd was restored to a state before the deletion: the pod existed again and did not terminate. A request within half a
+/// minute was accepted as in flight, and the next one came with the next sweep, after five minutes.
 #[tokio::test(start_paused = true)]
 async fn bug_a_deletion_that_a_restore_took_back_waited_for_the_next_sweep() {
     let pool = with_node(ending);
@@ -138,8 +138,8 @@ async fn a_wish_that_nobody_has_any_more_when_its_turn_comes_is_dropped() {
     assert_eq!(pool.ended()[1], "a ending", "it may be wished for again");
 }
 
-/// Found in review after the like of it with first reads. The first wish is withdrawn when its turn comes, because the node
-/// with the taint is gone; the second, for pods of a missing node, was turned away meanwhile, and waited for the next resync.
+/// The first request is withdrawn when its turn comes, because the node with the taint is gone. The second request, for
+/// pods of a missing node, was rejected meanwhile, and waited for the next resync.
 #[tokio::test(start_paused = true)]
 async fn bug_a_controller_whose_deletion_gave_way_to_another_ones_was_not_woken() {
     let pool = with_node(ending);
@@ -157,9 +157,8 @@ async fn bug_a_controller_whose_deletion_gave_way_to_another_ones_was_not_woken(
     assert_eq!(*second.ended.lock(), ["a ending"]);
 }
 
-/// Issue 140639 of Kubernetes: five tries within 50 ms, and then never again.
-/// Found by the simulator: the taint was lifted while its node was read, and the cache heard of it before the answer
-/// came. Both agreed that there was none, and the pod was asked to end.
+/// kubernetes#140639: five attempts within 50 ms, and then none. Once, the taint was removed while its node was read, and
+/// the cache was updated before the answer came. Both agreed that there was no taint, and the pod was deleted.
 #[tokio::test(start_paused = true)]
 async fn bug_a_taint_that_went_while_its_node_was_read_ended_a_pod() {
     let heard: Arc<OnceLock<Arc<RecordingHandler>>> = Arc::default();
@@ -176,7 +175,7 @@ async fn bug_a_taint_that_went_while_its_node_was_read_ended_a_pod() {
     assert_eq!((pool.ended(), methods(&pool)), (vec!["a withdrawn".to_owned()], vec!["GET".to_owned()]));
 }
 
-/// A process that was stopped for seven seconds while its node was read took the answer for news.
+/// A process that was stopped for seven seconds while its node was read used the old answer.
 #[tokio::test(start_paused = true)]
 async fn bug_a_read_that_was_answered_late_ended_a_pod() {
     for seconds in [2, 3] {
@@ -199,7 +198,7 @@ async fn w_te1_a_deletion_that_is_denied_is_tried_again_later_each_time_and_told
     assert_eq!(pool.ended(), ["a failed"]);
     let first = pool.woken();
     assert_eq!(first, Mono::from_start(Duration::from_secs(1)));
-    // The watch has brought the version of our own condition: no reason to hurry.
+    // The watch has delivered the version of pod-safety's own condition: no reason to retry at once.
     assert_eq!(pool.submit_intent(wish("a", "77")), Submitted::Later(first));
     advance(1.0).await;
     pool.submit_accepted(wish("a", "77"));

@@ -1,4 +1,4 @@
-//! Writes about evictions: what is final rests on quorum reads, and each write on its version.
+//! Writes about evictions: final conditions rest on quorum reads, and each write on its version.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn stated(holds: bool, reason: &str) -> ConditionChange {
     ConditionChange { is_true: holds, reason: reason.to_owned(), message: String::new(), transition: holds }
 }
 
-/// How an Eviction ends, if the check holds.
+/// The status of an Eviction that ends, with this precondition.
 fn ends(check: Precondition) -> EvictionChange {
     let stand = ConditionChanges { failed: stated(true, "R"), evicted: stated(false, "EvictionFailed") };
     EvictionChange::Status(Box::new(StatusChange {
@@ -40,13 +40,13 @@ fn evict() -> EvictionChange {
     EvictionChange::Evict { attempt: 3, floor: 0, heartbeat: true }
 }
 
-/// What is there.
+/// The objects of the API server.
 #[derive(Clone, Default)]
 struct There {
     pod: Option<Obj>,
     requests: Vec<Obj>,
     evictions: Vec<Obj>,
-    /// What an eviction is answered with; else it is accepted.
+    /// The answer to an eviction; by default it is accepted.
     refuses: Option<(u16, &'static str)>,
 }
 
@@ -81,7 +81,7 @@ impl There {
     }
 }
 
-/// What becomes of it: the outcome, and the writes.
+/// Executes the intent. Returns the outcome, and the writes.
 async fn done(there: &There, intent: Intent) -> (String, Vec<Received>) {
     let there = there.clone();
     let pool = pool(Leadership::always(), move |asked| there.answer(asked));
@@ -102,7 +102,7 @@ fn e() -> Obj {
     eviction("e", "p").rv(7)
 }
 
-/// Each check with what lets it through, and with what does not: unknown, stale, another's.
+/// Each precondition with the objects that fulfil it, and with objects that do not: unknown, stale, or of another pod.
 #[tokio::test(start_paused = true)]
 async fn a_final_condition_is_written_only_after_quorum_reads() {
     let asks = || eviction_request("r", "p", "example.com/asks");
@@ -144,7 +144,7 @@ async fn a_final_condition_is_written_only_after_quorum_reads() {
     }
 }
 
-/// In the words of kubernetes#137133.
+/// The messages are those of kubernetes#137133.
 #[tokio::test(start_paused = true)]
 async fn a_request_is_refused_by_what_a_quorum_read_shows() {
     let refuse = || update("r", EvictionChange::Refuse { observed: 4, transitions: (true, true) });
@@ -162,7 +162,7 @@ async fn a_request_is_refused_by_what_a_quorum_read_shows() {
             Some("Target pod references a SchedulingGroup. Eviction is currently not supported."),
         ),
         (of(pod("p"), &[]), None),
-        // An Eviction that the cache has not seen says what became of it.
+        // An Eviction that is not in the cache yet records the pod's outcome.
         (There { evictions: vec![e()], ..There::default() }, None),
     ] {
         let (outcome, written) = done(&there, refuse()).await;
@@ -251,7 +251,7 @@ async fn each_write_carries_its_uid_and_version_and_names_alone() {
     }
 }
 
-/// Others may have Evictions of pods that had the name; one of this pod shows that the cache is behind.
+/// Other clients may have created Evictions of pods with the same name. An Eviction of this pod shows that the cache is behind.
 #[tokio::test(start_paused = true)]
 async fn a_new_eviction_takes_the_next_name_that_is_free() {
     let create = || {
@@ -325,7 +325,7 @@ async fn what_the_api_server_says_to_an_eviction_is_reported() {
     }
 }
 
-/// It was canceled after the decision: whoever withdraws must not lose the pod.
+/// It was canceled after the decision: a client that withdraws its request must not lose the pod.
 #[tokio::test(start_paused = true)]
 async fn an_eviction_that_changed_since_the_decision_evicts_nothing() {
     for evictions in [vec![e().rv(8)], vec![e().uid("uid-other")], vec![]] {
@@ -338,7 +338,7 @@ async fn an_eviction_that_changed_since_the_decision_evicts_nothing() {
     }
 }
 
-/// The API server takes no time that is half a minute off, whatever is sent again: the times are written by its clock.
+/// The API server refuses times that are half a minute off, however often they are sent: the times are written by its clock.
 #[tokio::test(start_paused = true)]
 async fn attack_a_clock_that_is_31_seconds_off_stops_no_eviction() {
     let refuses = |asked: &Received| match (asked.method.as_str(), asked.path.as_str()) {
@@ -372,7 +372,7 @@ async fn attack_a_clock_that_is_31_seconds_off_stops_no_eviction() {
 #[tokio::test(start_paused = true)]
 async fn every_failure_of_a_write_is_told_apart_and_none_is_repeated() {
     for (what, answer, expected) in FAILURES {
-        // It was taken, and the watch brings what became of it.
+        // The write was accepted, and the watch delivers its result.
         let expected = if what == "an unreadable answer" { "written" } else { expected };
         for change in [EvictionChange::Collect, ends(Precondition::Nothing)] {
             let pool = pool(Leadership::always(), move |_| answer());
@@ -384,7 +384,7 @@ async fn every_failure_of_a_write_is_told_apart_and_none_is_repeated() {
     }
 }
 
-/// The API server hangs on evictions, as behind a webhook: what proves that pods ended does not wait for it.
+/// The API server hangs on evictions, for instance behind a webhook: force deletions do not wait for it.
 #[tokio::test(start_paused = true)]
 async fn attack_evictions_that_hang_keep_no_force_deletion_waiting() {
     let pool = pool(Leadership::always(), |asked| match asked.path.contains("lifecycle.k8s.io") {
@@ -402,7 +402,7 @@ async fn attack_evictions_that_hang_keep_no_force_deletion_waiting() {
     assert_eq!(pool.ended(), ["a released"]);
 }
 
-/// A thousand requests of one namespace that are withdrawn at once: their lists are shared, and another's turn comes.
+/// A thousand requests of one namespace that are withdrawn at once: their lists are shared, and other requests get their turn.
 #[tokio::test(start_paused = true)]
 async fn attack_a_thousand_withdrawn_requests_cost_few_lists_and_starve_nobody() {
     let pool =

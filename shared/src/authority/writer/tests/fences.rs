@@ -1,4 +1,4 @@
-//! Incidents do not wait for each other's devices; their Events, their log lines, and when they are decided again.
+//! Incidents do not wait for the devices of other incidents; their Events, their log lines, and when they are decided again.
 
 use pod_safety_fence::RemediationUpdate;
 use pod_safety_leader::outcome::VerifyError;
@@ -37,12 +37,12 @@ pub(super) fn step(node: &str, step: Step) -> Intent {
     Intent::Fence(Box::new(FenceStepRequest { node: node.into(), step }))
 }
 
-/// A status that says so, and nothing else.
+/// A status with this message, and nothing else.
 fn says(message: &str) -> Target {
     target("n", NodeFenceStatus { message: message.to_owned(), phase: Phase::Fencing, ..Default::default() })
 }
 
-/// A remediation of the node `n` that is answered so.
+/// A write of this status to a remediation of the node `n`.
 pub(super) fn remediation(status: PodSafetyRemediationStatus) -> Intent {
     let (namespace, name, rv) = ("ns".into(), "n".into(), "1".parse().unwrap());
     let node = Some(NodeKey { name: "n".into(), uid: uid("uid-n") });
@@ -69,7 +69,7 @@ pub(super) fn look_through(device: &str) -> Intent {
     }))
 }
 
-/// One order to switch this node off.
+/// A request to switch off this node.
 pub(super) fn attempt(node: &str) -> Step {
     let attempts = vec![Attempt { act: DesiredPower::Off, within_seconds: 600, ..Attempt::default() }];
     Step::Attempt(target(node, NodeFenceStatus { phase: Phase::Fencing, attempts, ..Default::default() }))
@@ -81,15 +81,16 @@ impl Pool {
     }
 }
 
-/// What has to do with these nodes and devices takes an hour.
+/// Requests for these nodes and devices take an hour.
 fn hangs(asked: &Received) -> Answer {
     let hour = Duration::from_hours(1);
     let slow = asked.path.contains("/nodes/slow-") || asked.path.contains("/fencedevices/slow-");
     if slow { takes_all(asked).delayed(hour) } else { takes_all(asked) }
 }
 
-/// A machine that Cluster API deletes, or another remediator reboots, takes ten minutes; a device with hundreds of nodes
-/// that do not answer, hours. Sixteen of them kept everybody, and a node that was proved off waited for its taint.
+/// A machine that Cluster API deletes, or that another remediator reboots, takes ten minutes; a device with hundreds of
+/// nodes that do not answer takes hours. Once, sixteen of them occupied all workers, and a node that was proved off waited
+/// for its taint.
 #[tokio::test(start_paused = true)]
 async fn bug_attempts_and_looks_that_take_long_kept_the_steps_of_other_incidents_waiting() {
     let pool = pool(Leadership::always(), hangs);
@@ -115,7 +116,7 @@ async fn bug_attempts_and_looks_that_take_long_kept_the_steps_of_other_incidents
     assert!(done("write"), "nobody else's machine was waited for");
 }
 
-/// An API server that takes everything.
+/// An API server that accepts everything.
 fn takes_all(_: &Received) -> Answer {
     Answer::json(&json!({ "metadata": { "name": "x", "uid": "u", "resourceVersion": "2" } }))
 }
@@ -204,7 +205,7 @@ async fn a_remediation_that_cannot_be_answered_is_logged_and_answered_later() {
     assert_eq!(told(&pool).await, []);
 }
 
-/// A status that was denied filled the log with the same sentence for ever.
+/// Once, a status that was denied filled the log with the same line.
 #[tokio::test(start_paused = true)]
 async fn bug_a_failure_that_lasts_is_logged_ever_less_often_and_with_its_count() {
     let pool = pool(Leadership::always(), |_| {

@@ -1,4 +1,4 @@
-//! The numbers on which graceful deletions rest, with their arguments.
+//! The limits on which graceful deletions rest, with their reasons.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::model::DEFAULT_GRACE;
 
 #[test]
 fn a_pod_is_never_asked_to_end_at_once_nor_for_a_taint_that_may_be_gone() {
-    // Zero would have the API server remove the pod while its processes run.
+    // With zero the API server would remove the pod while its processes run.
     assert_eq!(MIN_GRACE_SECONDS, 1);
-    // What the API server itself sets where nobody says (`corev1.DefaultTerminationGracePeriodSeconds`).
+    // The API server's own default (`corev1.DefaultTerminationGracePeriodSeconds`).
     assert_eq!(DEFAULT_GRACE, 30);
-    // One read of a node speaks for the pods of one turn, which need some milliseconds each. A taint that was lifted
-    // longer ago than this ends no pod.
+    // One read of a node is valid for the pods of one turn, which take some milliseconds each. A taint that was removed
+    // longer ago than this deletes no pod.
     assert_eq!(NODE_CHECK_VALID_FOR, Duration::from_secs(2));
 }

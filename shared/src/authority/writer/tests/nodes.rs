@@ -1,4 +1,5 @@
-//! Nodes and the pods of lost ones: who waits for whom, who is woken, and what people hear.
+//! Nodes, and the pods of lost nodes: which writes wait for others, which controllers are woken up, and which Events are
+//! emitted.
 
 use serde_json::{Value, json};
 
@@ -46,7 +47,7 @@ fn not_disrupted(name: &str) -> Intent {
     Intent::Update(Update::NotDisrupted { pod, rv: "10".parse().unwrap(), generation: 3 })
 }
 
-/// Nodes stand as their kubelets left them, Leases are as they were, and writes make the next version.
+/// Nodes are as their kubelets left them, Leases are not renewed, and each write makes the next version.
 fn lost(asked: &Received) -> Answer {
     let (rest, name) = asked.path.trim_end_matches("/status").rsplit_once('/').unwrap();
     if asked.method == "POST" {
@@ -69,7 +70,7 @@ fn wakes(heard: &RecordingHandler) -> Vec<f64> {
     heard.wakes.lock().iter().map(|at| at.since_start().as_secs_f64()).collect()
 }
 
-/// Has the Events written to the same API server.
+/// Starts the recorder, with the same API server.
 fn tell_people(pool: &Pool) {
     let (connection, leadership) = (pool.api.connection(), Arc::clone(&pool.leadership));
     let write =
@@ -151,7 +152,7 @@ async fn a_node_that_cannot_be_written_is_written_down_and_tried_again() {
     assert_eq!(wakes(&pool.heard), [1.0]);
 }
 
-/// Nobody else wakes it: heartbeats wake nobody, and a node that is heard of is no failure that grows.
+/// Nothing else wakes up the controller: heartbeats do not, and a node that reported is no failure for which the backoff grows.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_heard_of_is_asked_about_again_equally_soon_each_time() {
     let pool = pool(Leadership::always(), |asked| match asked.path.contains("/leases/") {
@@ -184,8 +185,8 @@ async fn what_needs_no_write_is_looked_at_again_ever_more_rarely() {
     assert_eq!((pool.ended()[0].as_str(), pool.api.writes().len()), ("uid-n: no_effect", 0));
 }
 
-/// W-NL1: kube-controller-manager marks the pods of one node before it looks at the next node: with a hundred lost
-/// nodes nobody sees for five minutes that another one is lost.
+/// kube-controller-manager marks the pods of one node before it checks the next node: with a hundred lost nodes it takes
+/// five minutes until the last one is marked.
 #[tokio::test(start_paused = true)]
 async fn w_nl1_no_node_waits_for_pods_not_even_for_those_that_never_end() {
     let pool =
@@ -253,7 +254,7 @@ async fn pods_of_lost_nodes_wait_while_nodes_do() {
     assert_eq!(pool.ended().len(), 400, "then they have their turn");
 }
 
-/// The writers of pods sleep until then.
+/// The workers for pods sleep until then.
 #[tokio::test(start_paused = true)]
 async fn pods_of_lost_nodes_have_their_turn_as_soon_as_the_last_node_has_its_own() {
     let pool = pool(Leadership::always(), |asked| lost(asked).delayed(Duration::from_secs(1)));
@@ -346,7 +347,7 @@ async fn a_pod_of_a_lost_node_is_marked_at_its_version_and_people_hear_of_it() {
 async fn whoever_gave_way_to_another_wish_for_the_same_pod_is_woken() {
     let (pool, other) = (pool(Leadership::always(), slow), RecordingHandler::new("other"));
     let others: Arc<dyn CompletionHandler> = Arc::<RecordingHandler>::clone(&other);
-    // All writers are busy, so that both wait for their turn.
+    // All workers are busy, so that both requests wait for their turn.
     for number in 0..DEFAULT_WORKERS {
         let object =
             ended_pod(&format!("p{number}")).set("/metadata/namespace", format!("ns{number}").into());

@@ -1,4 +1,4 @@
-//! The judge of a NetworkFence: what its evidence says is looked up again, object by object.
+//! The judge of a NetworkFence: what its evidence states is verified, object by object.
 
 use crate::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ const FENCE: &str = "/apis/csiaddons.openshift.io/v1alpha1/networkfences/n-1";
 const VOLUME: &str = "/api/v1/persistentvolumes/v";
 const NODE: &str = "/api/v1/nodes/n";
 
-/// A proof that holds, by the paths of what it rests on.
+/// Valid evidence: the objects on which it rests, by path.
 fn shown() -> BTreeMap<&'static str, Value> {
     let device = json!({ "namespace": "fencing", "name": "rbd" });
     let object = json!({ "device": device, "driver": "NetworkFence", "path": FENCE, "uid": "uid-nf", "cidrs": ["10.0.0.1/32"],
@@ -40,13 +40,13 @@ fn shown() -> BTreeMap<&'static str, Value> {
     ])
 }
 
-/// How a break by this evidence ends, and how many writes it sends.
+/// Submits a revocation by this evidence. Returns the number of writes, and the outcomes.
 async fn relieved(shown: BTreeMap<&'static str, Value>) -> (usize, Vec<String>) {
     let (writes, ended, _) = relieved_after(shown, Duration::ZERO).await;
     (writes, ended)
 }
 
-/// The same, where the API server answers so much later about the fence, and what the journal says.
+/// The same, with a delayed answer about the fence; also returns the journal.
 async fn relieved_after(
     shown: BTreeMap<&'static str, Value>,
     late: Duration,
@@ -68,7 +68,7 @@ async fn relieved_after(
     (writes.count(), pool.ended(), said.collect())
 }
 
-/// Its evidence was over each time, and neither an Event nor the journal said so.
+/// Once, its evidence had expired each time, and neither an Event nor the journal showed it.
 #[tokio::test(start_paused = true)]
 async fn bug_a_check_of_storage_that_took_three_seconds_was_forgotten_without_a_word() {
     let (writes, ended, said) = relieved_after(shown(), Duration::from_secs(1)).await;
@@ -84,7 +84,7 @@ async fn a_volume_whose_storage_is_fenced_now_is_free() {
     assert_eq!(relieved(shown()).await, (1, vec!["uid-v: written".to_owned()]));
 }
 
-/// Planted bugs: each of these is what a judge that looks less would take for a proof.
+/// Planted bugs: each case is what a judge with one check less would accept as evidence.
 #[tokio::test(start_paused = true)]
 async fn less_than_a_fence_in_force_over_its_volumes_is_no_proof() {
     let cases: [(&str, &str, &str, Value); 13] = [

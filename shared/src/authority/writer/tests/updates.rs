@@ -1,4 +1,4 @@
-//! Statuses: one write of each object at a time, and none forgotten.
+//! Status updates: one write of each object at a time, and none is lost.
 
 use pod_safety_leader::testing::CapturedLogs;
 use serde_json::{Value, json};
@@ -28,14 +28,13 @@ fn conflict(asked: &Received) -> Answer {
     }
 }
 
-/// It takes every write, and everything stays as it was.
+/// An API server that accepts every write, and changes nothing.
 fn unmoved(_: &Received) -> Answer {
     Answer::json(&pod("a").rv(1).0)
 }
 
-/// Found beside kube-controller-manager: the watch brought a budget's new spec while a status for the old one was
-/// on its way. The write ended in a conflict, the watch had nothing more to bring, and nobody looked at the budget
-/// until the next sweep.
+/// The watch delivered a budget's new spec while a status for the old spec was in flight. The write ended in a conflict,
+/// the watch had nothing more to deliver, and the budget was not decided again until the next sweep.
 #[tokio::test(start_paused = true)]
 async fn whoever_is_turned_away_during_a_write_is_woken_at_its_end() {
     for (script, outcome) in [(conflict as fn(&Received) -> Answer, "changed"), (slow, "written")] {
@@ -54,8 +53,8 @@ async fn whoever_is_turned_away_during_a_write_is_woken_at_its_end() {
     }
 }
 
-/// A conflict need not have a cause that the watch still brings: a strike in the simulator answered 409 to a first
-/// write, the budget waited for an event that nobody sent, and was looked at in the next sweep.
+/// A conflict need not have a cause that the watch still delivers: a first write was answered with 409, the budget waited
+/// for a watch event that never came, and was decided again in the next sweep.
 #[tokio::test(start_paused = true)]
 async fn bug_a_conflict_without_a_cause_left_a_budget_unexamined() {
     let pool = pool(Leadership::always(), conflict);
@@ -67,8 +66,9 @@ async fn bug_a_conflict_without_a_cause_left_a_budget_unexamined() {
     pool.submit_accepted(status("1"));
 }
 
-/// The API server keeps the version of what a write did not change, so no event comes. A budget was then turned away
-/// for half a minute as being written, nobody was woken at the end of that, and it stayed as it was until the next sweep.
+/// The API server keeps the version if a write changes nothing, so no watch event comes. Once, requests for the budget were
+/// rejected for half a minute as in flight, nothing woke up the controller at its end, and the budget stayed as it was
+/// until the next sweep.
 #[tokio::test(start_paused = true)]
 async fn bug_a_write_that_changed_nothing_left_a_budget_unexamined() {
     let pool = pool(Leadership::always(), unmoved);
@@ -88,7 +88,7 @@ async fn bug_a_write_that_changed_nothing_left_a_budget_unexamined() {
     assert_eq!(pool.submit_intent(status("2")), Submitted::Accepted, "a new version waits for nobody");
 }
 
-/// The same where the answer does not say which version there is.
+/// The same if the answer has no version.
 #[tokio::test(start_paused = true)]
 async fn bug_whoever_was_turned_away_after_a_write_was_not_woken_at_the_end_of_the_pause() {
     let pool = pool(Leadership::always(), |_| Answer::garbage());
@@ -101,7 +101,7 @@ async fn bug_whoever_was_turned_away_after_a_write_was_not_woken_at_the_end_of_t
     pool.submit_accepted(status("1"));
 }
 
-/// What is written where a status is as this says.
+/// The body of the write for this update.
 async fn body(update: Update) -> Value {
     let pool = pool(Leadership::always(), well);
     pool.submit_accepted(Intent::Update(update));
@@ -123,7 +123,7 @@ fn of_budget(allowed: Option<DisruptionAllowedCondition>, over: Vec<Box<str>>, t
     Update::Budget { budget, rv: "7".parse().unwrap(), status: Box::new(status), over, transition }
 }
 
-/// A strategic merge patch leaves alone what it does not name, so it names what changes and nothing else.
+/// A strategic merge patch keeps what it does not name, so it names what changes and nothing else.
 #[tokio::test(start_paused = true)]
 async fn the_status_of_a_budget_names_the_entries_that_go_and_the_time_of_a_transition_alone() {
     let allowed = DisruptionAllowedCondition {
@@ -162,7 +162,7 @@ async fn a_pod_that_nobody_ends_after_all_is_told_so_without_the_reason_of_befor
     assert_eq!(written["status"]["conditions"], json!([condition]));
 }
 
-/// An update, how it ended, and how the line in the log begins, if there is one.
+/// Updates, their outcomes, and the beginning of the log line, if there is one.
 fn logged() -> Vec<(Update, Outcome, &'static str)> {
     let of = |intent| match intent {
         Intent::Update(update) => update,
@@ -196,7 +196,7 @@ fn logged() -> Vec<(Update, Outcome, &'static str)> {
     ]
 }
 
-/// What the journal writes down is not logged twice.
+/// Lines of the journal are not logged a second time.
 #[test]
 fn the_outcome_of_an_update_is_logged_once_and_what_an_operator_should_see_as_a_warning() {
     for (update, outcome, expected) in logged() {

@@ -1,4 +1,4 @@
-//! The Lease of a volume: what is written, and what only the judge lets through.
+//! The Lease of a volume: what is written, and what needs the judge.
 
 use crate::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub(super) fn update(lease: bool, change: VolumeChange) -> Intent {
     Intent::Update(Update::Volume(Box::new(update)))
 }
 
-/// The node is Ready in this life, and every write is taken.
+/// The node is Ready in this incarnation, and the API server accepts every write.
 fn in_life(boot: &'static str) -> impl Fn(&Received) -> Answer + Send + Sync + 'static {
     move |asked| match (asked.method.as_str(), asked.path.as_str()) {
         ("GET", "/api/v1/nodes/n") => Answer::json(&node("n").boot(boot)),
@@ -32,7 +32,7 @@ fn in_life(boot: &'static str) -> impl Fn(&Received) -> Answer + Send + Sync + '
     }
 }
 
-/// What was sent to write, and how it ended.
+/// The writes, and the outcomes.
 async fn written(boot: &'static str, intent: Intent) -> (Vec<(String, Value)>, Vec<String>) {
     let pool = pool(Leadership::always(), in_life(boot));
     pool.submit_accepted(intent);
@@ -47,7 +47,7 @@ async fn a_volume_without_a_lease_gets_one_and_two_cannot_make_it() {
     let (writes, ended) = written(BOOT, update(false, take)).await;
     assert_eq!(ended, ["uid-v: written"]);
     let (line, body) = &writes[0];
-    // The name is the volume's: whoever comes second hears that it exists.
+    // The Lease has the name of the volume: the second create fails because it exists.
     assert_eq!((line.as_str(), &body["metadata"]["name"]), (format!("POST {LEASES}").as_str(), &json!("v")));
     assert_eq!(body["spec"]["holderIdentity"], "n/uid-n/b0000000-0000-4000-8000-000000000001/uid-p");
     assert_eq!(body["metadata"]["labels"]["pod-safety.dev/volume-uid"], "uid-v");
@@ -85,7 +85,7 @@ async fn each_change_is_a_compare_and_swap() {
         assert_eq!(meta["labels"]["pod-safety.dev/held"], held, "{change:?}");
         assert_eq!(meta["annotations"]["pod-safety.dev/hold"].is_null(), held.is_null(), "{change:?}");
         assert_eq!(body["spec"]["holderIdentity"], spec, "{change:?}");
-        // Of those that say nothing of a holder only one takes it away.
+        // Of the changes that name no holder, only Release removes it.
         let gives = body["spec"].get("holderIdentity").is_some_and(Value::is_null);
         assert_eq!(gives, matches!(change, VolumeChange::Release { .. }), "{change:?}");
     }
@@ -126,7 +126,7 @@ async fn a_break_is_written_only_if_the_life_is_over_and_counts() {
     }
 }
 
-/// A node of a hundred volumes has one turn of many, and not a hundred turns.
+/// A node with a hundred volumes gets one turn for many of them, and not a hundred turns.
 #[test]
 fn breaks_wait_in_the_lane_of_their_node_and_other_changes_in_that_of_their_volume() {
     let over =
@@ -177,9 +177,9 @@ async fn a_gate_goes_and_no_other_and_the_pod_is_sent_where_it_may_go() {
     assert_eq!(body["metadata"]["resourceVersion"], "10");
 }
 
-/// What the judge of a detachment is shown.
+/// The facts about a detachment.
 struct Shown {
-    /// What the Lease in the cache says.
+    /// The Lease in the cache.
     lease: Value,
     driver: &'static str,
     csi_driver: Option<Value>,
@@ -187,7 +187,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// Detached: of volume `v` another node has an attachment, and of another volume this one.
+    /// Detached: volume `v` is attached to another node, and another volume to this node.
     fn proof() -> Self {
         Self {
             lease: json!({
@@ -233,7 +233,7 @@ fn attachment(volume: &str, node: &str, more: Value) -> Value {
     json!({ "metadata": metadata, "spec": { "attacher": "d", "nodeName": node, "source": { "persistentVolumeName": volume } } })
 }
 
-/// The writes of a break by detachment, and how it ended.
+/// Submits a revocation by detachment. Returns the writes, and the outcomes.
 async fn relieved(shown: Shown) -> (Vec<Value>, Vec<String>) {
     let lease = shown.lease.clone();
     let pool = pool(Leadership::always(), move |asked| shown.answer(asked));
@@ -270,7 +270,7 @@ async fn what_is_detached_from_a_storage_that_excludes_is_free_and_its_node_is_k
     );
 }
 
-/// Planted bugs: each of these is what a judge that looks less would take for a proof.
+/// Planted bugs: each case is what a judge with one check less would accept as evidence.
 #[tokio::test(start_paused = true)]
 async fn less_than_a_detachment_is_no_proof() {
     let without = |pointer: &str, value: Value| {
@@ -320,7 +320,7 @@ async fn less_than_a_detachment_is_no_proof() {
     }
 }
 
-/// A6, of volumes: what proved the break may not be true any more when a late write is applied.
+/// What proved the revocation may no longer be true when a late write is applied.
 #[tokio::test(start_paused = true)]
 async fn a_break_that_is_not_answered_is_given_up_when_its_evidence_expires() {
     let pool = pool(Leadership::always(), |asked| match asked.method.as_str() {

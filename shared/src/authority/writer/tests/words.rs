@@ -1,4 +1,4 @@
-//! What people and machines read of what was done: the words of Events, metrics and journal, and the times of Leases.
+//! The texts of Events, metrics and journal, and the times of Leases.
 
 use crate::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::json;
@@ -28,7 +28,7 @@ fn each_change_of_a_volume_has_a_name_of_its_own() {
     assert_eq!(VolumeChange::NAMES[4], "VolumeLeaseRevoked");
 }
 
-/// A break that was refused is tried again at once when other evidence comes, though the Lease is as it was.
+/// A revocation that was refused is retried at once when other evidence comes, although the Lease is unchanged.
 #[test]
 fn a_broken_volume_rests_on_its_evidence_too_and_no_other_change_does() {
     let basis = |change| match update(true, change) {
@@ -76,7 +76,7 @@ async fn the_lease_of_a_volume_says_since_when_in_the_form_that_leases_have() {
     assert_eq!((&written["spec"]["acquireTime"], &written["spec"]["renewTime"]), (&noon, &noon));
 }
 
-/// The Events that were to be written: type and reason.
+/// Type and reason of the Events that are to be written.
 pub(super) async fn told(pool: &Pool) -> Vec<(String, String)> {
     let word = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     events(pool).await.iter().map(|event| (word(&event["type"]), word(&event["reason"]))).collect()
@@ -94,8 +94,8 @@ pub(super) async fn events(pool: &Pool) -> Vec<serde_json::Value> {
     heard.map(|asked| asked.json()).collect()
 }
 
-/// The runbook and docs/proof.md name refusals by their codes, and `explain` knows by them what a person can do. The
-/// Event did not say the code.
+/// The runbook and docs/proof.md name refusals by their codes, and `explain` derives its advice from them. Once, the Event
+/// did not have the code.
 #[tokio::test(start_paused = true)]
 async fn bug_the_event_of_a_refusal_did_not_name_the_refusal() {
     let pool = pool(Leadership::always(), well);
@@ -107,8 +107,8 @@ async fn bug_the_event_of_a_refusal_did_not_name_the_refusal() {
     assert_eq!(events[0]["message"], "NoWitness: there is no first quorum read of the missing node yet");
 }
 
-/// Where each read of a node took longer than it may, nothing was ever deleted gracefully, and the journal alone said why, wrongly:
-/// that pod or node had changed.
+/// Once, if each read of a node took longer than its limit, no pod was ever deleted gracefully, and the journal gave a
+/// wrong reason: that pod or node had changed.
 #[tokio::test(start_paused = true)]
 async fn bug_a_deletion_that_waits_for_a_slow_api_server_was_called_changed() {
     let pool = pool(Leadership::always(), |asked| match asked.method.as_str() {
@@ -173,8 +173,8 @@ async fn people_hear_of_a_removal_a_refusal_and_a_failure_and_of_nothing_that_pa
     }
 }
 
-/// A change of a volume, what the API server answers, and what is written down: action, reason, words, node, and whether
-/// people hear of it by an Event.
+/// A change of a volume, the answer of the API server, and the record: action, reason, message, node, and whether an Event
+/// is emitted.
 type Volume = (VolumeChange, u16, Action, &'static str, &'static str, Option<&'static str>, bool);
 
 /// The node has booted since its boot `boot`.
