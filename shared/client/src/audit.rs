@@ -12,10 +12,10 @@ use crate::metrics::ClientMetrics;
 use pod_safety_clock::Env;
 use pod_safety_proof::Shape;
 
-/// What an [`Audit`] hears of a request.
+/// The request that an [`Audit`] observes.
 #[derive(Clone, Debug)]
 pub struct RequestLine {
-    /// The verb.
+    /// The HTTP method.
     pub method: http::Method,
     /// The path without its query.
     pub path: String,
@@ -23,13 +23,13 @@ pub struct RequestLine {
     pub query: Option<String>,
 }
 
-/// Hears of every request before it is sent: checkers and simulators listen.
+/// Observes every request before it is sent. Checkers and simulators implement it.
 pub trait Audit: Send + Sync + 'static {
     /// A request is about to be sent.
     fn before_send(&self, line: &RequestLine);
 }
 
-/// Listens to nothing.
+/// Observes nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct NoAudit;
 
@@ -97,7 +97,7 @@ where
     }
 }
 
-/// The verb by the names of RBAC, which people know.
+/// The verb, by its name in RBAC.
 fn verb(line: &RequestLine) -> &'static str {
     let named = Shape::from_path(&line.path).name.is_some();
     let watches =

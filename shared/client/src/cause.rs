@@ -1,4 +1,4 @@
-//! Why a request or a configuration failed, in words for people: libraries name their own types, and repeat one another.
+//! Why a request or a configuration failed, as text for users: libraries show names of their own types, and repeat each other.
 
 use std::error::Error;
 use std::io;
@@ -10,12 +10,12 @@ use rustls::{AlertDescription, CertificateError};
 
 use super::proxy::Proxy;
 
-/// Why we cannot say who we are.
+/// Why there are no credentials for the API server.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct LoginError(pub(crate) String);
 
-/// A proxy on the way that did not do its part.
+/// The proxy on the route failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{proxy}")]
 pub(crate) struct ProxyFailed {
@@ -24,7 +24,7 @@ pub(crate) struct ProxyFailed {
     pub(crate) source: Box<dyn Error + Send + Sync>,
 }
 
-/// The words for the deepest cause that says something: what lies above it says only that something failed.
+/// The text for the deepest cause that is known: the errors above it only state that something failed.
 pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
     let mut at = error;
     loop {
@@ -39,7 +39,7 @@ pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
         if let Some(known) = explained {
             return known;
         }
-        // What an input error wraps is not among its sources.
+        // The error that an input error wraps is not among its sources.
         let wrapped = at.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         match wrapped.map(|inner| inner as &(dyn Error + 'static)).or_else(|| at.source()) {
             Some(deeper) => at = deeper,
@@ -48,7 +48,7 @@ pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// What a library says in its own words alone.
+/// Explains errors that a library gives only as text.
 fn explain_text(text: &str) -> String {
     match text.split_once("failed to lookup address information: ") {
         Some((_, why)) => format!(
@@ -58,12 +58,12 @@ fn explain_text(text: &str) -> String {
     }
 }
 
-/// Parsers draw below their first lines where they stopped.
+/// Removes line breaks: parsers draw the position below their first line.
 pub(crate) fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Why nothing answers, and what to look at.
+/// Why the server does not answer, and what to check.
 fn explain_io(error: &io::Error) -> String {
     let hint = match error.kind() {
         io::ErrorKind::ConnectionRefused => "; does it run, and is this its address?",
@@ -75,7 +75,7 @@ fn explain_io(error: &io::Error) -> String {
     format!("{}{hint}", io_message(error))
 }
 
-/// An error of the system, without its number.
+/// The message of an error of the operating system, without its number.
 pub(crate) fn io_message(error: &io::Error) -> String {
     let text = error.to_string();
     let message = text.split_once(" (os error").map_or(&*text, |(words, _)| words);
@@ -98,7 +98,7 @@ fn explain_tls(error: &rustls::Error) -> String {
     }
 }
 
-/// Why the other side ended the handshake.
+/// Why the server ended the handshake.
 fn explain_alert(alert: AlertDescription) -> String {
     let why = split_words(variant_name(&format!("{alert:?}")));
     let hint = match alert {
@@ -150,7 +150,7 @@ fn explain_certificate(error: &CertificateError) -> String {
     }
 }
 
-/// The name of a variant, without what it holds.
+/// The name of a variant in its `Debug` output, without its fields.
 fn variant_name(debug: &str) -> &str {
     debug.split(|letter: char| !letter.is_ascii_alphanumeric()).next().unwrap_or_default()
 }
@@ -169,7 +169,7 @@ fn split_words(name: &str) -> String {
     words
 }
 
-/// A proxy that cannot be reached, or refuses.
+/// Explains why a proxy cannot be reached, or refuses.
 fn explain_proxy(error: &ProxyFailed) -> String {
     let why = explain(&*error.source);
     let why = match &*why {
@@ -185,7 +185,7 @@ fn explain_proxy(error: &ProxyFailed) -> String {
     format!("the proxy {}: {why}", error.proxy)
 }
 
-/// What is wrong with the authorities of this machine.
+/// Explains what is wrong with the certificate authorities of this machine.
 fn explain_identity(error: &RustlsTlsError) -> Option<String> {
     Some(match error {
         RustlsTlsError::AddRootCertificate(why) => {
@@ -198,13 +198,13 @@ fn explain_identity(error: &RustlsTlsError) -> Option<String> {
     })
 }
 
-/// The first sentence of a parser: below it the place is drawn.
+/// The first line of a parser's message: the lines below draw the position.
 pub(crate) fn first_line(text: &str) -> String {
     let line = in_one_line(text.lines().next().unwrap_or_default()).replace('"', "'");
     line.strip_prefix("error: ").map_or(line.clone(), str::to_owned)
 }
 
-/// Nobody reads nanoseconds.
+/// The duration rounded to seconds or milliseconds, for messages.
 pub(crate) const fn in_words(after: Duration) -> Duration {
     if after.as_secs() == 0 {
         Duration::from_millis(after.as_millis() as u64)
@@ -213,7 +213,8 @@ pub(crate) const fn in_words(after: Duration) -> Duration {
     }
 }
 
-/// Code, reason and message, each said once: an answer that is not the API's has no reason, and many messages repeat code or reason.
+/// Code, reason and message without repetitions: an answer that is not from the API server has no reason, and many messages
+/// repeat code or reason.
 pub(crate) fn of_answer(code: u16, reason: &str, message: &str) -> String {
     let head = if reason.is_empty() { code.to_string() } else { format!("{code} {reason}") };
     let mut rest = message.trim();
@@ -231,14 +232,14 @@ pub(crate) fn of_answer(code: u16, reason: &str, message: &str) -> String {
     if rest.is_empty() { format!("{head}{hint}") } else { format!("{head}: {rest}{hint}") }
 }
 
-/// `text` without `said` at its beginning.
+/// `text` without `prefix` at its beginning.
 fn strip_repeated<'t>(text: &'t str, prefix: &str) -> &'t str {
     let Some((first, rest)) = text.split_at_checked(prefix.len()) else { return text };
     let ends = rest.is_empty() || rest.starts_with([':', ' ']);
     if prefix.is_empty() || !first.eq_ignore_ascii_case(prefix) || !ends {
         return text;
     }
-    // A word of a sentence is no repetition: `Forbidden pods`.
+    // A prefix within a sentence is no repetition: `Forbidden pods`.
     match rest.strip_prefix(':') {
         Some(rest) => rest.trim_start(),
         None if rest.is_empty() || prefix.bytes().all(|byte| byte.is_ascii_digit()) => rest.trim_start(),
@@ -246,7 +247,7 @@ fn strip_repeated<'t>(text: &'t str, prefix: &str) -> &'t str {
     }
 }
 
-/// Whether nothing was sent, for nobody said who we are.
+/// Whether the request was not sent, because there are no credentials.
 pub(crate) fn is_login(error: &(dyn Error + 'static)) -> bool {
     std::iter::successors(Some(error), |&error| error.source()).any(|error| error.is::<LoginError>())
 }

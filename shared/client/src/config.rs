@@ -1,4 +1,4 @@
-//! Where the API server is and who we are to it.
+//! The configuration: the address of the API server, and the credentials.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -19,19 +19,20 @@ use super::route::{Connector, Route, Tls};
 use super::tls::{self, ServerTrust};
 use pod_safety_clock::Env;
 
-/// A longer address is none, and with a path behind it more than a request may have.
+/// The maximum length of an address. A longer address is invalid, and with a path it would exceed the maximum length of a
+/// request.
 const MAX_ADDRESS: usize = 4096;
 
-/// What a person can say about the connection.
+/// The user's options for the connection.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectOptions {
-    /// A kubeconfig file. Without it `prefer` says what is used.
+    /// A kubeconfig file. Without it `prefer` decides.
     pub kubeconfig: Option<PathBuf>,
     /// A context of the kubeconfig other than its current one.
     pub context: Option<String>,
     /// The address of the API server, in place of the configuration's.
     pub server: Option<String>,
-    /// What is used in a pod that has a kubeconfig, too.
+    /// Which configuration is used in a pod that also has a kubeconfig.
     pub prefer: Prefer,
     /// The user to act as (`--as`).
     pub user: Option<String>,
@@ -41,21 +42,21 @@ pub struct ConnectOptions {
     pub request_timeout: Option<Duration>,
 }
 
-/// What is used in a pod that has a kubeconfig, too. Outside a pod it is the kubeconfig.
+/// Which configuration is used in a pod that also has a kubeconfig. Outside a pod it is the kubeconfig.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefer {
-    /// `$KUBECONFIG`, or `~/.kube/config`: a person means the cluster that kubectl would reach.
+    /// `$KUBECONFIG`, or `~/.kube/config`: a user expects the cluster that kubectl would use.
     #[default]
     Kubeconfig,
-    /// The pod's service account: a controller means the cluster that it runs in.
+    /// The pod's service account: a controller expects the cluster in which it runs.
     ServiceAccount,
 }
 
-/// Which cluster a connection leads to, in the words of its configuration.
+/// The cluster of a connection, as its configuration names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
-    /// The context of the kubeconfig; none: a pod's service account.
+    /// The context of the kubeconfig; `None`: the service account of a pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
     /// The address of the API server.
@@ -66,7 +67,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// As an error names it: the address first.
+    /// The target in an error message: the address first.
     #[must_use]
     pub fn describe(&self) -> String {
         match (&*self.server, &self.context) {
@@ -93,18 +94,18 @@ pub enum ConfigError {
     /// A named or default kubeconfig that cannot be used.
     #[error("the kubeconfig {path} cannot be used: {why}")]
     Kubeconfig {
-        /// The file, or where it was looked for.
+        /// The file, or the places that were searched.
         path: String,
         /// What is wrong with it.
         why: String,
     },
-    /// In a pod, but without a usable service account.
+    /// The process runs in a pod without a usable service account.
     #[error("the pod's service account cannot be used (is automountServiceAccountToken off?): {why}")]
     InCluster {
         /// What is wrong with it.
         why: String,
     },
-    /// `--context` was given where there is no kubeconfig to hold it.
+    /// `--context` was given, but there is no kubeconfig.
     #[error(
         "--context={context} needs a kubeconfig: give --kubeconfig, or drop --context to use the pod's service account"
     )]
@@ -123,10 +124,10 @@ pub enum ConfigError {
         /// The value.
         value: String,
     },
-    /// Read, but nothing can be sent with it.
+    /// The configuration was read, but no request can be sent with it.
     #[error("no connection to {place} can be set up: {why}")]
     Unusable {
-        /// Which cluster.
+        /// The cluster.
         place: String,
         /// What is wrong with it.
         why: String,
@@ -139,14 +140,14 @@ impl From<InvalidKubeconfig> for ConfigError {
     }
 }
 
-/// A way to the API server, and what it leads to.
+/// A route to the API server, and its target.
 pub(crate) struct ResolvedConfig {
     pub(crate) route: Route,
     pub(crate) target: Target,
     pub(crate) namespace: String,
 }
 
-/// What this process finds around it.
+/// The environment of this process.
 pub(crate) struct ProcessEnv<'a> {
     pub(crate) env: &'a Env,
     pub(crate) variable: &'a (dyn Fn(&str) -> Option<OsString> + Sync),
@@ -212,7 +213,7 @@ fn from_kubeconfig(
     Ok((plan.resolve(options, target, namespace, &login)?, login))
 }
 
-/// How TLS is spoken within a cluster. Without an authority it is that of this machine.
+/// The TLS configuration for a cluster. Without a certificate authority it uses those of this machine.
 fn tls_config(cluster: &Cluster) -> Result<ClientConfig, String> {
     let trust = match &cluster.authority {
         _ if cluster.insecure => ServerTrust::Any,
@@ -227,7 +228,7 @@ fn tls_config(cluster: &Cluster) -> Result<ClientConfig, String> {
     tls::client_config(&trust)
 }
 
-/// What is known of a connection before it is made.
+/// The parts of a connection before it is opened.
 struct ConnectionPlan {
     server: Uri,
     proxy: Option<proxy::Proxy>,
@@ -270,7 +271,7 @@ impl ConnectionPlan {
     }
 }
 
-/// The pod's service account. Its authority is read again when it changes.
+/// The configuration of the pod's service account. Its certificate authority is read again when it changes.
 fn from_service_account(
     options: &ConnectOptions,
     process: &ProcessEnv<'_>,
@@ -297,7 +298,7 @@ fn display_address(server: &Uri) -> String {
     server.to_string().trim_end_matches('/').to_owned()
 }
 
-/// What each request says besides its login.
+/// The headers of each request besides the credentials.
 fn headers(act_as: &ActAs) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
     let agent = concat!("pod-safety/", env!("CARGO_PKG_VERSION"));
     let mut headers = vec![(http::header::USER_AGENT, HeaderValue::from_static(agent))];
@@ -323,7 +324,7 @@ fn headers(act_as: &ActAs) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
     Ok(headers)
 }
 
-/// A key as part of the name of a header: what may not stand there is written `%XX`.
+/// A key as part of a header name: characters that are not allowed are written as `%XX`.
 fn escaped(key: &str) -> String {
     let stays = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte);
     key.bytes()
@@ -336,7 +337,7 @@ fn parse_master(text: &str) -> Result<Uri, ConfigError> {
     if text.contains("://") { parse_server(text).map_err(|_why| bad()) } else { Err(bad()) }
 }
 
-/// The address of an API server, as client-go's `DefaultServerURL` reads it: without a scheme it is spoken to in the clear.
+/// Parses the address of an API server, as client-go's `DefaultServerURL` does: without a scheme it uses HTTP.
 fn parse_server(text: &str) -> Result<Uri, String> {
     const NONE: &str = "is not the address of an API server, such as https://10.0.0.1:6443";
     let has_scheme = text.contains("://");
@@ -356,7 +357,7 @@ fn parse_server(text: &str) -> Result<Uri, String> {
     built.map_err(|_bad| NONE.to_owned())
 }
 
-/// What was found.
+/// The source of the configuration.
 enum ConfigSource {
     Kubeconfig(Box<SelectedContext>),
     Pod,
@@ -404,7 +405,7 @@ const fn takes_service_account(prefer: Prefer, in_pod: bool, has_kubeconfig: boo
     }
 }
 
-/// The files that are read, of which some may be missing: those of `$KUBECONFIG`, or else the usual one.
+/// The files to read, some of which may not exist: those of `$KUBECONFIG`, or else the default one.
 fn paths(named: Option<&OsStr>, home: Option<&Path>) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     match named.filter(|named| !named.is_empty()) {
@@ -420,13 +421,13 @@ fn paths(named: Option<&OsStr>, home: Option<&Path>) -> Vec<PathBuf> {
     paths
 }
 
-/// Whether a person means a kubeconfig: `$KUBECONFIG` names one, or the usual one is there.
+/// Whether there is a kubeconfig: `$KUBECONFIG` names a file, or the default file exists.
 fn has_kubeconfig(named: Option<&OsStr>, home: Option<&Path>) -> bool {
     let names_one = |paths| std::env::split_paths(paths).any(|path| !path.as_os_str().is_empty());
     named.is_some_and(names_one) || home.is_some_and(|home| home.join(".kube/config").exists())
 }
 
-/// Where the kubeconfig is looked for, as an error says it.
+/// The places that were searched for a kubeconfig, for error messages.
 fn searched_paths(named: Option<&OsStr>) -> String {
     let named = named.filter(|paths| !paths.is_empty());
     named.map_or_else(|| "~/.kube/config".to_owned(), |paths| paths.to_string_lossy().into_owned())

@@ -1,5 +1,6 @@
-//! Kubeconfigs and surroundings of every form, with what kubectl 1.37.2 does and what this program does: `testdata/kubeconfigs.txt`.
-//! `POD_SAFETY_WRITE_KCM=1` records the one anew, with the kubectl of `make control-plane`, `POD_SAFETY_WRITE_GOLDEN=1` the other.
+//! Kubeconfigs and environments of every form, with the results of kubectl 1.37.2 and of this program:
+//! `testdata/kubeconfigs.txt`. `POD_SAFETY_WRITE_KCM=1` records kubectl's results again, with the kubectl of `make
+//! control-plane`; `POD_SAFETY_WRITE_GOLDEN=1` records this program's results.
 
 mod logins;
 mod row;
@@ -21,13 +22,13 @@ use stubs::Stubs;
 
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/kubeconfigs.txt");
 
-/// A row with its files written.
+/// A row whose files are written to a folder.
 struct Staged<'s> {
     stubs: &'s Stubs,
     folder: tempfile::TempDir,
     variables: BTreeMap<String, String>,
     arguments: Vec<String>,
-    /// How long a request may take.
+    /// The request timeout.
     within: Option<Duration>,
 }
 
@@ -55,7 +56,7 @@ impl<'s> Staged<'s> {
         Self { stubs, folder, variables, arguments, within: None }
     }
 
-    /// What a program did with it.
+    /// The result of a program, with the requests that reached the servers.
     fn verdict(&self, answer: Result<(), String>) -> String {
         let seen = self.stubs.seen().join(" > ");
         let text = match answer {
@@ -64,7 +65,7 @@ impl<'s> Staged<'s> {
             Err(why) => format!("refuses {why} [{seen}]"),
         };
         let text = self.stubs.unplaced(&text);
-        // Whether there is a name server.
+        // The message differs where there is no name server.
         let text = text.replace("Temporary failure in name resolution", "Name or service not known");
         text.replace(&*self.folder.path().to_string_lossy(), "{here}")
             .replace(&*stubs::pki().to_string_lossy(), "{pki}")
@@ -110,7 +111,8 @@ impl<'s> Staged<'s> {
     }
 }
 
-/// By another process: one that this process has open for writing cannot be run, not even after a fork of another test.
+/// Writes a program by another process: a file that this process has open for writing cannot be run, not even after a fork
+/// of another test.
 fn write_program(path: &Path, text: &str) {
     use std::io::Write as _;
     let mut shell = std::process::Command::new("sh");
@@ -120,7 +122,7 @@ fn write_program(path: &Path, text: &str) {
     assert!(shell.wait().unwrap().success());
 }
 
-/// `{pki}`, `{text FILE}`, `{base64 FILE}`, and `{lines FILE}`: the same in lines, as a block of YAML has them.
+/// Replaces `{pki}`, `{text FILE}`, `{base64 FILE}`, and `{lines FILE}`: base64 in lines, as in a block of YAML.
 fn filled(text: &str) -> String {
     let mut text = text.replace("{pki}", &stubs::pki().to_string_lossy());
     for (word, width) in [("{text ", 0), ("{base64 ", usize::MAX), ("{lines ", 64)] {
@@ -141,14 +143,14 @@ fn filled(text: &str) -> String {
     text
 }
 
-/// The one that the tests of the control plane use.
+/// The kubectl of the control plane tests.
 fn kubectl() -> PathBuf {
     let tools = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.cache/tools");
     let builds = std::fs::read_dir(tools).unwrap().map(|build| build.unwrap().path().join("bin/kubectl"));
     builds.into_iter().find(|path| path.exists()).unwrap()
 }
 
-/// A sentence for a person: no names of types, no quotes of Debug, no error twice.
+/// Asserts that a text for users has no names of types, no quotes of Debug, and no error twice.
 fn is_a_sentence(name: &str, text: &str) {
     for odd in [
         "Error(",
@@ -174,8 +176,8 @@ fn is_a_sentence(name: &str, text: &str) {
     }
 }
 
-/// Each of these failed, or ended the process: what kubectl accepts is accepted here, and the API server sees the same; what is not
-/// is one sentence.
+/// Each of these rows failed once, or ended the process. If kubectl accepts a row, this program accepts it and the API
+/// server sees the same requests; if not, the error is one sentence.
 #[tokio::test]
 async fn bug_kubeconfigs_that_kubectl_accepts_were_refused() {
     let env = Env::real(1);

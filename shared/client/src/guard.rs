@@ -1,5 +1,5 @@
-//! Lock 5 of the deletion authority: a layer below everything that sends. The kernel's guard ([`pod_safety_proof::check`]) reads
-//! the bytes of every request that would go out.
+//! The fifth mechanism of the deletion authority: a layer below all code that sends. The kernel's guard
+//! ([`pod_safety_proof::check`]) reads the bytes of every request before it is sent.
 
 use std::task::{Context, Poll};
 
@@ -10,7 +10,7 @@ use kube::client::Body;
 use pod_safety_proof::{GuardRefusal, Permit, check};
 use tower::{BoxError, Layer, Service};
 
-/// Puts a [`Guard`] round a service.
+/// Wraps a service in a [`Guard`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GuardLayer;
 
@@ -52,7 +52,7 @@ where
     }
 }
 
-/// A body that is not in memory cannot be read, and is refused where it matters.
+/// Checks one request. A body that is not in memory cannot be read, and is refused if the request needs its content checked.
 fn check_request(request: &Request<Body>) -> Result<(), GuardRefusal> {
     let bytes = request.body().try_clone().and_then(|body| body.collect_bytes().now_or_never()?.ok());
     let (method, uri) = (request.method().as_str(), request.uri());

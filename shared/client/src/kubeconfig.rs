@@ -1,4 +1,4 @@
-//! Kubeconfigs as kubectl reads them: `ClientConfigLoadingRules`, the merge, and what client-go refuses.
+//! Kubeconfigs as kubectl reads them: `ClientConfigLoadingRules`, the merge, and the errors of client-go.
 
 mod entry;
 
@@ -17,7 +17,7 @@ pub(crate) struct InvalidKubeconfig {
     pub(crate) why: String,
 }
 
-/// What a context of the kubeconfig chooses.
+/// The entries that a context of the kubeconfig selects.
 #[derive(Debug)]
 pub(crate) struct SelectedContext {
     pub(crate) context: Option<String>,
@@ -28,7 +28,7 @@ pub(crate) struct SelectedContext {
     pub(crate) user_at: Location,
 }
 
-/// Where an entry stands.
+/// The location of an entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Location {
     path: String,
@@ -43,7 +43,7 @@ impl Location {
 }
 
 impl SelectedContext {
-    /// An address alone.
+    /// A configuration with only an address.
     pub(crate) fn from_server(server: &str) -> Self {
         let nowhere = Location { path: "--master".to_owned(), place: String::new() };
         let (cluster_at, user_at) = (nowhere.clone(), nowhere);
@@ -59,7 +59,7 @@ pub(crate) struct File {
     document: Map<String, Value>,
 }
 
-/// Reads one file; `None`: it is not there.
+/// Reads one file; `None`: it does not exist.
 pub(crate) fn read(path: &Path) -> Result<Option<File>, InvalidKubeconfig> {
     let unfit = |why: String| InvalidKubeconfig { path: path.display().to_string(), why };
     let bytes = match std::fs::read(path) {
@@ -89,7 +89,7 @@ fn parse(bytes: &[u8]) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// The text of a file: UTF-8, or UTF-16 that says so by its first bytes.
+/// Decodes a file: UTF-8, or UTF-16 with a byte order mark.
 fn text(bytes: &[u8]) -> Result<String, String> {
     let units = |of: fn([u8; 2]) -> u16| {
         let pairs = bytes[2..].chunks_exact(2).map(|pair| of([pair[0], pair[1]]));
@@ -107,7 +107,8 @@ fn as_utf8(bytes: &[u8]) -> Result<String, String> {
     String::from_utf8(bytes.to_vec()).map_err(|_not| "it is not text in UTF-8".to_owned())
 }
 
-/// What `wanted`, or else the current context of `files`, chooses. Of each name the first file that has it counts.
+/// Selects the context `requested`, or else the current context of `files`. If several files have an entry of one name, the
+/// first one counts.
 pub(crate) fn select_context(
     files: &[File],
     requested: Option<&str>,
@@ -146,7 +147,7 @@ pub(crate) fn select_context(
             }
             None => return Err(context.at.invalid("it names no cluster")),
         };
-    // A user who is not there is nobody, as to kubectl.
+    // As in kubectl, a user that does not exist is anonymous.
     let (user, user_at) = match user.and_then(|user| find_entry(files, "users", "user", user)) {
         Some(entry) => (User::read(&entry).map_err(|why| entry.at.invalid(&why.0))?, entry.at),
         None => (User::default(), nowhere()),
@@ -154,7 +155,7 @@ pub(crate) fn select_context(
     Ok(SelectedContext { context: Some(name.to_owned()), namespace, cluster, user, cluster_at, user_at })
 }
 
-/// A name that a list has twice: kubectl reads no such file.
+/// A name that a list contains twice: kubectl refuses such a file.
 fn find_duplicate(file: &File, list: &str) -> Option<String> {
     let mut names: Vec<_> = entries(file, list).filter_map(|entry| text_field(entry, "name")).collect();
     names.sort_unstable();
@@ -162,7 +163,7 @@ fn find_duplicate(file: &File, list: &str) -> Option<String> {
     Some(format!("its {list} have the name {} twice; remove one", doubled[0]))
 }
 
-/// The contexts from which to choose.
+/// The available contexts, for error messages.
 fn list_contexts(files: &[File]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for name in

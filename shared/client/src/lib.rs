@@ -1,14 +1,15 @@
 //! The connection to the API server: the only crate that has kube's client.
 //!
-//! Duty: every request of this process goes through [`Connection`], which gives it a deadline, counts it ([`Audit`]), refuses
-//! what the deletion authority did not permit ([`Guard`], lock 5 of the design) and says when the next pod may be written.
+//! Every request of this process goes through [`Connection`], which sets a deadline, counts the request ([`Audit`]),
+//! refuses what the deletion authority did not permit ([`Guard`]), and limits the rate of writes.
 //!
 //! Inputs: a kubeconfig or the ServiceAccount of a pod ([`ConnectOptions`]), and a [`Call`] for each request.
 //!
 //! Invariants:
-//! - A request is sent once, and the next decision is the retry. Only what a 401 refused for an ended login is sent once more.
-//! - Everybody may read. Only a crate that depends on this one can write, by [`WriteCall`], or read a Secret, by [`read_secret`]:
-//!   `pod-safety-shared` hands the rest of this page on and keeps these two (`tests/locks/tests/manifests.rs`).
+//! - A request is sent once, and the next decision is the retry. Only a request that was answered with 401 because its credentials expired
+//!   is sent a second time.
+//! - Any crate can read. Only a crate that depends on this one can write, by [`WriteCall`], or read a Secret, by [`read_secret`]:
+//!   `pod-safety-shared` re-exports the rest of this crate without these two (`tests/locks/tests/manifests.rs`).
 #![forbid(unsafe_code)]
 
 mod audit;
@@ -60,29 +61,28 @@ pub use stream::{ListStream, WatchStream};
 use pod_safety_clock::{Env, Mono};
 use pod_safety_wire::{Encoding, Raw, WireError};
 
-/// So many objects come in one answer of [`Connection::for_each_item`]: all of a large cluster's Machines would be more than an answer may
-/// have, and so would what was fenced and proved in years.
+/// The page size of [`Connection::for_each_item`]. All Machines of a large cluster would exceed the maximum size of one
+/// answer, and so would the NodeFences and FenceEvidences of several years.
 const PAGE: usize = 500;
 
-/// The longest that one read may take. A page of 1,000 pods takes the API
-/// server well under a second; beyond this it is in trouble and will not be
-/// better for our waiting.
+/// The longest time that one read may take. A page of 1,000 pods takes the API server well under a second; if a read takes
+/// longer than this, the API server has a problem, and waiting does not help.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest pause that a refusal asks for and gets. API Priority and Fairness asks for a second; a proxy that asks for a day
-/// would otherwise keep pods from being removed for a day.
+/// The longest pause after a refusal with `Retry-After`. API Priority and Fairness requests one second; without this limit,
+/// a proxy that requests a day would delay the removal of pods for a day.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
-/// The largest body that is read into memory: one object, which etcd bounds at
-/// 1.5 MiB. More is a broken server. Lists and watches are read as streams.
+/// The largest body that is read into memory: one object, which etcd limits to 1.5 MiB. A larger body is a defect of the
+/// server. Lists and watches are read as streams.
 const MAX_BODY: usize = 16 << 20;
 
-/// What an API server says of itself.
+/// The version and the clock of an API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInfo {
-    /// Its version; empty if it does not say.
+    /// The version; empty if the answer has none.
     pub version: String,
-    /// What its clock says.
+    /// The server's time, from the header `Date`.
     pub date: Option<jiff::Timestamp>,
 }
 
@@ -92,7 +92,7 @@ type ClientFactory = Arc<dyn Fn() -> kube::Client + Send + Sync>;
 #[derive(Clone)]
 pub struct Connection {
     kube: kube::Client,
-    /// Makes another with connections of its own.
+    /// Creates another client with its own TCP connections.
     new_client: ClientFactory,
     env: Env,
     target: Arc<Target>,
@@ -107,7 +107,7 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Connects by `options`. Sends nothing yet.
+    /// Opens a connection by `options`. It sends nothing yet.
     ///
     /// # Errors
     /// The configuration cannot be found, read or used.
@@ -125,7 +125,7 @@ impl Connection {
         metrics: ClientMetrics,
         variable: &(dyn Fn(&str) -> Option<OsString> + Sync),
     ) -> Result<Self, ConfigError> {
-        // Chosen here, for rustls refuses to choose when a dependency brings a second one.
+        // The provider is set here, because rustls panics without an explicit choice if a dependency adds a second provider.
         drop(rustls::crypto::ring::default_provider().install_default());
         let config::ResolvedConfig { route, target, namespace } =
             config::load(options, &config::ProcessEnv { env: &env, variable }).await?;
@@ -140,14 +140,14 @@ impl Connection {
         Ok(Self { kube, new_client, env, target: Arc::new(target), request_timeout, pace })
     }
 
-    /// The same with connections of its own. A connection belongs to the runtime in which it was opened: a task with a runtime of its
-    /// own must not share one with tasks that cannot wait.
+    /// The same target with its own TCP connections. A TCP connection belongs to the runtime in which it was opened: a task
+    /// with its own runtime must not share one with tasks of another runtime.
     #[must_use]
     pub fn isolated(&self) -> Self {
         Self { kube: (self.new_client)(), ..self.clone() }
     }
 
-    /// A connection over `service`, with the same layers: for simulators and tests.
+    /// A connection over `service`, with the same layers, for simulators and tests.
     pub fn from_service<S, B>(service: S, env: Env, metrics: ClientMetrics, audit: Arc<dyn Audit>) -> Self
     where
         S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
@@ -165,30 +165,28 @@ impl Connection {
         Self { kube, new_client, env, target, request_timeout: READ_TIMEOUT, pace }
     }
 
-    /// The namespace that is meant where none is named: that of the kubeconfig's
-    /// context, or of the pod.
+    /// The default namespace: that of the kubeconfig's context, or of the pod.
     #[must_use]
     pub fn default_namespace(&self) -> &str {
         self.kube.default_namespace()
     }
 
-    /// Which cluster this is.
+    /// The cluster.
     #[must_use]
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// When `call` is given up.
+    /// The deadline of `call`.
     fn deadline(&self, call: &Call) -> Mono {
         call.deadline_from(self.env.now(), self.request_timeout)
     }
 
-    /// Sends `call` and reads the whole answer, within [`READ_TIMEOUT`] or the
-    /// call's own deadline.
+    /// Sends `call` and reads the whole answer, within [`READ_TIMEOUT`] or the call's own deadline.
     ///
     /// # Errors
-    /// The API server's refusal, or why there was no answer. After anything but
-    /// [`ApiError::Refused`] and [`ApiError::Guard`] the outcome of a write is unknown.
+    /// The API server's refusal, or why there was no answer. After any error except [`ApiError::Refused`] and
+    /// [`ApiError::Guard`] the outcome of a write is unknown.
     pub async fn send(&self, call: Call) -> Result<Raw, ApiError> {
         let (deadline, is_eviction) = (self.deadline(&call), call.is_eviction());
         let write = call.is_write().then(|| self.pace.begin_write(self.env.now()));
@@ -208,20 +206,20 @@ impl Connection {
         answer
     }
 
-    /// Waits while the API server, which is overloaded, wants to be left alone. Requests that cannot wait do not ask.
+    /// Waits while the API server is overloaded and requested a pause. Urgent requests do not call this.
     pub async fn wait_backoff(&self) {
         self.pace.wait_backoff(&self.env).await;
     }
 
-    /// Waits for that, and for one of the turns that run at once: fewer where the API server answers slowly.
+    /// Waits for the pause, and for a write slot. There are fewer slots when the API server answers slowly.
     pub async fn acquire_slot(&self) -> WriteSlot {
         self.pace.acquire_slot(&self.env).await
     }
 
-    /// Reads every object of a list with all of its fields, page by page, by quorum.
+    /// Reads every object of a list with all of its fields, page by page, by quorum, and passes each to `visit`.
     ///
     /// # Errors
-    /// As [`Connection::send`]. What was read until then was given out.
+    /// As [`Connection::send`]. The objects that were read before the error were passed to `visit`.
     pub async fn for_each_item(
         &self,
         all: &str,
@@ -241,7 +239,7 @@ impl Connection {
         }
     }
 
-    /// Reads a list at once, with all fields of its objects.
+    /// Reads a list in one request, with all fields of its objects.
     ///
     /// # Errors
     /// As [`Connection::send`].
@@ -254,7 +252,7 @@ impl Connection {
         })
     }
 
-    /// Reads a plain text: the log of a container.
+    /// Reads plain text, such as the log of a container.
     ///
     /// # Errors
     /// As [`Connection::send`].
@@ -273,7 +271,7 @@ impl Connection {
         self.timeout_at(deadline, work).await?
     }
 
-    /// Which version the API server is of, and what its clock says, to the second.
+    /// Reads the API server's version, and its time to the second.
     ///
     /// # Errors
     /// As [`Connection::send`].
@@ -289,7 +287,7 @@ impl Connection {
             let body = collect(answer.body).await?;
             let read = Raw::from_body(encoding, body.clone()).and_then(|raw| raw.to_json());
             let whole = match (read, answer.refused) {
-                // Who may not read its version has reached it, and learns its time.
+                // A client that may not read the version has reached the server, and gets its time.
                 (Ok(whole), None) => whole,
                 (Ok(whole), Some(refused)) if refused.code != http::StatusCode::UNAUTHORIZED => whole,
                 (_, Some(RefusalHead { code, retry_after })) => {
@@ -303,7 +301,7 @@ impl Connection {
         self.timeout_at(deadline, work).await?
     }
 
-    /// Opens a list. The deadline covers the opening only: bound the reading too.
+    /// Opens a list. The deadline covers the opening only: the caller must limit the reading, too.
     ///
     /// # Errors
     /// As [`Connection::send`].
@@ -321,7 +319,7 @@ impl Connection {
         Ok(WatchStream::new(encoding, body))
     }
 
-    /// Waits for the head of an answer, and for all of it if it is a refusal.
+    /// Waits for the head of an answer, and for the body if it is a refusal.
     async fn open_answer(&self, call: Call) -> Result<(Encoding, Body), ApiError> {
         let deadline = self.deadline(&call);
         let request = call.into_request()?;
@@ -351,9 +349,9 @@ impl Connection {
     }
 }
 
-/// Reads an object that holds secrets, as JSON. What is given out is wiped when it is dropped.
+/// Reads an object that contains secrets, as JSON. The returned buffer is zeroed when it is dropped.
 ///
-/// Danger note: the buffers of HTTP and TLS, through which it came, are not.
+/// Danger note: the buffers of HTTP and TLS are not zeroed.
 ///
 /// # Errors
 /// As [`Connection::send`].
@@ -370,7 +368,7 @@ pub async fn read_secret(connection: &Connection, path: &str) -> Result<Zeroizin
         while let Some(frame) = body.frame().await {
             pieces.extend(frame.map_err(ApiError::Body)?.into_data());
         }
-        // In one allocation: a vector that grows leaves its content behind.
+        // One allocation: a vector that grows would leave copies in freed memory.
         let mut whole = Zeroizing::new(Vec::with_capacity(pieces.iter().map(Bytes::len).sum()));
         pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
         Ok(whole)
@@ -386,7 +384,7 @@ struct Answer {
 /// The head of a refusal.
 struct RefusalHead {
     code: http::StatusCode,
-    /// The header, which an overloaded API server sends with a plain text.
+    /// The header `Retry-After`, which an overloaded API server sends with a plain text.
     retry_after: Option<Duration>,
 }
 
@@ -422,7 +420,7 @@ async fn read_refusal(refused: RefusalHead, encoding: Encoding, body: Body) -> A
     ApiError::from_status(refused.code, refused.retry_after, encoding, bytes)
 }
 
-/// An error with its causes in one line, each said once.
+/// An error with its causes in one line, without repetitions.
 #[must_use]
 pub fn error_chain(error: &(dyn Error + 'static)) -> String {
     let mut line = error.to_string();
@@ -436,7 +434,7 @@ pub fn error_chain(error: &(dyn Error + 'static)) -> String {
         }
         source = cause.source();
     }
-    // Parsers like to draw where they stopped.
+    // Parsers draw the position of an error below their message.
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

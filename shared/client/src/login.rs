@@ -1,8 +1,7 @@
-//! Who we are to the API server, in each request: a token that stands in the kubeconfig or in a file, a password, or what a login
-//! command gives.
+//! The credentials of each request: a token in the kubeconfig or in a file, a password, or the output of a login command.
 //!
-//! Invariant: a login command runs once, and again when what it gave has ended or was refused (401). It runs in a task of its own:
-//! who asks for a browser must not be ended by the deadline of one request.
+//! Invariant: a login command runs once, and again when its credentials have expired or were refused (401). It runs in its
+//! own task, because a login by browser must not be ended by the deadline of one request.
 
 mod command;
 
@@ -24,35 +23,36 @@ use super::tls::{self, ClientCertificate};
 use command::Exec;
 use pod_safety_clock::{Env, Mono};
 
-/// So long what was read of a token file is used: half of the time that kubelets leave for it.
+/// How long the content of a token file is cached: half of the time that kubelets leave for it.
 const TOKEN_FILE_FOR: Duration = Duration::from_secs(60);
 
-/// Who we are to the API server.
+/// The credentials for the API server.
 pub(crate) struct Login {
     source: Source,
     env: Env,
-    /// The certificate that goes with it.
+    /// The client certificate.
     pub(crate) client_certificate: Arc<ClientCertificate>,
 }
 
 enum Source {
-    /// No one, or whoever the certificate names.
+    /// Anonymous, or only the client certificate.
     None,
     Fixed(HeaderValue),
     File(TokenFile),
     Command(Arc<LoginCommand>),
 }
 
-/// What goes with one request.
+/// The credentials of one request.
 #[derive(Clone, Default)]
 pub(crate) struct Credentials {
     pub(crate) header: Option<HeaderValue>,
-    /// Counts what a login command has given: connections that show an older certificate are of no use.
+    /// Counts the runs of the login command: connections with an older client certificate are not used again.
     pub(crate) generation: u64,
 }
 
 impl Login {
-    /// As kubectl: nobody is named in the clear (`is_tls`), and a token, a password or a certificate spares the login command.
+    /// As in kubectl: without TLS (`is_tls`) no credentials are sent, and a login command runs only if there is no token,
+    /// password or certificate.
     pub(crate) fn from_user(
         user: &User,
         cluster: &Cluster,
@@ -76,12 +76,12 @@ impl Login {
         Ok(Self { source, env: env.clone(), client_certificate: Arc::default() })
     }
 
-    /// Runs the login command, if there is one, so that a request need not wait for a person.
+    /// Runs the login command, if there is one, so that no request has to wait for the user.
     pub(crate) async fn begin(&self) -> Result<(), LoginError> {
         self.credentials().await.map(drop)
     }
 
-    /// What goes with the next request.
+    /// The credentials of the next request.
     pub(crate) async fn credentials(&self) -> Result<Credentials, LoginError> {
         match &self.source {
             Source::None => Ok(Credentials::default()),
@@ -102,7 +102,8 @@ impl Login {
         }
     }
 
-    /// What goes with the same request once more after `refused` was answered 401; `None`: nothing else than that.
+    /// The credentials with which the same request is sent again after `refused` was answered with 401; `None`: there are
+    /// no others.
     pub(crate) async fn refresh_after(
         &self,
         refused: &Credentials,
@@ -150,7 +151,7 @@ impl Source {
     }
 }
 
-/// Editors and shells end a file by a line break, which is no part of a token.
+/// The header for a token. Editors and shells end a file with a line break, which is not part of the token.
 fn bearer(token: &str, of: &str) -> Result<HeaderValue, LoginError> {
     match token.trim() {
         "" => Err(LoginError(format!("{of} is empty"))),
@@ -169,15 +170,15 @@ fn header(kind: &str, value: &str, of: &str) -> Result<HeaderValue, LoginError> 
     Ok(header)
 }
 
-/// A file with a token that somebody renews.
+/// A file with a token that another program renews.
 struct TokenFile {
     path: PathBuf,
-    /// The last one that could be read, and until when it is used.
+    /// The last token that was read, and until when it is used.
     held: Mutex<(HeaderValue, Option<Mono>)>,
 }
 
 impl TokenFile {
-    /// `inline`: the token until the file can be read.
+    /// `inline` is the token to use until the file can be read.
     fn open(path: PathBuf, inline: Option<HeaderValue>, now: Mono) -> Result<Self, LoginError> {
         let first = match (Self::read(&path), inline) {
             (Ok(read), _) => read,
@@ -196,7 +197,7 @@ impl TokenFile {
         bearer(&text, &of)
     }
 
-    /// A file that is gone leaves what it last held (kubernetes/kubernetes#68164).
+    /// The token. If the file was deleted, the last one is still used (kubernetes/kubernetes#68164).
     fn credentials(&self, now: Mono) -> Credentials {
         let mut held = self.held.lock();
         if held.1.is_none_or(|until| now >= until) {
@@ -213,11 +214,11 @@ impl TokenFile {
     }
 }
 
-/// A login command, and what it gave.
+/// A login command, and the credentials that it printed.
 struct LoginCommand {
     exec: Exec,
     cached: Mutex<Option<CachedCredentials>>,
-    /// One run at a time: whoever comes meanwhile takes what that gives.
+    /// One run at a time: requests that come meanwhile use its result.
     runs: futures::lock::Mutex<()>,
 }
 
@@ -228,7 +229,7 @@ struct CachedCredentials {
 }
 
 impl LoginCommand {
-    /// What it gives after its turn `old`: another request may have run it already.
+    /// The credentials after run number `old`: another request may have run the command already.
     async fn renew(
         self: &Arc<Self>,
         old: u64,

@@ -13,7 +13,7 @@ pub struct ClientMetrics {
 }
 
 impl ClientMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     ///
     /// # Errors
     /// They are registered already.

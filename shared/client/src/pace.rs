@@ -1,8 +1,8 @@
-//! How many turns of writes run at once, and when none may.
+//! Limits how many writes run at once, and pauses them when the API server is overloaded.
 //!
-//! A write that runs alone shows how long the API server takes for it. While writes beside each other take at most [`SLOWDOWN_FACTOR`] times
-//! as long, one more turn may run; when they take longer, one fewer. More would gain little, and all other clients of the API
-//! server would wait for it. An API server that is overloaded (429) is left alone for as long as it asks.
+//! A write that runs alone shows the API server's base latency. While concurrent writes take at most [`SLOWDOWN_FACTOR`]
+//! times as long, the limit grows by one; when they take longer, it shrinks by one. More concurrent writes would gain
+//! little, and would slow down all other clients of the API server. After a 429, no write is sent for the requested pause.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use tokio::sync::Notify;
 
 use pod_safety_clock::{Env, Mono};
 
-/// How many turns run at most: few beside the hundreds of seats of the API server's `workload-low`, and more do not make the
-/// deletions faster, only each of them slower (see `docs/benchmarks.md`).
+/// The maximum number of write slots: few compared with the hundreds of seats of the API server's `workload-low`. More
+/// would not make the deletions faster, only each of them slower (see `docs/benchmarks.md`).
 pub const MAX_WRITE_SLOTS: usize = 16;
 
-/// Measured on two cores (docs/scale.md).
+/// How much slower concurrent writes may be than a single one. Measured on two cores (docs/scale.md).
 const SLOWDOWN_FACTOR: u32 = 3;
 
-/// An API server that answers within this has room, however soon it answered before.
+/// A latency below this never lowers the limit, however low the base latency is.
 const FAST_ENOUGH: Duration = Duration::from_millis(18);
 
-/// After so many writes their median decides. It follows a change within a fraction of a second, and one write that is slow
+/// The number of writes whose median decides. The limit follows a change within a fraction of a second, and one slow write
 /// changes nothing.
 const WINDOW: usize = 16;
 
-/// Shared by all connections of this process to one API server.
+/// The pacer, which all connections of this process to one API server share.
 #[derive(Clone, Debug)]
 pub(crate) struct WritePacer {
     state: Arc<Mutex<State>>,
@@ -35,18 +35,18 @@ pub(crate) struct WritePacer {
 
 #[derive(Debug)]
 struct State {
-    /// Until when the API server wants to be left alone.
+    /// The end of the pause that the API server requested.
     backoff_until: Mono,
     slots_in_use: usize,
     limit: usize,
-    /// Writes that were begun, and those of them that were not answered yet.
+    /// The number of writes that were started, and of those in flight.
     started: u64,
     writing: usize,
-    /// Those up to this one were begun under another limit, and say nothing about the present one.
+    /// Writes up to this number were started under another limit, and do not count for the present one.
     ignored_until: u64,
-    /// How long a write takes that runs alone.
+    /// The latency of a write that runs alone.
     baseline: Option<Duration>,
-    /// How long the last ones took.
+    /// The latencies of the last writes.
     latencies: Vec<Duration>,
 }
 
@@ -56,7 +56,7 @@ impl State {
             self.baseline = Some(match self.baseline {
                 None => took,
                 Some(usual) if took < usual => (usual + took) / 2,
-                // One that is slow for once says little; a server that became slow is known after some.
+                // One slow write changes little; a server that became slower is noticed after some.
                 Some(usual) => usual + (took.min(usual * SLOWDOWN_FACTOR) - usual) / 8,
             });
         }
@@ -89,13 +89,13 @@ impl WritePacer {
         Self { state: Arc::new(Mutex::new(state)), room: Arc::default() }
     }
 
-    /// The API server wants to be left alone until then.
+    /// Sends no writes until then, because the API server requested a pause.
     pub(crate) fn back_off_until(&self, until: Mono) {
         let mut state = self.state.lock();
         state.backoff_until = until.max(state.backoff_until);
     }
 
-    /// Waits while it does.
+    /// Waits for the end of the pause.
     pub(crate) async fn wait_backoff(&self, env: &Env) {
         loop {
             let remaining = self.state.lock().backoff_until.since(env.now());
@@ -106,7 +106,7 @@ impl WritePacer {
         }
     }
 
-    /// Waits for that, and for a turn. It ends when it is dropped.
+    /// Waits for the end of the pause, and for a slot. Dropping the slot releases it.
     pub(crate) async fn acquire_slot(&self, env: &Env) -> WriteSlot {
         loop {
             self.wait_backoff(env).await;
@@ -121,7 +121,7 @@ impl WritePacer {
         }
     }
 
-    /// A write is sent now.
+    /// Records that a write is sent now.
     pub(crate) fn begin_write(&self, now: Mono) -> Write {
         let mut state = self.state.lock();
         state.started += 1;
@@ -130,7 +130,7 @@ impl WritePacer {
     }
 }
 
-/// One of the turns that run at once.
+/// A write slot.
 #[derive(Debug)]
 pub struct WriteSlot(WritePacer);
 
@@ -141,24 +141,24 @@ impl Drop for WriteSlot {
     }
 }
 
-/// A write that is not answered yet.
+/// A write in flight.
 #[derive(Debug)]
 pub(crate) struct Write {
     pace: WritePacer,
     at: Mono,
     number: u64,
-    /// No other was under way when it began.
+    /// No other write was in flight when it started.
     was_only: bool,
 }
 
 impl Write {
-    /// It succeeded. One that fails or is given up says nothing about the time that a write takes.
+    /// The write succeeded. A write that fails or times out shows nothing about the latency.
     pub(crate) fn finish(self, now: Mono) {
         let mut state = self.pace.state.lock();
         let alone = self.was_only && self.number == state.started;
         state.record_latency(self.number, now.since(self.at), alone);
         drop(state);
-        // There may be room for one more.
+        // The limit may have grown.
         self.pace.room.notify_one();
     }
 }
@@ -177,7 +177,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// The limit after each of these windows of equal writes beside each other.
+    /// The limit after each of these windows of equal concurrent writes.
     fn limits(alone: u64, windows: &[u64]) -> Vec<usize> {
         let pace = WritePacer::new(Mono::default());
         let mut state = pace.state.lock();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     impl WritePacer {
-        /// How long a write takes that runs alone.
+        /// The latency of a write that runs alone.
         pub(crate) fn baseline(&self) -> Option<Duration> {
             self.state.lock().baseline
         }
@@ -215,16 +215,17 @@ mod tests {
     fn writes_that_slow_each_other_down_get_fewer_and_more_when_there_is_room_again() {
         for (alone, windows, expected) in [
             (7, &[21, 22, 22, 22, 21, 21][..], &[16, 15, 14, 13, 14, 15][..]),
-            // One that answers soon is not slow because it answered sooner before.
+            // A fast write is not slow because an earlier one was faster.
             (1, &[18, 18, 19, 18], &[16, 16, 15, 16]),
-            // A slow one has its own measure.
+            // A slow server has its own base latency.
             (200, &[600, 601], &[16, 15]),
         ] {
             assert_eq!(limits(alone, windows), expected, "{alone} ms alone, {windows:?}");
         }
     }
 
-    /// What was begun before a change was slowed down by more than what runs now: the limit would fall to one and rise again.
+    /// Writes that were started before a change of the limit were slowed down by more writes than run now: the limit would
+    /// fall to one and rise again.
     #[test]
     fn writes_of_another_limit_do_not_count() {
         let pace = WritePacer::new(Mono::default());
@@ -268,7 +269,7 @@ mod tests {
         assert_eq!((state.baseline, state.writing), (Some(millis(10)), 0));
     }
 
-    /// A server that became slow for good would else be given one write at a time for ever.
+    /// A server that became slower permanently would otherwise get one write at a time from then on.
     #[test]
     fn one_at_a_time_shows_what_is_usual_now() {
         let pace = WritePacer::new(Mono::default());

@@ -1,4 +1,4 @@
-//! Whether a proxy stands before the API server: the rules of Go's `golang.org/x/net/http/httpproxy`, as kubectl has them.
+//! Selects the proxy for the API server, by the rules of Go's `golang.org/x/net/http/httpproxy`, as in kubectl.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use http::Uri;
 use ipnet::IpNet;
 use percent_encoding::percent_decode_str;
 
-/// The variables that name proxies. `ALL_PROXY` is none of them: kubectl does not read it.
+/// The environment variables that name proxies. `ALL_PROXY` is not one of them: kubectl does not read it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Variables {
     https: String,
@@ -15,7 +15,7 @@ pub(crate) struct Variables {
 }
 
 impl Variables {
-    /// As in Go, the name in capitals goes first.
+    /// As in Go, the variable in capitals has precedence.
     pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
         let first = |name: &str| {
             let names = [name.to_owned(), name.to_ascii_lowercase()];
@@ -25,10 +25,10 @@ impl Variables {
     }
 }
 
-/// How a proxy is spoken to.
+/// The protocol of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProxyProtocol {
-    /// HTTP, in the clear or within TLS.
+    /// HTTP, with or without TLS.
     Http,
     Socks5,
 }
@@ -37,11 +37,11 @@ pub(crate) enum ProxyProtocol {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Proxy {
     pub(crate) protocol: ProxyProtocol,
-    /// Scheme, host and port, without a login.
+    /// Scheme, host and port, without credentials.
     pub(crate) address: Uri,
     /// User and password.
     pub(crate) login: Option<(String, String)>,
-    /// Who named it.
+    /// The setting that names the proxy.
     pub(crate) named_by: &'static str,
 }
 
@@ -57,10 +57,10 @@ impl std::fmt::Display for Proxy {
     }
 }
 
-/// The proxy between here and `server`: what the kubeconfig names goes before the variables, whatever `NO_PROXY` says.
+/// The proxy for `server`. That of the kubeconfig has precedence over the variables, whatever `NO_PROXY` contains.
 ///
 /// # Errors
-/// Whatever is named is no proxy.
+/// The value is no address of a proxy.
 pub(crate) fn select(
     server: &Uri,
     named: Option<&str>,
@@ -84,7 +84,7 @@ pub(crate) fn select(
     parse(scheme, rest, name).map(Some)
 }
 
-/// `rest`: what stands behind the scheme, which may have a login and a path.
+/// `rest` is the part after the scheme, which may have credentials and a path.
 fn parse(scheme: &str, rest: &str, named_by: &'static str) -> Result<Proxy, String> {
     let scheme = scheme.to_ascii_lowercase();
     let (protocol, scheme, port) = match &*scheme {
@@ -114,7 +114,7 @@ fn parse(scheme: &str, rest: &str, named_by: &'static str) -> Result<Proxy, Stri
     Ok(Proxy { protocol, address, login, named_by })
 }
 
-/// Whether what stands behind the host is a port, or nothing.
+/// Whether the part after the host is a port, or nothing.
 pub(crate) fn has_port_or_none(authority: &str) -> bool {
     let behind = authority.rsplit_once(']').map_or(authority, |(_, behind)| behind);
     behind.split_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_ok())
@@ -124,7 +124,7 @@ fn with_port(address: &Uri, scheme: &str, port: u16) -> Option<Uri> {
     format!("{scheme}://{}:{port}", address.host()?).parse().ok()
 }
 
-/// Whether a proxy of the variables stands before `server`: before what is on this host, or listed in `NO_PROXY`, none does.
+/// Whether the proxy of the variables applies to `server`: not to addresses of this host, and not to entries of `NO_PROXY`.
 fn applies(server: &Uri, no_proxy: &str) -> bool {
     let host = server.host().unwrap_or_default().to_ascii_lowercase();
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -136,7 +136,8 @@ fn applies(server: &Uri, no_proxy: &str) -> bool {
     !no_proxy.split(',').any(|entry| is_excluded(&entry.trim().to_ascii_lowercase(), host, address, port))
 }
 
-/// Whether an entry of `NO_PROXY` means this host: `*`, a network, an address or a domain, the latter two with a port or without.
+/// Whether an entry of `NO_PROXY` matches this host: `*`, a network, an address or a domain; the latter two with or without
+/// a port.
 fn is_excluded(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool {
     if entry == "*" {
         return true;
@@ -156,13 +157,13 @@ fn is_excluded(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> b
         return false;
     }
     match name.strip_prefix('.') {
-        // Of `.example.org` only what is below it is meant.
+        // `.example.org` matches only its subdomains.
         Some(_) => host.ends_with(name),
         None => host == name || host.strip_suffix(name).is_some_and(|below| below.ends_with('.')),
     }
 }
 
-/// `host:port` and `[address]:port`, as Go's `SplitHostPort` takes them apart.
+/// Splits `host:port` and `[address]:port`, as Go's `SplitHostPort` does.
 fn split_port(entry: &str) -> Option<(&str, &str)> {
     let (host, port) = match entry.strip_prefix('[') {
         Some(rest) => rest.split_once("]:")?,
@@ -189,11 +190,11 @@ mod tests {
         }
     }
 
-    /// No command began where `HTTPS_PROXY` was set: `requires the disabled feature "kube/http-proxy"`.
+    /// Once, no command started where `HTTPS_PROXY` was set: `requires the disabled feature "kube/http-proxy"`.
     #[test]
     fn bug_a_proxy_variable_kept_every_command_from_its_api_server() {
         const THROUGH: &str = "http://proxy:3128 (from HTTPS_PROXY)";
-        // The rows of Go's own TestUseProxy that a name server is not needed for, and ours.
+        // The rows of Go's own TestUseProxy that need no name server, and further rows.
         for (no_proxy, server, through) in [
             ("", "https://example.com:6443", true),
             ("", "https://localhost:6443", false),

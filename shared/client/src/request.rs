@@ -16,20 +16,20 @@ use pod_safety_wire::{Encoding, PROTOBUF_FIRST, Raw, Status, WireError};
 
 const JSON: &str = "application/json";
 
-/// The verbs that this process uses, with the media type of their body.
+/// The methods that this process uses, with the media types of their bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Read.
+    /// GET.
     Get,
-    /// Create.
+    /// POST.
     Post,
-    /// Replace.
+    /// PUT.
     Put,
-    /// Strategic merge patch.
+    /// PATCH with a strategic merge patch.
     Patch,
-    /// Merge patch (RFC 7386): kinds of CRDs have no other.
+    /// PATCH with a merge patch (RFC 7386), the only one for custom resources.
     Merge,
-    /// Delete.
+    /// DELETE.
     Delete,
 }
 
@@ -65,7 +65,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Reads `path`, query included.
+    /// A read of `path`, query included.
     #[must_use]
     pub fn get(path: impl Into<String>) -> Self {
         Self::new(Method::Get, path.into(), Vec::new())
@@ -75,22 +75,22 @@ impl Call {
         Self { method, path, body, deadline: None, permit: None, all_fields: false }
     }
 
-    /// Gives up at `deadline` if that comes before the usual timeout.
+    /// Sets a deadline, if it is earlier than the default timeout.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Mono) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// Has the answer come with all of its fields, known to us or not: for whoever writes parts of it back, or shows
-    /// them to people.
+    /// Requests the answer with all of its fields, also those that this program does not know: for callers that write parts
+    /// of it back, or show it to users.
     #[must_use]
     pub const fn all_fields(mut self) -> Self {
         self.all_fields = true;
         self
     }
 
-    /// Its answer 429 speaks of a budget, not of the API server.
+    /// Whether it is an eviction. A 429 for an eviction is about a PodDisruptionBudget, not about overload.
     pub(crate) fn is_eviction(&self) -> bool {
         self.path.ends_with("/eviction")
     }
@@ -109,7 +109,7 @@ impl Call {
         if self.method == Method::Get {
             request = request.header(ACCEPT, if self.all_fields { JSON } else { PROTOBUF_FIRST });
         } else {
-            // Answers to writes are read for one field; JSON spares them the envelope.
+            // Answers to writes are read for one field; JSON avoids the protobuf envelope.
             request = request.header(ACCEPT, JSON).header(CONTENT_TYPE, self.method.content_type());
         }
         if let Some(permit) = self.permit {
@@ -119,13 +119,13 @@ impl Call {
     }
 }
 
-/// The calls that change something, which only the authority makes. A crate that cannot name this trait cannot make them.
+/// The calls that write. Only crates that can name this trait can make them.
 pub trait WriteCall {
-    /// Writes `body` to `path`.
+    /// A write of `body` to `path`.
     #[must_use]
     fn write(method: Method, path: impl Into<String>, body: &serde_json::Value) -> Self;
 
-    /// A request that the guard lets through.
+    /// A request with a permit for the guard.
     #[must_use]
     fn permitted(request: proof::Request) -> Self;
 }
@@ -146,7 +146,7 @@ impl WriteCall for Call {
     }
 }
 
-/// The path of a page of a list: of the whole of it where there is no limit, of its beginning where there is no token.
+/// The path of a page of a list: of the whole list if there is no limit, of the first page if there is no token.
 #[must_use]
 pub fn page_path(all: &str, limit: Option<usize>, token: &str) -> String {
     let limit = limit.map(|limit| format!("limit={limit}"));
@@ -158,60 +158,60 @@ pub fn page_path(all: &str, limit: Option<usize>, token: &str) -> String {
 /// How a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The API server refused it; nothing was changed.
+    /// The API server refused the request; nothing was changed.
     #[error("the API server answered {}", of_answer(*.code, .reason, .message))]
     Refused {
         /// The HTTP code.
         code: u16,
-        /// The API's reason; empty if the answer was not the API's.
+        /// The reason of the API's Status; empty if the answer is not from the API server.
         reason: String,
-        /// The API's message with its causes, or the start of the plain answer.
+        /// The message of the API's Status with its causes, or the beginning of a plain answer.
         message: String,
-        /// What exactly was wrong: the sentences of `details.causes`.
+        /// The messages of `details.causes`.
         causes: Vec<String>,
-        /// When to come back.
+        /// The requested delay before the next attempt.
         retry_after: Option<Duration>,
     },
-    /// Our own guard refused to send it.
+    /// The guard of this process refused to send the request.
     #[error(transparent)]
     Guard(GuardRefusal),
-    /// No answer in time. A write may or may not have been applied.
+    /// The deadline passed without an answer. A write may have been applied.
     #[error("no answer from the API server within {:?}", in_words(*.after))]
     TimedOut {
-        /// How long we waited.
+        /// How long this process waited.
         after: Duration,
     },
-    /// The connection failed. A write may or may not have been applied.
+    /// The connection failed. A write may have been applied.
     #[error("{said}")]
     Transport {
-        /// Where to, and why, in words for people.
+        /// The target and the cause, as text for users.
         said: String,
     },
-    /// The answer's body broke off or is too large.
+    /// The body of the answer broke off or is too large.
     #[error("the answer of the API server broke off: {}", of_body(.0))]
     Body(Box<dyn std::error::Error + Send + Sync>),
-    /// The answer is of another shape than asked for.
+    /// The answer cannot be decoded as the expected type.
     #[error("decoding the API server's answer")]
     Undecodable(#[source] WireError),
     /// The answer is neither JSON nor protobuf.
     #[error("the API server answered with the content type {0:?}")]
     ContentType(String),
-    /// The answer lacks what every answer to this request has, or holds a value that cannot be used.
+    /// The answer lacks a field that every answer to this request has, or has a value that cannot be used.
     #[error("the answer of the API server cannot be used: {0}")]
     Malformed(String),
-    /// A name that cannot be part of a URL.
+    /// The path cannot be part of a URL.
     #[error("no request can be made for the path {path:?}")]
     BadPath {
         /// The path.
         path: String,
-        /// Why.
+        /// The error.
         #[source]
         source: http::Error,
     },
 }
 
 impl ApiError {
-    /// What the API server asked for, if it asked for a pause; zero otherwise.
+    /// The pause that the API server requested, or zero.
     #[must_use]
     pub fn retry_after(&self) -> Duration {
         match self {
@@ -220,7 +220,7 @@ impl ApiError {
         }
     }
 
-    /// `to`: which cluster was called.
+    /// `to` is the cluster that was called.
     pub(crate) fn from_kube(source: kube::Error, to: &Target) -> Self {
         let source = match source {
             kube::Error::Service(inner) => match inner.downcast::<GuardRefusal>() {
@@ -253,7 +253,7 @@ impl ApiError {
         let mut message = status.message.unwrap_or_else(plain);
         let causes: Vec<String> = details.causes.into_iter().filter_map(|cause| cause.message).collect();
         for cause in causes.iter().map(|cause| cause.trim()) {
-            // Many messages hold their causes already.
+            // Many messages contain their causes already.
             message = match message.trim() {
                 "" => cause.to_owned(),
                 message if message.contains(cause) => message.to_owned(),
@@ -270,7 +270,7 @@ impl ApiError {
         }
     }
 
-    /// The API server's code, if it refused.
+    /// The HTTP code, if the API server refused the request.
     #[must_use]
     pub const fn code(&self) -> Option<u16> {
         match self {
@@ -279,22 +279,20 @@ impl ApiError {
         }
     }
 
-    /// The object is not there.
+    /// Whether the object does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        // A 404 without a reason is a wrong path or a proxy, not the word of the
-        // registry on this object: unknown, not absent.
+        // A 404 without a reason comes from a wrong path or a proxy, and shows nothing about the object: unknown, not absent.
         matches!(self, Self::Refused { code: 404, reason, .. } if reason == "NotFound")
     }
 
-    /// The API server does not have the kind: its 404 of a path is a plain text, and gives no reason.
+    /// Whether the API server does not serve the kind: its 404 for a path is plain text, without a reason.
     #[must_use]
     pub fn is_unknown_kind(&self) -> bool {
         matches!(self, Self::Refused { code: 404, reason, .. } if reason.is_empty())
     }
 
-    /// The object is not as the precondition says. A UID in a patch that does not
-    /// match is answered 422 "field is immutable" by some versions.
+    /// Whether a precondition failed. Some versions answer a patch with another UID with 422 "field is immutable".
     #[must_use]
     pub fn is_changed(&self) -> bool {
         match self {
@@ -304,7 +302,7 @@ impl ApiError {
         }
     }
 
-    /// Whether a write may have been applied although this error came back.
+    /// Whether a write may have been applied in spite of this error.
     #[must_use]
     pub const fn is_outcome_unknown(&self) -> bool {
         match self {
@@ -319,7 +317,7 @@ impl ApiError {
         }
     }
 
-    /// A stable class for metrics.
+    /// The category for metrics.
     #[must_use]
     pub const fn category(&self) -> &'static str {
         match self {
@@ -346,7 +344,7 @@ fn of_body(error: &Box<dyn std::error::Error + Send + Sync>) -> String {
     explain(&**error)
 }
 
-/// Whether no connection was made: hyper's error says so in its text alone.
+/// Whether no connection was made: hyper's error shows it only in its text.
 fn is_connect(error: &(dyn std::error::Error + 'static)) -> bool {
     std::iter::successors(Some(error), |error| error.source())
         .any(|error| error.to_string().contains("(Connect)"))

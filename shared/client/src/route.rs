@@ -1,5 +1,6 @@
-//! The way of a request to the API server: address, login, proxy, TLS. It stands in place of kube's own, which ends the process over
-//! a token with a line break, starts a login command three times, and asks `NO_PROXY` for the proxy.
+//! The route of a request to the API server: address, credentials, proxy, TLS. It replaces kube's own connector, which
+//! panics on a token with a line break, runs a login command three times, and applies `NO_PROXY` to the proxy's own
+//! address.
 
 use std::io;
 use std::pin::Pin;
@@ -28,25 +29,25 @@ use super::cause::ProxyFailed;
 use super::login::{Credentials, Login};
 use super::proxy::{Proxy, ProxyProtocol};
 
-/// How TLS is spoken to the API server.
+/// The TLS settings for the API server.
 #[derive(Clone)]
 pub(crate) struct Tls {
     pub(crate) config: Arc<ClientConfig>,
-    /// Whose certificate the API server shows, if that is not its address.
+    /// The name in the API server's certificate, if it differs from its address.
     pub(crate) name: Option<ServerName<'static>>,
 }
 
 /// Opens connections to the API server.
 #[derive(Clone)]
 pub(crate) struct Connector {
-    /// What is before the API server, and how TLS is spoken to it: by the same authority, and without a certificate of ours.
+    /// The proxy, and the TLS configuration for it: with the same certificate authorities, and without a client certificate.
     pub(crate) proxy: Option<(Proxy, Arc<ClientConfig>)>,
-    /// None: the API server is spoken to in the clear.
+    /// `None`: no TLS.
     pub(crate) tls: Option<Tls>,
 }
 
 impl Connector {
-    /// The same without what earlier connections have left: who resumes a session is taken for whoever showed a certificate in it.
+    /// The same without cached TLS sessions: a resumed session would keep the client certificate of the earlier connection.
     fn without_tls_sessions(&self) -> Self {
         let fresh_tls = |tls: &Tls| {
             let mut config = (*tls.config).clone();
@@ -74,7 +75,7 @@ impl Connector {
             ProxyProtocol::Http => {
                 let names = Arc::new(DefaultServerNameResolver::default());
                 let mut hop = HttpsConnector::new(http, tls, false, names);
-                // What goes in the clear is forwarded, as by Go: few proxies open a tunnel for it.
+                // A request without TLS is forwarded, as by Go: few proxies open a tunnel for it.
                 if to.scheme_str() == Some("http") {
                     let stream = hop.call(address).await.map_err(failed)?;
                     return Ok(Stream { io: Box::new(stream), is_forwarded: true });
@@ -109,7 +110,7 @@ impl Connector {
     }
 }
 
-/// SOCKS takes port 443 where none is named.
+/// Adds port 80 to an address without a port, because the SOCKS client would use port 443.
 fn with_port(to: &Uri) -> Uri {
     let named = (to.scheme_str(), to.host(), to.port_u16());
     let (Some("http"), Some(host), None) = named else { return to.clone() };
@@ -171,10 +172,10 @@ trait Io: Read + Write + Connection + Send + Unpin {}
 
 impl<T: Read + Write + Connection + Send + Unpin> Io for T {}
 
-/// A connection, whatever lies on its way.
+/// A connection, directly or through a proxy.
 pub(crate) struct Stream {
     io: Box<dyn Io>,
-    /// A proxy forwards each request, and must be told its whole address.
+    /// A proxy forwards each request, and needs its absolute address.
     is_forwarded: bool,
 }
 
@@ -234,7 +235,7 @@ pub(crate) struct Route {
     login: Arc<Login>,
     headers: Arc<[(HeaderName, HeaderValue)]>,
     connector: Connector,
-    /// The connections that show the certificate of this turn of the login.
+    /// The connection pool, and the generation of the credentials with which its connections were opened.
     http: Arc<Mutex<(u64, Http)>>,
 }
 
@@ -254,7 +255,7 @@ impl Route {
         Self { base, login, headers: headers.into(), connector, http }
     }
 
-    /// The same with connections of its own.
+    /// The same route with its own connections.
     pub(crate) fn isolated(&self) -> Self {
         let http = Arc::new(Mutex::new((0, Self::pool(&self.connector))));
         Self { http, ..self.clone() }
@@ -264,7 +265,7 @@ impl Route {
         Builder::new(TokioExecutor::new()).build(connector.clone())
     }
 
-    /// Connections made before the login has changed show what is no longer true.
+    /// The connection pool for these credentials. Connections of older credentials are dropped.
     fn http(&self, credentials: &Credentials) -> Http {
         let mut http = self.http.lock();
         if credentials.generation > http.0 {
@@ -280,7 +281,7 @@ impl Route {
         let (StatusCode::UNAUTHORIZED, Some(again)) = (answer.status(), retry) else { return Ok(answer) };
         match self.login.refresh_after(&credentials).await {
             Ok(Some(credentials)) => self.send_once(again, &credentials).await,
-            // The refusal says more than why there is no other login.
+            // The refusal is more useful than the reason why there are no other credentials.
             Ok(None) | Err(_) => Ok(answer),
         }
     }
@@ -301,7 +302,7 @@ impl Route {
     }
 }
 
-/// `path`, query included, below the path of `base`.
+/// Joins `path`, query included, to the path of `base`.
 fn join_path(base: &Uri, path: &Uri) -> Result<Uri, http::Error> {
     let (before, path) =
         (base.path().trim_end_matches('/'), path.path_and_query().map_or("/", |path| path.as_str()));
@@ -310,8 +311,8 @@ fn join_path(base: &Uri, path: &Uri) -> Result<Uri, http::Error> {
     Uri::builder().scheme(scheme).authority(authority).path_and_query(format!("{before}{path}")).build()
 }
 
-/// What may be sent once more after a 401, by which nothing was done. What frees a pod's name is not: the evidence of its permit ends
-/// soon, and a login may take minutes.
+/// A copy of a request that may be sent again after a 401, which changed nothing. A request with a permit is not copied,
+/// except for an eviction: its evidence expires soon, and a login may take minutes.
 fn copy_for_retry(request: &Request<Body>) -> Option<Request<Body>> {
     let evicts = request.uri().path().ends_with("/eviction");
     if request.extensions().get::<Permit>().is_some() && !evicts {

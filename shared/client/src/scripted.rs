@@ -1,5 +1,5 @@
-//! An API server that a test writes as a closure: it hears every request as it
-//! went over the wire and says what comes back, and when.
+//! An API server that a test scripts as a closure: it receives every request as it is sent, and determines the answer and
+//! its delay.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::{ClientMetrics, Connection, NoAudit};
 use pod_safety_clock::{Clock, Env, Mono, Spawner, Task};
 use pod_safety_proof::Permit;
 
-/// One request as it went over the wire.
+/// One request as it was sent.
 #[derive(Clone, Debug)]
 pub struct Received {
     pub at: Mono,
@@ -37,7 +37,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// Verb and path, as a test reads it.
+    /// Method and path.
     pub fn line(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
@@ -96,12 +96,12 @@ impl Answer {
         Self::new(code, "text/plain", text)
     }
 
-    /// 200, with a body that is JSON by name only.
+    /// 200, with the content type of JSON and a body that is not JSON.
     pub fn garbage() -> Self {
         Self::new(200, "application/json", "]")
     }
 
-    /// A watch that ends in good order before anything came.
+    /// A watch that ends normally without an event.
     pub fn empty_watch() -> Self {
         Self::new(200, "application/json", "")
     }
@@ -111,7 +111,7 @@ impl Answer {
         self
     }
 
-    /// By this clock, as RFC 2822 has it.
+    /// With this header `Date`, as in RFC 2822.
     pub fn with_date(mut self, date: &'static str) -> Self {
         self.date = Some(date);
         self
@@ -141,7 +141,7 @@ impl Answer {
     }
 }
 
-/// A receiver is not `Sync`, but nobody shares it.
+/// Makes a receiver `Sync`. It is not shared.
 struct SyncStream(Mutex<mpsc::UnboundedReceiver<Result<Bytes, BoxError>>>);
 
 impl futures::Stream for SyncStream {
@@ -154,7 +154,7 @@ impl futures::Stream for SyncStream {
     }
 }
 
-/// The server's end of a watch; dropping it ends the watch in good order.
+/// The server's end of a watch. Dropping it ends the watch normally.
 #[derive(Clone, Debug)]
 pub struct Events(mpsc::UnboundedSender<Result<Bytes, BoxError>>);
 
@@ -164,7 +164,7 @@ impl Events {
     }
 
     pub fn send_text(&self, text: &str) {
-        // The reader may have gone: then nobody hears it.
+        // The reader may be gone: then the event is dropped.
         drop(self.0.unbounded_send(Ok(Bytes::copy_from_slice(text.as_bytes()))));
     }
 
@@ -187,7 +187,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// A server that answers by `script`, at the moment at which a request arrives.
+    /// A server that calls `script` when a request arrives.
     pub fn new<F>(env: &Env, script: impl Fn(Received) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Answer> + Send + 'static,
@@ -196,7 +196,7 @@ impl Api {
         Self { script, env: env.clone(), requests: Arc::default() }
     }
 
-    /// A server that knows at once what it answers.
+    /// A server that answers without delay.
     pub fn answering(env: &Env, script: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
         Self::new(env, move |asked| std::future::ready(script(&asked)))
     }
@@ -254,11 +254,10 @@ impl Api {
     }
 }
 
-/// What is answered, and the name of the outcome that it makes.
+/// A name, the answer, and the name of the outcome.
 type Failure = (&'static str, fn() -> Answer, &'static str);
 
-/// Each way in which a write can end otherwise than well, and what the authority takes it for. Whatever sends a request is tried
-/// with all of them.
+/// Each way in which a write can fail, and the outcome. Code that sends requests is tested with all of them.
 pub const FAILURES: [Failure; 12] = [
     ("404", Answer::not_found, "gone"),
     ("404 of a proxy", || Answer::plain(404, "404 page not found"), "failed"),
@@ -284,7 +283,7 @@ pub const FAILURES: [Failure; 12] = [
     ("an unreadable answer", Answer::garbage, "failed"),
 ];
 
-/// A wall clock that a test sets as it likes; monotonic time is tokio's.
+/// A wall clock that a test sets; monotonic time is tokio's.
 pub struct SetWall {
     real: Arc<dyn Clock>,
     wall: Mutex<Timestamp>,
@@ -308,7 +307,7 @@ impl Clock for SetWall {
     }
 }
 
-/// A world whose wall clock stands at noon until a test sets it.
+/// An environment whose wall clock stands at noon until a test sets it.
 pub fn env() -> (Env, Arc<SetWall>) {
     let real = Env::real(1);
     let wall = Mutex::new("2026-11-21T12:00:00Z".parse().unwrap());
@@ -317,7 +316,7 @@ pub fn env() -> (Env, Arc<SetWall>) {
     (Env { clock: Arc::<SetWall>::clone(&clock), spawner, rng: real.rng }, clock)
 }
 
-/// All tasks are on the thread of the test, whose clock they share.
+/// Spawns all tasks on the thread of the test, so that they share its clock.
 struct OneThread(Arc<dyn Spawner>);
 
 impl Spawner for OneThread {
@@ -326,20 +325,20 @@ impl Spawner for OneThread {
     }
 }
 
-/// Lets everything run that needs no time, and `seconds` pass.
+/// Runs all tasks that need no time, and lets `seconds` pass.
 pub async fn advance(seconds: f64) {
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
 }
 
-/// A server that must not be asked.
+/// A server that must not receive a request.
 pub fn unused(env: &Env) -> Api {
     Api::new(env, |asked| async move { panic!("nobody should ask {asked:?}") })
 }
 
-/// What an API server says to a method, a path with its query, and a body.
+/// The answer for a method, a path with its query, and a body.
 pub type AnswerFn = dyn Fn(&str, &str, &[u8]) -> (u16, Value) + Send + Sync;
 
-/// A connection to an API server that answers so, at once.
+/// A connection to an API server that answers in this way without delay.
 #[must_use]
 pub fn connection(env: &Env, respond: Arc<AnswerFn>) -> Connection {
     let service = tower::service_fn(move |request: Request<Body>| {

@@ -7,7 +7,7 @@ use kube::client::Body;
 use crate::{ApiError, Target};
 use pod_safety_wire::{Encoding, Event, Frames, List, Raw};
 
-/// A page of a list while it arrives.
+/// A page of a list, read as a stream.
 #[derive(Debug)]
 pub struct ListStream {
     list: List,
@@ -44,7 +44,7 @@ impl ListStream {
         self.list.resource_version()
     }
 
-    /// Where the next page begins, after the last object; empty on the last page.
+    /// The continue token for the next page, after the last object; empty on the last page.
     #[must_use]
     pub fn continue_token(&self) -> &str {
         self.list.continue_token()
@@ -63,7 +63,7 @@ impl WatchStream {
         Self { frames: Frames::new(encoding), body }
     }
 
-    /// The next event; `None` when the server has ended the watch in good order.
+    /// The next event; `None` when the server has ended the watch normally.
     ///
     /// # Errors
     /// The stream broke.

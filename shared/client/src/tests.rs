@@ -1,4 +1,4 @@
-//! The connection: one try, a deadline, and every way in which it can end.
+//! The connection: one attempt, a deadline, and every way in which a request can end.
 
 use parking_lot::Mutex;
 use serde_json::json;
@@ -52,7 +52,7 @@ async fn a_log_is_text_and_a_refusal_to_show_it_is_a_refusal() {
 
 #[tokio::test(start_paused = true)]
 async fn what_each_failure_is_taken_for() {
-    // What it is; its class; not there; changed; may have been applied.
+    // The answer; its category; is_not_found; is_changed; is_outcome_unknown.
     type Row = (fn() -> Answer, &'static str, bool, bool, bool);
     let rows: [Row; 16] = [
         (Answer::not_found, "not_found", true, false, false),
@@ -201,7 +201,7 @@ async fn where_nothing_names_a_namespace_the_default_one_is_meant() {
     assert_eq!(api.connection().default_namespace(), "default");
 }
 
-/// A task with a runtime of its own would wait for connections of a runtime that stands still.
+/// A task with its own runtime would wait for connections of a runtime that is blocked.
 #[tokio::test(start_paused = true)]
 async fn a_connection_apart_has_connections_of_its_own() {
     let (_env, shared) = api(Answer::not_found);
@@ -230,7 +230,7 @@ async fn an_overloaded_api_server_is_left_alone_and_an_exhausted_budget_is_no_ov
         connection.wait_backoff().await;
         env.now().since(start)
     };
-    // The path is what counts, and the guard lets no eviction without a permit pass.
+    // Only the path counts, and the guard refuses evictions without a permit.
     connection.send(Call::get(EVICTION)).await.unwrap_err();
     assert_eq!(waited().await, Duration::ZERO);
     connection.send(Call::get("/api/v1/nodes")).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Whose certificate is believed, and which one is shown: what kubectl believes and shows, as far as rustls can.
+//! Which server certificates are accepted, and which client certificate is sent: the same as in kubectl, as far as rustls can.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use rustls::{
 };
 use x509_parser::prelude::{ASN1Time, FromDer as _, X509Certificate};
 
-/// The OID of the curve P-521, as it stands in keys and certificates.
+/// The OID of the curve P-521 in keys and certificates.
 const P521: [u8; 7] = [0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x23];
 
-/// Whom the API server must prove to be.
+/// Which server certificates are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServerTrust {
-    /// Danger note: that is what `insecure-skip-tls-verify` says.
+    /// Any certificate. Danger note: this is the effect of `insecure-skip-tls-verify`.
     Any,
-    /// Whoever has a certificate of these authorities, or one of these certificates.
+    /// Certificates that these authorities issued, or that are among these certificates.
     Certificates(Vec<CertificateDer<'static>>),
 }
 
-/// The certificates of a bundle. One that cannot be read is passed over, as by Go; a bundle without any is refused.
+/// The certificates of a bundle. As in Go, one that cannot be parsed is skipped; a bundle without any is refused.
 pub(crate) fn parse_bundle(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let all = sections(pem);
     let mut good = Vec::new();
@@ -47,9 +47,9 @@ pub(crate) fn parse_bundle(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, S
     }
 }
 
-/// What can be read of a PEM text.
+/// The sections of a PEM text that can be parsed.
 fn sections(pem: &[u8]) -> Vec<(SectionKind, Vec<u8>)> {
-    // Each error ends behind a line, so this ends.
+    // Each error consumes a line, so the iteration ends.
     <(SectionKind, Vec<u8>)>::pem_slice_iter(pem).filter_map(Result::ok).collect()
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn parse_identity(certificates: &[u8], key: &[u8]) -> Result<Certifie
     };
     let is_p521 = contains(&der, &P521);
     let unreadable = |why: &str| Err(format!("client-key: {why}"));
-    // Whatever its headline says, as in Go.
+    // As in Go, the label of the PEM section does not matter.
     let Ok(key) = PrivateKeyDer::try_from(der) else {
         return unreadable("it is no key in PKCS8, PKCS1 or SEC1");
     };
@@ -93,7 +93,7 @@ pub(crate) fn parse_identity(certificates: &[u8], key: &[u8]) -> Result<Certifie
         Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
             Err("the client key does not belong to the client certificate".to_owned())
         }
-        // X.509 version 1 is strange to webpki, not to API servers.
+        // webpki does not accept X.509 version 1; API servers do.
         Err(_) if !parses => Err("client-certificate: it is no X.509 certificate".to_owned()),
         _ => Ok(certified),
     }
@@ -103,7 +103,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// What is shown of the client: a login command gives another certificate when the first one ends.
+/// The client certificate. A login command prints a new one when the first one expires.
 #[derive(Debug, Default)]
 pub(crate) struct ClientCertificate(RwLock<Option<Arc<CertifiedKey>>>);
 
@@ -123,7 +123,7 @@ impl ResolvesClientCert for ClientCertificate {
     }
 }
 
-/// How TLS is spoken to whom `believes` says.
+/// The TLS configuration that accepts the server certificates of `trust`.
 pub(crate) fn client_config(trust: &ServerTrust) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let chain = match trust {
@@ -141,7 +141,7 @@ pub(crate) fn client_config(trust: &ServerTrust) -> Result<ClientConfig, String>
     Ok(config.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
-/// For a way on which nobody speaks TLS.
+/// The TLS configuration for a route without TLS.
 pub(crate) fn config_without_roots() -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -157,7 +157,7 @@ struct Verifier {
 }
 
 impl Verifier {
-    /// A certificate that was given word for word is believed for its names and its days, also if it may sign others: as by Go.
+    /// Verifies a pinned certificate: as in Go, only its names and its validity period are checked, even if it is a CA.
     fn verify_pinned(
         certificate: &CertificateDer<'_>,
         name: &ServerName<'_>,
@@ -228,7 +228,7 @@ impl ServerCertVerifier for Verifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         let mut schemes = self.provider.signature_verification_algorithms.supported_schemes();
-        // Whoever believes anyone believes a signature, too, that nobody here can check.
+        // If any certificate is accepted, signatures that this program cannot verify are accepted, too.
         if self.trust == ServerTrust::Any {
             schemes.push(SignatureScheme::ECDSA_NISTP521_SHA512);
         }

@@ -1,9 +1,7 @@
-//! Kubernetes Events: what people see in `kubectl describe` and `kubectl events`.
+//! Kubernetes Events, which `kubectl describe` and `kubectl events` show.
 //!
-//! Best effort, and never in the way: Events are written one after another by a
-//! task of their own, so that a storm of deletions keeps the API server's
-//! attention; what does not fit is dropped and counted. The record that nothing
-//! may lose is the journal's log line.
+//! Events are best effort: a separate task writes them one after another, so that they do not compete with deletions for
+//! the API server. Events that do not fit into the queue are dropped and counted. The complete record is the journal's log.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,19 +21,18 @@ use crate::metrics::AuthorityMetrics;
 use crate::model::{BudgetKey, DeviceKey, NodeKey, PodKey, VolumeKey};
 use crate::record::{capitalize, error_chain};
 
-/// How many Events may wait: as many as intents may, for each ends in one. Some
-/// 10 MB when full, which only the loss of hundreds of nodes at once can do.
+/// How many Events may wait: as many as requests may, because each request ends in one. A full queue takes some 10 MB; only
+/// the loss of hundreds of nodes at once fills it.
 const LIMIT: usize = 20_000;
 
 /// The same Event on the same object is not repeated within this time.
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
 
-/// While pods are being removed, Events are written at most this often: each one
-/// is a write that the API server would rather spend on a removal. Those of a
-/// single pod come at once, for by then nothing is being removed.
+/// While objects are being written, Events are written at most this often, because each Event is a write that delays the
+/// removal of a pod. The Events of a single pod are written at once, because nothing else is being written by then.
 const PAUSE_WHILE_BUSY: Duration = Duration::from_millis(500);
 
-/// How much of a pod's name goes into its Event's: 253 less a dot and a number.
+/// How much of an object's name goes into the name of its Event: the maximum length of 253, less a dot and a number.
 const LONGEST_STEM: usize = 220;
 
 /// How severe an Event is.
@@ -43,7 +40,7 @@ const LONGEST_STEM: usize = 220;
 pub enum EventType {
     /// For information.
     Normal,
-    /// Somebody should look.
+    /// An operator should check the object.
     Warning,
 }
 
@@ -62,11 +59,11 @@ pub enum InvolvedObject {
     Volume(VolumeKey),
 }
 
-/// Where Events about what has no namespace lie, as everybody's do (`metav1.NamespaceDefault`).
+/// The namespace of Events about cluster-scoped objects (`metav1.NamespaceDefault`).
 const CLUSTER_NAMESPACE: &str = "default";
 
 impl InvolvedObject {
-    /// Where its Events lie.
+    /// The namespace of the object's Events.
     fn namespace(&self) -> &str {
         match self {
             Self::Pod(pod) => &pod.namespace,
@@ -93,7 +90,8 @@ impl InvolvedObject {
             Self::Budget(budget) => {
                 ("policy/v1", "PodDisruptionBudget", Some(&budget.namespace), &budget.uid)
             }
-            // As KCM's node controllers: the node's UID. (Kubelets give its name there; `kubectl describe` asks for both.)
+            // As in kube-controller-manager's node controllers: the node's UID. (Kubelets use its name; `kubectl describe`
+            // searches for both.)
             Self::Node(node) => ("v1", "Node", None, &node.uid),
             Self::Device(device) => (&*our_api_version, "FenceDevice", Some(&device.namespace), &device.uid),
             Self::Volume(volume) => ("v1", "PersistentVolume", None, &volume.uid),
@@ -107,36 +105,37 @@ impl InvolvedObject {
     }
 }
 
-/// In whose name an Event speaks.
+/// The reporting controller of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportingController {
     /// This program's own.
     Own,
-    /// That of kube-controller-manager's controller of this name, whose words it
-    /// says as often as that would.
+    /// The controller of this name in kube-controller-manager. The Event has the same text and is repeated as often as its
+    /// Event.
     Upstream(&'static str),
 }
 
 /// One Event.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Who says it.
+    /// The reporting controller.
     pub reporter: ReportingController,
-    /// On what.
+    /// The object.
     pub object: InvolvedObject,
-    /// How severe.
+    /// The severity.
     pub kind: EventType,
-    /// The reason, one CamelCase word.
+    /// The reason, as one CamelCase word.
     pub reason: &'static str,
-    /// The code of a refusal. The written message begins with it; runbooks and `explain` rely on that. Another code is written at
-    /// once, so it must come from a closed list, never from a device or an object.
+    /// The code of a refusal. The written message begins with it; runbooks and `explain` rely on that. Events with
+    /// different codes do not suppress each other, so the code must come from a closed set, never from a device or an
+    /// object.
     pub code: Option<&'static str>,
-    /// The sentence.
+    /// The message.
     pub message: String,
 }
 
 impl Event {
-    /// One without a code.
+    /// An Event without a code.
     #[must_use]
     pub const fn new(
         reporter: ReportingController,
@@ -153,16 +152,16 @@ impl Event {
     }
 }
 
-/// What an Event tells besides.
+/// Further information of an Event.
 #[derive(Clone, Debug, Default)]
 pub struct Related {
-    /// The node that it is about besides.
+    /// The related node.
     pub node: Option<Arc<str>>,
-    /// When the deletion of the pod had been requested: it cannot be read any more once the pod is gone.
+    /// When the deletion of the pod was requested. It cannot be read any more once the pod is removed.
     pub requested: Option<Timestamp>,
 }
 
-/// The annotation that says it.
+/// The annotation with the time of that request.
 const REQUESTED: &str = "pod-safety.dev/deletion-requested";
 
 /// An Event that waits to be written.
@@ -170,11 +169,11 @@ const REQUESTED: &str = "pod-safety.dev/deletion-requested";
 struct PendingEvent {
     event: Event,
     related: Related,
-    /// When it happened: it may wait long.
+    /// When it happened. It may wait long before it is written.
     at: Timestamp,
 }
 
-/// Events that agree in these are not repeated: object, reason, code.
+/// The fields by which an Event counts as repeated: object, reason, code.
 type EventKey = (InvolvedObject, &'static str, Option<&'static str>);
 
 #[derive(Debug, Default)]
@@ -184,7 +183,7 @@ struct PendingEvents {
 }
 
 impl PendingEvents {
-    /// Whether it is time to say this of that, again or for the first time.
+    /// Whether the Event is due: it is new, or was last recorded long enough ago.
     fn should_record(&mut self, event: &Event, now: Mono) -> bool {
         let key = event.key();
         if self.recorded_at.get(&key).is_some_and(|at| now.since(*at) < REPEAT_AFTER) {
@@ -193,7 +192,7 @@ impl PendingEvents {
         if self.recorded_at.len() >= LIMIT {
             self.recorded_at.retain(|_, at| now.since(*at) < REPEAT_AFTER);
             if self.recorded_at.len() >= LIMIT {
-                // Better to say something twice than to search all of it each time.
+                // A repeated Event is better than a search of the whole map each time.
                 self.recorded_at.clear();
             }
         }
@@ -202,18 +201,18 @@ impl PendingEvents {
     }
 }
 
-/// Takes Events and writes them when there is time.
+/// Queues Events and writes them in the background.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     pending: Arc<Mutex<PendingEvents>>,
     notify: Arc<Notify>,
     env: Env,
     metrics: AuthorityMetrics,
-    /// How many objects are being written at the moment.
+    /// How many objects are being written now.
     writers: Arc<AtomicUsize>,
 }
 
-/// Until it is dropped, Events are written at most twice a second.
+/// While it exists, Events are written at most twice a second.
 #[derive(Debug)]
 pub struct WritingGuard(Arc<AtomicUsize>);
 
@@ -231,19 +230,19 @@ impl Recorder {
         Self { pending, notify, env, metrics, writers }
     }
 
-    /// An object is being written.
+    /// Marks that an object is being written.
     #[must_use]
     pub fn begin_writing(&self) -> WritingGuard {
         self.writers.fetch_add(1, Ordering::SeqCst);
         WritingGuard(Arc::clone(&self.writers))
     }
 
-    /// Takes an Event, unless the same was said of late or too many wait.
+    /// Queues an Event, unless the same was recorded recently or the queue is full.
     pub fn record(&self, event: Event) {
         self.enqueue(event, Related::default());
     }
 
-    /// The same, of something that was done because of a node.
+    /// The same, with further information.
     pub fn record_related(&self, event: Event, related: Related) {
         self.enqueue(event, related);
     }
@@ -263,9 +262,8 @@ impl Recorder {
         self.notify.notify_one();
     }
 
-    /// Writes what comes, for ever. Only while this process leads: standbys see the
-    /// same holds, and people need to hear of them once. What a standby does not
-    /// write counts as not said.
+    /// Writes queued Events, indefinitely. It writes only while this process leads: standbys have the same holds, and an
+    /// Event is needed once. An Event that a standby does not write does not count as recorded.
     pub async fn worker_loop(
         self,
         connection: Connection,
@@ -303,8 +301,7 @@ impl Recorder {
             ReportingController::Upstream(controller) => controller,
         };
         let (namespace, name) = (object.namespace(), object.name());
-        // client-go's naming: the object and a number that does not repeat.
-        // A long name is cut, so that the number fits into what the API accepts.
+        // client-go's naming: the object's name and a unique number. A long name is truncated, so that the number fits.
         let stem = name.get(..LONGEST_STEM).unwrap_or(name).trim_end_matches(['-', '.']);
         let name = format!("{stem}.{:x}", self.env.clock.wall().as_nanosecond());
         let mut body = json!({

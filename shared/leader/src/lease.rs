@@ -1,11 +1,9 @@
-//! Leadership: one process writes at a time.
+//! Leader election: one process writes at a time.
 //!
-//! The rules are client-go's. A lease held by somebody else may be taken when it
-//! has not changed for its own duration *since we saw it change*, on our
-//! monotonic clock; times written by others are never compared with ours. A
-//! leader counts its term from before it *sent* the renewal that succeeded, and
-//! stops writing a renew deadline later, which is shorter than the duration for
-//! which others wait: so writes end before the next leader can start.
+//! The rules are client-go's. A Lease of another holder may be acquired when it has not changed for its own duration *since
+//! this process saw it change*, on this process's monotonic clock; times that other processes wrote are never compared with
+//! it. A leader's term starts before it *sent* the successful renewal and ends a renew deadline later, which is shorter
+//! than the duration for which others wait. So the writes of one leader end before the next leader can start.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,38 +19,38 @@ use crate::metrics::LeaseMetrics;
 use crate::record::{LogEvent, error_chain};
 use crate::wire;
 
-/// Client-go's margin: a renewal must fit into the deadline with its jitter.
+/// Client-go's factor: a renewal with its jitter must fit into the deadline.
 /// docs/assumptions.md: clocks-run-on
 const JITTER: f64 = 1.2;
 
-/// In this annotation of its Lease the leader says its identity, its settings, and as whom the API server knows it:
-/// `ID mode=MODE controllers=LIST user=USER`. An annotation of another identity is of an earlier leader.
+/// The annotation of the Lease in which the leader writes its identity, its settings, and its user name at the API server:
+/// `ID mode=MODE controllers=LIST user=USER`. An annotation with another identity is from an earlier leader.
 pub const LEADER_ANNOTATION: &str = "pod-safety.dev/leader";
 
-/// How often a lasting trouble, or another's long leadership, is logged again.
+/// The interval at which an unchanged problem, or an unchanged leader, is logged again.
 const LOG_AGAIN: Duration = Duration::from_secs(60);
 
-/// Which lease, and by what timing.
+/// The Lease and the timing.
 #[derive(Clone, Debug)]
 pub struct LeaseConfig {
     /// The namespace of the Lease.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Who we are; unique to this process.
+    /// The identity of this process; it must be unique.
     pub identity: String,
-    /// For how long others wait after our last renewal.
+    /// How long others wait after the last renewal.
     pub lease_duration: Duration,
-    /// For how long after our last renewal we write.
+    /// How long this process writes after its last renewal.
     pub renew_deadline: Duration,
-    /// How often we try.
+    /// The interval between attempts.
     pub retry_period: Duration,
 }
 
-/// Timing by which two could write at once, or none.
+/// Timing with which two processes could write at once, or none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTiming {
-    /// Others would start while we still write.
+    /// Another leader could start while this process still writes.
     #[error(
         "--leader-elect-lease-duration={lease:?} must be longer than --leader-elect-renew-deadline={renew:?}: a leader must stop before the next one starts"
     )]
@@ -62,7 +60,7 @@ pub enum BadTiming {
         /// The deadline.
         renew: Duration,
     },
-    /// A single try would not fit into the deadline.
+    /// A second attempt would not fit into the deadline.
     #[error(
         "--leader-elect-renew-deadline={renew:?} must be longer than 1.2 times --leader-elect-retry-period={retry:?}: otherwise a leader gives up before its second try"
     )]
@@ -72,7 +70,7 @@ pub enum BadTiming {
         /// The period.
         retry: Duration,
     },
-    /// The API counts whole seconds, at least one.
+    /// The API uses whole seconds, and at least one.
     #[error("--leader-elect-lease-duration={lease:?} must be at least 1s")]
     LeaseBelowOneSecond {
         /// The duration.
@@ -84,13 +82,13 @@ impl LeaseConfig {
     /// Checks the timing as client-go does.
     ///
     /// # Errors
-    /// What is wrong with it, in words for a person.
+    /// What is wrong with the timing.
     pub fn check(&self) -> Result<(), BadTiming> {
         let Self { lease_duration: lease, renew_deadline: renew, retry_period: retry, .. } = *self;
         if lease < Duration::from_secs(1) {
             return Err(BadTiming::LeaseBelowOneSecond { lease });
         }
-        // Others read whole seconds, and wait no longer.
+        // Other processes read whole seconds, and wait no longer.
         if Duration::from_secs(lease.as_secs()) <= renew {
             return Err(BadTiming::LeaseTooShort { lease, renew });
         }
@@ -105,7 +103,7 @@ impl LeaseConfig {
     }
 }
 
-/// A stretch of time in which this process may write.
+/// A period in which this process may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term {
     began: Mono,
@@ -113,7 +111,7 @@ pub struct Term {
 }
 
 impl Term {
-    /// When the right to write ends, unless it is renewed.
+    /// When the term ends, unless it is renewed.
     #[must_use]
     pub const fn ends(&self) -> Mono {
         self.ends
@@ -128,10 +126,10 @@ pub struct Leadership {
     predecessor_renewed_at: Mutex<Option<Timestamp>>,
 }
 
-/// What those who wait for news were told last.
+/// Notifies subscribers of changes.
 ///
-/// Each has a channel of its own: one channel wakes its many receivers in an order
-/// drawn by chance, and then who writes first depends on chance, too.
+/// Each subscriber has its own channel: one channel wakes up its receivers in random order, so the order of writes would be
+/// random, too.
 #[derive(Debug, Default)]
 struct ChangeNotifier {
     leads: bool,
@@ -146,7 +144,7 @@ impl ChangeNotifier {
 }
 
 impl Leadership {
-    /// Nobody leads yet.
+    /// A leadership without a leader yet.
     #[must_use]
     pub fn none() -> Arc<Self> {
         Arc::new(Self {
@@ -156,7 +154,7 @@ impl Leadership {
         })
     }
 
-    /// Without election this process leads for ever.
+    /// A leadership without election: this process always leads.
     #[must_use]
     pub fn always() -> Arc<Self> {
         let leadership = Self::none();
@@ -164,7 +162,7 @@ impl Leadership {
         leadership
     }
 
-    /// The same, after a leader that renewed last at this moment: for tests of what a new leader takes over.
+    /// The same, after a leader that last renewed at this time, for tests of a change of leader.
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn always_after(renewed: Timestamp) -> Arc<Self> {
@@ -173,7 +171,7 @@ impl Leadership {
         leadership
     }
 
-    /// A term that an election would have to give, for tests of the authority.
+    /// A term without an election, for tests of the authority.
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn for_tests(ends: Mono) -> Arc<Self> {
@@ -182,38 +180,38 @@ impl Leadership {
         leadership
     }
 
-    /// The beginning of it, without an end.
+    /// Starts a term without an end, for tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn lead_for_tests(&self) {
         self.set(Some(Term { began: Mono::default(), ends: Mono::from_start(Duration::MAX) }));
     }
 
-    /// The end of it.
+    /// Ends the term, for tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn end_for_tests(&self) {
         self.set(None);
     }
 
-    /// The term, if it lasts at `now`. Ask right before each write.
+    /// The term, if it has not ended at `now`. Call this right before each write.
     #[must_use]
     pub fn term(&self, now: Mono) -> Option<Term> {
         self.term.lock().filter(|term| now < term.ends)
     }
 
-    /// Since when this process leads without a break: the API server was reached each time that it renewed.
+    /// Since when this process leads without interruption. It reached the API server at each renewal since then.
     #[must_use]
     pub fn leading_since(&self, now: Mono) -> Option<Mono> {
         self.term(now).map(|term| term.began)
     }
 
-    /// When the leader before this one last renewed the lease, by its clock; `None`: there was none. For traces and people.
+    /// When the previous leader last renewed the Lease, by its clock; `None`: there was none. Only for traces and output.
     #[must_use]
     pub fn predecessor_renewed_at(&self) -> Option<Timestamp> {
         *self.predecessor_renewed_at.lock()
     }
 
-    /// Hears of gains and losses. A loss may be heard late; [`Leadership::term`] is exact. A
-    /// term that had run out before it was renewed is told as another gain.
+    /// Subscribes to gains and losses of leadership. A loss may be delivered late; [`Leadership::term`] is exact. If a term
+    /// ended before it was renewed, another gain is delivered.
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<bool> {
         let mut notifier = self.notifier.lock();
@@ -231,7 +229,7 @@ impl Leadership {
     }
 }
 
-/// The lease as we last saw it.
+/// The Lease as this process last saw it.
 #[derive(Clone, Debug)]
 struct Observed {
     version: String,
@@ -240,18 +238,18 @@ struct Observed {
     transitions: i32,
     /// By its holder's clock.
     renewed: Option<Timestamp>,
-    /// When we first saw it like this.
+    /// When this process first saw it in this state.
     since: Mono,
 }
 
 enum Attempt {
-    /// We hold it, by a renewal that was sent at this moment.
+    /// This process holds the Lease, by a renewal that was sent at this time.
     Held(Mono),
-    /// Somebody else does.
+    /// Another process holds it.
     HeldBy(String),
 }
 
-/// Takes and keeps the lease.
+/// Acquires and renews the Lease.
 #[derive(Debug)]
 pub struct Elector {
     config: LeaseConfig,
@@ -266,7 +264,7 @@ pub struct Elector {
 }
 
 impl Elector {
-    /// An elector that has not tried yet.
+    /// An elector that has not made an attempt yet.
     #[must_use]
     pub fn new(
         config: LeaseConfig,
@@ -280,14 +278,13 @@ impl Elector {
         Self { config, connection, env, metrics, leadership, settings, user, observed: None, logged: None }
     }
 
-    /// The same, which says in the Lease its settings and as whom the API server knows it, once that is known.
+    /// The same, which writes its settings to the Lease, and the user name once it is known.
     #[must_use]
     pub fn with_settings(self, settings: String, user: Arc<OnceLock<String>>) -> Self {
         Self { settings, user, ..self }
     }
 
-    /// Tries for ever, until `stop` is set. Does not give the lease back: see
-    /// [`Elector::release`].
+    /// Makes attempts until `stop` is set. It does not release the Lease: see [`Elector::release`].
     pub async fn run(&mut self, stop: &mut watch::Receiver<bool>) {
         loop {
             let attempt = self.attempt().await;
@@ -301,14 +298,15 @@ impl Elector {
         }
     }
 
-    /// Until the next look, or until the lease ends that another holds: a standby takes it then, and not a look later.
+    /// The pause until the next read, or until the Lease of another holder expires: a standby acquires it at that time, not
+    /// later.
     fn standby_pause(&self) -> Duration {
         let pause = self.env.jitter(self.config.retry_period, JITTER - 1.0);
         let held = self.observed.as_ref().filter(|observed| self.waits_for(observed));
         held.map_or(pause, |held| pause.min(held.duration.saturating_sub(self.env.now().since(held.since))))
     }
 
-    /// Stops writing. After this the authority may still be finishing requests.
+    /// Stops writing. Requests of the authority may still be in flight afterwards.
     pub fn resign(&mut self) {
         if self.leadership.term(self.env.now()).is_some() {
             tracing::info!(event = LogEvent::LeaderLost.name(), identity = %self.config.identity, "stops leading");
@@ -316,8 +314,7 @@ impl Elector {
         }
     }
 
-    /// Gives the lease back so that the next leader need not wait. Only after
-    /// the last write has ended.
+    /// Releases the Lease, so that the next leader need not wait. Call it only after the last write has ended.
     pub async fn release(&mut self) {
         let Some(observed) = self.observed.clone().filter(|observed| observed.holder == self.config.identity)
         else {
@@ -325,7 +322,7 @@ impl Elector {
         };
         let mut spec = self.spec(observed.transitions);
         spec["holderIdentity"] = Value::Null;
-        // client-go writes one second: whoever looks may take it at once.
+        // client-go writes one second: other processes may acquire the Lease at once.
         spec["leaseDurationSeconds"] = json!(1);
         if let Err(error) = self.write(&observed, &spec).await {
             tracing::warn!(error = %error_chain(&error), "could not release the lease; the next leader waits until it expires");
@@ -347,7 +344,7 @@ impl Elector {
                     self.metrics.count_change(true);
                     self.logged = None;
                 } else if lapsed {
-                    // A loss was never told, but what was asked for meanwhile was turned away.
+                    // No loss was delivered, but requests in between were refused: subscribers must decide again.
                     self.leadership.notifier.lock().notify(true);
                 }
                 return;
@@ -384,7 +381,7 @@ impl Elector {
         self.metrics.count_change(false);
     }
 
-    /// Says it once a minute. The topic tells what is new: a message has numbers.
+    /// Logs a message, at most once a minute for each topic. The message itself has numbers that change.
     fn log(&mut self, now: Mono, topic: String, message: &str) {
         let again =
             self.logged.as_ref().is_none_or(|(said, at)| *said != topic || now.since(*at) >= LOG_AGAIN);
@@ -394,7 +391,7 @@ impl Elector {
         }
     }
 
-    /// One try: renew without asking if we hold it, else look first.
+    /// One attempt: renew without reading if this process holds the Lease, else read it first.
     async fn attempt(&mut self) -> Result<Attempt, ApiError> {
         let held = self.observed.clone().filter(|observed| observed.holder == self.config.identity);
         if let Some(observed) = held {
@@ -415,13 +412,13 @@ impl Elector {
         }
     }
 
-    /// Reads the lease; an unchanged one keeps the moment at which we first saw it.
+    /// Reads the Lease. If it is unchanged, the time at which it was first seen stays.
     async fn read_lease(&mut self) -> Result<(), ApiError> {
         let path = format!("{}/{}", self.config.collection(), self.config.name);
         match self.connection.send(Call::get(path).with_deadline(self.call_deadline())).await {
             Ok(raw) => self.set_observed(raw.decode().map_err(ApiError::Undecodable)?),
             Err(error) if error.is_not_found() => {
-                // Somebody deleted it, and its holder may not know that yet: its time is waited out.
+                // The Lease was deleted, and its holder may not know that yet: its duration is waited out.
                 self.observed = self.observed.take().filter(|held| self.waits_for(held));
             }
             Err(error) => return Err(error),
@@ -429,7 +426,7 @@ impl Elector {
         Ok(())
     }
 
-    /// Whether another holds it, as it was last seen, and its time is not over.
+    /// Whether another process held the Lease when it was last seen, and its duration is not over.
     fn waits_for(&self, observed: &Observed) -> bool {
         let Observed { holder, duration, since, .. } = observed;
         let held = !holder.is_empty() && *holder != self.config.identity;
@@ -446,7 +443,7 @@ impl Elector {
         self.observed = Some(Observed {
             version,
             holder: spec.holder_identity.unwrap_or_default(),
-            // A lease without a duration was not written by any elector.
+            // A Lease without a duration was not written by an elector.
             duration: seconds.map_or(self.config.lease_duration, Duration::from_secs),
             transitions: spec.lease_transitions.unwrap_or(0),
             renewed: spec.renew_time.and_then(wire::Time::timestamp),
@@ -468,8 +465,8 @@ impl Elector {
         Ok(Attempt::Held(sent))
     }
 
-    /// Compare-and-swap: fails if the lease changed since it was observed. A
-    /// patch, so that fields which we do not know survive.
+    /// Writes by compare-and-swap: it fails if the Lease changed since it was observed. A patch keeps fields that this
+    /// program does not know.
     async fn write(&self, observed: &Observed, spec: &Value) -> Result<wire::Lease, ApiError> {
         let mut body = json!({ "metadata": { "resourceVersion": observed.version }, "spec": spec });
         if let Some(user) = self.user.get() {
@@ -506,7 +503,7 @@ impl Elector {
         })
     }
 
-    /// Half the renew deadline: after one lost answer there is time for another try.
+    /// Half the renew deadline: after one lost answer there is time for another attempt.
     fn call_deadline(&self) -> Mono {
         self.env.now() + self.config.renew_deadline / 2
     }

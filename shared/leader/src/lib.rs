@@ -1,13 +1,13 @@
-//! A process that leads: its Lease, what it sends within its term, and what it says.
+//! Leader election, requests within the leader's term, Events, records and metrics.
 //!
 //! | module | subject |
 //! |---|---|
 //! | [`lease`] | leadership by client-go's rules |
-//! | [`send`] | one request, within the leader's term and while its evidence lasts |
-//! | [`outcome`] | how an intent ended, and why there was no evidence for it |
+//! | [`send`] | one request, within the leader's term and before its evidence expires |
+//! | [`outcome`] | the outcomes of requests, and why there was no evidence |
 //! | [`events`] | Kubernetes Events |
-//! | [`record`] | what was decided and done, for people and for checkers |
-//! | [`metrics`] | what Prometheus sees of all this |
+//! | [`record`] | the journal of decisions and outcomes |
+//! | [`metrics`] | Prometheus metrics of the shared parts |
 //!
 //! Invariants: nothing is written after the term ends, and no request is sent twice.
 #![forbid(unsafe_code)]

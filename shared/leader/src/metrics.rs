@@ -1,7 +1,7 @@
 //! Metrics: an owned registry, and the metrics of the shared parts.
 //!
-//! Labels come from closed enums. The one exception is KCM's own
-//! `pod_gc_collector_*` pair, whose `namespace` label is part of its interface.
+//! Labels come from closed enums. The exception is kube-controller-manager's own pair `pod_gc_collector_*`, whose
+//! `namespace` label is part of its interface.
 
 use prometheus::{
     Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
@@ -13,7 +13,7 @@ use crate::outcome::VerifyError;
 pub use pod_safety_cache::CacheMetrics;
 pub use pod_safety_client::ClientMetrics;
 
-/// The names of the evidence that releases pods: its metric exists before it counts.
+/// The kinds of evidence that release pods, so that the metric has each series from the start.
 pub const EVIDENCE_NAMES: [&str; 12] = [
     "NodeGone",
     "NeverScheduled",
@@ -29,26 +29,26 @@ pub const EVIDENCE_NAMES: [&str; 12] = [
     "Confirmed",
 ];
 
-/// Why the page of metrics could not be made.
+/// Why the metrics could not be registered or encoded.
 #[derive(Debug, thiserror::Error)]
 #[error("registering or writing metrics")]
 pub struct MetricsError(#[from] prometheus::Error);
 
-/// The registry of one process. No globals: a simulation runs many.
+/// The metrics registry of one process. It is not global, because a simulation runs many processes.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,
     modes: IntGaugeVec,
     fence_agents: IntGauge,
-    /// The client's.
+    /// The metrics of the client.
     pub client: ClientMetrics,
-    /// The cache's.
+    /// The metrics of the cache.
     pub cache: CacheMetrics,
-    /// Leadership's.
+    /// The metrics of leader election.
     pub lease: LeaseMetrics,
-    /// The authority's.
+    /// The metrics of the authority.
     pub authority: AuthorityMetrics,
-    /// Those of the controllers' queues.
+    /// The metrics of the controllers' work queues.
     pub queues: QueueMetrics,
 }
 
@@ -56,7 +56,7 @@ impl Metrics {
     /// A registry with the metrics of the shared parts, the process's own and `pod_safety_build_info`.
     ///
     /// # Errors
-    /// Two metrics of one name: a mistake in this program.
+    /// Two metrics have the same name, which is a defect of this program.
     pub fn new() -> Result<Self, MetricsError> {
         let registry = Registry::new();
         #[cfg(target_os = "linux")] // It reads /proc.
@@ -90,7 +90,7 @@ impl Metrics {
         })
     }
 
-    /// A controller runs in this mode.
+    /// Records that a controller runs in this mode.
     pub fn set_mode(&self, controller: &str, mode: &str) {
         self.modes.with_label_values(&[controller, mode]).set(1);
     }
@@ -106,16 +106,16 @@ impl Metrics {
         self.fence_agents.get() == 1
     }
 
-    /// Where a controller registers its own.
+    /// The registry, where a controller registers its own metrics.
     #[must_use]
     pub const fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The page that Prometheus scrapes, in its text format.
+    /// The metrics in Prometheus text format.
     ///
     /// # Errors
-    /// Two metrics that contradict each other: a mistake in this program.
+    /// Two metrics contradict each other, which is a defect of this program.
     pub fn encode(&self) -> Result<Vec<u8>, MetricsError> {
         let mut page = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut page)?;
@@ -123,7 +123,7 @@ impl Metrics {
     }
 }
 
-/// Leadership.
+/// The metrics of leader election.
 #[derive(Clone, Debug)]
 pub struct LeaseMetrics {
     master: IntGaugeVec,
@@ -157,14 +157,14 @@ impl LeaseMetrics {
     }
 }
 
-/// The deletion authority.
+/// The metrics of the deletion authority.
 #[derive(Clone, Debug)]
 pub struct AuthorityMetrics {
-    /// Intents that wait for their turn.
+    /// Requests that are queued.
     pub queued: IntGauge,
-    /// Intents that are being carried out.
+    /// Requests that are in flight.
     pub in_flight: IntGauge,
-    /// Intents carried out, by outcome.
+    /// Completed requests, by outcome.
     pub outcomes: IntCounterVec,
     /// Pods force deleted, by the kind of evidence.
     pub releases: IntCounterVec,
@@ -182,7 +182,7 @@ impl AuthorityMetrics {
             registry.register(Box::new(made.clone()))?;
             Ok(made)
         };
-        // Prometheus sees the first of a kind only where there was a zero before.
+        // Prometheus computes an increase only for a series that was there before, so each series starts at zero.
         let counter =
             |name: &str, help: &str, label: &str, values: &[&str]| -> Result<IntCounterVec, MetricsError> {
                 let made = IntCounterVec::new(Opts::new(name, help), &[label])?;
@@ -231,7 +231,7 @@ impl AuthorityMetrics {
         })
     }
 
-    /// These steps of fencing exist: each counts from zero.
+    /// Registers these steps of fencing, so that each series starts at zero.
     pub fn register_steps(&self, steps: impl IntoIterator<Item = &'static str>) {
         for step in steps {
             self.fence_steps.with_label_values(&[step, "written"]);
@@ -248,8 +248,8 @@ fn events_dropped(registry: &Registry) -> Result<IntCounter, MetricsError> {
     Ok(dropped)
 }
 
-/// The queues of the controllers, under client-go's names: dashboards and alerts
-/// on kube-controller-manager's queues find ours.
+/// The metrics of the controllers' work queues, under client-go's names, so that dashboards and alerts on
+/// kube-controller-manager's queues work.
 #[derive(Clone, Debug)]
 pub struct QueueMetrics {
     depth: IntGaugeVec,
@@ -259,18 +259,18 @@ pub struct QueueMetrics {
     worked: HistogramVec,
 }
 
-/// The queue of one controller.
+/// The metrics of one controller's work queue.
 #[derive(Clone, Debug)]
 pub struct Queue {
-    /// Keys that wait.
+    /// Keys in the queue.
     pub depth: IntGauge,
     /// Keys that were added.
     pub adds: IntCounter,
-    /// Keys that come again because their act failed.
+    /// Keys that were enqueued again because a request failed.
     pub retries: IntCounter,
     /// How long keys waited.
     pub waited: Histogram,
-    /// How long deciding took.
+    /// How long decisions took.
     pub worked: Histogram,
 }
 
@@ -303,7 +303,7 @@ impl QueueMetrics {
         })
     }
 
-    /// The queue of this controller.
+    /// The metrics of this controller's work queue.
     #[must_use]
     pub fn for_controller(&self, controller: &str) -> Queue {
         let labels = &[controller];

@@ -1,4 +1,4 @@
-//! How an intent ended, and why there was no evidence for it.
+//! The outcomes of requests, and why there was no evidence.
 
 use std::time::Duration;
 
@@ -10,50 +10,49 @@ use crate::clock::Mono;
 use crate::model::Rv;
 use crate::wire;
 
-/// How an intent ended.
+/// The outcome of a request.
 #[derive(Debug, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Outcome {
-    /// The pod is removed.
+    /// The pod was removed.
     Released(EvidenceKind),
-    /// The pod is removed as far as we may: finalizers keep the object.
+    /// The pod was deleted with grace period 0, but finalizers keep the object.
     FinalizersRemain(EvidenceKind),
-    /// The pod ends within its own grace.
+    /// The pod terminates within its own grace period.
     Ending,
-    /// The status is written.
+    /// The status was written.
     Written,
-    /// The API server took the status, and what it stores is as it was: somebody
-    /// between (a webhook, an admission policy) undid it. No event follows.
+    /// The API server accepted the status, but the stored object is unchanged: a webhook or an admission policy reverted
+    /// it. No watch event follows.
     NoEffect,
-    /// The node was heard of meanwhile: the cache was behind, so it is us. Nothing
-    /// was written.
+    /// The node reported meanwhile: the cache of this process was behind. Nothing was written.
     Heard,
-    /// When its turn came, nobody wanted it any more.
+    /// The request was no longer needed when its turn came.
     Withdrawn,
-    /// Somebody else removed it first.
+    /// Another client removed the object first.
     Gone,
-    /// It is not what the evidence was about any more; the next event decides.
+    /// The object changed since the decision; the next watch event causes a new decision.
     Changed,
     /// There is no evidence.
     Refused(VerifyError),
-    /// The evidence, or the term, ran out before the act was done.
+    /// The evidence or the term ended before the request was sent.
     Expired,
-    /// We do not lead.
+    /// This process does not lead.
     NotLeader,
-    /// An object of another project that it needs could not be read, or is not as it must be yet. It is tried again.
+    /// An object of another project that the request needs could not be read, or is not ready yet. The request is retried.
     NotReady(String),
-    /// A request failed; whether it was applied may be unknown.
+    /// A request to the API server failed; it may have been applied.
     Failed(ApiError),
 }
 
 impl Outcome {
-    /// Its name in metrics.
+    /// The name in metrics.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.into()
     }
 
-    /// What a request came to that the API server answered with this error.
+    /// The outcome of a request that the API server answered with this error.
     #[must_use]
     pub fn from_error(error: ApiError) -> Self {
         if error.is_not_found() {
@@ -66,7 +65,7 @@ impl Outcome {
     }
 }
 
-/// The code of an answer that came so late that nothing could be sent for it.
+/// The code of evidence that had expired before its last read was answered.
 pub const READS_TOO_SLOW: &str = "ReadsTooSlow";
 
 /// Why there is no evidence.
@@ -75,22 +74,22 @@ pub enum VerifyError {
     /// The judge refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// A live read failed.
+    /// A quorum read failed.
     #[error("a live read failed")]
     Read(#[source] ApiError),
-    /// What was read holds, and was too old to act on when the last answer came.
+    /// The evidence is valid, but it had expired when the last answer came.
     #[error(
         "reading what it rests on took too long: it had expired {:.1}s before the last answer came, so nothing was sent",
         by.as_secs_f64()
     )]
     Late {
-        /// For how long it had expired.
+        /// How long before that it had expired.
         by: Duration,
     },
 }
 
 impl VerifyError {
-    /// The reason in one CamelCase word.
+    /// The reason as one CamelCase word.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
@@ -106,30 +105,30 @@ impl VerifyError {
         RefusalReason::VARIANTS.iter().copied().chain(["ReadFailed", READS_TOO_SLOW]).collect()
     }
 
-    /// A live read whose answer cannot be decoded.
+    /// The error of a quorum read whose answer cannot be decoded.
     #[must_use]
     pub fn undecodable(error: wire::WireError) -> Self {
         Self::Read(ApiError::Undecodable(error))
     }
 
-    /// Evidence that expired before anything was sent is a refusal. Reading it again in the same way would take as long, and no
-    /// Event would say why the pod stays.
+    /// Turns evidence that has expired before anything was sent into a refusal. Otherwise the same reads would be repeated,
+    /// would take as long, and no Event would show why the pod stays.
     ///
     /// # Errors
-    /// It was over at `now`.
+    /// The evidence had expired at `now`.
     pub fn check_not_late<S>(evidence: Evidence<S>, now: Mono) -> Result<Evidence<S>, Self> {
         let expires = evidence.expires();
         if now < expires { Ok(evidence) } else { Err(Self::Late { by: now.since(expires) }) }
     }
 
-    /// Whether it is a sign that the kubelet runs.
+    /// Whether it shows that the kubelet runs.
     #[must_use]
     pub const fn refutes_absence(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.refutes_absence())
     }
 }
 
-/// The version of an object, if the API server named one.
+/// The resourceVersion in an object's metadata.
 #[must_use]
 pub fn resource_version(meta: &wire::ObjectMeta) -> Option<Rv> {
     meta.resource_version.as_deref()?.parse().ok()

@@ -1,7 +1,7 @@
-//! What was decided and done: for people, and for checkers.
+//! The journal: a record of each decision and each outcome.
 //!
-//! Every act of the authority and every hold becomes one [`Record`]: a log line,
-//! an entry of `/debug/decisions`, a metric, and where it matters an Event.
+//! Every request of the authority and every hold becomes one [`Record`]: a log line, an entry of `/debug/decisions`, a
+//! metric, and in some cases an Event.
 
 mod event;
 
@@ -17,11 +17,10 @@ pub use pod_safety_client::error_chain;
 
 use crate::model::{BudgetKey, PodKey, Uid};
 
-/// How many records `/debug/decisions` keeps: a burst of a thousand pods and its
-/// prelude, in about half a megabyte.
+/// How many records `/debug/decisions` keeps: those of a burst of a thousand pods, in about half a megabyte.
 const KEEP: usize = 1_024;
 
-/// The words with which messages begin. Any other may be the name of an object.
+/// The words that are capitalised at the beginning of a message. Any other word may be the name of an object.
 const FIRST_WORDS: [&str; 25] = [
     "a",
     "after",
@@ -50,7 +49,7 @@ const FIRST_WORDS: [&str; 25] = [
     "what",
 ];
 
-/// The text with a capital letter, unless it may begin with a name.
+/// Capitalises the text, unless it may begin with a name.
 #[must_use]
 pub fn capitalize(text: &str) -> String {
     let first = text.split(' ').next().unwrap_or_default();
@@ -58,65 +57,65 @@ pub fn capitalize(text: &str) -> String {
     letter.to_uppercase() + rest
 }
 
-/// One thing that was decided or done.
+/// One decision or outcome.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// When, by our wall clock: for people only.
+    /// When, by this host's clock. It is only displayed.
     pub at: Timestamp,
-    /// Which controller decided.
+    /// The controller.
     pub controller: &'static str,
-    /// What was done or withheld.
+    /// The action.
     pub action: Action,
-    /// To which pod.
+    /// The pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodKey>,
-    /// To which budget.
+    /// The budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetKey>,
-    /// On which node.
+    /// The node's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<Arc<str>>,
-    /// Which one of that name, where it was done to the node itself.
+    /// The UID of the Node, if the action is about the node itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_uid: Option<Uid>,
-    /// The reason, one CamelCase word.
+    /// The reason, as one CamelCase word.
     pub reason: &'static str,
-    /// The reason in a sentence, with its numbers.
+    /// The reason as a sentence, with numbers.
     pub message: String,
 }
 
-/// What became of a decision.
+/// What a record is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Action {
-    /// Deliberately nothing.
+    /// The object is on hold.
     Held,
-    /// It would have been done, but the mode is `observe`.
+    /// The pod would be force deleted, but the mode is `observe`.
     WouldForceDelete,
-    /// The pod would have been asked to end, but in this mode that is not ours.
+    /// The pod would be deleted gracefully, but the controller does not do so in this mode.
     WouldDelete,
-    /// The evidence was not there.
+    /// There was no evidence.
     Refused,
-    /// The pod was removed, by the evidence named.
+    /// The pod was force deleted, by this evidence.
     ForceDeleted,
-    /// The pod was asked to end by its own grace, for the reason named.
+    /// The pod was deleted gracefully, for this reason.
     Deleted,
     /// Conditions, taints or labels of the node were written.
     Marked,
-    /// A step of fencing the node was taken.
+    /// A step of fencing the node was executed.
     Fenced,
-    /// Whose an exclusive volume is was written.
+    /// The Lease of an exclusive volume was written.
     Guarded,
-    /// How far the eviction of a pod is was written.
+    /// An Eviction or an EvictionRequest was written.
     Evicted,
-    /// It was tried and failed; it will be decided again.
+    /// A request failed; it will be decided again.
     Failed,
-    /// The object had changed or gone; nothing was done.
+    /// The object had changed or was gone, so nothing was done.
     Dropped,
 }
 
 impl Action {
-    /// What its log line is about, where nothing says it more exactly.
+    /// The log event, unless the caller has a more exact one.
     const fn event(self) -> LogEvent {
         match self {
             Self::Held => LogEvent::Held,
@@ -140,12 +139,12 @@ impl Action {
 pub struct Journal(Mutex<VecDeque<Record>>);
 
 impl Journal {
-    /// Keeps `record`, and writes the log line of what changed something.
+    /// Keeps `record`, and writes its log line.
     pub fn write(&self, record: Record) {
         self.write_as(record.action.event(), record);
     }
 
-    /// The same, where the action does not say all.
+    /// The same, with a more exact log event than the action has.
     pub fn write_as(&self, event: LogEvent, record: Record) {
         log(event, &record);
         let mut records = self.0.lock();

@@ -1,9 +1,9 @@
-//! One request, within the leader's term and while its evidence lasts. All requests that write pods, nodes and volumes, and
+//! Sends one request within the leader's term and before its evidence expires. All writes to pods, nodes and volumes, and
 //! all steps of fencing, are sent by it.
 //!
-//! Danger note: after the term another leader may act, and after the evidence expired the machine may run again. So the request
-//! is given up when the first of them ends. The term is asked for right before each request: it may have been lost, or renewed,
-//! since the last.
+//! Danger note: after the term another leader may write, and after the evidence expired the machine may run again. So the
+//! request times out at the earlier of the two. The term is read right before each request, because it may have ended, or
+//! been renewed, since the last one.
 
 use pod_safety_cache::Cache;
 
@@ -13,7 +13,7 @@ use crate::lease::Leadership;
 use crate::outcome::Outcome;
 use crate::wire::Raw;
 
-/// `expires`: when the evidence on which it rests ends.
+/// Sends a request. `expires` is when the evidence on which it rests expires.
 pub async fn send(
     connection: &Connection,
     env: &Env,
@@ -24,7 +24,7 @@ pub async fn send(
     query(connection, env, leadership, call, expires).await?.map_err(Outcome::from_error)
 }
 
-/// As [`send`], with the API server's answer as it is.
+/// As [`send`], but returns the API server's errors unchanged.
 pub async fn query(
     connection: &Connection,
     env: &Env,
@@ -41,15 +41,15 @@ pub async fn query(
     Ok(connection.send(call.with_deadline(until)).await)
 }
 
-/// What a write needs.
+/// The parts that a write needs.
 pub struct WriteContext<'a> {
-    /// To the API server.
+    /// The connection to the API server.
     pub connection: &'a Connection,
-    /// What is known.
+    /// The cache.
     pub cache: &'a Cache,
-    /// Time.
+    /// The clock.
     pub env: &'a Env,
-    /// The term within which it is sent.
+    /// The leadership, whose term limits the request.
     pub leadership: &'a Leadership,
 }
 

@@ -1,4 +1,4 @@
-//! What is logged while a test runs, on its thread.
+//! Captures the log of a test, on its thread.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{DefaultGuard, NoSubscriber, set_default};
 use tracing::{Dispatch, Event, Metadata, Subscriber};
 
-/// Keeps the lines of this thread until it is dropped.
+/// Captures the lines of this thread until it is dropped.
 pub struct CapturedLogs {
     lines: Arc<Mutex<Vec<String>>>,
     _until: DefaultGuard,
-    /// With a single dispatcher, tracing caches whether a line is wanted, as the first thread that reaches it says.
+    /// With a single dispatcher, tracing caches whether a line is enabled, with the result of the first thread that reaches it.
     _second: Dispatch,
 }
 
 impl CapturedLogs {
-    /// From now on.
+    /// Starts capturing.
     #[must_use]
     pub fn capture() -> Self {
         let (lines, second) = (Arc::default(), Dispatch::new(NoSubscriber::default()));
         Self { _until: set_default(Lines(Arc::clone(&lines))), lines, _second: second }
     }
 
-    /// The lines since the last question: level, text and fields.
+    /// The lines since the last call: level, text and fields.
     #[must_use]
     pub fn take_lines(&self) -> Vec<String> {
         std::mem::take(&mut *self.lines.lock())

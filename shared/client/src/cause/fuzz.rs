@@ -1,4 +1,4 @@
-//! Fuzz target: what API servers and proxies answer, as people read it.
+//! Fuzz target: answers of API servers and proxies, as they are shown to users.
 
 use bytes::Bytes;
 use pod_safety_fuzz::{Draw, fuzz};
@@ -32,7 +32,7 @@ fn text(draw: &mut Draw<'_>) -> String {
     (0..=draw.below(3)).map(|_| draw.word(PIECES)).collect::<Vec<_>>().join(" ")
 }
 
-/// The message that came, as the oracle holds it against what is said: each of its words is there, and none of the rules is broken.
+/// The oracle compares the message with the shown text: each of its words is there, and no rule is broken.
 #[test]
 fn refusals_say_everything_once() {
     fuzz!(4_000, |draw| {

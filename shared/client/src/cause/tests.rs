@@ -16,7 +16,7 @@ fn refused() -> io::Error {
     io::Error::from_raw_os_error(111)
 }
 
-/// What only its own crate can make, by its names.
+/// An error that only its own crate can construct, simulated by its names.
 #[derive(Debug)]
 struct Named(&'static str);
 
@@ -36,12 +36,12 @@ fn other(why: &'static str) -> rustls::Error {
     certificate(CertificateError::Other(OtherError(Arc::new(Named(why)))))
 }
 
-/// As hyper wraps them: an input error holds the error of TLS.
+/// The error as hyper wraps it: an input error contains the TLS error.
 fn service(error: impl Error + Send + Sync + 'static) -> kube::Error {
     kube::Error::Service(Box::new(io::Error::other(error)))
 }
 
-/// No page of a person has names of types, quotes of Debug, or a cause twice.
+/// Asserts that a text for users has no names of types, no quotes of Debug, and no cause twice.
 fn is_for_people(text: &str) {
     for odd in ["Error(", "Other(", "ServiceError", "\"\\\"", "'\"", "os error", "rustls", "{ ", "Some("] {
         assert!(!text.contains(odd), "{odd}: in {text}");
@@ -98,7 +98,7 @@ async fn opened(path: PathBuf, context: Option<&str>) -> Result<Connection, Conf
     Connection::open(&options, Env::real(1), ClientMetrics::register(&Registry::new()).unwrap()).await
 }
 
-/// A kubeconfig with this cluster and this user, its current context `prod`.
+/// A kubeconfig with this cluster and this user, and the current context `prod`.
 fn kubeconfig(cluster: &str, user: &str) -> String {
     format!(
         "clusters: [{{ name: c, cluster: {{ {cluster} }} }}]\n\
@@ -107,7 +107,8 @@ fn kubeconfig(cluster: &str, user: &str) -> String {
     )
 }
 
-/// `reading the kubeconfig nofile: failed to read kubeconfig from '"nofile"'`, and `failed to load current context: staging`.
+/// The texts were `reading the kubeconfig nofile: failed to read kubeconfig from '"nofile"'`, and `failed to load current
+/// context: staging`.
 #[tokio::test]
 async fn bug_a_kubeconfig_was_named_twice_and_its_contexts_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
@@ -152,7 +153,7 @@ async fn bug_a_kubeconfig_was_named_twice_and_its_contexts_not_at_all() {
     }
 }
 
-/// A socket that was open a moment ago: nobody listens there.
+/// A socket that was just closed: the port refuses connections.
 #[tokio::test]
 async fn an_api_server_that_is_down_is_named_with_its_context() {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,11 +1,11 @@
-//! Fuzz target: kubeconfigs and their files, as they stand and with bytes changed.
+//! Fuzz target: kubeconfigs and their files, valid and with changed bytes.
 
 use futures::FutureExt as _;
 use pod_safety_fuzz::{Draw, fuzz};
 
 use super::*;
 
-/// Addresses as they may stand in a kubeconfig, and what they are; `None`: none, or whatever the reader makes of it.
+/// Addresses in a kubeconfig, and their meaning; `None`: none, or whatever the reader makes of it.
 const SERVERS: &[(&str, Option<&str>)] = &[
     ("https://a", Some("https://a")),
     ("'https://a:6443/'", Some("https://a:6443")),
@@ -20,7 +20,7 @@ const SERVERS: &[(&str, Option<&str>)] = &[
     ("", None),
 ];
 
-/// Tokens as they may stand there, and what is sent.
+/// Tokens in a kubeconfig, and what is sent.
 const TOKENS: &[(&str, Option<&str>)] = &[
     ("t", Some("Bearer t")),
     ("'t '", Some("Bearer t")),
@@ -34,7 +34,7 @@ const TOKENS: &[(&str, Option<&str>)] = &[
     ("{}", None),
 ];
 
-/// Fields of which nobody here reads the value, and fields that end it when they are wrong.
+/// Fields whose values this program does not read, and fields that make the configuration invalid when they are wrong.
 const OTHERS: &[&str] = &[
     "colour: red",
     "extensions: 7",
@@ -73,7 +73,7 @@ fn changed(text: &str, draw: &mut Draw<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Reads it, and makes all that a request has.
+/// Reads a kubeconfig, and builds everything that a request needs.
 fn read(bytes: &[u8]) -> Result<(ResolvedConfig, Arc<Login>), ConfigError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config");
@@ -110,7 +110,7 @@ fn kubeconfigs_of_any_form() {
         match (result, server, token) {
             (Ok((way, login)), Some(server), _) => {
                 assert_eq!(way.target.server, server, "{text}");
-                // Nobody is named in the clear.
+                // Credentials are never sent without TLS.
                 assert_eq!(sent(&login).as_deref(), token.filter(|_| is_tls), "{text}");
             }
             (Err(error), Some(_), Some(_)) => panic!("{error}\n{text}"),
@@ -120,7 +120,7 @@ fn kubeconfigs_of_any_form() {
     });
 }
 
-/// A file that begins as UTF-16 and has an odd number of bytes ended the process.
+/// Once, a file that begins as UTF-16 and has an odd number of bytes ended the process.
 #[test]
 fn bug_half_a_letter_of_utf_16_ended_the_process() {
     for bytes in [b"\xff\xfeA" as &[u8], b"\xfe\xff\0", b"\xff\xfe", b"\xef\xbb\xbf\xff", b"\xff"] {

@@ -1,8 +1,8 @@
-//! Where a configuration is looked for, and how its address is read.
+//! Where a configuration is searched for, and how its address is parsed.
 
 use super::*;
 
-/// In a runner's pod `fence` acted on the cluster of the runner, whatever `$KUBECONFIG` said.
+/// Once, in a runner's pod, `fence` used the runner's own cluster, whatever `$KUBECONFIG` named.
 #[test]
 fn bug_a_persons_kubeconfig_goes_before_the_service_account_of_the_pod() {
     for (prefer, in_pod, has_kubeconfig, takes) in [

@@ -1,17 +1,17 @@
-//! Logins that end, or are refused, while a command goes on.
+//! Credentials that expire, or are refused, while a command runs.
 
 use std::time::Duration;
 
 use super::*;
 
-/// What a login command does: it notes that it ran, and gives the token `tN` in its run N.
+/// A login command that records its runs, and prints the token `tN` in run N.
 const NOTES: &str = "file login.sh
 | #!/bin/sh
 | echo >> {here}/runs
 | n=$(wc -l < {here}/runs)
 ";
 
-/// A row whose user logs in by such a command, and what it gives.
+/// A row whose user logs in by this command.
 fn logs_in(server: &str, gives: &str) -> Row {
     let text = format!(
         "# login\ncluster server: https://127.0.0.1:{{{server}}}\ncluster certificate-authority: {{pki}}/ca.crt\nuser exec:\n\
@@ -44,14 +44,14 @@ async fn bug_a_login_command_ran_three_times_for_one_command() {
     for (server, more, sent) in [
         ("api", "", &["t1", "t1", "t1"] as &[_]),
         ("api", LASTS, &["t1", "t1", "t1"]),
-        // What has ended is never sent: a command that gives nothing else runs for each request.
+        // Expired credentials are never sent: a command that prints only such credentials runs for each request.
         ("api", ENDED, &["t2", "t3", "t4"]),
-        // What is refused is asked for again, once, and the same request is sent with it.
+        // After a refusal the command runs once more, and the same request is sent again.
         ("api-401-once", LASTS, &["t1", "t2", "t2", "t2"]),
     ] {
         let staged = Staged::of(&logs_in(server, &gives_token(more)), &stubs);
         let connection = staged.open().await.unwrap();
-        // A feed with a runtime of its own has the same login.
+        // A feed with its own runtime shares the credentials.
         for connection in [connection.clone(), connection.isolated(), connection] {
             connection.send(Call::get("/version")).await.unwrap();
         }
@@ -73,7 +73,7 @@ async fn requests_that_come_at_once_wait_for_one_login() {
     assert_eq!(runs(&staged), 2, "one is refused, and one login follows");
 }
 
-/// Whoever logs in by a browser takes longer than a request may.
+/// A login by browser takes longer than a request may.
 #[tokio::test]
 async fn a_login_is_not_ended_by_the_deadline_of_a_request() {
     let env = Env::real(1);

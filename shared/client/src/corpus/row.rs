@@ -1,21 +1,21 @@
-//! The rows of the corpus: files, variables and arguments, and what came of them.
+//! The rows of the corpus: files, variables and arguments, and their results.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What stands in a kubeconfig of which a row says nothing.
+/// The cluster and the user of a kubeconfig if a row does not set them.
 const CLUSTER: &str = "server: https://127.0.0.1:{api}\ncertificate-authority: {pki}/ca.crt";
 const USER: &str = "token: t";
 
 #[derive(Default)]
 pub(super) struct Row {
     pub(super) name: String,
-    /// As they stand in the record.
+    /// The lines of the row in the record.
     given: Vec<String>,
     pub(super) files: BTreeMap<String, String>,
     pub(super) variables: Vec<(String, String)>,
     pub(super) arguments: Vec<String>,
-    /// Why this program does something else on purpose.
+    /// Why this program differs from kubectl on purpose.
     pub(super) differs: String,
     pub(super) kubectl: String,
     pub(super) ours: String,
@@ -70,7 +70,7 @@ impl Row {
         row
     }
 
-    /// `FROM => TO` in the kubeconfig; `^` and `$` are its ends.
+    /// Applies `FROM => TO` to the kubeconfig; `^` and `$` are its beginning and end.
     fn edit(&mut self, edit: &str) {
         let (from, to) = edit.split_once(" =>").unwrap();
         let (from, to) = (from.replace("\\n", "\n"), to.trim_start().replace("\\n", "\n"));

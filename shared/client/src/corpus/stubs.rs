@@ -1,4 +1,4 @@
-//! API servers and proxies that note what reaches them.
+//! API servers and proxies that record the requests that reach them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ pub(super) fn pki() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/pki")
 }
 
-/// What a server does.
+/// The behaviour of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
     Api,
-    /// Answers so many requests 401 first.
+    /// Answers this many requests with 401 first.
     Refuses(usize),
     Proxy,
     ProxyWithLogin,
@@ -30,7 +30,7 @@ enum Does {
     Socks,
 }
 
-/// By its name, the certificate that it shows (none: in the clear), and what it does.
+/// Name, certificate (empty: no TLS) and behaviour of each server.
 const ALL: [(&str, &str, Does); 15] = [
     ("api", "server", Does::Api),
     ("http", "", Does::Api),
@@ -49,7 +49,7 @@ const ALL: [(&str, &str, Does); 15] = [
     ("closed", "", Does::Api),
 ];
 
-/// All of them, and what has reached them.
+/// All servers, and the requests that reached them.
 pub(super) struct Stubs {
     seen: Arc<Mutex<Vec<String>>>,
     /// Names and ports.
@@ -80,21 +80,21 @@ impl Stubs {
         Self { seen, ports }
     }
 
-    /// `{name}` as the address of that server.
+    /// Replaces `{name}` by the port of that server.
     pub(super) fn placed(&self, text: &str) -> String {
         self.ports.iter().fold(text.to_owned(), |text, (name, port)| {
             text.replace(&format!("{{{name}}}"), &port.to_string())
         })
     }
 
-    /// The reverse, for records.
+    /// Replaces ports by `{name}`, for records.
     pub(super) fn unplaced(&self, text: &str) -> String {
         self.ports.iter().fold(text.to_owned(), |text, (name, port)| {
             text.replace(&format!(":{port}"), &format!(":{{{name}}}"))
         })
     }
 
-    /// What has come since it was asked last.
+    /// The requests since the last call.
     pub(super) fn seen(&self) -> Vec<String> {
         std::mem::take(&mut self.seen.lock())
     }
@@ -113,7 +113,7 @@ fn tls(name: &str) -> ServerConfig {
     config.with_client_cert_verifier(asks).with_single_cert(chain, key).unwrap()
 }
 
-/// Asks for a certificate and believes each: API servers believe also what webpki does not know.
+/// Requests a client certificate and accepts any: API servers accept algorithms that webpki does not have.
 #[derive(Debug)]
 struct Asks(Arc<dyn rustls::server::danger::ClientCertVerifier>);
 
@@ -190,7 +190,7 @@ impl Stub {
         drop(self.speak(stream, about).await);
     }
 
-    /// As Go's server answers who speaks TLS where there is none, and the reverse.
+    /// Answers as Go's server does to a TLS client on a port without TLS, and the reverse.
     async fn misunderstands(mut stream: TcpStream) -> std::io::Result<()> {
         let mut head = [0; 1024];
         let _some = stream.read(&mut head).await?;
@@ -297,13 +297,13 @@ impl Stub {
     }
 }
 
-/// Whatever host was named: all of them are here.
+/// Connects to the port on this machine, whatever host was named.
 async fn joined<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, port: u16) -> std::io::Result<()> {
     let mut to = TcpStream::connect(("127.0.0.1", port)).await?;
     tokio::io::copy_bidirectional(&mut stream, &mut to).await.map(drop)
 }
 
-/// The name of the file of this certificate.
+/// The name of the file with this certificate.
 fn named(certificate: &CertificateDer<'_>) -> String {
     let files = std::fs::read_dir(pki()).unwrap().map(|file| file.unwrap().path());
     let is_it = |path: &PathBuf| CertificateDer::from_pem_file(path).is_ok_and(|one| one == *certificate);

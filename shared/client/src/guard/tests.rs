@@ -1,4 +1,4 @@
-//! The layer: what is refused never leaves.
+//! The layer: a refused request is never sent.
 
 use super::*;
 use crate::scripted::{env, unused};
@@ -30,7 +30,7 @@ async fn what_is_refused_never_reaches_the_api_server() {
     assert!(api.requests().is_empty());
 }
 
-/// A service that takes requests only when it says so.
+/// A service that accepts requests only when it is ready.
 struct Busy(Option<&'static str>);
 
 impl Service<Request<Body>> for Busy {
@@ -45,7 +45,7 @@ impl Service<Request<Body>> for Busy {
     }
 }
 
-/// Asks a layer over a service that is not ready, and over one that is closed.
+/// Checks a layer over a service that is not ready, and over one that is closed.
 fn assert_waits<L: Layer<Busy>>(layer: &L)
 where
     L::Service: Service<Request<Body>, Error = BoxError>,

@@ -18,7 +18,7 @@ impl EntryError {
     }
 }
 
-/// An entry, and where it stands.
+/// An entry and its location.
 #[derive(Debug)]
 pub(super) struct Entry<'f> {
     file: &'f Path,
@@ -36,7 +36,7 @@ impl<'f> Entry<'f> {
         self.fields?.get(field).filter(|value| !value.is_null())
     }
 
-    /// A text; an empty one is none.
+    /// A string field; `None` if it is empty.
     pub(super) fn text(&self, field: &str) -> Result<Option<&'f str>, EntryError> {
         match self.get(field) {
             None => Ok(None),
@@ -49,7 +49,7 @@ impl<'f> Entry<'f> {
         match self.get(field) {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(*flag),
-            // Words that are truth values to YAML 1.1, as kubectl reads it.
+            // Strings that are booleans in YAML 1.1, as kubectl reads it.
             Some(Value::String(word)) => match &*word.to_ascii_lowercase() {
                 "yes" | "y" | "on" | "true" => Ok(true),
                 "no" | "n" | "off" | "false" | "" => Ok(false),
@@ -70,13 +70,13 @@ impl<'f> Entry<'f> {
         }
     }
 
-    /// A path: a relative one begins at the folder of its kubeconfig.
+    /// A path field. A relative path starts at the folder of its kubeconfig.
     fn path(&self, field: &str) -> Result<Option<PathBuf>, EntryError> {
         let folder = self.file.parent().unwrap_or(Path::new(""));
         Ok(self.text(field)?.map(|path| folder.join(path)))
     }
 
-    /// What `FIELD-data` holds, or else the file of FIELD: not both, as with kubectl.
+    /// The content of `FIELD-data`, or else of the file of FIELD. As in kubectl, not both may be set.
     fn data(&self, field: &str) -> Result<Option<Vec<u8>>, EntryError> {
         let (path, data) = (self.path(field)?, self.text(&format!("{field}-data"))?);
         match (path, data) {
@@ -85,7 +85,7 @@ impl<'f> Entry<'f> {
                 Err(EntryError(format!("{field} and {field}-data are both given; remove one")))
             }
             (None, Some(data)) => {
-                // YAML keeps the line breaks of a block, and Go's base64 passes them over.
+                // YAML keeps the line breaks of a block, and Go's base64 decoder ignores them.
                 let lines: String = data.split_ascii_whitespace().collect();
                 STANDARD.decode(lines).map(Some).map_err(|why| {
                     EntryError(format!("{field}-data is not base64: {}", explain_base64(&why)))
@@ -118,7 +118,7 @@ fn read_file(field: &str, path: &Path) -> Result<Vec<u8>, EntryError> {
     })
 }
 
-/// Where the API server is, and whose certificate it shows.
+/// The address of the API server, and how its certificate is verified.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cluster {
     pub(crate) server: String,
@@ -126,17 +126,18 @@ pub(crate) struct Cluster {
     pub(crate) insecure: bool,
     pub(crate) server_name: Option<String>,
     pub(crate) proxy: Option<String>,
-    /// What is for login commands: `extensions[client.authentication.k8s.io/exec]`.
+    /// The configuration for login commands: `extensions[client.authentication.k8s.io/exec]`.
     pub(crate) exec_config: Option<Value>,
 }
 
 impl Cluster {
-    /// One of which nothing but its address is known.
+    /// A cluster with only an address.
     pub(crate) fn from_server(server: &str) -> Self {
         Self { server: server.to_owned(), ..Self::default() }
     }
 
-    /// `server`: the address in place of the entry's. It ends `tls-server-name`, which was for another one.
+    /// `server` replaces the address of the entry. The entry's `tls-server-name` is then ignored, because it is for the
+    /// other address.
     pub(super) fn read(entry: &Entry<'_>, server: Option<&str>) -> Result<Self, EntryError> {
         let own = entry.text("server")?;
         let Some(address) = server.or(own) else { return Err(EntryError::new("it has no server")) };
@@ -162,7 +163,7 @@ impl Cluster {
     }
 }
 
-/// Who we are to the API server.
+/// The credentials for the API server.
 #[derive(Clone, Default)]
 pub(crate) struct User {
     pub(crate) basic: Option<(String, String)>,
@@ -174,7 +175,7 @@ pub(crate) struct User {
     pub(crate) act_as: ActAs,
 }
 
-/// Whom to act as; nobody, if `user` is empty.
+/// The user to impersonate; no impersonation if `user` is empty.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ActAs {
     pub(crate) user: String,
@@ -189,7 +190,7 @@ impl std::fmt::Debug for User {
     }
 }
 
-/// Whether a login command may ask the person.
+/// Whether a login command may prompt the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interactive {
     Never,
@@ -244,7 +245,7 @@ impl User {
     }
 }
 
-/// The token that kubectl's last login left. It is not renewed here.
+/// The token of kubectl's last login. This program does not renew it.
 fn of_provider(provider: &Value) -> Result<String, EntryError> {
     match provider["name"].as_str().unwrap_or_default() {
         "oidc" => provider["config"]["id-token"].as_str().map(str::to_owned).ok_or_else(|| {
@@ -313,7 +314,7 @@ impl Command {
             let name = name.ok_or_else(|| EntryError::new("exec has an env without a usable name"))?;
             variables.push((name.to_owned(), one["value"].as_str().unwrap_or_default().to_owned()));
         }
-        // As a shell would: a name without a folder is looked for in PATH.
+        // As in a shell, a name without a folder is searched in PATH.
         let path = match entry.path("command")? {
             Some(path) if command.contains('/') => path.components().collect(),
             _ => PathBuf::from(command),

@@ -1,4 +1,4 @@
-//! A login command (`exec` of a kubeconfig): what it is told, and what it gives.
+//! A login command (`exec` of a kubeconfig): its input and its output.
 
 use std::fmt;
 use std::io::IsTerminal as _;
@@ -15,7 +15,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 use super::LoginError;
 use crate::kubeconfig::{self, Cluster, Interactive};
 
-/// A login command, and what it may know of its cluster.
+/// A login command, and the cluster information that it gets.
 pub(super) struct Exec {
     command: kubeconfig::Command,
     cluster: Option<Value>,
@@ -27,7 +27,7 @@ impl fmt::Display for Exec {
     }
 }
 
-/// What it gave.
+/// The output of a login command.
 pub(super) struct ExecOutput {
     pub(super) token: Option<Zeroizing<String>>,
     /// Certificates and key, in PEM.
@@ -60,7 +60,7 @@ impl Exec {
         Self { command: command.clone(), cluster }
     }
 
-    /// Runs it to its end.
+    /// Runs the command to its end.
     pub(super) async fn run(&self) -> Result<ExecOutput, LoginError> {
         let is_terminal = std::io::stdin().is_terminal();
         let is_interactive = match self.command.interactive {
@@ -78,7 +78,7 @@ impl Exec {
         command.envs(self.command.variables.iter().map(|(name, value)| (name, value)));
         command.env("KUBERNETES_EXEC_INFO", self.exec_info(is_interactive).to_string());
         command.stdout(Stdio::piped());
-        // What it says to a person is seen while it waits for them.
+        // The user sees its output while it waits for input.
         command.stdin(if is_interactive { Stdio::inherit() } else { Stdio::null() });
         command.stderr(if is_interactive { Stdio::inherit() } else { Stdio::piped() });
         let mut out = command.output().await.map_err(|error| self.did_not_start(&error))?;
@@ -120,7 +120,7 @@ impl Exec {
             return Err(bad("it wrote nothing"));
         }
         let read = serde_json::from_slice(&out.stdout);
-        // The error of a parser may quote a secret.
+        // The parser's error is not shown, because it may quote a secret.
         let answer: Answer = read
             .or_else(|_not_json| serde_saphyr::from_slice(&out.stdout))
             .map_err(|_neither| bad("what it wrote is no ExecCredential in JSON or YAML"))?;
@@ -149,7 +149,7 @@ impl Exec {
     }
 }
 
-/// The cluster in the words of `client.authentication.k8s.io`.
+/// The cluster information in the format of `client.authentication.k8s.io`.
 fn cluster_info(cluster: &Cluster) -> Value {
     let mut info = json!({ "server": cluster.server });
     if let Some(authority) = &cluster.authority {

@@ -1,4 +1,4 @@
-//! What people are told, how often, and byte by byte.
+//! Which Events are written, how often, and with which bytes.
 
 use super::*;
 use crate::client::scripted::{Answer, Api, advance, env};
@@ -66,7 +66,7 @@ async fn an_event_says_what_happened_to_which_incarnation_of_a_pod() {
     assert_eq!(body, expected);
 }
 
-/// A storm of Events waits, and traces are made from when things happened.
+/// When many Events wait, the time of each is still that of the occurrence; traces are made from it.
 #[tokio::test(start_paused = true)]
 async fn an_event_says_when_it_happened_and_because_of_which_node() {
     let (env, wall) = env();
@@ -152,8 +152,8 @@ async fn the_same_is_said_once_in_ten_minutes() {
     }
 }
 
-/// Found on a real API server. A refusal that ended within seconds (`QuarantineNotOver`) hid for ten minutes those that came after
-/// it: the Event, and `explain`, which reads its code, went on to name the first.
+/// Once, a refusal that ended within seconds (`QuarantineNotOver`) suppressed later refusals for ten minutes: the Event,
+/// and `explain`, which reads its code, still named the first.
 #[tokio::test(start_paused = true)]
 async fn bug_a_refusal_hid_another_one_of_the_same_object_for_ten_minutes() {
     let told = told(created);
@@ -175,7 +175,7 @@ async fn bug_a_refusal_hid_another_one_of_the_same_object_for_ten_minutes() {
     assert_eq!(written, ["QuarantineNotOver: 5s", "ReadsTooSlow: by 1.0s"]);
 }
 
-/// Messages quote devices and other controllers, which could write a new word each time.
+/// Messages quote devices and other controllers, which could use another word each time.
 #[tokio::test(start_paused = true)]
 async fn a_word_in_a_message_is_no_code() {
     let told = told(created);
@@ -285,7 +285,7 @@ async fn what_is_said_in_place_of_another_controller_bears_its_name_and_is_said_
     assert_eq!(first["reportingComponent"], "taint-eviction-controller");
 }
 
-/// As many as there is room for are known; what may be said again anyway goes first.
+/// The map has a maximum size; entries that are no longer needed are removed first.
 #[test]
 fn of_what_was_said_no_more_is_kept_than_there_is_room_for() {
     let at = |seconds: u64| Mono::from_start(Duration::from_secs(seconds));

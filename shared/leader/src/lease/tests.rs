@@ -1,4 +1,4 @@
-//! Leadership by client-go's rules, against a Lease in memory.
+//! Leader election by client-go's rules, with a Lease in memory.
 
 mod limits;
 mod rivals;
@@ -11,13 +11,13 @@ use crate::metrics::Metrics;
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l";
 const COLLECTION: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases";
 
-/// What one request meets on its way.
+/// What happens to one request.
 #[derive(Clone, Copy, Default)]
 struct Fate {
     before: Duration,
     after: Duration,
     lost: bool,
-    /// It is applied, and nobody hears of it.
+    /// It is applied, and its answer is lost.
     unheard: bool,
 }
 
@@ -105,8 +105,7 @@ fn config(identity: &str) -> LeaseConfig {
 }
 
 impl Candidate {
-    /// A candidate whose requests meet what `fate` says. The server goes on with
-    /// a request whose sender has given up.
+    /// A candidate whose requests meet this fate. The server continues with a request whose sender has stopped waiting.
     fn new(
         server: &Server,
         identity: &str,
@@ -127,7 +126,7 @@ impl Candidate {
                 if fate.unheard {
                     return std::future::pending().await;
                 }
-                // The sender may have given up.
+                // The sender may have stopped waiting.
                 drop(heard.send(answer));
             };
             spawner.spawner.spawn("server", Box::pin(work));
@@ -149,7 +148,7 @@ impl Candidate {
         Self::new(server, identity, |_| Fate::default())
     }
 
-    /// Runs the elector in the background until `stop`, then gives it back.
+    /// Runs the elector in the background until `stop`, then returns it.
     fn start(&mut self) -> tokio::sync::oneshot::Receiver<Elector> {
         let (mut elector, mut stop) = (self.elector.take().unwrap(), self.stop.subscribe());
         let (done, ended) = tokio::sync::oneshot::channel();

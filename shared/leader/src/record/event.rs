@@ -1,6 +1,6 @@
-//! What a log line is about: the field `event`, by which logs are searched and alerts on them are written.
+//! The field `event` of log lines, by which logs are searched and alerts are written.
 
-/// The values of the field `event`. A closed set: docs/logs.md has the same table, and a test compares them.
+/// The values of the field `event`. The set is closed: docs/logs.md has the same table, and a test compares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub enum LogEvent {
@@ -10,11 +10,11 @@ pub enum LogEvent {
     WouldForceDelete,
     /// A pod would be deleted gracefully, but the mode does not allow it.
     WouldDelete,
-    /// The check before an act found no evidence.
+    /// The check before a force deletion found no evidence.
     Refused,
-    /// A write failed and is tried again.
+    /// A write failed and is retried.
     Failed,
-    /// An object changed before the act, so nothing was done.
+    /// An object changed before the request was sent, so nothing was done.
     Dropped,
     /// A pod was force deleted.
     PodForceDeleted,
@@ -61,7 +61,7 @@ pub enum LogEvent {
 }
 
 impl LogEvent {
-    /// Its name in logs.
+    /// The name in logs.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()

@@ -1,4 +1,4 @@
-//! The log line of what was decided or done.
+//! The log line of a record.
 
 use super::*;
 use crate::testing::CapturedLogs;
@@ -36,7 +36,7 @@ fn what_is_refused_or_fails_is_a_warning_and_what_passes_by_itself_is_not_seen_b
     }
 }
 
-/// An object without a pod is known by its own UID.
+/// For an object other than a pod, the line has its own UID.
 #[test]
 fn the_uid_of_a_line_is_that_of_the_pod_or_of_the_node() {
     let logged = CapturedLogs::capture();

@@ -1,11 +1,11 @@
-//! Two candidates over a network that loses, delays and doubles as it likes.
+//! Two candidates over a network that loses, delays and duplicates requests.
 
 use super::*;
 
 const UNTIL: f64 = 240.0;
 const FAULTS_UNTIL: f64 = 180.0;
 
-/// Late, lost and unheard requests, by chance, until the network is repaired.
+/// Delays, losses of requests and losses of answers, at random, until the network is repaired.
 fn unlucky(seed: u64, clock: &Env) -> impl Fn(&Received) -> Fate + Send + Sync + 'static {
     let (chance, clock) = (Env::real(seed), clock.clone());
     move |_| {
@@ -18,7 +18,7 @@ fn unlucky(seed: u64, clock: &Env) -> impl Fn(&Received) -> Fate + Send + Sync +
     }
 }
 
-/// Runs two candidates; gives back how often leadership changed hands.
+/// Runs two candidates; returns how often the leader changed.
 async fn rivalry(seed: u64) -> usize {
     let (server, (clock, _)) = (Server::default(), env());
     let mut one = Candidate::new(&server, "a", unlucky(seed * 2 + 1, &clock));

@@ -1,4 +1,4 @@
-//! One candidate.
+//! Rules for one candidate.
 
 use super::*;
 
@@ -68,7 +68,7 @@ async fn a_standby_takes_over_when_the_lease_ends_and_not_a_look_later() {
     }
 }
 
-/// Pauses of 2 s, and up to a fifth more.
+/// Pauses of 2 s, and up to a fifth longer.
 #[tokio::test(start_paused = true)]
 async fn a_standby_looks_at_the_lease_of_a_leader_about_as_often_as_that_one_renews_it() {
     let server = Server::held_by("leader", 1_000);
@@ -116,7 +116,7 @@ async fn a_lease_of_another_is_taken_after_its_own_duration_since_we_saw_it_what
     }
 }
 
-/// A8: its holder may not know yet that somebody deleted it.
+/// Its holder may not know yet that the Lease was deleted.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_somebody_deletes_is_taken_after_the_time_of_its_holder() {
     let server = Server::held_by("other", 30);
@@ -226,7 +226,7 @@ async fn a_term_counts_from_when_its_renewal_was_sent() {
 async fn a_term_ends_a_renew_deadline_after_the_last_renewal_even_while_a_request_hangs() {
     let server = Server::default();
     let count = Mutex::new(0);
-    // Look, create, and three renewals; then silence.
+    // A read, a create, and three renewals; then no answers.
     let falls_silent = move |_: &Received| {
         let mut count = count.lock();
         *count += 1;
@@ -246,13 +246,12 @@ async fn a_term_ends_a_renew_deadline_after_the_last_renewal_even_while_a_reques
     assert!(one.page().contains(r#"pod_safety_leader_changes_total{change="lost"} 1"#));
 }
 
-/// What was asked for between the two terms was turned away, and waited for the
-/// next sweep: nobody was told that there was another term.
+/// Once, requests between the two terms were refused, and waited for the next sweep, because the second gain was not delivered.
 #[tokio::test(start_paused = true)]
 async fn bug_a_term_that_ran_out_before_its_renewal_is_told_as_another_gain() {
     let server = Server::default();
     let count = Mutex::new(0);
-    // Look and create at 0 s; the renewal at 2 s is lost, the next one at 9 s takes 2 s.
+    // A read and a create at 0 s; the renewal at 2 s is lost, the next one at 9 s takes 2 s.
     let lost_then_late = move |_: &Received| {
         let mut count = count.lock();
         *count += 1;
@@ -289,7 +288,7 @@ async fn after_one_lost_answer_there_is_time_for_another_try() {
         advance(0.1).await;
         assert!(one.leads() || seconds(&one.env) < 0.2, "at {}", seconds(&one.env));
     }
-    // The unheard renewal was applied: a conflict, a look, and a renewal.
+    // The renewal without an answer was applied: a conflict, a read, and a renewal.
     let lines = one.api.lines();
     assert_eq!(lines[5..7], [format!("GET {PATH}"), format!("PATCH {PATH}")], "{lines:?}");
 }
