@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_has_the_verb_that_rbac_knows_it_by() {
+    fn requests_have_rbac_verbs() {
         const PODS: &str = "/api/v1/namespaces/ns/pods";
         const POD: &str = "/api/v1/namespaces/ns/pods/a";
         for (method, path, query, expected) in [

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_turn_more_than_the_limit_waits_until_another_ends() {
+    async fn acquire_slot_waits_when_all_slots_are_in_use() {
         let (env, _wall) = crate::scripted::env();
         let pace = WritePacer::new(env.now());
         let mut turns = Vec::new();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_that_slow_each_other_down_get_fewer_and_more_when_there_is_room_again() {
+    fn the_limit_shrinks_when_writes_are_slow_and_grows_when_they_are_fast() {
         for (alone, windows, expected) in [
             (7, &[21, 22, 22, 22, 21, 21][..], &[16, 15, 14, 13, 14, 15][..]),
             // A fast write is not slow because an earlier one was faster.
@@ -227,7 +227,7 @@ mod tests {
     /// Writes that were started before a change of the limit were slowed down by more writes than run now: the limit would
     /// fall to one and rise again.
     #[test]
-    fn writes_of_another_limit_do_not_count() {
+    fn writes_that_started_under_another_limit_do_not_count() {
         let pace = WritePacer::new(Mono::default());
         let mut state = pace.state.lock();
         state.record_latency(1, millis(7), true);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_write_takes_alone_is_learned_and_one_slow_write_is_not_believed() {
+    fn the_baseline_follows_latencies_and_is_robust_to_one_slow_write() {
         let pace = WritePacer::new(Mono::default());
         let mut state = pace.state.lock();
         for (took, usual) in [(10_000, 10_000), (8_000, 9_000), (900_000, 11_250), (11_250, 11_250)] {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_is_a_write_beside_which_none_ran() {
+    fn the_baseline_is_measured_only_from_writes_without_concurrency() {
         let pace = WritePacer::new(Mono::default());
         let at = |time| Mono::from_start(millis(time));
         pace.begin_write(at(0)).finish(at(10));
@@ -271,7 +271,7 @@ mod tests {
 
     /// A server that became slower permanently would otherwise get one write at a time from then on.
     #[test]
-    fn one_at_a_time_shows_what_is_usual_now() {
+    fn the_baseline_adapts_to_a_server_that_became_slower() {
         let pace = WritePacer::new(Mono::default());
         let mut state = pace.state.lock();
         (0..WINDOW).for_each(|_| state.record_latency(u64::MAX, millis(7), true));

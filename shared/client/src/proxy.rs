@@ -192,7 +192,7 @@ mod tests {
 
     /// Once, no command started where `HTTPS_PROXY` was set: `requires the disabled feature "kube/http-proxy"`.
     #[test]
-    fn bug_a_proxy_variable_kept_every_command_from_its_api_server() {
+    fn bug_no_request_was_sent_where_a_proxy_variable_was_set() {
         const THROUGH: &str = "http://proxy:3128 (from HTTPS_PROXY)";
         // The rows of Go's own TestUseProxy that need no name server, and further rows.
         for (no_proxy, server, through) in [
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn which_variable_is_read() {
+    fn proxy_variables_are_selected_as_by_kubectl() {
         let tls = "https://example.com";
         for (server, pairs, says) in [
             (tls, &[("https_proxy", "p:1")] as &[_], "http://p:1 (from HTTPS_PROXY)"),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kubeconfig_names_goes_before_the_variables() {
+    fn proxy_url_has_precedence_over_the_variables() {
         let there = [("HTTPS_PROXY", "http://other:1"), ("NO_PROXY", "*")];
         for (named, says) in [
             ("http://p:3128/", "http://p:3128 (from proxy-url)"),

@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_frees_a_pods_name_is_never_sent_twice() {
+    fn a_request_with_a_permit_is_never_sent_twice_unless_it_is_an_eviction() {
         let pod = "/api/v1/namespaces/ns/pods/a";
         for (path, permitted, again) in [
             (pod.to_owned(), false, true),
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_goes_below_that_of_the_address() {
+    fn request_paths_are_joined_to_the_path_of_the_address() {
         for (base, path, whole) in [
             ("https://a:6443/", "/api/v1/nodes?limit=1", "https://a:6443/api/v1/nodes?limit=1"),
             ("https://a/k8s/c/", "/version", "https://a/k8s/c/version"),

@@ -22,14 +22,14 @@ async fn failure(answer: fn() -> Answer) -> ApiError {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_read_as_its_content_type_says() {
+async fn answers_are_decoded_by_their_content_type() {
     let (_env, api) = api(|| Answer::json(&json!({ "kind": "Pod", "metadata": { "name": "a" } })));
     let raw = api.connection().send(Call::get("/api/v1/namespaces/ns/pods/a")).await.unwrap();
     assert_eq!(raw.decode::<wire::Pod>().unwrap().metadata.unwrap().name.as_deref(), Some("a"));
 }
 
 #[tokio::test]
-async fn an_open_connection_says_which_cluster_it_is_to() {
+async fn an_open_connection_names_its_cluster() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kubeconfig");
     let text = "clusters: [{ name: c, cluster: { server: 'https://10.0.0.1:6443' } }]\n\
@@ -43,7 +43,7 @@ async fn an_open_connection_says_which_cluster_it_is_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_is_text_and_a_refusal_to_show_it_is_a_refusal() {
+async fn read_text_returns_a_log_or_the_refusal() {
     let (_env, api) = api(|| Answer::plain(200, "one\ntwo\n"));
     assert_eq!(api.connection().read_text("/log").await.unwrap(), "one\ntwo\n");
     let (_env, api) = self::api(|| Answer::status(403, "Forbidden", "no"));
@@ -51,7 +51,7 @@ async fn a_log_is_text_and_a_refusal_to_show_it_is_a_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_each_failure_is_taken_for() {
+async fn each_failure_has_its_category_and_predicates() {
     // The answer; its category; is_not_found; is_changed; is_outcome_unknown.
     type Row = (fn() -> Answer, &'static str, bool, bool, bool);
     let rows: [Row; 16] = [
@@ -86,7 +86,7 @@ async fn what_each_failure_is_taken_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_says_what_the_api_server_said() {
+async fn a_refusal_shows_the_message_of_the_api_server() {
     let causes = || {
         let details = json!({ "causes": [{ "message": "The disruption budget b needs 2 healthy pods" }], "retryAfterSeconds": 3 });
         Answer::with_code(
@@ -110,7 +110,7 @@ async fn a_refusal_says_what_the_api_server_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_that_is_no_positive_number_of_seconds_is_none() {
+async fn retry_after_without_positive_seconds_is_ignored() {
     for seconds in [0, 5] {
         let (_env, api) = api(if seconds == 0 {
             || Answer::plain(429, "x").with_retry_after(0)
@@ -124,7 +124,7 @@ async fn a_pause_that_is_no_positive_number_of_seconds_is_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_waits_until_its_deadline_and_never_longer_than_any_read_may_take() {
+async fn a_call_times_out_at_its_deadline_or_the_read_timeout() {
     for (deadline, waits) in [(None, 30), (Some(4), 4), (Some(500), 30), (Some(0), 0)] {
         let (env, api) = api(Answer::never);
         let mut call = Call::get("/api/v1/nodes/n");
@@ -138,7 +138,7 @@ async fn a_call_waits_until_its_deadline_and_never_longer_than_any_read_may_take
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_never_ends_is_given_up_too() {
+async fn a_body_that_never_ends_times_out() {
     let (env, _wall) = env();
     let held = Arc::new(Mutex::new(Vec::new()));
     let keep = Arc::clone(&held);
@@ -153,7 +153,7 @@ async fn a_body_that_never_ends_is_given_up_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_gives_events_as_they_come_and_ends_as_the_server_ends_it() {
+async fn a_watch_returns_events_as_they_arrive_and_ends_with_the_stream() {
     let (env, _wall) = env();
     let (events, answer) = Answer::stream();
     let answer = Arc::new(Mutex::new(Some(answer)));
@@ -196,14 +196,14 @@ async fn requests_are_counted_by_verb_resource_and_code() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nothing_names_a_namespace_the_default_one_is_meant() {
+async fn the_default_namespace_is_default_without_a_context() {
     let (_env, api) = api(Answer::not_found);
     assert_eq!(api.connection().default_namespace(), "default");
 }
 
 /// A task with its own runtime would wait for connections of a runtime that is blocked.
 #[tokio::test(start_paused = true)]
-async fn a_connection_apart_has_connections_of_its_own() {
+async fn an_isolated_connection_opens_its_own_tcp_connections() {
     let (_env, shared) = api(Answer::not_found);
     let (_env, own) = api(|| Answer::json(&json!({ "items": [] })));
     let kube = own.connection().kube;
@@ -213,7 +213,7 @@ async fn a_connection_apart_has_connections_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_at_once_is_its_items() {
+async fn list_items_returns_the_items_of_a_list() {
     let items = async |answer| api(answer).1.connection().list_items("/api/v1/nodes").await.unwrap();
     assert_eq!(items(|| Answer::json(&json!({ "items": [{ "a": 1 }, { "a": 2 }] }))).await.len(), 2);
     assert!(items(|| Answer::json(&json!({ "items": [] }))).await.is_empty());
@@ -221,7 +221,7 @@ async fn a_list_at_once_is_its_items() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_overloaded_api_server_is_left_alone_and_an_exhausted_budget_is_no_overload() {
+async fn writes_pause_after_a_429_except_after_a_429_for_an_eviction() {
     const EVICTION: &str = "/api/v1/namespaces/ns/pods/a/eviction";
     let (env, api) = api(|| Answer::plain(429, "later").with_retry_after(7));
     let connection = api.connection();
@@ -238,7 +238,7 @@ async fn an_overloaded_api_server_is_left_alone_and_an_exhausted_budget_is_no_ov
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_reads_says_nothing_about_the_time_that_a_write_takes() {
+async fn reads_do_not_count_for_the_write_latency() {
     let (_env, api) = api(|| Answer::json(&json!({})).delayed(Duration::from_millis(40)));
     let connection = api.connection();
     connection.send(Call::get("/api/v1/nodes/n")).await.unwrap();

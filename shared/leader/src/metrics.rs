@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mode_of_a_controller_and_a_step_that_was_never_taken_are_on_the_page() {
+    fn controller_modes_and_steps_without_runs_are_in_the_metrics() {
         let metrics = Metrics::new().unwrap();
         metrics.set_mode("pod-gc", "guard");
         metrics.authority.register_steps(["open"]);

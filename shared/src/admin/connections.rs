@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn attack_one_address_takes_no_places_from_others() {
+    fn attack_one_address_takes_no_slots_from_others() {
         let open = OpenConnections::default();
         let (other, mut others_end) = ConnectionSlot::acquire(&open, address(2));
         let mut mine: Vec<_> = (0..100).map(|_| ConnectionSlot::acquire(&open, address(1))).collect();
@@ -246,7 +246,7 @@ mod tests {
     /// 32 addresses with eight connections each used all slots. The kubelet's probe was refused, and the container was
     /// restarted.
     #[test]
-    fn attack_many_addresses_take_all_places_and_the_kubelet_still_gets_one() {
+    fn attack_the_kubelet_gets_a_connection_when_many_addresses_use_all_slots() {
         let open = OpenConnections::default();
         let theirs: Vec<_> = (1..=32)
             .flat_map(|last| (0..8).map(move |_| last))
@@ -272,7 +272,7 @@ mod tests {
 
     /// Forty requests whose answers were not read used 461 MB for good.
     #[tokio::test]
-    async fn attack_a_connection_that_says_nothing_and_reads_nothing_is_closed() {
+    async fn attack_an_idle_connection_is_closed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let there = listener.local_addr().unwrap();
         let (env, clock) = (Env::real(1), std::time::Duration::from_secs(30));
@@ -291,7 +291,7 @@ mod tests {
 
     /// The first of eight connections is closed when the ninth is opened.
     #[tokio::test]
-    async fn attack_of_connections_without_end_eight_stay_open() {
+    async fn attack_one_address_keeps_at_most_eight_open_connections() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let there = listener.local_addr().unwrap();
         let mut connections = Connections::new(listener, Env::real(1), None);

@@ -80,7 +80,7 @@ fn key() -> PodKey {
 }
 
 #[tokio::test(start_paused = true)]
-async fn livez_fails_when_a_loop_has_not_turned_for_two_minutes_and_says_which() {
+async fn livez_fails_and_names_a_loop_without_heartbeat_for_two_minutes() {
     let desk = desk(World::listed());
     let (slow, fast) = (
         desk.admin.heartbeats.register("pod_gc", Mono::default()),
@@ -97,7 +97,7 @@ async fn livez_fails_when_a_loop_has_not_turned_for_two_minutes_and_says_which()
 }
 
 #[tokio::test(start_paused = true)]
-async fn readyz_says_of_each_kind_what_is_missing_and_why() {
+async fn readyz_shows_for_each_kind_what_is_missing_and_why() {
     let desk = desk(World::default());
     desk.world.mark_listed(Kind::Pods, Mono::default());
     let message = "list nodes: the API server answered 403 Forbidden: no".to_owned();
@@ -149,7 +149,7 @@ async fn metrics_are_in_prometheus_text_format_and_name_no_object() {
 }
 
 #[test]
-fn labels_are_closed_sets_but_for_kcms_own_namespace() {
+fn metric_labels_are_closed_sets_except_the_namespace_of_kcm_metrics() {
     let closed = [
         "change",
         "code",
@@ -192,7 +192,7 @@ const fn releases_pods(kind: &EvidenceKind) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
+async fn refusal_and_evidence_metrics_exist_from_the_start() {
     let (node, proof): (Arc<str>, Arc<str>) = ("n".into(), "p".into());
     let fenced = |kind| EvidenceKind::Fenced { node: Arc::clone(&node), proof: Arc::clone(&proof), kind };
     let kinds = [
@@ -245,7 +245,7 @@ async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_cache_is_shown_with_its_sync_states_and_its_missing_nodes() {
+async fn debug_cache_shows_sync_states_and_missing_nodes() {
     let desk = desk(World::listed());
     desk.world.apply(Kind::Pods, &pod("a").on("n").0, Mono::default());
     desk.world.apply(Kind::NodeLeases, &lease("n", 1).0, Mono::default());
@@ -265,7 +265,7 @@ async fn the_cache_is_shown_with_its_sync_states_and_its_missing_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn holds_and_records_are_shown_with_who_what_and_why() {
+async fn debug_decisions_shows_holds_and_records() {
     let desk = desk(World::listed());
     let holds = vec![(Subject::Pod(key()), Hold::PhaseUnreadable)];
     desk.admin.holds.replace("pod_gc", "k", holds, &BTreeSet::new(), true, &desk.admin.env);
@@ -301,7 +301,7 @@ async fn the_journal_keeps_the_last_thousand_records() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_can_be_changed_and_a_lost_person_is_shown_the_way() {
+async fn no_route_accepts_writes_and_an_unknown_path_lists_the_routes() {
     let desk = desk(World::listed());
     let (code, _, body) = desk.get("/").await;
     assert_eq!((code, body.as_str()), (404, "try /livez /readyz /metrics /debug/cache /debug/decisions\n"));
@@ -315,7 +315,7 @@ async fn nothing_can_be_changed_and_a_lost_person_is_shown_the_way() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_named_in_the_error() {
+async fn an_address_in_use_is_named_in_the_error() {
     let first = Admin::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = first.local_addr().unwrap();
     let error = Admin::bind(address).await.unwrap_err();
@@ -324,7 +324,7 @@ async fn an_address_that_is_taken_is_named_in_the_error() {
 
 /// `/debug` shows the names of pods, nodes and devices of all namespaces, and any pod of the cluster can connect.
 #[tokio::test(start_paused = true)]
-async fn attack_another_pod_reads_no_names_of_objects() {
+async fn attack_another_pod_reads_no_object_names() {
     let desk = desk(World::listed());
     for (peer, wanted) in [
         ("10.1.2.3:40000", 403),
@@ -346,7 +346,7 @@ async fn attack_another_pod_reads_no_names_of_objects() {
 
 /// With `hostNetwork`, each process of the node connects from the loopback address.
 #[tokio::test(start_paused = true)]
-async fn attack_a_process_of_the_node_reads_no_names_of_objects_where_debug_is_off() {
+async fn attack_a_process_of_the_node_reads_no_object_names_if_debug_is_off() {
     let mut desk = desk(World::listed());
     desk.admin.debug = false;
     for (path, wanted) in [("/debug/cache", 403), ("/debug/decisions", 403), ("/metrics", 200)] {
@@ -358,7 +358,7 @@ async fn attack_a_process_of_the_node_reads_no_names_of_objects_where_debug_is_o
 
 /// A web page that is open while `kubectl port-forward` runs.
 #[tokio::test(start_paused = true)]
-async fn attack_a_page_of_a_stranger_reads_no_names_of_objects_by_a_forwarded_port() {
+async fn attack_a_web_page_reads_no_object_names_by_a_forwarded_port() {
     let desk = desk(World::listed());
     for (host, more, wanted) in [
         ("localhost:8080", None, 200),
@@ -394,7 +394,7 @@ async fn request_from(from: [u8; 4], to: SocketAddr, request: &str) -> tokio::ne
 
 /// Forty addresses with eight connections each, which send nothing, or never read the longest possible answer.
 #[tokio::test]
-async fn attack_slow_readers_of_many_holds_keep_no_probe_from_its_answer() {
+async fn attack_slow_readers_do_not_block_probes() {
     use tokio::io::AsyncReadExt as _;
     let desk = desk(World::listed());
     for number in 0..20_000 {

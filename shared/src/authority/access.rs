@@ -82,7 +82,7 @@ mod tests {
     use crate::client::scripted::{Answer, Api, env};
 
     #[tokio::test(start_paused = true)]
-    async fn who_may_is_the_api_servers_word() {
+    async fn is_allowed_returns_the_answer_of_the_access_review() {
         let (env, _wall) = env();
         let api = Api::new(&env, |asked| async move {
             let spec = &asked.json()["spec"];

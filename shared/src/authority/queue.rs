@@ -151,7 +151,7 @@ mod tests {
 
     /// With one limit for all levels, a lost zone blocked force deletions.
     #[test]
-    fn a_class_that_is_full_refuses_no_other() {
+    fn a_full_level_does_not_reject_items_of_other_levels() {
         let (mut queue, lane) = full();
         assert_eq!(queue.push(1, &lane, 0), Err(0));
         assert_eq!(queue.push(2, &lane, 0), Ok(()));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_lane_is_served_after_one_batch_of_a_large_one() {
+    fn a_small_flow_is_served_after_one_batch_of_a_large_flow() {
         let mut queue = FairQueue::<u8, u32>::default();
         let (large, small) = (Arc::from("large"), Arc::from("small"));
         for item in 0..1_000 {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_class_is_served_after_one_batch_of_a_large_one() {
+    fn a_small_level_is_served_after_one_batch_of_a_large_level() {
         let mut queue = FairQueue::<u8, u32>::default();
         for lane in 0..100 {
             queue.push(1, &Arc::from(format!("lane-{lane}")), lane).unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_may_not_go_is_passed_over_and_keeps_its_turn() {
+    fn pop_except_skips_the_level_and_keeps_its_turn() {
         let mut queue = FairQueue::<u8, u32>::default();
         for class in [1, 2] {
             queue.push(class, &Arc::from("lane"), u32::from(class)).unwrap();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_turned_away_comes_again_when_half_of_the_queue_is_done() {
+    fn rejected_items_are_retried_when_half_of_the_queue_is_done() {
         let (mut drain, at_time) =
             (DrainRate::default(), |millis| Mono::from_start(Duration::from_millis(millis)));
         assert_eq!(drain.time_to_room(), AGAIN_SOONEST, "nothing was done yet");
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_gives_the_item_back() {
+    fn push_returns_the_item_if_the_level_is_full() {
         let (mut queue, lane) = full();
         assert_eq!(queue.push(1, &lane, 7), Err(7));
         assert_eq!(queue.drain().len(), LIMIT);
@@ -226,7 +226,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_doubled_or_overtaken_in_its_lane(pushes in prop::collection::vec((0_u8..3, 0_u8..4), 0..200)) {
+        fn no_item_is_lost_duplicated_or_reordered_in_its_flow(pushes in prop::collection::vec((0_u8..3, 0_u8..4), 0..200)) {
             let mut queue = FairQueue::<u8, (u8, u8, usize)>::default();
             for (at, (class, lane)) in pushes.iter().enumerate() {
                 queue.push(*class, &Arc::from(lane.to_string()), (*class, *lane, at)).unwrap();

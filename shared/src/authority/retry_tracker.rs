@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_in_one_pair_of_hands() {
+    fn a_pod_has_one_request_in_flight() {
         let mut ledger = RetryTracker::default();
         let uid = Uid::new("a").unwrap();
         assert_eq!(ledger.admit(&uid, &rv("1"), at(0)), Admission::Admitted);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_status_waits_for_the_watch_and_for_nothing_longer() {
+    fn a_written_status_is_admitted_again_at_a_new_version_or_after_the_pause() {
         let mut ledger = RetryTracker::default();
         let uid = Uid::new("a").unwrap();
         ledger.admit(&uid, &rv("1"), at(0));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_at_one_version_pause_longer_each_time_and_a_new_version_waits_for_nobody() {
+    fn failures_at_one_version_back_off_and_a_new_version_is_admitted_at_once() {
         let mut ledger = RetryTracker::default();
         let uid = Uid::new("a").unwrap();
         let mut now = at(0);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_had_nothing_to_do_rests_equally_long_each_time() {
+    fn pause_does_not_back_off() {
         let mut ledger = RetryTracker::default();
         let uid = Uid::new("a").unwrap();
         for round in 0..5 {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_servers_own_wish_for_a_pause_is_kept() {
+    fn record_failure_waits_at_least_for_retry_after() {
         let mut ledger = RetryTracker::default();
         let uid = Uid::new("a").unwrap();
         ledger.admit(&uid, &rv("1"), at(0));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn tidying_forgets_what_is_over_and_nothing_that_is_not() {
+    fn tidy_removes_only_entries_that_are_over() {
         let mut ledger = RetryTracker::default();
         let (busy, settled, failed) =
             (Uid::new("a").unwrap(), Uid::new("b").unwrap(), Uid::new("c").unwrap());

@@ -163,7 +163,7 @@ async fn thirty_events_of_one_pod_are_one_decision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_decided_before_every_kind_of_the_controller_was_listed_and_then_everything() {
+async fn nothing_is_decided_before_all_kinds_are_listed() {
     let it = start(World::default(), Mode::Guard, Leadership::always(), nothing);
     it.apply(&pod("a"));
     it.apply(&pod("lost"));
@@ -176,7 +176,7 @@ async fn nothing_is_decided_before_every_kind_of_the_controller_was_listed_and_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_is_decided_again_at_the_moment_that_its_decision_named() {
+async fn a_key_is_decided_again_at_its_requeue_time() {
     let it = guarding(|_, now| {
         let first = now < Mono::from_start(Duration::from_secs(10));
         if first {
@@ -197,7 +197,7 @@ async fn a_key_is_decided_again_at_the_moment_that_its_decision_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sweep_repairs_what_a_lost_event_left() {
+async fn a_sweep_decides_keys_whose_event_was_lost() {
     let it = guarding(nothing);
     advance(1.0).await;
     it.apply(&pod("lost"));
@@ -228,7 +228,7 @@ async fn bug_leadership_gained_while_the_loop_slept_decided_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_election_is_no_reason_to_spin() {
+async fn the_loop_does_not_spin_after_the_election_ends() {
     let it = start(World::listed(), Mode::Guard, Leadership::none(), nothing);
     let (stop, (_, closed)) = (watch::Sender::new(false), watch::channel(false));
     let (around, _metrics) = around(&it.world, Mode::Guard, &it.leadership, &it.env, &it.api);
@@ -247,7 +247,7 @@ fn wish(name: &str) -> Decision<Hold> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_intent_of_a_decision_is_carried_out_and_its_end_is_told() {
+async fn an_intent_is_executed_and_its_outcome_is_delivered() {
     for mode in [Mode::Guard, Mode::Replace] {
         let it = start(World::listed(), mode, Leadership::always(), |key, _| wish(key));
         it.apply(&pod("a").terminating());
@@ -258,7 +258,7 @@ async fn an_intent_of_a_decision_is_carried_out_and_its_end_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_asked_for_many_pods_is_not_decided_anew_for_each_that_leaves() {
+async fn a_key_that_requested_many_pods_is_deferred_while_they_leave() {
     let many = |_: &str, _| {
         let intents = (0..500).flat_map(|number| wish(&format!("p{number}")).intents).collect();
         Decision { intents, ..Decision::default() }
@@ -273,7 +273,7 @@ async fn a_key_that_asked_for_many_pods_is_not_decided_anew_for_each_that_leaves
 }
 
 #[tokio::test(start_paused = true)]
-async fn observing_writes_nothing_and_says_once_what_would_have_been_done() {
+async fn observe_mode_writes_nothing_and_records_the_dry_run_once() {
     let it = start(World::listed(), Mode::Observe, Leadership::always(), |key, _| wish(key));
     it.apply(&pod("a").terminating());
     advance(1.0).await;
@@ -290,7 +290,7 @@ async fn observing_writes_nothing_and_says_once_what_would_have_been_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn observing_still_takes_first_reads() {
+async fn observe_mode_still_makes_first_reads() {
     let it = start(World::listed(), Mode::Observe, Leadership::none(), |_, _| Decision {
         intents: vec![Intent::ReadMissingNode { node: "n".into() }],
         ..Decision::default()
@@ -302,7 +302,7 @@ async fn observing_still_takes_first_reads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_decided_again_when_the_authority_says_so() {
+async fn a_failed_request_is_decided_again_at_the_requested_time() {
     // The cache has another version than the request, so that the request is refused each time.
     let it = guarding(|key, _| wish(key));
     it.apply(&pod("a").terminating().rv(99));
@@ -314,7 +314,7 @@ async fn a_failure_is_decided_again_when_the_authority_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_is_written_down_once_per_reason_and_the_gauge_goes_up_and_down() {
+async fn a_hold_is_recorded_once_per_reason_and_counted_in_the_gauge() {
     let held: Arc<Mutex<Option<Hold>>> = Arc::default();
     let now = Arc::clone(&held);
     let it = guarding(move |key, _| match &*now.lock() {
@@ -346,7 +346,7 @@ async fn a_hold_is_written_down_once_per_reason_and_the_gauge_goes_up_and_down()
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_words_of_a_hold_are_as_decided_last_and_its_start_as_decided_first() {
+async fn a_hold_has_the_latest_message_and_the_first_start_time() {
     let left = Arc::new(Mutex::new(40));
     let now = Arc::clone(&left);
     let it = guarding(move |_, _| {
@@ -377,7 +377,7 @@ async fn two_keys_with_the_same_reason_count_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_loop_beats_while_nothing_happens_and_ends_when_it_is_told_to() {
+async fn the_loop_records_heartbeats_when_idle_and_ends_when_stopped() {
     let it = guarding(nothing);
     advance(1_000.0).await;
     assert!(it.beats.stuck(it.env.now()).is_empty());
@@ -401,7 +401,7 @@ async fn more_keys_than_fit_into_a_round_are_all_decided() {
 /// Once, the loop paused for 10 ms between rounds of 128 keys. A new leader of 130,000 nodes decided for ten seconds, and
 /// must be done within 15 s of the failure of the previous leader.
 #[tokio::test(start_paused = true)]
-async fn bug_a_new_leader_paused_a_thousand_times() {
+async fn bug_a_new_leader_paused_between_full_rounds() {
     let it = start(World::listed(), Mode::Guard, Leadership::none(), nothing);
     (0..10 * ROUND_KEYS).for_each(|number| it.apply(&pod(&format!("p{number}"))));
     advance(5.0).await;
@@ -418,7 +418,7 @@ async fn bug_a_new_leader_paused_a_thousand_times() {
 /// Once, a new leader decided about 130,000 nodes in the order of their names, although it knew as a standby which were
 /// unreachable.
 #[tokio::test(start_paused = true)]
-async fn bug_a_new_leader_began_with_what_needed_nothing() {
+async fn bug_a_new_leader_did_not_decide_refused_keys_first() {
     let it = start(World::listed(), Mode::Guard, Leadership::none(), |key, _| {
         if key == "p999" { wish(key) } else { Decision::default() }
     });

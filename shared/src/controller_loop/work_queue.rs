@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_metrics_show_what_waits_and_how_long_it_did() {
+    fn the_metrics_show_queue_depth_and_wait_times() {
         let dirty = dirty();
         dirty.enqueue("a", at(1));
         dirty.enqueue("a", at(2));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_taken_once_however_often_it_was_marked() {
+    fn a_key_is_popped_once_however_often_it_was_enqueued() {
         let dirty = dirty();
         dirty.enqueue("a", at(0));
         dirty.enqueue("a", at(0));
@@ -210,7 +210,7 @@ mod tests {
     /// A pod that flaps enqueued all two thousand budgets of a tenant again and again. Once, those whose keys sort first
     /// were decided over and over, and no other budget was.
     #[test]
-    fn attack_keys_that_are_marked_again_and_again_do_not_keep_the_others_waiting() {
+    fn attack_keys_that_are_enqueued_repeatedly_do_not_delay_others() {
         let dirty = dirty();
         dirty.enqueue("z", at(0));
         for second in 0..3 {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_moment_counts() {
+    fn the_earliest_requeue_time_counts() {
         let dirty = dirty();
         dirty.enqueue_at("a", at(9));
         dirty.enqueue_at("a", at(5));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_rests_is_taken_afterwards() {
+    fn a_deferred_key_is_popped_after_its_deferral() {
         let dirty = dirty();
         dirty.defer_until("a", at(5));
         dirty.enqueue("a", at(0));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_into_a_round_stays() {
+    fn keys_beyond_the_limit_stay_in_the_queue() {
         let dirty = dirty();
         for key in 0..5 {
             dirty.enqueue(key, at(0));

@@ -34,7 +34,7 @@ fn text(draw: &mut Draw<'_>) -> String {
 
 /// The oracle compares the message with the shown text: each of its words is there, and no rule is broken.
 #[test]
-fn refusals_say_everything_once() {
+fn refusals_show_each_word_once() {
     fuzz!(4_000, |draw| {
         let code = *draw.one_of(CODES).unwrap();
         let (reason, message) = (draw.word(REASONS), text(draw));

@@ -50,7 +50,7 @@ fn is_for_people(text: &str) {
 }
 
 #[test]
-fn bug_what_breaks_a_connection_was_told_in_names_of_types_and_without_its_address() {
+fn bug_connection_errors_showed_type_names_and_no_address() {
     let rows: [(kube::Error, &str); 14] = [
         (
             service(refused()),
@@ -110,7 +110,7 @@ fn kubeconfig(cluster: &str, user: &str) -> String {
 /// The texts were `reading the kubeconfig nofile: failed to read kubeconfig from '"nofile"'`, and `failed to load current
 /// context: staging`.
 #[tokio::test]
-async fn bug_a_kubeconfig_was_named_twice_and_its_contexts_not_at_all() {
+async fn bug_errors_named_the_kubeconfig_twice_and_no_contexts() {
     let folder = tempfile::tempdir().unwrap();
     let server = "server: 'https://10.0.0.1:6443'";
     let rows: [(Option<String>, Option<&str>, &str); 10] = [
@@ -155,7 +155,7 @@ async fn bug_a_kubeconfig_was_named_twice_and_its_contexts_not_at_all() {
 
 /// A socket that was just closed: the port refuses connections.
 #[tokio::test]
-async fn an_api_server_that_is_down_is_named_with_its_context() {
+async fn an_error_names_the_api_server_and_the_context() {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("http://{}", socket.local_addr().unwrap());
     drop(socket);

@@ -93,7 +93,7 @@ fn sent(login: &Login) -> Option<String> {
 }
 
 #[test]
-fn kubeconfigs_of_any_form() {
+fn fuzz_kubeconfigs() {
     fuzz!(1_500, |draw| {
         let (text, server, token) = drawn(draw);
         let varies = draw.once_in(2);
@@ -122,7 +122,7 @@ fn kubeconfigs_of_any_form() {
 
 /// Once, a file that begins as UTF-16 and has an odd number of bytes ended the process.
 #[test]
-fn bug_half_a_letter_of_utf_16_ended_the_process() {
+fn bug_an_odd_number_of_utf_16_bytes_panicked() {
     for bytes in [b"\xff\xfeA" as &[u8], b"\xfe\xff\0", b"\xff\xfe", b"\xef\xbb\xbf\xff", b"\xff"] {
         assert!(read(bytes).is_err(), "{bytes:?}");
     }

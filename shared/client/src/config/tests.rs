@@ -4,7 +4,7 @@ use super::*;
 
 /// Once, in a runner's pod, `fence` used the runner's own cluster, whatever `$KUBECONFIG` named.
 #[test]
-fn bug_a_persons_kubeconfig_goes_before_the_service_account_of_the_pod() {
+fn bug_the_service_account_had_precedence_over_a_kubeconfig_for_commands() {
     for (prefer, in_pod, has_kubeconfig, takes) in [
         (Prefer::Kubeconfig, true, true, false),
         (Prefer::Kubeconfig, true, false, true),
@@ -18,7 +18,7 @@ fn bug_a_persons_kubeconfig_goes_before_the_service_account_of_the_pod() {
 }
 
 #[test]
-fn a_kubeconfig_is_there_as_kubectl_sees_it() {
+fn kubeconfig_is_detected_as_by_kubectl() {
     let home = tempfile::tempdir().unwrap();
     let has = |named: Option<&str>| has_kubeconfig(named.map(OsStr::new), Some(home.path()));
     for (named, has_one) in [(None, false), (Some(""), false), (Some(":"), false), (Some(":/a"), true)] {
@@ -43,7 +43,7 @@ fn the_address_of_an_api_server_has_a_scheme_and_a_host() {
 }
 
 #[test]
-fn the_files_of_a_list_are_read_once_and_empty_names_are_none() {
+fn each_file_of_a_kubeconfig_list_is_read_once_and_empty_names_are_skipped() {
     let home = Some(Path::new("/home/a"));
     for (named, read) in [
         (None, &["/home/a/.kube/config"] as &[_]),
@@ -57,7 +57,7 @@ fn the_files_of_a_list_are_read_once_and_empty_names_are_none() {
 }
 
 #[test]
-fn an_address_is_read_as_by_client_go() {
+fn addresses_are_parsed_as_by_client_go() {
     for (text, read) in [
         ("https://10.0.0.1:6443", "https://10.0.0.1:6443/"),
         ("HTTPS://a/", "https://a/"),
@@ -89,7 +89,7 @@ fn an_address_is_read_as_by_client_go() {
 }
 
 #[test]
-fn whom_to_act_as_stands_in_headers_as_kubectl_writes_them() {
+fn impersonation_headers_are_those_of_kubectl() {
     let extra = vec![("example.org/a%b".to_owned(), "v".to_owned())];
     let act_as =
         ActAs { user: "jörg".to_owned(), uid: Some("1".to_owned()), groups: vec!["g".to_owned()], extra };

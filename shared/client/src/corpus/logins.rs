@@ -62,7 +62,7 @@ async fn bug_a_login_command_ran_three_times_for_one_command() {
 }
 
 #[tokio::test]
-async fn requests_that_come_at_once_wait_for_one_login() {
+async fn concurrent_requests_share_one_run_of_the_login_command() {
     let env = Env::real(1);
     let stubs = Stubs::start(&env).await;
     let staged = Staged::of(&logs_in("api-401-once", &gives_token("")), &stubs);
@@ -75,7 +75,7 @@ async fn requests_that_come_at_once_wait_for_one_login() {
 
 /// A login by browser takes longer than a request may.
 #[tokio::test]
-async fn a_login_is_not_ended_by_the_deadline_of_a_request() {
+async fn a_login_command_is_not_ended_by_a_request_deadline() {
     let env = Env::real(1);
     let stubs = Stubs::start(&env).await;
     let row = logs_in("api", &format!("| sleep 0.3\n{}", gives_token("")));
@@ -87,7 +87,7 @@ async fn a_login_is_not_ended_by_the_deadline_of_a_request() {
 }
 
 #[tokio::test]
-async fn after_a_new_certificate_no_connection_shows_the_old_one() {
+async fn no_connection_uses_an_old_client_certificate() {
     let env = Env::real(1);
     let stubs = Stubs::start(&env).await;
     let gives = "| [ \"$n\" = 1 ] && who=p256 || who=p384\n| j() { awk '{printf \"%s\\\\n\", $0}' \"{pki}/$1\"; }\n\
@@ -105,7 +105,7 @@ async fn after_a_new_certificate_no_connection_shows_the_old_one() {
 }
 
 #[tokio::test]
-async fn a_token_file_is_read_again_after_a_refusal_and_outlives_its_file() {
+async fn a_token_file_is_read_again_after_a_401_and_its_token_is_kept_if_it_is_deleted() {
     let env = Env::real(1);
     let stubs = Stubs::start(&env).await;
     let text = "# file\ncluster server: https://127.0.0.1:{api-401-once}\ncluster certificate-authority: {pki}/ca.crt\nuser tokenFile: t\nfile t\n| old\n";

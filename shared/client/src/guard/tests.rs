@@ -9,7 +9,7 @@ const STATUS: &str = "/api/v1/namespaces/ns/pods/a/status";
 const EVICTION: &str = "/api/v1/namespaces/ns/pods/a/eviction";
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_never_reaches_the_api_server() {
+async fn a_request_that_the_guard_refuses_is_never_sent() {
     let (env, _wall) = env();
     let api = unused(&env);
     let connection = api.connection();
@@ -59,7 +59,7 @@ where
 }
 
 #[test]
-fn a_layer_takes_requests_when_what_is_below_it_does() {
+fn a_layer_is_ready_when_its_inner_service_is() {
     assert_waits(&GuardLayer);
     let metrics = crate::ClientMetrics::register(&prometheus::Registry::new()).unwrap();
     assert_waits(&crate::audit::AuditLayer::new(env().0, metrics, std::sync::Arc::new(crate::NoAudit)));

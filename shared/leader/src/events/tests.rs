@@ -43,7 +43,7 @@ fn created() -> Answer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_says_what_happened_to_which_incarnation_of_a_pod() {
+async fn an_event_has_the_uid_of_the_pod() {
     let told = told(created);
     told.recorder.record(event("a", "ForceDeleteRefused"));
     advance(0.1).await;
@@ -68,7 +68,7 @@ async fn an_event_says_what_happened_to_which_incarnation_of_a_pod() {
 
 /// When many Events wait, the time of each is still that of the occurrence; traces are made from it.
 #[tokio::test(start_paused = true)]
-async fn an_event_says_when_it_happened_and_because_of_which_node() {
+async fn an_event_has_the_time_of_its_occurrence_and_the_related_node() {
     let (env, wall) = env();
     let api = Api::new(&env, |_| async { created() });
     let metrics = Metrics::new().unwrap();
@@ -93,7 +93,7 @@ async fn an_event_says_when_it_happened_and_because_of_which_node() {
 }
 
 #[test]
-fn a_message_begins_with_a_capital_letter_and_a_name_stays_as_it_is() {
+fn messages_are_capitalised_unless_they_begin_with_a_name() {
     for (text, wanted) in [
         ("node n is to be fenced: r", "Node n is to be fenced: r"),
         ("it is off", "It is off"),
@@ -106,7 +106,7 @@ fn a_message_begins_with_a_capital_letter_and_a_name_stays_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_about_a_node_lies_where_kubectl_looks_for_it() {
+async fn an_event_about_a_node_is_in_the_default_namespace() {
     let told = told(created);
     let node = NodeKey { name: "n".into(), uid: Uid::new("uid-n").unwrap() };
     told.recorder.record(Event { object: InvolvedObject::Node(node), ..event("a", "NodeNotReady") });
@@ -122,7 +122,7 @@ async fn an_event_about_a_node_lies_where_kubectl_looks_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_about_a_device_lies_beside_it() {
+async fn an_event_about_a_device_is_in_its_namespace() {
     let told = told(created);
     let uid = Uid::new("uid-bmc").unwrap();
     let device = DeviceKey { namespace: "fencing".into(), name: "bmc".into(), uid };
@@ -136,7 +136,7 @@ async fn an_event_about_a_device_lies_beside_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_is_said_once_in_ten_minutes() {
+async fn an_event_is_written_once_in_ten_minutes() {
     let told = told(created);
     for (what, wait, said, total) in [
         ("first", 0.0, event("a", "R"), 1),
@@ -155,7 +155,7 @@ async fn the_same_is_said_once_in_ten_minutes() {
 /// Once, a refusal that ended within seconds (`QuarantineNotOver`) suppressed later refusals for ten minutes: the Event,
 /// and `explain`, which reads its code, still named the first.
 #[tokio::test(start_paused = true)]
-async fn bug_a_refusal_hid_another_one_of_the_same_object_for_ten_minutes() {
+async fn bug_a_refusal_suppressed_other_refusals_of_the_object_for_ten_minutes() {
     let told = told(created);
     let refused = |(code, message): (&'static str, &str)| Event {
         code: Some(code),
@@ -177,7 +177,7 @@ async fn bug_a_refusal_hid_another_one_of_the_same_object_for_ten_minutes() {
 
 /// Messages quote devices and other controllers, which could use another word each time.
 #[tokio::test(start_paused = true)]
-async fn a_word_in_a_message_is_no_code() {
+async fn events_with_different_messages_and_no_code_are_repeats() {
     let told = told(created);
     for message in ["Unreachable: no route", "Denied: wrong password"] {
         told.recorder.record(Event { message: message.to_owned(), ..event("a", "R") });
@@ -188,7 +188,7 @@ async fn a_word_in_a_message_is_no_code() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_fit_is_dropped_and_counted_and_keeps_nobody_waiting() {
+async fn events_that_do_not_fit_are_dropped_and_counted_without_waiting() {
     let (env, _wall) = env();
     let metrics = Metrics::new().unwrap();
     let recorder = Recorder::new(env.clone(), metrics.authority.clone());
@@ -217,7 +217,7 @@ async fn an_event_that_cannot_be_written_is_counted_and_not_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_said_is_forgotten_before_it_fills_the_memory() {
+async fn recorded_events_are_removed_before_they_fill_the_memory() {
     let (env, _wall) = env();
     let recorder = Recorder::new(env.clone(), Metrics::new().unwrap().authority);
     for round in 0..4 {
@@ -231,7 +231,7 @@ async fn what_was_said_is_forgotten_before_it_fills_the_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_writes_no_events_for_people_hear_of_them_from_the_leader() {
+async fn a_standby_writes_no_events() {
     let (env, _wall) = env();
     let api = Api::new(&env, |_| async { created() });
     let (metrics, leadership) = (Metrics::new().unwrap(), Leadership::none());
@@ -249,7 +249,7 @@ async fn a_standby_writes_no_events_for_people_hear_of_them_from_the_leader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_pods_are_being_removed_events_wait_for_one_another() {
+async fn events_are_paced_while_pods_are_being_removed() {
     let told = told(created);
     let busy = told.recorder.begin_writing();
     for pod in ["a", "b", "c"] {
@@ -266,7 +266,7 @@ async fn while_pods_are_being_removed_events_wait_for_one_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_in_place_of_another_controller_bears_its_name_and_is_said_each_time() {
+async fn an_upstream_event_names_the_upstream_controller_and_is_always_written() {
     let told = told(created);
     let speaker = ReportingController::Upstream("taint-eviction-controller");
     for message in ["Cancelling", "Marking", "Marking"] {
@@ -287,7 +287,7 @@ async fn what_is_said_in_place_of_another_controller_bears_its_name_and_is_said_
 
 /// The map has a maximum size; entries that are no longer needed are removed first.
 #[test]
-fn of_what_was_said_no_more_is_kept_than_there_is_room_for() {
+fn the_map_of_recorded_events_is_bounded() {
     let at = |seconds: u64| Mono::from_start(Duration::from_secs(seconds));
     let (again, half) = (REPEAT_AFTER.as_secs(), LIMIT / 2);
     let mut waiting = PendingEvents::default();
@@ -313,7 +313,7 @@ fn of_what_was_said_no_more_is_kept_than_there_is_room_for() {
 }
 
 #[test]
-fn the_same_event_may_be_sent_again_after_exactly_ten_minutes() {
+fn an_event_is_due_again_after_exactly_ten_minutes() {
     let (mut waiting, event) = (PendingEvents::default(), event("a", "R"));
     for (second, says) in [(0, true), (599, false), (600, true), (1_199, false)] {
         assert_eq!(

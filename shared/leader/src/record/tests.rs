@@ -12,7 +12,7 @@ fn record(action: Action) -> Record {
 }
 
 #[test]
-fn what_is_refused_or_fails_is_a_warning_and_what_passes_by_itself_is_not_seen_by_default() {
+fn refusals_and_failures_are_warnings_and_dropped_requests_are_debug() {
     for (action, level, event) in [
         (Action::Held, "INFO", "held"),
         (Action::WouldForceDelete, "INFO", "would_force_delete"),

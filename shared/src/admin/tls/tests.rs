@@ -68,7 +68,7 @@ async fn a_renewed_certificate_is_used_within_a_minute_and_a_broken_file_changes
 }
 
 #[tokio::test]
-async fn attack_a_client_that_speaks_no_tls_ends_its_own_connection_alone() {
+async fn attack_a_client_without_tls_closes_only_its_own_connection() {
     let folder = TempDir::new().unwrap();
     renew(folder.path());
     let mut tls = Tls::read(files(folder.path()), Mono::default()).unwrap();

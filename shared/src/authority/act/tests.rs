@@ -78,7 +78,7 @@ const PATCH: &str = "PATCH /api/v1/namespaces/ns/pods/a/status";
 const DELETE: &str = "DELETE /api/v1/namespaces/ns/pods/a";
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_of_a_gone_node_is_marked_and_then_removed_at_the_version_that_the_mark_gave() {
+async fn a_pod_of_a_gone_node_is_patched_and_deleted_at_the_version_of_the_answer() {
     let scene = well();
     assert!(matches!(scene.act().await, Outcome::Released(EvidenceKind::NodeGone { .. })));
     let heard = scene.api.requests();
@@ -106,7 +106,7 @@ async fn a_pod_of_a_gone_node_is_marked_and_then_removed_at_the_version_that_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_terminal_pod_is_removed_without_a_mark_at_the_version_of_the_evidence() {
+async fn a_terminal_pod_is_deleted_without_a_patch_at_the_version_of_the_evidence() {
     let scene = well().with(EvidenceKind::KubeletTerminated, true);
     assert_eq!(scene.outcome().await, "released");
     assert_eq!(scene.api.lines(), [DELETE]);
@@ -115,7 +115,7 @@ async fn a_terminal_pod_is_removed_without_a_mark_at_the_version_of_the_evidence
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_gone_node_is_called_a_disruption() {
+async fn only_a_gone_node_has_the_disruption_reason_of_pod_gc() {
     for kind in [EvidenceKind::NeverScheduled, EvidenceKind::TrustedTaint { node: "n".into() }] {
         let scene = well().with(kind, false);
         assert_eq!(scene.outcome().await, "released");
@@ -125,7 +125,7 @@ async fn only_a_gone_node_is_called_a_disruption() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_of_a_fenced_node_is_called_a_disruption_by_pod_safety() {
+async fn a_pod_of_a_fenced_node_has_the_disruption_reason_of_pod_safety() {
     let (node, proof) = (|| "n".into(), || "e".into());
     for kind in [
         EvidenceKind::Fenced {
@@ -146,14 +146,14 @@ async fn a_pod_of_a_fenced_node_is_called_a_disruption_by_pod_safety() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_with_finalizers_is_released_as_far_as_we_may() {
+async fn a_pod_with_finalizers_is_deleted_and_its_object_remains() {
     let kept = || Answer::json(&pod("a").set("/metadata/finalizers", json!(["example.com/f"])).0);
     let scene = fixture(marked, kept);
     assert_eq!(scene.outcome().await, "finalizers_remain");
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_the_mark_can_fail_and_no_deletion_follows() {
+async fn each_failure_of_the_patch_has_its_outcome_and_no_delete_follows() {
     let no_version: fn() -> Answer = || Answer::json(&json!({ "kind": "Status", "status": "Success" }));
     for (what, answer, expected) in
         FAILURES.into_iter().chain([("an answer without a version", no_version, "failed")])
@@ -165,7 +165,7 @@ async fn how_the_mark_can_fail_and_no_deletion_follows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_the_deletion_can_fail_after_the_mark() {
+async fn each_failure_of_the_delete_after_the_patch_has_its_outcome() {
     for (what, answer, expected) in FAILURES {
         let scene = fixture(marked, answer);
         assert_eq!(scene.outcome().await, expected, "{what}");
@@ -174,7 +174,7 @@ async fn how_the_deletion_can_fail_after_the_mark() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_api_servers_wish_for_a_pause_is_handed_on_from_header_and_status() {
+async fn retry_after_is_taken_from_header_and_status() {
     let header: fn() -> Answer =
         || Answer::plain(429, "Too many requests, please try again later.").with_retry_after(7);
     let status: fn() -> Answer = || {
@@ -192,7 +192,7 @@ async fn the_api_servers_wish_for_a_pause_is_handed_on_from_header_and_status() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn evidence_that_expires_between_mark_and_deletion_deletes_nothing() {
+async fn evidence_that_expires_between_patch_and_delete_sends_no_delete() {
     for (late, expected, lines) in [(1.9, "released", 2), (2.0, "failed", 1)] {
         let scene = fixture(move || marked().delayed(Duration::from_secs_f64(late)), removed);
         assert_eq!(scene.outcome().await, expected, "{late}");
@@ -217,7 +217,7 @@ async fn a_term_that_has_ended_sends_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_hangs_is_given_up_when_the_term_ends() {
+async fn a_request_that_hangs_times_out_when_the_term_ends() {
     let scene = fixture(Answer::never, Answer::never).led_until(1.5);
     let start = scene.env.now();
     let Outcome::Failed(ApiError::TimedOut { after }) = scene.act().await else { panic!("timeout") };
@@ -228,14 +228,14 @@ async fn a_request_that_hangs_is_given_up_when_the_term_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_term_that_ends_with_the_mark_under_way_deletes_nothing() {
+async fn a_term_that_ends_during_the_patch_sends_no_delete() {
     let scene = fixture(|| marked().delayed(Duration::from_secs(1)), removed).led_until(1.0);
     scene.outcome().await;
     assert_eq!(scene.api.lines(), [PATCH]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn bug_leadership_that_was_lost_with_the_mark_under_way_still_deleted() {
+async fn bug_a_delete_was_sent_after_leadership_was_lost_during_the_patch() {
     let scene = fixture(|| marked().delayed(Duration::from_secs(1)), removed).led_until(9.0);
     let lose = async {
         advance(0.5).await;
@@ -247,7 +247,7 @@ async fn bug_leadership_that_was_lost_with_the_mark_under_way_still_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_is_no_part_of_a_url_sends_nothing() {
+async fn a_name_that_is_invalid_in_a_url_sends_nothing() {
     let scene = well();
     let mut version = scene.evidence.lock().take().unwrap().subject().clone();
     version.pod.name = "a b".into();
@@ -259,7 +259,7 @@ async fn a_name_that_is_no_part_of_a_url_sends_nothing() {
 
 /// Once, the evidence was compared only before the request was sent, and the request could then wait until the end of the term.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_not_answered_is_given_up_when_its_evidence_expires() {
+async fn a_request_without_an_answer_times_out_when_its_evidence_expires() {
     let (env, _wall) = env();
     let slow = env.clone();
     let api = Api::new(&env, move |_| {

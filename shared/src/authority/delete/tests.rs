@@ -55,7 +55,7 @@ fn lines(heard: &[Received]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_condition_is_written_and_the_pod_asked_to_end_by_its_own_grace_at_that_version() {
+async fn the_condition_is_written_and_the_pod_is_deleted_gracefully_at_that_version() {
     let (outcome, rv, heard) = tried(&wished(), 60.0, well).await;
     assert_eq!((outcome, rv.as_str()), ("ending", "77"));
     assert_eq!(lines(&heard), [PATCH, DELETE]);
@@ -81,7 +81,7 @@ async fn the_condition_is_written_and_the_pod_asked_to_end_by_its_own_grace_at_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_grace_is_never_zero_and_never_left_to_the_server() {
+async fn the_grace_period_is_explicit_and_never_zero() {
     for (given, sent) in
         [(json!(0), 1), (json!(-5), 1), (json!(1), 1), (json!(3_600), 3_600), (json!(null), 30)]
     {
@@ -110,7 +110,7 @@ async fn a_condition_that_is_true_already_keeps_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_ends_or_has_ended_is_left_alone() {
+async fn a_terminating_or_terminated_pod_is_not_deleted() {
     for answer in [marked().terminating(), marked().phase("Failed"), marked().phase("Succeeded")] {
         let (outcome, rv, heard) = tried(&wished(), 60.0, move |_| Answer::json(&answer.0)).await;
         assert_eq!((outcome, rv.as_str(), lines(&heard)), ("changed", "10", vec![PATCH.to_owned()]));
@@ -118,7 +118,7 @@ async fn a_pod_that_ends_or_has_ended_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_says_at_which_version() {
+async fn a_failed_deletion_returns_its_version() {
     for (method, rv, requests) in [("PATCH", "10", 1), ("DELETE", "77", 2)] {
         for (what, answer, outcome) in FAILURES {
             let script = move |asked: &Received| if asked.method == method { answer() } else { well(asked) };
@@ -132,7 +132,7 @@ async fn what_fails_says_at_which_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_requests_fall_into_the_term() {
+async fn both_requests_are_sent_within_the_term() {
     let (outcome, _, heard) = tried(&wished(), 0.0, well).await;
     assert_eq!((outcome, heard.len()), ("not_leader", 0));
     let late = |asked: &Received| well(asked).delayed(Duration::from_millis(600));

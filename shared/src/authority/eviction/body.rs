@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_evictions_are_names() {
+    fn eviction_names_are_valid_names() {
         for (pod, wanted) in [("a", "pod-7-a".to_owned()), ("b.c-d", "pod-7-b.c-d".to_owned())] {
             assert_eq!(name(7, pod), wanted);
         }
@@ -187,7 +187,7 @@ mod tests {
 
     /// The characters take more than one byte each: the API counts characters.
     #[test]
-    fn a_message_is_cut_between_characters() {
+    fn a_message_is_truncated_between_characters() {
         let now = Timestamp::UNIX_EPOCH;
         let message = "\u{e9}".repeat(LONGEST_MESSAGE + 1);
         let one =

@@ -33,7 +33,7 @@ async fn examined(ready: &str, moves: bool) -> (Result<(), OperatorError>, Api) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_confirms_a_node_whose_kubelet_speaks() {
+async fn a_node_whose_kubelet_reports_cannot_be_confirmed() {
     assert!(examined("Unknown", false).await.0.is_ok());
     assert!(matches!(examined("True", false).await.0, Err(OperatorError::Ready(_))));
     assert!(matches!(examined("Unknown", true).await.0, Err(OperatorError::LeaseRenewed(_))));
@@ -41,7 +41,7 @@ async fn nobody_confirms_a_node_whose_kubelet_speaks() {
 
 /// The confirmation would be about a boot that has ended.
 #[tokio::test(start_paused = true)]
-async fn nobody_confirms_a_node_that_boots_while_it_is_listened_to() {
+async fn a_node_that_boots_during_the_watch_time_cannot_be_confirmed() {
     let (env, _wall) = env();
     let reads = AtomicU8::new(0);
     let api = Api::answering(&env, move |asked| match asked.path.contains("/leases/") {
@@ -59,7 +59,7 @@ async fn nobody_confirms_a_node_that_boots_while_it_is_listened_to() {
 
 /// An operator may confirm an incarnation that cannot be the present one, whatever the present kubelet reports.
 #[tokio::test(start_paused = true)]
-async fn attack_a_former_life_that_is_confirmed_may_be_the_present_one() {
+async fn attack_a_former_incarnation_that_may_be_the_present_one_is_refused() {
     let (former, present) = (BOOT, NEXT_BOOT);
     for (what, uid, boot, expected) in [
         ("replaced", "uid-o", former, Ok(())),
@@ -105,7 +105,7 @@ fn by_anna(reason: &str) -> Pause {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_is_written_with_who_and_since_when_against_what_was_read() {
+async fn a_pause_names_user_and_time_and_is_written_at_the_version_that_was_read() {
     let said = "rack moves (by anna since 2026-11-21T10:23:05Z)";
     let node = (Scope::Node("x".to_owned()), "/api/v1/nodes/x");
     let policy = (Scope::Policy("x".to_owned()), "/apis/pod-safety.dev/v1alpha1/fencepolicies/x");
@@ -135,7 +135,7 @@ async fn a_pause_is_written_with_who_and_since_when_against_what_was_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_of_somebody_else_is_not_replaced_and_a_reason_fits_its_place() {
+async fn an_existing_pause_is_not_replaced_and_a_long_reason_is_refused() {
     let node = Scope::Node("x".to_owned());
     let (api, connection) = pausing(Some("hands in it"), "/api/v1/nodes/x").await;
     let there = pause(&connection, &node, &by_anna("rack moves")).await.unwrap_err();
@@ -156,7 +156,7 @@ async fn a_pause_of_somebody_else_is_not_replaced_and_a_reason_fits_its_place() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_confirmation_names_the_life_of_the_node_and_who_says_so() {
+async fn a_confirmation_names_the_incarnation_and_the_user() {
     let (env, _wall) = env();
     let api = Api::answering(&env, |asked| {
         if asked.body.is_empty() {

@@ -56,7 +56,7 @@ async fn asked(within: u64) -> (BTreeMap<String, Result<Scale, Box<str>>>, u64) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_is_asked_and_one_that_hangs_delays_its_own_group_alone() {
+async fn all_scales_are_read_and_one_that_hangs_delays_only_its_group() {
     let (said, took) = asked(60).await;
     assert_eq!(said["a"], Ok(Scale::Replicas(3)));
     assert_eq!(said["b"], Ok(Scale::None));
@@ -67,7 +67,7 @@ async fn each_is_asked_and_one_that_hangs_delays_its_own_group_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_does_not_answer_in_time_is_known_not_to_have() {
+async fn a_scale_without_an_answer_in_time_is_recorded_as_failed() {
     let (said, took) = asked(2).await;
     assert_eq!(said["a"], Ok(Scale::Replicas(3)));
     assert_eq!(said["b"], Ok(Scale::None));
@@ -99,7 +99,7 @@ async fn of(api_version: &str, kind: &str, name: &str, scale: Answer) -> (String
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_becomes_part_of_a_path_is_a_name_and_whose_kind_has_no_scale_is_not_asked() {
+async fn invalid_names_and_kinds_without_scale_are_not_read() {
     for (api_version, kind, name, said, asked) in [
         ("a.example/v1", "Fleet", "a/b", "name \"a/b\" of an ownerReference is not a valid name", 0),
         ("a.example/v1", "Fleet", "..", "name \"..\" of an ownerReference is not a valid name", 0),
@@ -120,7 +120,7 @@ async fn what_becomes_part_of_a_path_is_a_name_and_whose_kind_has_no_scale_is_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scale_counts_if_it_is_of_the_controller_that_owns_the_pod_and_says_a_number() {
+async fn a_scale_is_used_only_with_the_owners_uid_and_a_number_of_replicas() {
     let scale = |uid: &str, spec: Value| {
         Answer::json(&json!({ "metadata": { "name": "f", "uid": uid }, "spec": spec }))
     };
@@ -146,7 +146,7 @@ async fn a_scale_counts_if_it_is_of_the_controller_that_owns_the_pod_and_says_a_
 
 /// The cache lasts as long as that of kube-controller-manager's mapper: a kind that is installed is found half a minute later.
 #[tokio::test(start_paused = true)]
-async fn what_a_group_has_is_asked_again_after_half_a_minute() {
+async fn discovered_resources_are_read_again_after_half_a_minute() {
     let (env, _wall) = env();
     let api = Api::answering(&env, |_| Answer::not_found());
     let asker = ScaleReader::new(api.connection(), env.clone());
@@ -160,7 +160,7 @@ async fn what_a_group_has_is_asked_again_after_half_a_minute() {
 
 /// As the leader reads: one read of a group at a time, each controller once, and a group that hangs delays only itself.
 #[tokio::test(start_paused = true)]
-async fn a_controller_is_asked_once_however_often_it_is_wanted_and_its_answer_is_kept() {
+async fn a_scale_is_read_once_for_all_its_requests_and_cached() {
     let (env, _wall) = env();
     let api = Api::new(&env, |asked| async move { answers(&asked) });
     let world = crate::testing::World::listed();
@@ -206,7 +206,7 @@ async fn a_controller_is_asked_once_however_often_it_is_wanted_and_its_answer_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_questions_no_more_wait_than_there_is_room_for_and_another_is_not_taken_for_asked() {
+async fn the_scale_queue_is_bounded_and_a_rejected_request_can_be_repeated() {
     let (env, _wall) = env();
     let api = Api::answering(&env, |_| Answer::never());
     let scales = Scales::start(api.connection(), Arc::clone(crate::testing::World::listed().cache()), env);

@@ -351,7 +351,7 @@ mod tests {
 
     /// Once, a flow that had failed was remembered for the life of the process.
     #[test]
-    fn what_failed_and_is_not_taken_up_again_is_forgotten() {
+    fn a_failed_flow_is_removed_after_ten_minutes() {
         let mut fences = InFlightSteps::default();
         for number in 0..50_u64 {
             let lane: Arc<str> = format!("remediation ns/{number}").into();
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_was_not_taken_is_tried_again_ever_more_rarely() {
+    fn a_step_that_was_not_executed_is_retried_with_backoff() {
         let (mut fences, lane, mut now): (_, Arc<str>, _) =
             (InFlightSteps::default(), "n".into(), Mono::default());
         for pause in [1, 2, 4, 8, 16, 30, 30] {
@@ -377,7 +377,7 @@ mod tests {
 
     /// A status without changes causes no watch event, so the device seemed to be due again at once, a hundred times a minute.
     #[test]
-    fn bug_a_device_that_chooses_no_node_was_looked_through_without_end() {
+    fn bug_a_device_without_nodes_was_checked_without_pause() {
         let (mut fences, lane): (_, Arc<str>) = (InFlightSteps::default(), "device ns/bmc".into());
         let began = Mono::default();
         assert!(fences.begin(&lane, began).is_ok());

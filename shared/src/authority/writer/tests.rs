@@ -162,7 +162,7 @@ fn slow(asked: &Received) -> Answer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_removed_told_written_down_and_counted_once() {
+async fn a_force_deletion_is_sent_recorded_counted_and_has_one_event() {
     let pool = pool(Leadership::always(), well);
     assert_eq!(pool.submit_ended(&ended_pod("a")), Submitted::Accepted);
     advance(0.1).await;
@@ -194,7 +194,7 @@ async fn a_process_that_does_not_lead_sends_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_stopped_leading_before_its_turn_came_sends_nothing() {
+async fn a_process_that_lost_leadership_before_the_turn_sends_nothing() {
     let pool = pool(Leadership::always(), well);
     assert_eq!(pool.submit_ended(&ended_pod("a")), Submitted::Accepted);
     pool.leadership.end_for_tests();
@@ -204,7 +204,7 @@ async fn a_process_that_stopped_leading_before_its_turn_came_sends_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_takes_first_reads_so_that_a_quarantine_survives_a_change_of_leader() {
+async fn a_standby_makes_first_reads() {
     let pool = pool(Leadership::none(), well);
     pool.world.apply(Kind::Pods, &pod("a").on("n").0, pool.env.now());
     assert_eq!(pool.witness("n"), Submitted::Accepted);
@@ -214,7 +214,7 @@ async fn a_standby_takes_first_reads_so_that_a_quarantine_survives_a_change_of_l
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_read_that_shows_nothing_is_taken_again_a_second_later() {
+async fn a_first_read_without_a_result_is_retried_after_one_second() {
     type Script = fn(&Received) -> Answer;
     let rows: [(&str, Script); 3] = [
         ("the node is there", |asked| {
@@ -240,7 +240,7 @@ async fn a_first_read_that_shows_nothing_is_taken_again_a_second_later() {
 /// Once, the volume guard requested the read of a node, pod GC's own request was accepted as in flight, and only the volume
 /// guard was woken up. The orphans waited for the next resync, and no hold showed them.
 #[tokio::test(start_paused = true)]
-async fn bug_of_two_that_wanted_a_first_read_of_one_node_only_the_first_was_woken() {
+async fn bug_of_two_controllers_that_requested_a_first_read_only_one_was_woken() {
     let pool = pool(Leadership::always(), slow);
     pool.world.apply(Kind::Pods, &pod("a").on("n").0, pool.env.now());
     let second: Arc<dyn CompletionHandler> = RecordingHandler::new("second");
@@ -251,7 +251,7 @@ async fn bug_of_two_that_wanted_a_first_read_of_one_node_only_the_first_was_woke
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_pod_and_one_node_are_in_one_pair_of_hands() {
+async fn one_pod_and_one_node_have_one_request_in_flight() {
     let pool = pool(Leadership::always(), slow);
     for round in 0..5 {
         assert_eq!(pool.submit_ended(&ended_pod("a")), Submitted::Accepted);
@@ -268,7 +268,7 @@ async fn one_pod_and_one_node_are_in_one_pair_of_hands() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn never_more_than_the_named_number_writes_at_once_and_all_of_them_do() {
+async fn all_default_workers_write_at_once_and_no_more() {
     let (env, _wall) = env();
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (busy, peak) = (Arc::clone(&now), Arc::clone(&most));
@@ -295,7 +295,7 @@ async fn never_more_than_the_named_number_writes_at_once_and_all_of_them_do() {
 
 /// On its two cores, sixteen writes at once would take eight times as long, and so would requests of other clients.
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_writes_slow_down_is_given_fewer_at_once() {
+async fn concurrent_writes_are_reduced_if_the_api_server_slows_down() {
     let (env, _wall) = env();
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (busy, peak) = (Arc::clone(&now), Arc::clone(&most));
@@ -325,7 +325,7 @@ async fn an_api_server_that_writes_slow_down_is_given_fewer_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_pods_of_one_lane_do_not_keep_another_waiting() {
+async fn ten_thousand_pods_of_one_flow_do_not_delay_another_flow() {
     let pool = pool(Leadership::always(), |asked| well(asked).delayed(Duration::from_millis(10)));
     for number in 0..10_000 {
         pool.submit_ended(&ended_pod(&format!("big{number}")));
@@ -338,7 +338,7 @@ async fn ten_thousand_pods_of_one_lane_do_not_keep_another_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_node_that_nobody_can_read_do_not_keep_terminated_pods_waiting() {
+async fn pods_of_a_node_that_cannot_be_read_do_not_delay_terminated_pods() {
     let pool =
         pool(Leadership::always(), |asked| if asked.method == "GET" { Answer::never() } else { well(asked) });
     for number in 0..200 {
@@ -358,7 +358,7 @@ async fn pods_of_a_node_that_nobody_can_read_do_not_keep_terminated_pods_waiting
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_are_tried_again_ever_more_slowly_and_a_new_version_at_once() {
+async fn failures_are_retried_with_backoff_and_a_new_version_at_once() {
     let pool = pool(Leadership::always(), |_| Answer::status(500, "InternalError", "etcd"));
     let object = ended_pod("a");
     for pause in [1, 2, 4, 8] {
@@ -384,7 +384,7 @@ async fn failures_are_tried_again_ever_more_slowly_and_a_new_version_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_that_the_api_server_asks_for_is_kept() {
+async fn a_retry_waits_for_the_requested_retry_after() {
     let pool = pool(Leadership::always(), |_| Answer::plain(429, "slow down").with_retry_after(9));
     pool.submit_ended(&ended_pod("a"));
     advance(0.1).await;
@@ -406,7 +406,7 @@ fn overloaded(seconds: u64) -> (Pool, Arc<AtomicBool>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bug_each_pod_that_waited_was_sent_to_an_api_server_that_asked_for_a_pause() {
+async fn bug_queued_pods_were_sent_during_a_requested_pause() {
     let (pool, overloaded) = overloaded(9);
     for number in 0..500 {
         pool.submit_ended(&ended_pod(&format!("p{number}")));
@@ -421,7 +421,7 @@ async fn bug_each_pod_that_waited_was_sent_to_an_api_server_that_asked_for_a_pau
 }
 
 #[tokio::test(start_paused = true)]
-async fn attack_a_proxy_that_asks_for_a_day_keeps_the_others_for_half_a_minute() {
+async fn attack_a_retry_after_of_a_day_pauses_writes_for_half_a_minute() {
     let (pool, overloaded) = overloaded(86_400);
     pool.submit_ended(&ended_pod("a"));
     advance(0.1).await;
@@ -434,7 +434,7 @@ async fn attack_a_proxy_that_asks_for_a_day_keeps_the_others_for_half_a_minute()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_keeps_an_identity_does_not_wait_for_ten_thousand_of_its_node_that_keep_none() {
+async fn a_pod_with_an_identity_does_not_wait_for_other_pods_of_its_node() {
     let pool = pool(Leadership::always(), |asked| well(asked).delayed(Duration::from_millis(10)));
     for number in 0..10_000 {
         pool.submit_ended(&ended_pod(&format!("web-{number}")));
@@ -448,7 +448,7 @@ async fn a_pod_that_keeps_an_identity_does_not_wait_for_ten_thousand_of_its_node
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_refusal_leaves_behind() {
+async fn a_refusal_is_recorded_counted_and_retried() {
     let pool = pool(Leadership::always(), well);
     pool.world.apply(Kind::Pods, &pod("a").0, pool.env.now());
     pool.submit(&pod("a"), Claim::NeverScheduled);
@@ -465,7 +465,7 @@ async fn what_a_refusal_leaves_behind() {
 /// A device failed after it had proved a node off, and a person confirmed the node. The refusal because of the device
 /// delayed the pods for another minute.
 #[tokio::test(start_paused = true)]
-async fn bug_evidence_that_came_after_a_refusal_waited_for_the_end_of_its_pause() {
+async fn bug_new_evidence_waited_for_the_backoff_of_a_refusal() {
     let pool = pool(Leadership::always(), well);
     let on = pod("a").on("n").terminating();
     pool.world.apply(Kind::Pods, &on.0, pool.env.now());
@@ -482,7 +482,7 @@ async fn bug_evidence_that_came_after_a_refusal_waited_for_the_end_of_its_pause(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_is_forgotten_when_leadership_is_lost_and_may_be_asked_for_again() {
+async fn queued_requests_are_abandoned_when_leadership_is_lost_and_may_be_submitted_again() {
     let pool = pool(Leadership::always(), slow);
     let count = DEFAULT_WORKERS * 2;
     let object = |number: usize| {
@@ -509,7 +509,7 @@ async fn what_waits_is_forgotten_when_leadership_is_lost_and_may_be_asked_for_ag
 }
 
 #[tokio::test(start_paused = true)]
-async fn drained_waits_for_what_is_under_way_and_not_for_what_never_was() {
+async fn wait_idle_waits_for_requests_in_flight_only() {
     let pool = pool(Leadership::always(), slow);
     pool.authority.wait_idle().await;
     assert_eq!(pool.env.now(), Mono::default());
@@ -522,7 +522,7 @@ async fn drained_waits_for_what_is_under_way_and_not_for_what_never_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_resigning_the_rest_of_a_turn_writes_nothing() {
+async fn after_resigning_the_rest_of_a_batch_writes_nothing() {
     let pool = pool(Leadership::always(), slow);
     for number in 0..10 {
         pool.submit_ended(&ended_pod(&format!("p{number}")));
@@ -537,7 +537,7 @@ async fn after_resigning_the_rest_of_a_turn_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_of_a_gone_node_costs_two_reads_and_two_writes_and_its_neighbours_only_the_writes() {
+async fn pods_of_one_missing_node_share_two_reads_and_need_two_writes_each() {
     let pool = pool(Leadership::always(), well);
     let claim = || Claim::NodeGone { node: "n".into() };
     for name in ["a", "b", "c"] {
@@ -561,7 +561,7 @@ async fn a_pod_of_a_gone_node_costs_two_reads_and_two_writes_and_its_neighbours_
 
 /// Once, with eight nodes whose devices hang, no pod of any node was released for minutes.
 #[tokio::test(start_paused = true)]
-async fn bug_devices_that_do_not_answer_kept_the_pods_of_other_nodes() {
+async fn bug_devices_that_do_not_answer_delayed_pods_of_other_nodes() {
     let pool = pool(Leadership::always(), |asked| match asked.path.contains("/fenceevidences/") {
         true => Answer::not_found().delayed(Duration::from_secs(20)),
         false => well(asked),

@@ -48,7 +48,7 @@ impl Desk {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_count_down_that_ends_without_a_deletion_is_called_off_in_kcms_words() {
+async fn a_countdown_without_a_deletion_emits_the_cancellation_event_of_kcm() {
     let desk = desk();
     desk.decided(counts_down(300), false, true);
     desk.decided(counts_down(290), false, true);
@@ -64,7 +64,7 @@ async fn a_count_down_that_ends_without_a_deletion_is_called_off_in_kcms_words()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_count_down_that_ends_in_a_deletion_is_not() {
+async fn a_countdown_that_ends_in_a_deletion_emits_no_cancellation() {
     let desk = desk();
     desk.decided(counts_down(300), false, true);
     desk.decided(Vec::new(), true, true);
@@ -73,7 +73,7 @@ async fn a_count_down_that_ends_in_a_deletion_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn beside_kcm_nobody_hears_of_it_twice() {
+async fn no_cancellation_event_is_emitted_beside_kcm() {
     let desk = desk();
     desk.decided(counts_down(300), false, false);
     desk.decided(Vec::new(), false, false);

@@ -20,7 +20,7 @@ fn deletion() -> Decision<Hold> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_it_does_not_act_it_says_once_what_it_would_do() {
+async fn a_deletion_that_the_mode_forbids_is_recorded_once() {
     let it = start(World::listed(), Mode::Observe, Leadership::none(), |_, _| deletion());
     for version in [10, 11, 12] {
         it.apply(&pod("a").rv(version).phase(if version == 11 { "Running" } else { "Pending" }));
@@ -32,7 +32,7 @@ async fn where_it_does_not_act_it_says_once_what_it_would_do() {
 
 /// The queue may be long: the loss of a zone fills it, and the zone may be back before it is empty.
 #[tokio::test(start_paused = true)]
-async fn what_has_waited_for_its_turn_is_decided_once_more() {
+async fn a_queued_deletion_is_decided_again_before_it_is_sent() {
     let decided = AtomicUsize::new(0);
     let it = guarding(move |_, _| match decided.fetch_add(1, Ordering::SeqCst) {
         0 => deletion(),

@@ -52,7 +52,7 @@ async fn rivalry(seed: u64) -> usize {
 }
 
 #[test]
-fn two_never_lead_at_the_same_moment_and_one_does_once_the_network_is_well() {
+fn two_candidates_never_lead_at_once_and_one_leads_after_the_network_recovers() {
     let mut changes = 0;
     for seed in 0..40 {
         let runtime =

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn timing_by_which_two_could_write_at_once_or_none_is_refused() {
+fn timing_that_allows_two_writers_or_none_is_refused() {
     let ms = Duration::from_millis;
     for (what, lease, renew, retry, expected) in [
         ("the defaults", 15_000, 10_000, 2_000, "ok"),
@@ -41,7 +41,7 @@ fn timing_by_which_two_could_write_at_once_or_none_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_not_there_is_made() {
+async fn a_missing_lease_is_created() {
     let server = Server::default();
     let mut one = Candidate::well(&server, "a");
     let _ended = one.start();
@@ -55,7 +55,7 @@ async fn a_lease_that_is_not_there_is_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_takes_over_when_the_lease_ends_and_not_a_look_later() {
+async fn a_standby_acquires_the_lease_when_it_expires() {
     for seconds in [3, 15, 16] {
         let server = Server::held_by("dead", seconds);
         let mut one = Candidate::well(&server, "a");
@@ -70,7 +70,7 @@ async fn a_standby_takes_over_when_the_lease_ends_and_not_a_look_later() {
 
 /// Pauses of 2 s, and up to a fifth longer.
 #[tokio::test(start_paused = true)]
-async fn a_standby_looks_at_the_lease_of_a_leader_about_as_often_as_that_one_renews_it() {
+async fn a_standby_reads_the_lease_about_as_often_as_it_is_renewed() {
     let server = Server::held_by("leader", 1_000);
     let mut one = Candidate::well(&server, "a");
     let _ended = one.start();
@@ -80,7 +80,7 @@ async fn a_standby_looks_at_the_lease_of_a_leader_about_as_often_as_that_one_ren
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_held_lease_is_renewed_without_asking_and_keeps_its_other_fields() {
+async fn a_held_lease_is_renewed_without_a_read_and_keeps_other_fields() {
     let server = Server::held_by("", 1);
     let mut one = Candidate::well(&server, "a");
     let _ended = one.start();
@@ -96,7 +96,7 @@ async fn a_held_lease_is_renewed_without_asking_and_keeps_its_other_fields() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_of_another_is_taken_after_its_own_duration_since_we_saw_it_whatever_the_walls_say() {
+async fn a_lease_of_another_is_acquired_after_its_duration_on_the_monotonic_clock() {
     for wall in ["2026-11-21T12:00:00Z", "2025-11-21T12:00:00Z", "2027-11-21T12:00:00Z"] {
         let server = Server::held_by("other", 30);
         let mut one = Candidate::well(&server, "a");
@@ -118,7 +118,7 @@ async fn a_lease_of_another_is_taken_after_its_own_duration_since_we_saw_it_what
 
 /// Its holder may not know yet that the Lease was deleted.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_somebody_deletes_is_taken_after_the_time_of_its_holder() {
+async fn a_deleted_lease_is_acquired_only_after_its_holders_duration() {
     let server = Server::held_by("other", 30);
     let mut one = Candidate::well(&server, "a");
     let _ended = one.start();
@@ -131,7 +131,7 @@ async fn a_lease_that_somebody_deletes_is_taken_after_the_time_of_its_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_of_a_holder_is_over_at_its_end_and_a_lease_that_cannot_be_read_is_not_made() {
+async fn a_lease_expires_at_its_duration_and_is_not_created_if_the_read_fails() {
     let server = Server::held_by("other", 15);
     let mut elector = Candidate::well(&server, "a").elector.take().unwrap();
     elector.read_lease().await.unwrap();
@@ -149,7 +149,7 @@ async fn the_time_of_a_holder_is_over_at_its_end_and_a_lease_that_cannot_be_read
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wall_clock_that_jumps_while_we_lead_changes_nothing() {
+async fn a_jump_of_the_wall_clock_does_not_change_the_term() {
     let server = Server::default();
     let mut one = Candidate::well(&server, "a");
     let _ended = one.start();
@@ -163,7 +163,7 @@ async fn a_wall_clock_that_jumps_while_we_lead_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_change_that_we_see_starts_the_wait_anew() {
+async fn each_observed_change_of_the_lease_restarts_the_wait() {
     let server = Server::held_by("other", 15);
     let mut one = Candidate::well(&server, "a");
     let _ended = one.start();
@@ -179,7 +179,7 @@ async fn every_change_that_we_see_starts_the_wait_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_released_lease_is_taken_at_once_and_one_without_a_duration_after_ours() {
+async fn a_released_lease_is_acquired_at_once_and_one_without_a_duration_after_the_configured_one() {
     for (what, spec, at_once) in [
         ("an empty holder", json!({ "holderIdentity": "", "leaseDurationSeconds": 3600 }), true),
         ("a null holder", json!({ "holderIdentity": null, "leaseDurationSeconds": 1 }), true),
@@ -248,7 +248,7 @@ async fn a_term_ends_a_renew_deadline_after_the_last_renewal_even_while_a_reques
 
 /// Once, requests between the two terms were refused, and waited for the next sweep, because the second gain was not delivered.
 #[tokio::test(start_paused = true)]
-async fn bug_a_term_that_ran_out_before_its_renewal_is_told_as_another_gain() {
+async fn bug_no_gain_was_delivered_for_a_term_that_ended_before_its_renewal() {
     let server = Server::default();
     let count = Mutex::new(0);
     // A read and a create at 0 s; the renewal at 2 s is lost, the next one at 9 s takes 2 s.
@@ -274,7 +274,7 @@ async fn bug_a_term_that_ran_out_before_its_renewal_is_told_as_another_gain() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_one_lost_answer_there_is_time_for_another_try() {
+async fn after_one_lost_answer_there_is_time_for_another_attempt() {
     let server = Server::default();
     let count = Mutex::new(0);
     let one_unheard = move |_: &Received| {
@@ -294,7 +294,7 @@ async fn after_one_lost_answer_there_is_time_for_another_try() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_means_to_look_again_and_a_stolen_lease_ends_the_term() {
+async fn a_conflict_causes_a_read_and_a_lease_taken_by_another_ends_the_term() {
     let server = Server::default();
     let mut one = Candidate::well(&server, "a");
     let _ended = one.start();
@@ -312,7 +312,7 @@ async fn a_conflict_means_to_look_again_and_a_stolen_lease_ends_the_term() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_lease_is_made_again() {
+async fn a_deleted_lease_is_created_again() {
     let server = Server::default();
     let mut one = Candidate::well(&server, "a");
     let _ended = one.start();
@@ -324,7 +324,7 @@ async fn a_deleted_lease_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_released_lease_has_no_holder_and_the_next_candidate_takes_it_at_its_next_look() {
+async fn a_released_lease_has_no_holder_and_is_acquired_at_the_next_read() {
     let server = Server::default();
     let (mut one, mut two) = (Candidate::well(&server, "a"), Candidate::well(&server, "b"));
     let ended = one.start();
@@ -348,7 +348,7 @@ async fn a_released_lease_has_no_holder_and_the_next_candidate_takes_it_at_its_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_never_led_releases_nothing() {
+async fn a_standby_releases_nothing() {
     let server = Server::held_by("other", 3600);
     let mut one = Candidate::well(&server, "a");
     let ended = one.start();
@@ -361,7 +361,7 @@ async fn one_who_never_led_releases_nothing() {
 }
 
 #[test]
-fn without_an_election_one_leads_for_ever() {
+fn without_an_election_the_term_never_ends() {
     let alone = Leadership::always();
     let centuries = Duration::from_secs(500 * 365 * 86_400);
     assert!(alone.term(Mono::from_start(centuries)).is_some());

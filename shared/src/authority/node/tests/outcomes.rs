@@ -7,7 +7,7 @@ fn tainting() -> NodeUpdate {
 }
 
 #[test]
-fn the_word_for_what_was_done_is_that_of_what_matters_most() {
+fn the_reason_of_node_changes_is_that_of_the_most_important_change() {
     let taint = || vec![(NOT_READY, Effect::NoSchedule)];
     let labelled = || NodeChanges { labels: vec!["a".to_owned()], ..NodeChanges::default() };
     let reachable = || NodeChanges { unreachable: Some(false), ..labelled() };
@@ -23,7 +23,7 @@ fn the_word_for_what_was_done_is_that_of_what_matters_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_went_or_came_back_as_another_is_gone() {
+async fn a_node_that_was_deleted_or_replaced_is_gone() {
     for update in [silent(), tainting()] {
         let tried_ = tried(&update, |_| Answer::not_found()).await;
         assert_eq!((tried_.outcome, tried_.writes().len()), ("gone", 0));
@@ -37,7 +37,7 @@ async fn a_node_that_went_or_came_back_as_another_is_gone() {
 type Script = fn() -> Answer;
 
 #[tokio::test(start_paused = true)]
-async fn each_request_can_fail_and_what_was_done_before_it_is_told() {
+async fn each_request_can_fail_and_earlier_changes_are_reported() {
     let conflict: Script = || Answer::status(409, "Conflict", "the object has been modified");
     let denied: Script = || Answer::status(403, "Forbidden", "a webhook");
     let cases: [(&str, &str, Script, &str, usize, bool); 12] = [
@@ -67,7 +67,7 @@ async fn each_request_can_fail_and_what_was_done_before_it_is_told() {
 
 /// The next decision starts from the stored node: the status is written, the taints are not.
 #[tokio::test(start_paused = true)]
-async fn taints_that_a_timeout_left_out_are_added_by_the_next_decision() {
+async fn taints_missing_after_a_timeout_are_added_by_the_next_decision() {
     let server = Server::of(&well());
     let slow = server.clone();
     let first = tried_over(&World::listed(), &silent(), 5.0, move |asked| {
@@ -84,7 +84,7 @@ async fn taints_that_a_timeout_left_out_are_added_by_the_next_decision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_request_falls_into_the_term() {
+async fn every_request_is_sent_within_the_term() {
     let server = Server::of(&well());
     let answers = server.clone();
     let none = tried_over(&World::listed(), &silent(), 0.0, move |asked| answers.answer(asked)).await;
@@ -107,7 +107,7 @@ async fn every_request_falls_into_the_term() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_term_that_is_lost_between_the_writes_ends_the_turn() {
+async fn a_term_that_is_lost_between_the_writes_ends_the_update() {
     let (env, _wall) = env();
     let leadership = Leadership::always();
     let (server, term) = (Server::of(&well()), Arc::clone(&leadership));
@@ -127,7 +127,7 @@ async fn a_term_that_is_lost_between_the_writes_ends_the_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_as_wished_is_not_written() {
+async fn a_node_that_is_as_requested_is_not_written() {
     let there = well().set("/spec/taints", json!([{ "key": NOT_READY, "effect": "NoSchedule" }]));
     let tried = served(&tainting(), &Server::of(&there)).await;
     assert_eq!((tried.outcome, tried.lines()), ("no_effect", vec![GET.to_owned()]));
@@ -143,7 +143,7 @@ async fn what_is_as_wished_is_not_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_webhook_undoes_is_no_ground_for_taints() {
+async fn taints_are_not_added_if_a_webhook_reverts_the_conditions() {
     let undo: fn(&Received) -> Answer = |_| Answer::json(&well().0);
     let partly: fn(&Received) -> Answer = |_| Answer::json(&well().rv(6).0);
     for (sentence, line, answer, writes) in [
@@ -167,7 +167,7 @@ async fn what_a_webhook_undoes_is_no_ground_for_taints() {
 /// A decision that rests on conditions rests on the version: a NoExecute taint must not be added for a condition that no
 /// longer holds.
 #[tokio::test(start_paused = true)]
-async fn what_was_decided_from_another_version_is_compared_with_it() {
+async fn a_node_of_another_version_is_compared_with_the_cached_one() {
     let not_ready = || well().set("/status/conditions/4/status", json!("False"));
     let beaten = not_ready().set("/status/conditions/0/lastHeartbeatTime", json!("2026-11-21T12:00:00Z"));
     let cordoned = not_ready().set("/spec/unschedulable", json!(true));
@@ -199,7 +199,7 @@ async fn what_was_decided_from_another_version_is_compared_with_it() {
 
 /// Attached volumes are written to the status of an unreachable node, too: another version alone does not show that it reports.
 #[tokio::test(start_paused = true)]
-async fn silence_rests_on_what_is_heard_and_not_on_the_version() {
+async fn a_new_version_without_a_report_is_still_not_reporting() {
     let attached = well().rv(9).set("/status/volumesAttached", json!([{ "name": "v" }]));
     let tried = served(&silent(), &Server::of(&attached)).await;
     assert_eq!(tried.outcome, "written");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_node_is_read_with_its_lease_called_unknown_and_tainted_at_the_version_of_each_answer() {
+async fn an_unreachable_node_is_read_then_set_to_unknown_then_tainted_each_at_the_last_version() {
     let tried = served(&silent(), &Server::of(&well())).await;
     assert_eq!(
         (tried.outcome, tried.lines()),
@@ -46,7 +46,7 @@ async fn a_silent_node_is_read_with_its_lease_called_unknown_and_tainted_at_the_
 
 /// As in kube-controller-manager: an Event is emitted only for a node that was Ready.
 #[tokio::test(start_paused = true)]
-async fn people_hear_of_a_silent_node_only_if_it_was_ready() {
+async fn an_unreachable_node_has_an_event_only_if_it_was_ready() {
     for (before, told) in [("True", true), ("False", false)] {
         let node = well().set("/status/conditions", json!([condition("Ready", before)]));
         let tried = served(&silent(), &Server::of(&node)).await;
@@ -55,7 +55,7 @@ async fn people_hear_of_a_silent_node_only_if_it_was_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_kubelets_last_heartbeat_and_the_networks_word_stay() {
+async fn the_last_heartbeat_and_network_unavailable_are_not_written() {
     let server = Server::of(&well());
     served(&silent(), &server).await;
     let node = server.node.lock().clone();
@@ -73,7 +73,7 @@ async fn the_kubelets_last_heartbeat_and_the_networks_word_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn conditions_that_nobody_ever_posted_bear_the_nodes_birth_for_a_heartbeat() {
+async fn conditions_that_were_never_posted_have_the_creation_time_as_heartbeat() {
     let silence = NotReporting { heartbeat: None, renewed: None, never_posted: true, ..silence() };
     let update = NodeUpdate { not_reporting: Some(silence), ..update() };
     let mut server = Server::of(&well().set("/status/conditions", json!([])));
@@ -95,7 +95,7 @@ async fn conditions_that_nobody_ever_posted_bear_the_nodes_birth_for_a_heartbeat
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_of_which_anything_was_heard_since_is_left_alone() {
+async fn a_node_that_reported_since_is_not_written() {
     let never = || NotReporting { heartbeat: None, never_posted: true, ..silence() };
     let beat = well().set("/status/conditions/4/lastHeartbeatTime", json!("2026-11-21T11:58:10Z"));
     let unposted = well().set("/status/conditions", json!([]));
@@ -122,7 +122,7 @@ async fn a_node_of_which_anything_was_heard_since_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_says_nothing_is_like_none() {
+async fn a_lease_without_renew_time_is_like_no_lease() {
     let mut mute = renewed();
     mute.0["spec"].as_object_mut().unwrap().remove("renewTime");
     for lease in [Some(mute.0), None] {
@@ -135,7 +135,7 @@ async fn a_lease_that_says_nothing_is_like_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_convicts_nobody() {
+async fn a_node_or_lease_that_cannot_be_decoded_is_not_set_to_unknown() {
     type Script = fn(&Received) -> Option<Answer>;
     let of_lease = |asked: &Received| asked.line() == LEASE;
     let cases: [(&str, Script); 5] = [
@@ -166,14 +166,14 @@ async fn what_cannot_be_read_convicts_nobody() {
 
 /// Another controller set the conditions to Unknown: the status needs no write, the taints do.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_called_unknown_already_keeps_the_time_since_when() {
+async fn a_node_that_is_unknown_already_keeps_its_transition_time() {
     let tried = served(&NodeUpdate { unreachable: None, ..silent() }, &Server::of(&unknown())).await;
     assert_eq!((tried.outcome, tried.lines()), ("written", [GET, LEASE, REST].map(str::to_owned).into()));
     assert!(!tried.done.set_unknown);
 }
 
 #[tokio::test(start_paused = true)]
-async fn our_condition_follows_what_is_known_and_is_not_written_twice() {
+async fn the_node_unreachable_condition_is_written_only_if_it_changes() {
     let ours = |status: &str| {
         let conditions =
             json!([condition("Ready", "True"), condition("pod-safety.dev/NodeUnreachable", status)]);

@@ -7,7 +7,7 @@ fn tainted(taints: &Value) -> Obj {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_taints_of_others_go_back_as_they_came_in_their_order() {
+async fn other_taints_are_written_back_unchanged_and_in_order() {
     let before = json!([
         { "key": "z", "value": "1", "effect": "NoSchedule", "fromTheFuture": { "a": [1, 2] } },
         { "key": NOT_READY, "effect": "NoExecute", "timeAdded": "2026-11-21T11:00:00Z" },
@@ -68,7 +68,7 @@ async fn two_taints_of_one_key_are_two_taints() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn labels_go_with_the_taints_and_only_those_that_differ() {
+async fn only_labels_that_differ_are_written_with_the_taints() {
     let labels: Vec<(&'static str, Arc<str>)> =
         vec![("a", "b".into()), ("beta.kubernetes.io/os", "linux".into())];
     let update = NodeUpdate { labels, ..update() };
@@ -88,7 +88,7 @@ async fn labels_go_with_the_taints_and_only_those_that_differ() {
 
 /// Danger note: adding this taint is a force delete of every pod of the node.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_somebody_declared_off_stays_so_and_nobody_else_does() {
+async fn an_existing_out_of_service_taint_is_kept_and_none_is_added() {
     let off = json!([{ "key": OFF, "value": "nodeshutdown", "effect": "NoExecute" }]);
     let server = Server::of(&tainted(&off));
     let tried = served(&silent(), &server).await;

@@ -76,7 +76,7 @@ fn proofs() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_holds_of_this_life_is_withdrawn_and_nothing_else() {
+async fn withdraw_invalidates_only_evidence_about_this_incarnation() {
     let (env, api) = api_with(proofs(), None);
     let names = withdraw(&api.connection(), &env, &life("b"), "a mistake").await.unwrap();
     assert_eq!(names, ["ours", "too"]);
@@ -107,7 +107,7 @@ pub(super) fn policies() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_for_a_node_to_be_fenced_opens_its_incident_under_the_policy_that_chooses_it() {
+async fn request_fence_creates_an_incident_with_the_selecting_policy() {
     let name = incident_name(&life("b"));
     let (_, api) = api_with(policies(), None);
     let made = request_fence(&api.connection(), &seen(), "ada", "it smokes").await.unwrap();
@@ -139,7 +139,7 @@ async fn who_asks_for_a_node_to_be_fenced_opens_its_incident_under_the_policy_th
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_incident_is_called_off_by_its_name() {
+async fn cancel_fence_patches_the_incident_by_name() {
     let (_, api) = api_with(json!({}), None);
     let name = cancel_fence(&api.connection(), &life("b")).await.unwrap();
     assert_eq!(name, incident_name(&life("b")));
@@ -152,7 +152,7 @@ async fn an_incident_is_called_off_by_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_says_something_is_whom_the_api_server_takes_him_for() {
+async fn whoami_returns_the_authenticated_user() {
     let (_, api) = api_with(json!({}), None);
     assert_eq!(whoami(&api.connection()).await.unwrap(), "ada");
     assert_eq!(
@@ -162,7 +162,7 @@ async fn who_says_something_is_whom_the_api_server_takes_him_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drill_is_written_read_and_taken_away_and_a_real_incident_is_not() {
+async fn delete_drill_deletes_the_drill_and_never_a_real_incident() {
     let name = dry_run_name(&life("b"));
     for refused in [None, CONFLICT] {
         let (_, api) = api_with(policies(), refused);
@@ -197,7 +197,7 @@ async fn a_drill_is_written_read_and_taken_away_and_a_real_incident_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_device_is_listed_asked_to_be_looked_at_and_its_answer_is_told_from_an_older_one() {
+async fn a_device_is_listed_and_a_status_check_result_is_matched_by_its_token() {
     let device = |namespace: &str, name: &str| {
         json!({ "metadata": { "namespace": namespace, "name": name }, "spec": { "driver": "Redfish" },
             "status": { "tested": "t-1 n", "conditions": [], "targets": [] } })
@@ -228,7 +228,7 @@ async fn a_device_is_listed_asked_to_be_looked_at_and_its_answer_is_told_from_an
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_that_somebody_overtook_says_so_and_a_failure_is_a_failure() {
+async fn a_pause_with_repeated_conflicts_and_a_failed_pause_are_errors() {
     let there = json!({ "/api/v1/nodes/x": { "metadata": { "name": "x", "resourceVersion": "7" } } });
     for (refused, expected, tries) in
         [(Some((409, "Conflict")), "changed: node/x", 5), (BROKEN, "failed: writing it", 1)]
@@ -241,7 +241,7 @@ async fn a_pause_that_somebody_overtook_says_so_and_a_failure_is_a_failure() {
 
 /// Once, when a kubelet wrote to the Node between the read and the write, the operator was told to run the command again.
 #[tokio::test(start_paused = true)]
-async fn bug_a_pause_that_a_kubelet_overtook_was_left_to_a_person() {
+async fn bug_a_pause_was_not_retried_after_a_conflict_with_a_kubelet() {
     use std::sync::atomic::{AtomicU32, Ordering};
     let paused_meanwhile = json!({ PAUSE_ANNOTATION: by_anna("hers").to_string() });
     for (conflicts, annotations, expected) in [
@@ -277,7 +277,7 @@ async fn bug_a_pause_that_a_kubelet_overtook_was_left_to_a_person() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_is_not_taken_for_something_that_is_not_there() {
+async fn a_failed_read_is_an_error_and_not_absence() {
     let (env, _wall) = env();
     let connection = Api::answering(&env, |_| Answer::status(500, "InternalError", "etcd")).connection();
     assert_eq!(words(read_incident(&connection, "f").await), "failed: reading the NodeFence");

@@ -11,7 +11,7 @@ use crate::authority::operator_requests::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_condition_says_since_when_it_is_so_and_not_when_it_was_said_again() {
+async fn a_rewritten_condition_keeps_its_transition_time() {
     let (env, _wall) = env();
     let api = Api::answering(&env, |asked| match asked.method.as_str() {
         "GET" => {
@@ -71,7 +71,7 @@ async fn only_an_open_incident_of_the_node_keeps_its_machine_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_is_kept_off_by_a_new_incident_or_by_the_one_that_is_there() {
+async fn keep_off_creates_an_incident_or_changes_the_existing_one() {
     let name = incident_name(&life("b"));
     let changed = format!("PATCH {GROUP}/nodefences/{name}");
     for (there, last) in [(false, format!("POST {GROUP}/nodefences")), (true, changed)] {

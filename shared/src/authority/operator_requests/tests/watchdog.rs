@@ -24,7 +24,7 @@ fn written(state: State, node: &str, boot: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_grant_of_this_boot_of_this_node_stands() {
+async fn only_the_grant_of_this_boot_of_this_node_is_armed() {
     for (state, node, boot, stands) in [
         (State::Armed, "u", "b", true),
         (State::Revoked, "u", "b", false),
@@ -41,7 +41,7 @@ async fn only_the_grant_of_this_boot_of_this_node_stands() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_is_revoked_over_the_version_that_was_read_and_no_newer_one() {
+async fn a_grant_is_revoked_only_at_the_version_that_was_read() {
     let overtaken = format!("changed: {LEASE}");
     for (refused, expected) in [
         (None, "it was done"),
@@ -59,7 +59,7 @@ async fn a_grant_is_revoked_over_the_version_that_was_read_and_no_newer_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watchdog_that_has_passed_is_recorded_once_beside_those_before_it() {
+async fn a_passed_drill_is_recorded_once_and_keeps_earlier_ones() {
     let of = |kernel: &str| json!({ "identity": "iTCO_wdt", "firmware": 6, "kernel": kernel });
     let spec = json!({ "driver": "WatchdogLease", "watchdogLease": { "drilled": [of("6.1.0")] } });
     let device =

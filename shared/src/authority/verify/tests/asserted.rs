@@ -53,7 +53,7 @@ async fn a_batch_shares_the_reads_of_a_tainted_node_until_they_expire() {
 
 /// Once, evidence from a late answer was valid for two seconds after the answer, and the taint may have been removed since.
 #[tokio::test(start_paused = true)]
-async fn bug_a_late_answer_about_a_taint_counted_from_when_it_came() {
+async fn bug_the_validity_of_taint_evidence_counted_from_the_answer() {
     let court = court(true);
     let asked_at = court.env.now();
     court.reads_of_node(says(|| Answer::json(&node("n").tainted().0).delayed(Duration::from_secs(1))));

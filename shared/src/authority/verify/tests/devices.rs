@@ -189,7 +189,7 @@ fn words(judged: Result<Evidence<PodVersion>, VerifyError>) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_supplies_of_a_machine_are_looked_at_again_and_must_be_off_now() {
+async fn both_power_supplies_are_checked_again_and_must_be_off() {
     let rig = Rig::new();
     assert_eq!(words(rig.verify(&on("a", "n").force(fenced("n"))).await), "PowerOff");
     let mut asked = rig.devices.asked.lock().clone();
@@ -198,7 +198,7 @@ async fn both_supplies_of_a_machine_are_looked_at_again_and_must_be_off_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_device_says_now_stands_above_what_it_said_then() {
+async fn the_present_report_of_a_device_overrides_the_evidence() {
     let stranger = || Identity::Mismatch { found: "uuid-9".to_owned() };
     let never = || Looks { after: Duration::from_secs(1_000_000), ..off() };
     let fails = || Looks { answer: Err(DeviceError::Failed { said: "relay stuck".to_owned() }), ..off() };
@@ -227,7 +227,7 @@ async fn what_a_device_says_now_stands_above_what_it_said_then() {
 /// A fence agent is a Python program. On a busy machine it starts more slowly than any machine boots, and its evidence had
 /// always expired.
 #[tokio::test(start_paused = true)]
-async fn bug_evidence_of_an_agent_that_started_for_long_had_always_expired() {
+async fn bug_evidence_of_a_slow_fence_agent_had_always_expired() {
     let s = Duration::from_secs;
     let slow = |asked_after| {
         let Looks { answer, .. } = off();
@@ -261,7 +261,7 @@ async fn bug_evidence_of_an_agent_that_started_for_long_had_always_expired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_device_that_says_off_of_it_knows_not_which_machine_is_believed_unless_it_must_know() {
+async fn a_device_without_machine_identity_is_accepted_unless_identity_is_required() {
     for (check, expected) in [("BestEffort", "PowerOff"), ("Required", "PowerStateUnconfirmed")] {
         let rig = Rig::with(|rig| {
             rig.devices.looks.insert("b", looks(Power::Off, Identity::Unknown));
@@ -272,7 +272,7 @@ async fn a_device_that_says_off_of_it_knows_not_which_machine_is_believed_unless
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_device_that_cannot_be_asked_proves_nothing_whatever_the_other_says() {
+async fn a_device_that_cannot_be_queried_prevents_evidence() {
     type Change = fn(&mut Rig);
     let rows: [(&str, Change); 6] = [
         ("was deleted", |rig| drop(rig.there.lock().remove(DEVICE_B))),
@@ -301,7 +301,7 @@ async fn a_device_that_cannot_be_asked_proves_nothing_whatever_the_other_says() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn devices_that_show_other_things_than_the_evidence_says_prove_neither() {
+async fn devices_that_contradict_the_evidence_prove_nothing() {
     for kind in ["Decommissioned", "Remediated"] {
         let rig = Rig::with(|rig| rig.set(PROOF, "/spec/kind", json!(kind)));
         let judged = words(rig.verify(&on("a", "n").force(fenced("n"))).await);
@@ -312,7 +312,7 @@ async fn devices_that_show_other_things_than_the_evidence_says_prove_neither() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn evidence_that_does_not_hold_any_more_releases_nothing_though_its_devices_say_off() {
+async fn invalid_evidence_releases_nothing_even_if_its_devices_report_off() {
     type Change = fn(&mut Rig);
     let rows: [(&str, Change, &str); 9] = [
         ("nothing is other", |_| {}, "PowerOff"),
@@ -363,7 +363,7 @@ async fn evidence_that_does_not_hold_any_more_releases_nothing_though_its_device
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_policy_of_the_node_says_how_good_evidence_must_be_at_least() {
+async fn evidence_below_the_grade_of_the_nodes_policy_is_refused() {
     let policy = |minimum: &str, rack: &str, priority: i32| {
         json!({
             "metadata": { "name": format!("p{priority}"), "uid": format!("uid-p{priority}"), "resourceVersion": "1" },
@@ -405,7 +405,7 @@ async fn the_policy_of_the_node_says_how_good_evidence_must_be_at_least() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn evidence_expires_before_a_machine_that_was_seen_off_could_run_pods_again() {
+async fn fencing_evidence_expires_before_a_machine_could_boot() {
     for (what, look_takes, lasts) in [
         ("at once: two seconds after the last read", 0, Some(2)),
         ("the devices take their time", 5, Some(7)),
@@ -428,7 +428,7 @@ async fn evidence_expires_before_a_machine_that_was_seen_off_could_run_pods_agai
 }
 
 #[tokio::test(start_paused = true)]
-async fn evidence_about_another_node_is_refused_before_a_device_is_asked() {
+async fn evidence_about_another_node_is_refused_before_devices_are_queried() {
     let rig = Rig::new();
     let judged = rig.verify(&on("b", "m").force(fenced("m"))).await;
     assert_eq!(words(judged), "the FenceEvidence does not hold: it is about another node");
@@ -436,7 +436,7 @@ async fn evidence_about_another_node_is_refused_before_a_device_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_proof_is_not_used_for_another_node_of_the_same_turn() {
+async fn evidence_is_not_used_for_another_node_of_the_same_turn() {
     let tainted = Rig::with(|rig| {
         rig.there.lock().insert(NODE.to_owned(), node("n").tainted().0);
         rig.there.lock().insert("/api/v1/nodes/m".to_owned(), node("m").ready("True").0);
@@ -453,7 +453,7 @@ async fn a_proof_is_not_used_for_another_node_of_the_same_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_proof_answers_no_other_kind_of_claim_about_its_node() {
+async fn evidence_about_a_node_is_not_used_for_another_kind_of_claim() {
     let rig = Rig::new();
     let mut judge = rig.judge();
     assert_eq!(reason(judge.verify(&on("a", "n").force(fenced("n"))).await), "PowerOff");
@@ -467,7 +467,7 @@ async fn a_proof_answers_no_other_kind_of_claim_about_its_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_one_node_share_a_proof_until_it_expires() {
+async fn pods_of_one_node_share_evidence_until_it_expires() {
     let rig = Rig::new();
     let mut judge = rig.judge();
     let first = judge.verify(&on("a", "n").force(fenced("n"))).await.unwrap();
@@ -480,7 +480,7 @@ async fn pods_of_one_node_share_a_proof_until_it_expires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn our_own_taint_is_no_proof_of_itself() {
+async fn a_taint_that_pod_safety_added_is_no_evidence() {
     let taint = |value: &str| json!([{ "key": "node.kubernetes.io/out-of-service", "value": value, "effect": "NoExecute" }]);
     let both = json!([
         { "key": "node.kubernetes.io/out-of-service", "value": "ada", "effect": "NoSchedule" },
@@ -510,7 +510,7 @@ async fn our_own_taint_is_no_proof_of_itself() {
 
 /// A release waited for a device that hangs, although a person's confirmation needs no device.
 #[tokio::test(start_paused = true)]
-async fn bug_a_persons_word_waited_until_the_device_of_other_evidence_had_timed_out() {
+async fn bug_a_confirmation_waited_for_the_device_of_other_evidence() {
     const WORD: &str = "/apis/pod-safety.dev/v1alpha1/fenceevidences/w";
     let word = json!({
         "metadata": { "name": "w", "uid": "uid-w", "resourceVersion": "8", "creationTimestamp": "2026-11-21T11:30:00Z" },
@@ -535,7 +535,7 @@ async fn bug_a_persons_word_waited_until_the_device_of_other_evidence_had_timed_
 
 /// A person's confirmation was masked by older evidence whose device no longer answers.
 #[tokio::test(start_paused = true)]
-async fn a_persons_word_counts_where_the_device_of_better_evidence_answers_no_more() {
+async fn a_confirmation_is_used_if_the_device_of_other_evidence_does_not_answer() {
     const WORD: &str = "/apis/pod-safety.dev/v1alpha1/fenceevidences/w";
     let word = |created: &str, boot: &str| {
         json!({
@@ -575,7 +575,7 @@ async fn a_persons_word_counts_where_the_device_of_better_evidence_answers_no_mo
 
 /// A mutant checked the invalid evidence a second time, and no other evidence.
 #[tokio::test(start_paused = true)]
-async fn other_evidence_of_devices_counts_where_that_which_is_named_does_not_hold() {
+async fn other_device_evidence_is_used_if_the_named_evidence_is_invalid() {
     let mut other = evidence();
     other["metadata"] = json!({ "name": "o", "uid": "uid-o", "resourceVersion": "8", "creationTimestamp": "2026-11-21T11:46:00Z" });
     other["spec"]["samples"].as_array_mut().unwrap().retain(|sample| sample["device"]["name"] == "b");
@@ -600,7 +600,7 @@ async fn other_evidence_of_devices_counts_where_that_which_is_named_does_not_hol
 
 /// A device that does not answer takes its whole timeout, which would be needed for each pod of the node.
 #[tokio::test(start_paused = true)]
-async fn what_devices_did_not_confirm_they_are_not_asked_again_in_the_same_turn() {
+async fn unconfirmed_devices_are_not_queried_again_in_the_same_turn() {
     let rig = Rig::with(|rig| rig.hangs("b"));
     let mut judge = rig.judge();
     for _ in 0..3 {

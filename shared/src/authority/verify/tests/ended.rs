@@ -49,7 +49,7 @@ impl Fixture {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_is_later_than_the_kubelets_answer_is_evidence() {
+async fn an_agent_check_after_the_kubelet_observed_the_deletion_is_evidence() {
     let court = court();
     assert_eq!(
         reason(court.reports(lease(1, 10, ended(9))).await),
@@ -68,7 +68,7 @@ async fn a_look_that_is_later_than_the_kubelets_answer_is_evidence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bug_a_mark_moves_with_no_look_that_comes_too_early() {
+async fn bug_an_agent_check_that_came_too_early_moved_the_mark() {
     let court = court();
     for round in 10..100 {
         let judged = court.reports(lease(1, round, ended(round.min(11)))).await;
@@ -93,7 +93,7 @@ async fn attack_rounds_of_another_epoch_or_another_deletion_do_not_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_keeps_the_pod_is_named() {
+async fn a_refusal_names_what_remains_of_the_pod() {
     let left = |of: &str, what: &str| (of.to_owned(), what.to_owned());
     let left = vec![left("uid-other", "a mount"), left(UID, "process 7 (mysqld) in state D")];
     let stuck = Some(PodReport { checked_round: 9, terminated: Vec::new(), leftover: left });
@@ -145,7 +145,7 @@ async fn reports_that_are_not_accepted_are_not_read() {
 
 /// Other clients also write the phase Failed, with observedGeneration. If no container runs, it makes no difference.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_others_failed_is_judged_by_whether_it_runs() {
+async fn a_pod_whose_phase_another_client_set_to_failed_is_released_only_if_no_container_runs() {
     let failed = || deleted().phase("Failed");
     for (object, expected) in [
         (failed(), "ClaimMismatch"),
@@ -162,7 +162,7 @@ async fn a_pod_that_others_failed_is_judged_by_whether_it_runs() {
 
 /// Once, a second pod of the node was marked, and the first pod lost its mark.
 #[tokio::test(start_paused = true)]
-async fn a_mark_stays_beside_those_of_other_pods() {
+async fn marks_of_several_pods_are_kept() {
     let court = court();
     let other = deleted().uid("uid-b").set("/metadata/name", json!("b"));
     court.apply(Kind::Pods, &other.0);

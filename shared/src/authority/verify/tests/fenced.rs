@@ -46,7 +46,7 @@ fn court(proof: Says) -> Fixture {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_persons_word_counts_as_long_as_it_holds() {
+async fn a_confirmation_is_evidence_while_it_is_valid() {
     let set = |pointer: &'static str, to: Value| word(move |proof| *proof.pointer_mut(pointer).unwrap() = to);
     let put = |key: &'static str, part: &'static str, to: Value| word(move |proof| proof[part][key] = to);
     for (what, proof, expected) in [
@@ -100,7 +100,7 @@ async fn a_persons_word_counts_as_long_as_it_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_node_says_now_stands_above_any_evidence() {
+async fn the_present_state_of_the_node_overrides_evidence() {
     let unreadable = || says(|| Answer::plain(502, "bad gateway"));
     for (what, node, lease, expected) in [
         ("is not heard", object(lost(BOOT)), last_renewed(), "Confirmed"),
@@ -123,7 +123,7 @@ async fn what_the_node_says_now_stands_above_any_evidence() {
 
 /// No device is queried before the Node is read: if the read takes long, the kubelet may be Ready by then.
 #[tokio::test(start_paused = true)]
-async fn bug_a_late_answer_about_a_node_counted_from_when_it_came_beside_a_persons_word() {
+async fn bug_the_validity_of_a_confirmation_counted_from_the_answer_of_the_node_read() {
     let court = court(word(|_| ()));
     let asked_at = court.env.now();
     court.reads_of_node(says(|| Answer::json(&lost(BOOT).0).delayed(Duration::from_secs(1))));
@@ -132,7 +132,7 @@ async fn bug_a_late_answer_about_a_node_counted_from_when_it_came_beside_a_perso
 
 /// Once, evidence was given although the Lease had just been renewed, before a running kubelet would have renewed it again.
 #[tokio::test(start_paused = true)]
-async fn evidence_about_a_node_that_was_heard_a_moment_ago_waits_until_it_would_be_heard_again() {
+async fn fencing_evidence_waits_for_the_renewal_window_after_a_renewal() {
     for (silent, expected) in [(0, "HeardLately"), (14, "HeardLately"), (15, "Confirmed"), (60, "Confirmed")]
     {
         let court = court(word(|_| ()));
@@ -144,7 +144,7 @@ async fn evidence_about_a_node_that_was_heard_a_moment_ago_waits_until_it_would_
 }
 
 #[tokio::test(start_paused = true)]
-async fn evidence_of_devices_that_names_none_proves_nothing() {
+async fn device_evidence_without_devices_is_invalid() {
     let proof = word(|proof| {
         proof["spec"] = json!({
             "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "PowerOff", "fence": "n-1", "by": "p",
@@ -156,7 +156,7 @@ async fn evidence_of_devices_that_names_none_proves_nothing() {
 
 /// A planted bug: evidence about storage releases a pod.
 #[tokio::test(start_paused = true)]
-async fn that_storage_is_fenced_releases_no_pod() {
+async fn storage_evidence_releases_no_pod() {
     let proof = word(|proof| {
         proof["spec"] = json!({
             "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "StorageFenced", "by": "x", "fence": "f",

@@ -31,7 +31,7 @@ async fn evidence_counts_from_when_its_reads_were_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_quarantine_is_over_at_its_last_moment_and_not_before() {
+async fn the_quarantine_is_over_exactly_at_its_end() {
     for (early, expected) in [(Duration::from_millis(1), "QuarantineNotOver"), (Duration::ZERO, "NodeGone")] {
         let court = Fixture::new();
         court.witness().await;
@@ -63,7 +63,7 @@ async fn without_a_first_read_nothing_is_read_and_nothing_is_evidence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_the_second_read_finds_refutes_the_first_and_the_quarantine_starts_anew() {
+async fn a_node_found_by_the_second_read_restarts_the_quarantine() {
     let court = Fixture::ripe().await;
     court.reads_of_node(object(node("n")));
     assert_eq!(reason(court.verify_gone().await), "NodeExists");
@@ -77,7 +77,7 @@ async fn a_node_that_the_second_read_finds_refutes_the_first_and_the_quarantine_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_read_that_does_not_say_not_found_is_a_refusal() {
+async fn a_second_read_without_not_found_is_a_refusal() {
     let rows: [(&str, Says); 10] = [
         ("404 without a reason, as a proxy says it", says(|| Answer::plain(404, "404 page not found"))),
         (
@@ -106,7 +106,7 @@ async fn a_second_read_that_does_not_say_not_found_is_a_refusal() {
 
 /// Once, the reads were repeated indefinitely, and only a metric showed it.
 #[tokio::test(start_paused = true)]
-async fn bug_evidence_that_took_longer_to_read_than_it_counts_expired_without_a_word() {
+async fn bug_evidence_that_expired_during_its_reads_had_no_event() {
     for (late, expected) in [(1.9, "NodeGone"), (2.0, "ReadsTooSlow"), (9.0, "ReadsTooSlow")] {
         let court = Fixture::ripe().await;
         court.reads_of_node(says(move || Answer::not_found().delayed(Duration::from_secs_f64(late))));
@@ -116,7 +116,7 @@ async fn bug_evidence_that_took_longer_to_read_than_it_counts_expired_without_a_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_became_of_the_lease_between_the_reads_decides() {
+async fn a_lease_that_changed_between_the_reads_refutes_node_gone() {
     let renewed = |second| Some(lease("n", second));
     let another = || Some(lease("n", 1).uid("another"));
     let timeless = || Some(lease("n", 1).set("/spec/renewTime", Value::Null));
@@ -150,7 +150,7 @@ async fn what_became_of_the_lease_between_the_reads_decides() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bug_a_lease_that_went_before_the_watch_said_so_counted_as_not_renewed() {
+async fn bug_a_deleted_lease_that_the_watch_had_not_shown_counted_as_not_renewed() {
     let court = Fixture::new();
     court.apply(Kind::NodeLeases, &lease("n", 1).uid("lease").0);
     court.reads_of_lease(object(lease("n", 1)));
@@ -164,7 +164,7 @@ async fn bug_a_lease_that_went_before_the_watch_said_so_counted_as_not_renewed()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sign_of_life_on_the_watch_counts_from_when_the_first_read_was_asked() {
+async fn a_report_on_the_watch_since_the_first_read_was_sent_refutes_it() {
     for (what, when, expected) in
         [("before", 9_u64, "NodeGone"), ("at that moment", 10, "KubeletAlive"), ("later", 11, "KubeletAlive")]
     {
@@ -192,7 +192,7 @@ async fn a_sign_of_life_on_the_watch_counts_from_when_the_first_read_was_asked()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_the_watch_has_not_brought_may_be_of_any_time() {
+async fn a_renewal_that_the_watch_has_not_delivered_prevents_evidence() {
     for (what, brought) in [("none", None), ("an older one", Some(1))] {
         let court = Fixture::new();
         if let Some(second) = brought {
@@ -208,7 +208,7 @@ async fn a_renewal_that_the_watch_has_not_brought_may_be_of_any_time() {
 
 /// The kubelet may have written, after the API server answered, what the watch delivers later.
 #[tokio::test(start_paused = true)]
-async fn what_happens_while_the_first_read_is_under_way_is_later_than_it() {
+async fn a_report_during_the_first_read_refutes_it() {
     type Act = fn(&Fixture);
     let dying = || pod("a").on("n").observed(3).terminating().set("/metadata/generation", json!(4)).rv(12);
     let rows: [(&str, Act, &str); 2] = [
@@ -260,7 +260,7 @@ async fn meanwhile(court: &Fixture, act: impl FnOnce(&Fixture)) -> Result<Eviden
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_watch_brings_while_the_reads_are_under_way_is_heard() {
+async fn a_report_on_the_watch_during_the_reads_refutes_node_gone() {
     type Act = fn(&Fixture);
     let rows: [(&str, Act, &str); 5] = [
         ("nothing", |_| {}, "NodeGone"),
@@ -288,7 +288,7 @@ async fn what_the_watch_brings_while_the_reads_are_under_way_is_heard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bug_a_first_read_of_the_next_absence_passed_for_the_one_that_was_compared() {
+async fn bug_a_first_read_of_the_next_absence_was_used_for_the_previous_one() {
     let mut court = Fixture::new();
     court.policy.quarantine = Duration::from_secs(5);
     court.witness().await;
@@ -306,7 +306,7 @@ async fn bug_a_first_read_of_the_next_absence_passed_for_the_one_that_was_compar
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_fresh_heartbeats_none_can_be_said_to_be_missing() {
+async fn without_current_watches_nothing_is_evidence() {
     let (leases, pods) = (Kind::NodeLeases, Kind::Pods);
     for (heard, expected) in [
         (&[][..], "HeartbeatsUnseen"),
@@ -340,7 +340,7 @@ async fn a_batch_shares_the_reads_of_one_node_until_they_expire() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bug_a_sign_of_life_between_two_pods_of_a_batch_went_unheard() {
+async fn bug_a_report_between_two_pods_of_a_batch_was_ignored() {
     type Act = fn(&Fixture);
     let rows: [(&str, Act, &str); 2] = [
         ("a renewed Lease", |court| court.apply(Kind::NodeLeases, &lease("n", 9).0), "KubeletAlive"),
@@ -380,7 +380,7 @@ async fn a_refused_batch_reads_again_for_the_next_pod() {
 
 /// A mutant of the judge released these pods, and no test failed.
 #[tokio::test(start_paused = true)]
-async fn a_kubelet_that_was_heard_until_its_node_went_must_have_had_the_time_to_end_the_pod() {
+async fn a_kubelet_active_until_its_node_was_deleted_needs_time_to_terminate_the_pod() {
     let alive = |observed: i64| pod("a").on("n").observed(observed).rv(11);
     let dying = |observed| alive(observed).terminating().set("/metadata/generation", json!(4)).rv(12);
     // How many seconds before the first read the pod was deleted.

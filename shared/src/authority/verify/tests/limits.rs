@@ -6,7 +6,7 @@ use pod_safety_proof::MINIMUM_BOOT;
 use super::*;
 
 #[test]
-fn evidence_is_used_up_before_a_machine_could_have_booted() {
+fn the_validity_of_evidence_is_shorter_than_a_boot() {
     let seconds = Duration::from_secs;
     // A machine that is switched on after the reads needs longer than this until its kubelet registers and runs anything; a
     // batch of writes to a healthy API server needs less.

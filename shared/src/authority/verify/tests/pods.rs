@@ -12,7 +12,7 @@ fn claim(name: &str) -> Claim {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_must_fit_the_pod_that_it_speaks_of() {
+async fn a_claim_that_does_not_match_its_pod_is_refused() {
     let on = |name| pod("a").on(name);
     for (name, object, expected) in [
         ("never scheduled", pod("a").terminating(), "NeverScheduled"),
@@ -41,7 +41,7 @@ async fn a_claim_must_fit_the_pod_that_it_speaks_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_not_as_the_claim_saw_it_is_refused() {
+async fn a_pod_that_changed_since_the_claim_is_refused() {
     let seen = || pod("a").terminating();
     for (what, now) in [
         ("at another version", Some(seen().rv(11))),
@@ -60,7 +60,7 @@ async fn a_pod_that_is_not_as_the_claim_saw_it_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn evidence_says_whether_the_phase_is_terminal_already_and_expires_soon() {
+async fn evidence_records_a_terminal_phase_and_expires_soon() {
     for (object, name, terminal) in
         [(pod("a").terminating(), "never scheduled", false), (pod("a").phase("Failed"), "ended", true)]
     {

@@ -29,7 +29,7 @@ const ENDED: &str = "KubeletTerminated";
 const RUNS: &str = "ClaimMismatch";
 
 #[tokio::test(start_paused = true)]
-async fn a_terminal_phase_releases_a_pod_only_if_nothing_of_it_runs_beside() {
+async fn a_terminal_phase_releases_a_pod_only_if_no_other_container_runs() {
     for (what, pod, expected) in [
         ("all ended", finished(&["terminated"], &["terminated"], &["terminated"]), ENDED),
         ("nothing was reported of its containers: they never began", finished(&[], &[], &[]), ENDED),
@@ -64,7 +64,7 @@ async fn a_terminal_phase_releases_a_pod_only_if_nothing_of_it_runs_beside() {
 
 /// Evidence that the node is off does not depend on what ran on it.
 #[tokio::test(start_paused = true)]
-async fn what_runs_in_a_pod_is_no_matter_where_its_node_is_gone() {
+async fn running_containers_do_not_matter_if_the_node_is_gone() {
     let court = Fixture::new();
     let pod = finished(&["running"], &["running"], &[]).phase("Running");
     court.apply(Kind::Pods, &pod.0);

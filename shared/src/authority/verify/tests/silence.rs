@@ -27,7 +27,7 @@ fn says(seconds: Option<i32>) -> LeaseRead {
 }
 
 #[test]
-fn a_kubelet_that_lives_is_heard_within_three_eighths_of_what_its_lease_says() {
+fn the_renewal_window_is_three_eighths_of_the_lease_duration() {
     for (lease, seconds) in [
         (says(Some(40)), 15),
         (says(Some(8)), 3),
@@ -45,7 +45,7 @@ fn a_kubelet_that_lives_is_heard_within_three_eighths_of_what_its_lease_says() {
 
 /// A planted bug: the Lease is watched for five seconds, whenever it was last renewed.
 #[test]
-fn who_was_silent_for_long_is_not_listened_to_again_and_who_was_heard_is() {
+fn time_to_observe_is_shorter_the_longer_a_lease_was_not_renewed() {
     let world = World::listed();
     let begin = Mono::from_start(Duration::from_secs(100));
     world.apply(Kind::NodeLeases, &lease("n", 7).0, begin);

@@ -45,7 +45,7 @@ async fn judged(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fenced_node_gives_up_only_the_volumes_that_it_took_in_the_life_that_ended() {
+async fn fencing_evidence_releases_only_volumes_acquired_in_that_incarnation() {
     for (what, holder, expected) in [
         ("in that life", holder("uid-n", BOOT), Ok(("PowerOff", VALID_FOR))),
         (
@@ -84,7 +84,7 @@ async fn bug_each_volume_of_a_node_waited_for_the_same_device() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_boot_ends_what_the_same_node_wrote_before() {
+async fn a_changed_boot_id_of_the_same_node_releases_its_volume() {
     for (what, holder, boot, expected) in [
         (
             "it has booted since",
@@ -118,7 +118,7 @@ async fn a_boot_ends_what_the_same_node_wrote_before() {
 
 /// Another boot of the name runs, so no device is queried, and reports of the new kubelet show nothing.
 #[tokio::test(start_paused = true)]
-async fn evidence_about_a_former_life_is_final_once_another_boot_has_the_name() {
+async fn evidence_about_a_former_incarnation_needs_no_device_once_another_boot_has_the_name() {
     type Change = fn(&mut Rig);
     let former = holder("uid-n", BOOT);
     let replaced = |rig: &mut Rig| {
@@ -192,7 +192,7 @@ fn detached(change: impl FnOnce(&mut Rig)) -> Rig {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_is_detached_if_every_attachment_was_read_and_none_is_left_for_the_node() {
+async fn a_volume_is_detached_if_all_attachments_were_read_and_none_names_the_node() {
     type Change = fn(&mut Rig);
     type Found = Result<(&'static str, Duration), &'static str>;
     let rows: [(&str, Change, Found); 9] = [
@@ -234,7 +234,7 @@ async fn a_volume_is_detached_if_every_attachment_was_read_and_none_is_left_for_
 
 /// A 404 is an answer; any other failure shows nothing.
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_does_not_answer_says_nothing_of_a_volume() {
+async fn a_volume_is_not_released_if_the_api_server_does_not_answer() {
     let rig = detached(|rig| drop(rig.there.lock().insert("refuse".to_owned(), json!(VOLUME))));
     let found = judged(&rig, &holder("uid-n", BOOT), ReleaseBasis::Detached).await;
     assert_eq!(found, Err("ReadFailed"));
@@ -242,7 +242,7 @@ async fn an_api_server_that_does_not_answer_says_nothing_of_a_volume() {
 
 /// A mutant of the judge revoked these Leases, and no test failed.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_gone_gives_up_a_volume_when_no_pod_of_a_kubelet_that_was_heard_may_write_to_it() {
+async fn a_missing_node_releases_a_volume_only_if_no_pod_on_it_may_use_it() {
     use Kind::{Claims, Pods};
     for (what, pod, fell_silent, expected) in [
         ("its pod is there, and its kubelet was heard until then", Some(true), false, Err("KubeletNotAsked")),
@@ -274,7 +274,7 @@ async fn a_node_that_is_gone_gives_up_a_volume_when_no_pod_of_a_kubelet_that_was
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_volume_of_a_removed_pod_is_free_when_its_grace_period_and_the_quarantine_are_over() {
+async fn the_volume_of_a_removed_pod_is_released_after_its_grace_period_and_the_quarantine() {
     let rig = Rig::with(|rig| {
         rig.there.lock().retain(|path, _| path != NODE && !path.contains("/leases/"));
         rig.world.apply(Kind::Claims, &objects::claim("c", Some("v")).0, rig.env.now());

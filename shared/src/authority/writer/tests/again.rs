@@ -20,7 +20,7 @@ fn review() -> Intent {
 
 /// Every worker sleeps until its own pool has work.
 #[tokio::test(start_paused = true)]
-async fn what_waited_when_leadership_was_lost_is_done_when_it_is_asked_for_again() {
+async fn abandoned_requests_are_executed_when_submitted_again() {
     for (what, intent) in [
         ("a deletion", wish("a", "10")),
         ("a status", status("1")),
@@ -43,7 +43,7 @@ async fn what_waited_when_leadership_was_lost_is_done_when_it_is_asked_for_again
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_none_followed_for_ten_minutes_is_forgotten() {
+async fn a_failure_is_forgotten_after_ten_minutes_without_another() {
     let force = Intent::Force(ended_pod("a").force(Claim::KubeletTerminated));
     for (what, intent) in [
         ("a force deletion", force),

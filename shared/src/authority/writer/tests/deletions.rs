@@ -55,7 +55,7 @@ fn methods(pool: &Pool) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_asked_to_end_told_written_down_and_counted_once() {
+async fn a_graceful_deletion_is_sent_recorded_counted_and_has_one_event() {
     let pool = with_node(ending);
     pool.submit_accepted(wish("a", "10"));
     pool.submit_accepted(wish("a", "10"));
@@ -78,7 +78,7 @@ async fn a_pod_is_asked_to_end_told_written_down_and_counted_once() {
 /// etcd was restored to a state before the deletion: the pod existed again and did not terminate. A request within half a
 /// minute was accepted as in flight, and the next one came with the next sweep, after five minutes.
 #[tokio::test(start_paused = true)]
-async fn bug_a_deletion_that_a_restore_took_back_waited_for_the_next_sweep() {
+async fn bug_a_deletion_undone_by_an_etcd_restore_waited_for_the_next_sweep() {
     let pool = with_node(ending);
     pool.submit_accepted(wish("a", "10"));
     advance(10.0).await;
@@ -91,7 +91,7 @@ async fn bug_a_deletion_that_a_restore_took_back_waited_for_the_next_sweep() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_read_of_the_node_speaks_for_the_pods_of_a_turn() {
+async fn one_read_of_the_node_is_used_for_all_pods_of_a_turn() {
     let pool = with_node(ending);
     for number in 0..BATCH {
         pool.submit_intent(wish(&format!("p{number}"), "10"));
@@ -103,7 +103,7 @@ async fn one_read_of_the_node_speaks_for_the_pods_of_a_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_deleted_when_the_node_is_not_as_the_cache_has_it() {
+async fn nothing_is_deleted_if_the_node_differs_from_the_cache() {
     type Case = (&'static str, fn() -> Answer, &'static str);
     let others: [Case; 5] = [
         ("the taint is gone", || Answer::json(&node("n").0), "a changed"),
@@ -126,7 +126,7 @@ async fn nothing_is_deleted_when_the_node_is_not_as_the_cache_has_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wish_that_nobody_has_any_more_when_its_turn_comes_is_dropped() {
+async fn a_deletion_that_is_not_needed_when_its_turn_comes_is_dropped() {
     let pool = with_node(ending);
     pool.heard.changed_its_mind.store(true, Ordering::SeqCst);
     pool.submit_intent(wish("a", "10"));
@@ -141,7 +141,7 @@ async fn a_wish_that_nobody_has_any_more_when_its_turn_comes_is_dropped() {
 /// The first request is withdrawn when its turn comes, because the node with the taint is gone. The second request, for
 /// pods of a missing node, was rejected meanwhile, and waited for the next resync.
 #[tokio::test(start_paused = true)]
-async fn bug_a_controller_whose_deletion_gave_way_to_another_ones_was_not_woken() {
+async fn bug_a_controller_whose_deletion_was_superseded_was_not_woken() {
     let pool = with_node(ending);
     pool.heard.changed_its_mind.store(true, Ordering::SeqCst);
     let second = RecordingHandler::new("second");
@@ -160,7 +160,7 @@ async fn bug_a_controller_whose_deletion_gave_way_to_another_ones_was_not_woken(
 /// kubernetes#140639: five attempts within 50 ms, and then none. Once, the taint was removed while its node was read, and
 /// the cache was updated before the answer came. Both agreed that there was no taint, and the pod was deleted.
 #[tokio::test(start_paused = true)]
-async fn bug_a_taint_that_went_while_its_node_was_read_ended_a_pod() {
+async fn bug_a_pod_was_deleted_for_a_taint_that_was_removed_during_the_read() {
     let heard: Arc<OnceLock<Arc<RecordingHandler>>> = Arc::default();
     let mind = Arc::clone(&heard);
     let pool = with_node(move |asked| {
@@ -177,7 +177,7 @@ async fn bug_a_taint_that_went_while_its_node_was_read_ended_a_pod() {
 
 /// A process that was stopped for seven seconds while its node was read used the old answer.
 #[tokio::test(start_paused = true)]
-async fn bug_a_read_that_was_answered_late_ended_a_pod() {
+async fn bug_a_pod_was_deleted_by_a_late_answer_about_its_node() {
     for seconds in [2, 3] {
         let pool = with_node(move |asked| match asked.method.as_str() {
             "GET" => ending(asked).delayed(Duration::from_secs(seconds)),
@@ -191,7 +191,7 @@ async fn bug_a_read_that_was_answered_late_ended_a_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn w_te1_a_deletion_that_is_denied_is_tried_again_later_each_time_and_told_once() {
+async fn w_te1_a_denied_deletion_is_retried_with_backoff_and_has_one_event() {
     let pool = with_node(denied);
     pool.submit_accepted(wish("a", "10"));
     advance(0.1).await;

@@ -146,7 +146,7 @@ async fn a_final_condition_is_written_only_after_quorum_reads() {
 
 /// The messages are those of kubernetes#137133.
 #[tokio::test(start_paused = true)]
-async fn a_request_is_refused_by_what_a_quorum_read_shows() {
+async fn a_request_is_marked_invalid_only_after_a_quorum_read() {
     let refuse = || update("r", EvictionChange::Refuse { observed: 4, transitions: (true, true) });
     let of = |pod: Obj, evictions: &[Obj]| There {
         pod: Some(pod),
@@ -195,7 +195,7 @@ fn begins() -> StatusChange {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_write_carries_its_uid_and_version_and_names_alone() {
+async fn each_write_carries_uid_and_version_and_only_changed_entries() {
     let owner = || vec![OwnerRequest { name: "r".into(), uid: uid("uid-r") }];
     let identity = json!({ "uid": "uid-e", "resourceVersion": "7" });
     let now = "2026-11-21T12:00:00Z";
@@ -253,7 +253,7 @@ async fn each_write_carries_its_uid_and_version_and_names_alone() {
 
 /// Other clients may have created Evictions of pods with the same name. An Eviction of this pod shows that the cache is behind.
 #[tokio::test(start_paused = true)]
-async fn a_new_eviction_takes_the_next_name_that_is_free() {
+async fn a_new_eviction_gets_the_next_free_name() {
     let create = || {
         update(
             "",
@@ -289,7 +289,7 @@ async fn a_new_eviction_takes_the_next_name_that_is_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_api_server_says_to_an_eviction_is_reported() {
+async fn the_answer_to_an_eviction_is_reported() {
     let there = |pod: Option<Obj>| There { pod, evictions: vec![e()], ..There::default() };
     let running = || pod("p").phase("Running");
     let refused = There { refuses: Some((429, "no budget")), ..there(Some(running())) };
@@ -370,7 +370,7 @@ async fn attack_a_clock_that_is_31_seconds_off_stops_no_eviction() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_failure_of_a_write_is_told_apart_and_none_is_repeated() {
+async fn every_write_failure_has_its_outcome_and_is_not_retried() {
     for (what, answer, expected) in FAILURES {
         // The write was accepted, and the watch delivers its result.
         let expected = if what == "an unreadable answer" { "written" } else { expected };
@@ -386,7 +386,7 @@ async fn every_failure_of_a_write_is_told_apart_and_none_is_repeated() {
 
 /// The API server hangs on evictions, for instance behind a webhook: force deletions do not wait for it.
 #[tokio::test(start_paused = true)]
-async fn attack_evictions_that_hang_keep_no_force_deletion_waiting() {
+async fn attack_evictions_that_hang_delay_no_force_deletion() {
     let pool = pool(Leadership::always(), |asked| match asked.path.contains("lifecycle.k8s.io") {
         true => Answer::never(),
         false => well(asked),
@@ -404,7 +404,7 @@ async fn attack_evictions_that_hang_keep_no_force_deletion_waiting() {
 
 /// A thousand requests of one namespace that are withdrawn at once: their lists are shared, and other requests get their turn.
 #[tokio::test(start_paused = true)]
-async fn attack_a_thousand_withdrawn_requests_cost_few_lists_and_starve_nobody() {
+async fn attack_a_thousand_withdrawn_requests_share_few_lists_and_block_no_other() {
     let pool =
         pool(Leadership::always(), |asked| There::default().answer(asked).delayed(Duration::from_millis(5)));
     let of = |namespace: &str, number: usize| {

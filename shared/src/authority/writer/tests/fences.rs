@@ -92,7 +92,7 @@ fn hangs(asked: &Received) -> Answer {
 /// nodes that do not answer takes hours. Once, sixteen of them occupied all workers, and a node that was proved off waited
 /// for its taint.
 #[tokio::test(start_paused = true)]
-async fn bug_attempts_and_looks_that_take_long_kept_the_steps_of_other_incidents_waiting() {
+async fn bug_slow_attempts_and_status_checks_delayed_other_incidents() {
     let pool = pool(Leadership::always(), hangs);
     for number in 0..=POWER_SWITCH_WORKERS {
         let name = format!("slow-{number}");
@@ -122,7 +122,7 @@ fn takes_all(_: &Received) -> Answer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_step_is_in_the_journal_and_all_but_looks_and_progress_are_events() {
+async fn each_step_is_recorded_and_all_but_checks_and_progress_have_events() {
     let mut draining = says("m");
     draining.status.drain = Some(Drain::default());
     for (step, reason, event) in [
@@ -151,7 +151,7 @@ async fn each_step_is_in_the_journal_and_all_but_looks_and_progress_are_events()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_that_was_not_taken_is_logged_and_nothing_else() {
+async fn a_step_that_was_not_executed_is_only_logged() {
     let pool = pool(Leadership::always(), takes_all);
     let fencing = FenceStepRequest { node: "n".into(), step: Step::Write(says("m")) };
     for (outcome, line) in [
@@ -172,7 +172,7 @@ async fn a_step_that_was_not_taken_is_logged_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_node_has_events_of_its_remediation() {
+async fn remediation_updates_have_events_on_the_node() {
     for (processing, succeeded, fence, kind, reason) in [
         ("True", "Unknown", None, "Normal", "RemediationStarted"),
         ("False", "True", Some("f"), "Normal", "RemediationFinished"),
@@ -193,7 +193,7 @@ async fn the_node_has_events_of_its_remediation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_remediation_that_cannot_be_answered_is_logged_and_answered_later() {
+async fn a_failed_remediation_update_is_logged_and_retried() {
     let pool = pool(Leadership::always(), |_| Answer::plain(429, "slow down").with_retry_after(9));
     let log = CapturedLogs::capture();
     pool.submit_accepted(remediation(PodSafetyRemediationStatus::default()));
@@ -207,7 +207,7 @@ async fn a_remediation_that_cannot_be_answered_is_logged_and_answered_later() {
 
 /// Once, a status that was denied filled the log with the same line.
 #[tokio::test(start_paused = true)]
-async fn bug_a_failure_that_lasts_is_logged_ever_less_often_and_with_its_count() {
+async fn bug_a_lasting_failure_was_logged_without_backoff() {
     let pool = pool(Leadership::always(), |_| {
         Answer::status(403, "Forbidden", "ValidatingAdmissionPolicy 'pod-safety-fence' denied")
     });
@@ -225,7 +225,7 @@ async fn bug_a_failure_that_lasts_is_logged_ever_less_often_and_with_its_count()
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_its_step_a_node_is_decided_about_again_if_this_process_leads() {
+async fn after_a_step_the_node_is_decided_again_if_this_process_leads() {
     for (leads, wakes) in [(true, vec![Mono::default()]), (false, Vec::new())] {
         let pool = pool(Leadership::always(), takes_all);
         assert_eq!(pool.takes("n", Step::Write(says("m"))), Submitted::Accepted);

@@ -8,7 +8,7 @@ use super::super::deletions::NODE_CHECK_VALID_FOR;
 use crate::model::DEFAULT_GRACE;
 
 #[test]
-fn a_pod_is_never_asked_to_end_at_once_nor_for_a_taint_that_may_be_gone() {
+fn the_limits_of_graceful_deletions_are_as_argued() {
     // With zero the API server would remove the pod while its processes run.
     assert_eq!(MIN_GRACE_SECONDS, 1);
     // The API server's own default (`corev1.DefaultTerminationGracePeriodSeconds`).

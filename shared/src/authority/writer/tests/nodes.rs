@@ -83,7 +83,7 @@ fn told(pool: &Pool) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_is_written_told_written_down_and_counted_once() {
+async fn a_node_update_is_written_recorded_counted_and_has_one_event() {
     let pool = pool(Leadership::always(), |asked| match asked.line().as_str() {
         "GET /api/v1/nodes/n" => {
             let ready = json!([{ "type": "Ready", "status": "True" }]);
@@ -122,7 +122,7 @@ async fn a_node_is_written_told_written_down_and_counted_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_status_that_was_written_is_written_down_where_the_taints_were_not() {
+async fn a_status_write_is_recorded_even_if_the_taints_failed() {
     let pool = pool(Leadership::always(), |asked| match asked.line().as_str() {
         "PATCH /api/v1/nodes/n" => Answer::status(409, "Conflict", "the object has been modified"),
         _ => lost(asked),
@@ -139,7 +139,7 @@ async fn the_status_that_was_written_is_written_down_where_the_taints_were_not()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_cannot_be_written_is_written_down_and_tried_again() {
+async fn a_failed_node_update_is_recorded_and_retried() {
     let pool = pool(Leadership::always(), |asked| match asked.method.as_str() {
         "PATCH" => Answer::status(403, "Forbidden", "a webhook says no"),
         _ => lost(asked),
@@ -154,7 +154,7 @@ async fn a_node_that_cannot_be_written_is_written_down_and_tried_again() {
 
 /// Nothing else wakes up the controller: heartbeats do not, and a node that reported is no failure for which the backoff grows.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_was_heard_of_is_asked_about_again_equally_soon_each_time() {
+async fn a_node_that_reported_is_retried_without_backoff() {
     let pool = pool(Leadership::always(), |asked| match asked.path.contains("/leases/") {
         true => Answer::json(&lease("n", 8).0),
         false => lost(asked),
@@ -172,7 +172,7 @@ async fn a_node_that_was_heard_of_is_asked_about_again_equally_soon_each_time() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_needs_no_write_is_looked_at_again_ever_more_rarely() {
+async fn a_node_update_without_effect_is_retried_with_backoff() {
     let pool = pool(Leadership::always(), lost);
     let nothing = NodeUpdate { add: Vec::new(), ..taint("n", "5") };
     for pause in [1.0, 2.0, 4.0] {
@@ -188,7 +188,7 @@ async fn what_needs_no_write_is_looked_at_again_ever_more_rarely() {
 /// kube-controller-manager marks the pods of one node before it checks the next node: with a hundred lost nodes it takes
 /// five minutes until the last one is marked.
 #[tokio::test(start_paused = true)]
-async fn w_nl1_no_node_waits_for_pods_not_even_for_those_that_never_end() {
+async fn w_nl1_nodes_do_not_wait_for_pods() {
     let pool =
         pool(
             Leadership::always(),
@@ -212,7 +212,7 @@ async fn w_nl1_no_node_waits_for_pods_not_even_for_those_that_never_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_pod_waits_for_nodes_and_never_more_than_the_named_number_of_nodes_is_written() {
+async fn pods_do_not_wait_for_nodes_and_node_writes_are_limited() {
     let pool = pool(Leadership::always(), |asked| {
         if asked.path.contains("/nodes/") { Answer::never() } else { well(asked) }
     });
@@ -256,7 +256,7 @@ async fn pods_of_lost_nodes_wait_while_nodes_do() {
 
 /// The workers for pods sleep until then.
 #[tokio::test(start_paused = true)]
-async fn pods_of_lost_nodes_have_their_turn_as_soon_as_the_last_node_has_its_own() {
+async fn pods_of_lost_nodes_are_written_as_soon_as_no_node_waits() {
     let pool = pool(Leadership::always(), |asked| lost(asked).delayed(Duration::from_secs(1)));
     for number in 0..=NODE_WORKERS {
         pool.submit_intent(of_node(taint(&format!("n{number}"), "5")));
@@ -270,7 +270,7 @@ async fn pods_of_lost_nodes_have_their_turn_as_soon_as_the_last_node_has_its_own
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_not_marked_has_no_event() {
+async fn a_pod_whose_update_failed_has_no_event() {
     let pool = pool(Leadership::always(), |asked| match asked.method.as_str() {
         "PATCH" => Answer::status(409, "Conflict", "the object has been modified"),
         _ => lost(asked),
@@ -282,7 +282,7 @@ async fn a_pod_that_was_not_marked_has_no_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_nodes_is_forgotten_when_leadership_is_lost() {
+async fn node_requests_are_abandoned_when_leadership_is_lost() {
     let pool = pool(Leadership::always(), |asked| lost(asked).delayed(Duration::from_secs(1)));
     for number in 0..2 * NODE_WORKERS {
         pool.submit_intent(of_node(taint(&format!("n{number}"), "5")));
@@ -299,7 +299,7 @@ async fn what_waits_for_nodes_is_forgotten_when_leadership_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_of_a_lost_node_is_marked_at_its_version_and_people_hear_of_it() {
+async fn a_pod_of_a_lost_node_is_patched_at_its_version_and_has_an_event() {
     let pool = pool(Leadership::always(), lost);
     tell_people(&pool);
     pool.submit_intent(of_pod("a", true, None));
@@ -344,7 +344,7 @@ async fn a_pod_of_a_lost_node_is_marked_at_its_version_and_people_hear_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_gave_way_to_another_wish_for_the_same_pod_is_woken() {
+async fn a_superseded_update_of_the_same_pod_is_woken() {
     let (pool, other) = (pool(Leadership::always(), slow), RecordingHandler::new("other"));
     let others: Arc<dyn CompletionHandler> = Arc::<RecordingHandler>::clone(&other);
     // All workers are busy, so that both requests wait for their turn.
@@ -365,7 +365,7 @@ async fn whoever_gave_way_to_another_wish_for_the_same_pod_is_woken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_comes_while_another_wish_for_the_same_pod_is_written_is_woken() {
+async fn an_update_of_another_kind_submitted_during_a_write_is_woken() {
     let conflict = |asked: &Received| match asked.method.as_str() {
         "PATCH" => Answer::status(409, "Conflict", "modified").delayed(Duration::from_secs(1)),
         _ => well(asked),
@@ -385,7 +385,7 @@ async fn whoever_comes_while_another_wish_for_the_same_pod_is_written_is_woken()
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_woken_for_what_the_next_leader_decides() {
+async fn no_controller_is_woken_after_leadership_is_lost() {
     let (pool, other) = (pool(Leadership::always(), slow), RecordingHandler::new("other"));
     let others: Arc<dyn CompletionHandler> = Arc::<RecordingHandler>::clone(&other);
     pool.submit_intent(of_pod("a", true, None));

@@ -70,7 +70,7 @@ async fn relieved_after(
 
 /// Once, its evidence had expired each time, and neither an Event nor the journal showed it.
 #[tokio::test(start_paused = true)]
-async fn bug_a_check_of_storage_that_took_three_seconds_was_forgotten_without_a_word() {
+async fn bug_a_storage_check_that_took_three_seconds_had_no_event() {
     let (writes, ended, said) = relieved_after(shown(), Duration::from_secs(1)).await;
     assert_eq!((writes, ended), (1, vec!["uid-v: written".to_owned()]), "in time: {said:?}");
     let (writes, ended, said) = relieved_after(shown(), Duration::from_secs(3)).await;
@@ -80,13 +80,13 @@ async fn bug_a_check_of_storage_that_took_three_seconds_was_forgotten_without_a_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_whose_storage_is_fenced_now_is_free() {
+async fn a_volume_whose_storage_is_fenced_now_is_released() {
     assert_eq!(relieved(shown()).await, (1, vec!["uid-v: written".to_owned()]));
 }
 
 /// Planted bugs: each case is what a judge with one check less would accept as evidence.
 #[tokio::test(start_paused = true)]
-async fn less_than_a_fence_in_force_over_its_volumes_is_no_proof() {
+async fn an_incomplete_network_fence_is_no_evidence() {
     let cases: [(&str, &str, &str, Value); 13] = [
         ("another class's driver", VOLUME, "/spec/csi/driver", json!("nfs.example.com")),
         ("another volume of that name", VOLUME, "/metadata/uid", json!("uid-w")),

@@ -36,7 +36,7 @@ fn unmoved(_: &Received) -> Answer {
 /// The watch delivered a budget's new spec while a status for the old spec was in flight. The write ended in a conflict,
 /// the watch had nothing more to deliver, and the budget was not decided again until the next sweep.
 #[tokio::test(start_paused = true)]
-async fn whoever_is_turned_away_during_a_write_is_woken_at_its_end() {
+async fn an_update_rejected_during_a_write_is_woken_at_its_end() {
     for (script, outcome) in [(conflict as fn(&Received) -> Answer, "changed"), (slow, "written")] {
         let pool = pool(Leadership::always(), script);
         pool.submit_accepted(status("1"));
@@ -56,7 +56,7 @@ async fn whoever_is_turned_away_during_a_write_is_woken_at_its_end() {
 /// A conflict need not have a cause that the watch still delivers: a first write was answered with 409, the budget waited
 /// for a watch event that never came, and was decided again in the next sweep.
 #[tokio::test(start_paused = true)]
-async fn bug_a_conflict_without_a_cause_left_a_budget_unexamined() {
+async fn bug_a_budget_was_not_decided_again_after_a_conflict() {
     let pool = pool(Leadership::always(), conflict);
     pool.submit_accepted(status("1"));
     advance(1.5).await;
@@ -70,7 +70,7 @@ async fn bug_a_conflict_without_a_cause_left_a_budget_unexamined() {
 /// rejected for half a minute as in flight, nothing woke up the controller at its end, and the budget stayed as it was
 /// until the next sweep.
 #[tokio::test(start_paused = true)]
-async fn bug_a_write_that_changed_nothing_left_a_budget_unexamined() {
+async fn bug_a_budget_was_not_decided_again_after_a_write_without_effect() {
     let pool = pool(Leadership::always(), unmoved);
     pool.submit_accepted(status("1"));
     advance(0.5).await;
@@ -90,7 +90,7 @@ async fn bug_a_write_that_changed_nothing_left_a_budget_unexamined() {
 
 /// The same if the answer has no version.
 #[tokio::test(start_paused = true)]
-async fn bug_whoever_was_turned_away_after_a_write_was_not_woken_at_the_end_of_the_pause() {
+async fn bug_a_controller_rejected_after_a_write_was_not_woken() {
     let pool = pool(Leadership::always(), |_| Answer::garbage());
     pool.submit_accepted(status("1"));
     advance(0.5).await;
@@ -125,7 +125,7 @@ fn of_budget(allowed: Option<DisruptionAllowedCondition>, over: Vec<Box<str>>, t
 
 /// A strategic merge patch keeps what it does not name, so it names what changes and nothing else.
 #[tokio::test(start_paused = true)]
-async fn the_status_of_a_budget_names_the_entries_that_go_and_the_time_of_a_transition_alone() {
+async fn a_budget_patch_names_only_removed_entries_and_the_transition_time() {
     let allowed = DisruptionAllowedCondition {
         status: "False".into(),
         reason: "InsufficientPods".into(),
@@ -152,7 +152,7 @@ fn joined(one: &Value, other: &Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_nobody_ends_after_all_is_told_so_without_the_reason_of_before() {
+async fn a_cleared_disruption_target_has_no_reason_and_message() {
     let pod = pod("a").force(Claim::KubeletTerminated).pod;
     let written = body(Update::NotDisrupted { pod, rv: "7".parse().unwrap(), generation: 3 }).await;
     let condition = json!({
@@ -198,7 +198,7 @@ fn logged() -> Vec<(Update, Outcome, &'static str)> {
 
 /// Lines of the journal are not logged a second time.
 #[test]
-fn the_outcome_of_an_update_is_logged_once_and_what_an_operator_should_see_as_a_warning() {
+fn each_update_outcome_is_logged_once_at_its_level() {
     for (update, outcome, expected) in logged() {
         let log = CapturedLogs::capture();
         log_update(&update, &outcome, "test");

@@ -42,7 +42,7 @@ async fn written(boot: &'static str, intent: Intent) -> (Vec<(String, Value)>, V
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_without_a_lease_gets_one_and_two_cannot_make_it() {
+async fn a_volume_without_a_lease_gets_one_and_only_one_create_succeeds() {
     let take = VolumeChange::Acquire { holder: holder(BOOT), denial: None };
     let (writes, ended) = written(BOOT, update(false, take)).await;
     assert_eq!(ended, ["uid-v: written"]);
@@ -95,7 +95,7 @@ async fn each_change_is_a_compare_and_swap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_break_is_written_only_if_the_life_is_over_and_counts() {
+async fn a_holder_is_revoked_only_if_its_incarnation_has_ended_and_the_generation_grows() {
     let over =
         |by: ReleaseBasis| VolumeChange::Revoke { holder: holder(BOOT), basis: by, next: None, denial: None };
     for (what, boot, by) in [
@@ -128,7 +128,7 @@ async fn a_break_is_written_only_if_the_life_is_over_and_counts() {
 
 /// A node with a hundred volumes gets one turn for many of them, and not a hundred turns.
 #[test]
-fn breaks_wait_in_the_lane_of_their_node_and_other_changes_in_that_of_their_volume() {
+fn revocations_use_the_flow_of_their_node_and_other_changes_that_of_their_volume() {
     let over =
         |by: ReleaseBasis| VolumeChange::Revoke { holder: holder(BOOT), basis: by, next: None, denial: None };
     for (change, lane) in [
@@ -144,7 +144,7 @@ fn breaks_wait_in_the_lane_of_their_node_and_other_changes_in_that_of_their_volu
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_is_asked_for_again_later() {
+async fn a_refused_revocation_is_retried_later() {
     let pool = pool(Leadership::always(), in_life(BOOT));
     let refused = || {
         update(
@@ -163,7 +163,7 @@ async fn what_is_refused_is_asked_for_again_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_goes_and_no_other_and_the_pod_is_sent_where_it_may_go() {
+async fn ungate_removes_only_its_own_gate_and_pins_the_pod() {
     let pod = pod("a").force(Claim::KubeletTerminated).pod;
     let update = Update::Ungate { pod, rv: "10".parse().unwrap(), pin: Some("host-a".into()) };
     let (writes, _) = written(BOOT, Intent::Update(update)).await;
@@ -253,7 +253,7 @@ async fn relieved(shown: Shown) -> (Vec<Value>, Vec<String>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_detached_from_a_storage_that_excludes_is_free_and_its_node_is_kept_from_it() {
+async fn a_volume_detached_from_exclusive_storage_is_released_and_stays_denied_to_its_node() {
     let (writes, ended) = relieved(Shown::proof()).await;
     assert_eq!((writes.len(), ended), (1, vec!["uid-v: written".to_owned()]));
     let (meta, spec) = (&writes[0]["metadata"], &writes[0]["spec"]);
@@ -272,7 +272,7 @@ async fn what_is_detached_from_a_storage_that_excludes_is_free_and_its_node_is_k
 
 /// Planted bugs: each case is what a judge with one check less would accept as evidence.
 #[tokio::test(start_paused = true)]
-async fn less_than_a_detachment_is_no_proof() {
+async fn an_incomplete_detachment_is_no_evidence() {
     let without = |pointer: &str, value: Value| {
         let mut lease = Shown::proof().lease;
         *lease.pointer_mut(pointer).unwrap() = value;
@@ -322,7 +322,7 @@ async fn less_than_a_detachment_is_no_proof() {
 
 /// What proved the revocation may no longer be true when a late write is applied.
 #[tokio::test(start_paused = true)]
-async fn a_break_that_is_not_answered_is_given_up_when_its_evidence_expires() {
+async fn a_revocation_without_an_answer_times_out_when_its_evidence_expires() {
     let pool = pool(Leadership::always(), |asked| match asked.method.as_str() {
         "GET" => in_life(NEXT_BOOT)(asked),
         _ => Answer::json(&named("v").uid("uid-lease").rv(8)).delayed(Duration::from_secs(3)),

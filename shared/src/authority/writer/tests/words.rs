@@ -9,7 +9,7 @@ use crate::authority::{AttachDenial, ReleaseBasis, VolumeChange};
 use crate::model::Holder;
 
 #[test]
-fn each_change_of_a_volume_has_a_name_of_its_own() {
+fn each_volume_change_has_a_unique_name() {
     let refused = || AttachDenial { why: String::new(), detach_from: None };
     let all = [
         VolumeChange::Acquire { holder: holder(BOOT), denial: None },
@@ -30,7 +30,7 @@ fn each_change_of_a_volume_has_a_name_of_its_own() {
 
 /// A revocation that was refused is retried at once when other evidence comes, although the Lease is unchanged.
 #[test]
-fn a_broken_volume_rests_on_its_evidence_too_and_no_other_change_does() {
+fn only_a_revocation_rests_on_its_evidence_too() {
     let basis = |change| match update(true, change) {
         Intent::Update(update) => update.basis(),
         other => panic!("{other:?}"),
@@ -47,7 +47,7 @@ fn a_broken_volume_rests_on_its_evidence_too_and_no_other_change_does() {
 }
 
 #[test]
-fn a_claim_about_a_node_names_it_for_its_turn_and_its_line_in_the_journal() {
+fn a_claim_about_a_node_names_it_in_the_queue_and_the_journal() {
     let node: Arc<str> = "n".into();
     for (claim, named) in [
         (Claim::NodeGone { node: Arc::clone(&node) }, true),
@@ -61,7 +61,7 @@ fn a_claim_about_a_node_names_it_for_its_turn_and_its_line_in_the_journal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_of_a_volume_says_since_when_in_the_form_that_leases_have() {
+async fn a_volume_lease_has_micro_times() {
     let pool = pool(Leadership::always(), |asked| match asked.method.as_str() {
         "GET" => Answer::not_found(),
         _ => {
@@ -97,7 +97,7 @@ pub(super) async fn events(pool: &Pool) -> Vec<serde_json::Value> {
 /// The runbook and docs/proof.md name refusals by their codes, and `explain` derives its advice from them. Once, the Event
 /// did not have the code.
 #[tokio::test(start_paused = true)]
-async fn bug_the_event_of_a_refusal_did_not_name_the_refusal() {
+async fn bug_the_event_of_a_refusal_had_no_code() {
     let pool = pool(Leadership::always(), well);
     let object = pod("a").on("n");
     pool.world.apply(Kind::Pods, &object.0, pool.env.now());
@@ -110,7 +110,7 @@ async fn bug_the_event_of_a_refusal_did_not_name_the_refusal() {
 /// Once, if each read of a node took longer than its limit, no pod was ever deleted gracefully, and the journal gave a
 /// wrong reason: that pod or node had changed.
 #[tokio::test(start_paused = true)]
-async fn bug_a_deletion_that_waits_for_a_slow_api_server_was_called_changed() {
+async fn bug_a_deletion_delayed_by_a_slow_api_server_was_recorded_as_changed() {
     let pool = pool(Leadership::always(), |asked| match asked.method.as_str() {
         "GET" => Answer::not_found().delayed(Duration::from_secs(3)),
         _ => Answer::json(&json!({ "metadata": {} })),
@@ -138,7 +138,7 @@ async fn bug_a_deletion_that_waits_for_a_slow_api_server_was_called_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn people_hear_of_a_removal_a_refusal_and_a_failure_and_of_nothing_that_passes() {
+async fn force_deletions_refusals_and_failures_have_events_and_dropped_requests_have_none() {
     type Script = fn(&Received) -> Answer;
     let removed: Script = well;
     let fails: Script = |asked| match asked.method.as_str() {
@@ -253,7 +253,7 @@ fn volumes() -> Vec<Volume> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_becomes_of_a_volume_is_written_down_and_people_hear_of_what_is_not_everyday() {
+async fn volume_changes_are_recorded_and_only_exceptional_ones_have_events() {
     for (change, code, action, reason, said, about, loud) in volumes() {
         let pool =
             pool(Leadership::always(), move |asked| match (asked.method.as_str(), asked.path.as_str()) {
