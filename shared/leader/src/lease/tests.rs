@@ -1,7 +1,7 @@
 //! Leader election by client-go's rules, with a Lease in memory.
 
+mod candidates;
 mod limits;
-mod rivals;
 mod rules;
 
 use super::*;

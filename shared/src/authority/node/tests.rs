@@ -1,7 +1,7 @@
 //! A node is read, compared and written, request by request.
 
+mod not_reporting;
 mod outcomes;
-mod silence;
 mod taints;
 
 use std::sync::Arc;

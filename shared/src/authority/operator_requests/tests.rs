@@ -1,6 +1,6 @@
 //! Which commands of operators are accepted and refused.
 
-mod acts;
+mod commands;
 mod maintain;
 mod watchdog;
 

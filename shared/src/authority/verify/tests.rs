@@ -1,14 +1,14 @@
 //! The judge, with a scripted API server.
 
-mod asserted;
 mod devices;
-mod ended;
 mod fenced;
 mod gone;
+mod lease_age;
 mod limits;
 mod pods;
+mod pods_ended;
 mod sidecars;
-mod silence;
+mod trusted_taint;
 mod volumes;
 
 use std::time::Duration;

@@ -1,15 +1,15 @@
 //! The worker pools: the order of requests, how many run at once, and when they are retried.
 
-mod again;
 mod deletions;
 mod evictions;
 mod fences;
 mod limits;
+mod messages;
 mod nodes;
+mod resubmission;
 mod storage;
 mod updates;
 mod volumes;
-mod words;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;

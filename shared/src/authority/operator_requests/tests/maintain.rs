@@ -3,7 +3,7 @@
 use pod_safety_fence::incident_name;
 use serde_json::Value;
 
-use super::acts::{GROUP, life, policies, seen};
+use super::commands::{GROUP, life, policies, seen};
 use super::*;
 use crate::authority::operator_requests::{
     DRAINED, LifecycleCondition, MAINTENANCE_IN_PROGRESS, is_being_fenced, list_kept_off, request_keep_off,

@@ -3,7 +3,7 @@
 use pod_safety_watchdog::record::{Boot, BootSurvival, Epoch, Record, State};
 use serde_json::Value;
 
-use super::acts::{BROKEN, CONFLICT, api_with, life, words};
+use super::commands::{BROKEN, CONFLICT, api_with, life, words};
 use super::*;
 use crate::api::{DeviceRef, DrilledWatchdog};
 use crate::authority::operator_requests::{Device, read_grant, record_drill, revoke};

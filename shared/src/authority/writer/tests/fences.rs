@@ -6,7 +6,7 @@ use pod_safety_leader::testing::CapturedLogs;
 use pod_safety_proof::Refusal;
 use serde_json::json;
 
-use super::words::{events, told};
+use super::messages::{events, told};
 use super::*;
 use crate::api::{
     Attempt, Condition, DesiredPower, DeviceRef, Drain, FenceTrigger, Incarnation, NodeFenceSpec,
