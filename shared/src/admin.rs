@@ -156,9 +156,8 @@ async fn livez(State(admin): State<Admin>) -> (StatusCode, String) {
     if stuck.is_empty() {
         return (StatusCode::OK, "ok\n".to_owned());
     }
-    let lines = stuck
-        .iter()
-        .map(|(name, silent)| format!("[-]{name} has not run its loop for {}s\n", silent.as_secs()));
+    let lines =
+        stuck.iter().map(|(name, age)| format!("[-]{name} has not run its loop for {}s\n", age.as_secs()));
     (StatusCode::INTERNAL_SERVER_ERROR, lines.collect())
 }
 
@@ -249,7 +248,7 @@ async fn debug_cache(State(admin): State<Admin>) -> Json<CacheDump> {
         first_quorum_read_seconds_ago: absence
             .first_read
             .as_ref()
-            .map(|witness| now.since(witness.answered_at()).as_secs()),
+            .map(|read| now.since(read.answered_at()).as_secs()),
         pods: view.pods_on(node).count(),
     });
     Json(CacheDump {

@@ -36,8 +36,8 @@ pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
             .or_else(|| at.downcast_ref::<RustlsTlsError>().and_then(explain_identity))
             .or_else(|| at.downcast_ref::<InClusterError>().and_then(explain_in_cluster))
             .or_else(|| at.downcast_ref::<io::Error>().filter(|io| io.get_ref().is_none()).map(explain_io));
-        if let Some(known) = explained {
-            return known;
+        if let Some(text) = explained {
+            return text;
         }
         // The error that an input error wraps is not among its sources.
         let wrapped = at.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
@@ -78,7 +78,7 @@ fn explain_io(error: &io::Error) -> String {
 /// The message of an error of the operating system, without its number.
 pub(crate) fn io_message(error: &io::Error) -> String {
     let text = error.to_string();
-    let message = text.split_once(" (os error").map_or(&*text, |(words, _)| words);
+    let message = text.split_once(" (os error").map_or(&*text, |(before, _)| before);
     let mut letters = message.chars();
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }

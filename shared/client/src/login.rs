@@ -252,16 +252,17 @@ impl LoginCommand {
     }
 
     async fn run(&self, old: u64, certificate: &ClientCertificate) -> Result<Credentials, LoginError> {
-        let got = self.exec.run().await?;
-        let header = got.token.as_deref().map(|token| bearer(token, &format!("the token of {}", self.exec)));
-        let identity = got.identity.as_ref().map(|(certificates, key)| {
+        let output = self.exec.run().await?;
+        let header =
+            output.token.as_deref().map(|token| bearer(token, &format!("the token of {}", self.exec)));
+        let identity = output.identity.as_ref().map(|(certificates, key)| {
             tls::parse_identity(certificates.as_bytes(), key.as_bytes())
                 .map_err(|why| LoginError(format!("what {} gave cannot be used: {why}", self.exec)))
         });
         let (header, identity) = (header.transpose()?, identity.transpose()?);
         certificate.set(identity);
         let credentials = Credentials { header, generation: old + 1 };
-        *self.cached.lock() = Some(CachedCredentials { credentials: credentials.clone(), ends: got.ends });
+        *self.cached.lock() = Some(CachedCredentials { credentials: credentials.clone(), ends: output.ends });
         Ok(credentials)
     }
 }

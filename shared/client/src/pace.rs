@@ -55,9 +55,9 @@ impl State {
         if alone {
             self.baseline = Some(match self.baseline {
                 None => took,
-                Some(usual) if took < usual => (usual + took) / 2,
+                Some(baseline) if took < baseline => (baseline + took) / 2,
                 // One slow write changes little; a server that became slower is noticed after some.
-                Some(usual) => usual + (took.min(usual * SLOWDOWN_FACTOR) - usual) / 8,
+                Some(baseline) => baseline + (took.min(baseline * SLOWDOWN_FACTOR) - baseline) / 8,
             });
         }
         if number <= self.ignored_until {

@@ -278,9 +278,9 @@ impl Route {
         let credentials = self.login.credentials().await?;
         let retry = copy_for_retry(&request);
         let answer = self.send_once(request, &credentials).await?;
-        let (StatusCode::UNAUTHORIZED, Some(again)) = (answer.status(), retry) else { return Ok(answer) };
+        let (StatusCode::UNAUTHORIZED, Some(retry)) = (answer.status(), retry) else { return Ok(answer) };
         match self.login.refresh_after(&credentials).await {
-            Ok(Some(credentials)) => self.send_once(again, &credentials).await,
+            Ok(Some(credentials)) => self.send_once(retry, &credentials).await,
             // The refusal is more useful than the reason why there are no other credentials.
             Ok(None) | Err(_) => Ok(answer),
         }
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn a_request_with_a_permit_is_never_sent_twice_unless_it_is_an_eviction() {
         let pod = "/api/v1/namespaces/ns/pods/a";
-        for (path, permitted, again) in [
+        for (path, permitted, copied) in [
             (pod.to_owned(), false, true),
             (pod.to_owned(), true, false),
             (format!("{pod}/status"), true, false),
@@ -356,7 +356,7 @@ mod tests {
             if permitted {
                 request.extensions_mut().insert(Permit::for_guard_tests(&path, "u", "1"));
             }
-            assert_eq!(copy_for_retry(&request).is_some(), again, "{path} {permitted}");
+            assert_eq!(copy_for_retry(&request).is_some(), copied, "{path} {permitted}");
         }
     }
 

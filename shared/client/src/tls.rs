@@ -128,9 +128,9 @@ pub(crate) fn client_config(trust: &ServerTrust) -> Result<ClientConfig, String>
     let provider = Arc::new(ring::default_provider());
     let chain = match trust {
         ServerTrust::Any => None,
-        ServerTrust::Certificates(given) => {
+        ServerTrust::Certificates(certificates) => {
             let mut roots = RootCertStore::empty();
-            roots.add_parsable_certificates(given.iter().cloned());
+            roots.add_parsable_certificates(certificates.iter().cloned());
             let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
             Some(builder.build().map_err(|error| format!("certificate-authority cannot be used: {error}"))?)
         }
@@ -188,7 +188,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         match (&self.trust, &self.chain) {
             (ServerTrust::Any, _) => Ok(ServerCertVerified::assertion()),
-            (ServerTrust::Certificates(given), _) if given.contains(end_entity) => {
+            (ServerTrust::Certificates(certificates), _) if certificates.contains(end_entity) => {
                 Self::verify_pinned(end_entity, server_name, now).map(|()| ServerCertVerified::assertion())
             }
             (ServerTrust::Certificates(_), Some(chain)) => {

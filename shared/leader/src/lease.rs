@@ -383,9 +383,9 @@ impl Elector {
 
     /// Logs a message, at most once a minute for each topic. The message itself has numbers that change.
     fn log(&mut self, now: Mono, topic: String, message: &str) {
-        let again =
-            self.logged.as_ref().is_none_or(|(said, at)| *said != topic || now.since(*at) >= LOG_AGAIN);
-        if again {
+        let is_due =
+            self.logged.as_ref().is_none_or(|(last, at)| *last != topic || now.since(*at) >= LOG_AGAIN);
+        if is_due {
             tracing::info!(lease = %self.config.name, namespace = %self.config.namespace, "{message}");
             self.logged = Some((topic, now));
         }
@@ -436,7 +436,7 @@ impl Elector {
     fn set_observed(&mut self, lease: wire::Lease) {
         let spec = lease.spec.unwrap_or_default();
         let version = lease.metadata.and_then(|meta| meta.resource_version).unwrap_or_default();
-        if self.observed.as_ref().is_some_and(|known| known.version == version) {
+        if self.observed.as_ref().is_some_and(|observed| observed.version == version) {
             return;
         }
         let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());

@@ -178,19 +178,19 @@ pub struct AuthorityMetrics {
 impl AuthorityMetrics {
     fn register(registry: &Registry) -> Result<Self, MetricsError> {
         let gauge = |name: &str, help: &str| -> Result<IntGauge, MetricsError> {
-            let made = IntGauge::with_opts(Opts::new(name, help))?;
-            registry.register(Box::new(made.clone()))?;
-            Ok(made)
+            let metric = IntGauge::with_opts(Opts::new(name, help))?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok(metric)
         };
         // Prometheus computes an increase only for a series that was there before, so each series starts at zero.
         let counter =
             |name: &str, help: &str, label: &str, values: &[&str]| -> Result<IntCounterVec, MetricsError> {
-                let made = IntCounterVec::new(Opts::new(name, help), &[label])?;
-                registry.register(Box::new(made.clone()))?;
+                let metric = IntCounterVec::new(Opts::new(name, help), &[label])?;
+                registry.register(Box::new(metric.clone()))?;
                 for value in values {
-                    made.with_label_values(&[*value]);
+                    metric.with_label_values(&[*value]);
                 }
-                Ok(made)
+                Ok(metric)
             };
         Ok(Self {
             queued: gauge("pod_safety_authority_queued_intents", "Intents that wait for their turn.")?,
@@ -277,16 +277,16 @@ pub struct Queue {
 impl QueueMetrics {
     fn register(registry: &Registry) -> Result<Self, MetricsError> {
         let counter = |name: &str, help: &str| -> Result<IntCounterVec, MetricsError> {
-            let made = IntCounterVec::new(Opts::new(name, help), &["name"])?;
-            registry.register(Box::new(made.clone()))?;
-            Ok(made)
+            let metric = IntCounterVec::new(Opts::new(name, help), &["name"])?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok(metric)
         };
         let histogram = |name: &str, help: &str| -> Result<HistogramVec, MetricsError> {
             // client-go's buckets: powers of ten.
             let buckets = vec![1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0];
-            let made = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets), &["name"])?;
-            registry.register(Box::new(made.clone()))?;
-            Ok(made)
+            let metric = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets), &["name"])?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok(metric)
         };
         let depth =
             IntGaugeVec::new(Opts::new("workqueue_depth", "Keys that wait for a decision."), &["name"])?;

@@ -314,7 +314,7 @@ pub fn verify_fenced(
     minimum: Grade,
     cache: &dyn Liveness,
 ) -> Result<NodeEvidence, Refusal> {
-    let (fields, about) = (evidence.fields(), evidence.node());
+    let (fields, subject) = (evidence.fields(), evidence.node());
     fields.check_ends_incarnation()?;
     let requested_at = check_devices(evidence, check)?.map(|check| check.requested_at);
     // The node must be read after the devices: a report of the kubelet while the devices report off contradicts them.
@@ -324,21 +324,21 @@ pub fn verify_fenced(
     let read = live.node.as_ref();
     let read =
         read.ok_or(Refusal::EvidenceInvalid("the Node object is gone: its absence needs other evidence"))?;
-    if read.is_ready() && read.incarnation() == about {
+    if read.is_ready() && read.incarnation() == subject {
         return Err(Refusal::NodeInService);
     }
     // An invalid renewTime differs from the renewTime that the evidence names.
     let renewed = live.lease.renewed().map_err(|_invalid| Refusal::KubeletAlive(ReportKind::LeaseRenewed))?;
     let renewed = (!live.lease.is_absent()).then_some(renewed);
     fields.check_node(&NodeState { incarnation: read.incarnation().clone(), renewed, minimum })?;
-    let left = lease_age::remaining(&about.name, &live.lease, cache, live.answered_at);
+    let left = lease_age::remaining(&subject.name, &live.lease, cache, live.answered_at);
     if !left.is_zero() {
         return Err(Refusal::HeardLately { left });
     }
     // A machine that its devices reported off cannot be Ready before it has booted.
-    let booted = requested_at.map(|asked_at| (asked_at + MINIMUM_BOOT).min(live.answered_at + VALID_FOR));
+    let booted = requested_at.map(|at| (at + MINIMUM_BOOT).min(live.answered_at + VALID_FOR));
     let expires = booted.unwrap_or(live.requested_at + VALID_FOR);
-    Ok(Evidence::new(fencing_kind(evidence)?, about.clone(), expires))
+    Ok(Evidence::new(fencing_kind(evidence)?, subject.clone(), expires))
 }
 
 /// The kind of evidence that follows from a FenceEvidence that an incarnation has ended.

@@ -328,12 +328,16 @@ pub async fn withdraw(
     reason: &str,
 ) -> Result<Vec<String>, OperatorError> {
     let all: Evidences = list(connection, "fenceevidences", "reading the FenceEvidences").await?;
-    let about = |proof: &wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus>| {
-        let holds = proof.status.as_ref().is_none_or(|status| status.invalidated.is_none());
-        holds && proof.spec.node == *node
+    let is_valid_about_node = |evidence: &wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus>| {
+        let is_valid = evidence.status.as_ref().is_none_or(|status| status.invalidated.is_none());
+        is_valid && evidence.spec.node == *node
     };
-    let names: Vec<_> =
-        all.items.into_iter().filter(about).filter_map(|proof| proof.metadata.common.name).collect();
+    let names: Vec<_> = all
+        .items
+        .into_iter()
+        .filter(is_valid_about_node)
+        .filter_map(|evidence| evidence.metadata.common.name)
+        .collect();
     if names.is_empty() {
         return Err(OperatorError::NoneFound { kind: "FenceEvidence", node: node.name.clone() });
     }

@@ -101,7 +101,7 @@ impl<C: Ord + Copy, T> FairQueue<C, T> {
 
     /// The next turn of any priority level except this one.
     pub(super) fn pop_except(&mut self, except: Option<C>) -> Option<Vec<T>> {
-        let at = self.turns.iter().position(|class| Some(*class) != except)?;
+        let at = self.turns.iter().position(|level| Some(*level) != except)?;
         let level = self.turns.remove(at)?;
         let flows = self.levels.get_mut(&level)?;
         let flow = flows.turns.pop_front()?;
@@ -131,7 +131,7 @@ impl<C: Ord + Copy, T> FairQueue<C, T> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.levels.values().map(|lanes| lanes.len).sum()
+        self.levels.values().map(|flows| flows.len).sum()
     }
 }
 
@@ -142,22 +142,22 @@ mod tests {
 
     /// A queue whose level 1 is full, with one flow.
     fn full() -> (FairQueue<u8, usize>, Arc<str>) {
-        let (mut queue, lane) = (FairQueue::default(), Arc::from("lane"));
+        let (mut queue, flow) = (FairQueue::default(), Arc::from("flow"));
         for item in 0..LIMIT {
-            queue.push(1, &lane, item).unwrap();
+            queue.push(1, &flow, item).unwrap();
         }
-        (queue, lane)
+        (queue, flow)
     }
 
     /// With one limit for all levels, a lost zone blocked force deletions.
     #[test]
     fn a_full_level_does_not_reject_items_of_other_levels() {
-        let (mut queue, lane) = full();
-        assert_eq!(queue.push(1, &lane, 0), Err(0));
-        assert_eq!(queue.push(2, &lane, 0), Ok(()));
+        let (mut queue, flow) = full();
+        assert_eq!(queue.push(1, &flow, 0), Err(0));
+        assert_eq!(queue.push(2, &flow, 0), Ok(()));
         assert_eq!(queue.len(), LIMIT + 1);
         assert_eq!(queue.pop().unwrap().len(), BATCH);
-        assert_eq!(queue.push(1, &lane, 0), Ok(()), "there is room again");
+        assert_eq!(queue.push(1, &flow, 0), Ok(()), "there is room again");
     }
 
     #[test]
@@ -176,8 +176,8 @@ mod tests {
     #[test]
     fn a_small_level_is_served_after_one_batch_of_a_large_level() {
         let mut queue = FairQueue::<u8, u32>::default();
-        for lane in 0..100 {
-            queue.push(1, &Arc::from(format!("lane-{lane}")), lane).unwrap();
+        for flow in 0..100 {
+            queue.push(1, &Arc::from(format!("flow-{flow}")), flow).unwrap();
         }
         queue.push(2, &Arc::from("other"), 9_999).unwrap();
         queue.pop().unwrap();
@@ -187,8 +187,8 @@ mod tests {
     #[test]
     fn pop_except_skips_the_level_and_keeps_its_turn() {
         let mut queue = FairQueue::<u8, u32>::default();
-        for class in [1, 2] {
-            queue.push(class, &Arc::from("lane"), u32::from(class)).unwrap();
+        for level in [1, 2] {
+            queue.push(level, &Arc::from("flow"), u32::from(level)).unwrap();
         }
         assert_eq!(queue.pop_except(Some(1)).unwrap(), [2]);
         assert_eq!(queue.pop_except(Some(1)), None);
@@ -218,8 +218,8 @@ mod tests {
 
     #[test]
     fn push_returns_the_item_if_the_level_is_full() {
-        let (mut queue, lane) = full();
-        assert_eq!(queue.push(1, &lane, 7), Err(7));
+        let (mut queue, flow) = full();
+        assert_eq!(queue.push(1, &flow, 7), Err(7));
         assert_eq!(queue.drain().len(), LIMIT);
         assert_eq!(queue.len(), 0);
     }
@@ -228,14 +228,14 @@ mod tests {
         #[test]
         fn no_item_is_lost_duplicated_or_reordered_in_its_flow(pushes in prop::collection::vec((0_u8..3, 0_u8..4), 0..200)) {
             let mut queue = FairQueue::<u8, (u8, u8, usize)>::default();
-            for (at, (class, lane)) in pushes.iter().enumerate() {
-                queue.push(*class, &Arc::from(lane.to_string()), (*class, *lane, at)).unwrap();
+            for (at, (level, flow)) in pushes.iter().enumerate() {
+                queue.push(*level, &Arc::from(flow.to_string()), (*level, *flow, at)).unwrap();
             }
             let popped = queue.drain();
             prop_assert_eq!(popped.len(), pushes.len());
             let mut last = BTreeMap::new();
-            for (class, lane, at) in popped {
-                prop_assert!(last.insert((class, lane), at).is_none_or(|before| before < at));
+            for (level, flow, at) in popped {
+                prop_assert!(last.insert((level, flow), at).is_none_or(|before| before < at));
             }
         }
     }

@@ -144,81 +144,81 @@ mod tests {
 
     #[test]
     fn a_pod_has_one_request_in_flight() {
-        let mut ledger = RetryTracker::default();
+        let mut tracker = RetryTracker::default();
         let uid = Uid::new("a").unwrap();
-        assert_eq!(ledger.admit(&uid, &rv("1"), at(0)), Admission::Admitted);
-        assert_eq!(ledger.admit(&uid, &rv("2"), at(1)), Admission::Busy);
-        ledger.settle(&uid, at(1));
-        assert_eq!(ledger.admit(&uid, &rv("3"), at(30)), Admission::Paused(at(31)));
-        assert_eq!(ledger.admit(&uid, &rv("3"), at(31)), Admission::Admitted);
+        assert_eq!(tracker.admit(&uid, &rv("1"), at(0)), Admission::Admitted);
+        assert_eq!(tracker.admit(&uid, &rv("2"), at(1)), Admission::Busy);
+        tracker.settle(&uid, at(1));
+        assert_eq!(tracker.admit(&uid, &rv("3"), at(30)), Admission::Paused(at(31)));
+        assert_eq!(tracker.admit(&uid, &rv("3"), at(31)), Admission::Admitted);
     }
 
     #[test]
     fn a_written_status_is_admitted_again_at_a_new_version_or_after_the_pause() {
-        let mut ledger = RetryTracker::default();
+        let mut tracker = RetryTracker::default();
         let uid = Uid::new("a").unwrap();
-        ledger.admit(&uid, &rv("1"), at(0));
-        ledger.record_written(&uid, rv("1"), at(0));
+        tracker.admit(&uid, &rv("1"), at(0));
+        tracker.record_written(&uid, rv("1"), at(0));
         let paused = Admission::Paused(at(30));
-        assert_eq!(ledger.admit(&uid, &rv("1"), at(29)), paused, "the cache is behind");
-        assert_eq!(ledger.admit(&uid, &rv("2"), at(1)), Admission::Admitted, "the cache shows it");
-        ledger.record_written(&uid, rv("2"), at(1));
-        assert_eq!(ledger.admit(&uid, &rv("2"), at(31)), Admission::Admitted, "it changed nothing");
+        assert_eq!(tracker.admit(&uid, &rv("1"), at(29)), paused, "the cache is behind");
+        assert_eq!(tracker.admit(&uid, &rv("2"), at(1)), Admission::Admitted, "the cache shows it");
+        tracker.record_written(&uid, rv("2"), at(1));
+        assert_eq!(tracker.admit(&uid, &rv("2"), at(31)), Admission::Admitted, "it changed nothing");
     }
 
     #[test]
     fn failures_at_one_version_back_off_and_a_new_version_is_admitted_at_once() {
-        let mut ledger = RetryTracker::default();
+        let mut tracker = RetryTracker::default();
         let uid = Uid::new("a").unwrap();
         let mut now = at(0);
         for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
-            assert_eq!(ledger.admit(&uid, &rv("1"), now), Admission::Admitted);
-            let until = ledger.record_failure(&uid, rv("1"), Duration::ZERO, now);
+            assert_eq!(tracker.admit(&uid, &rv("1"), now), Admission::Admitted);
+            let until = tracker.record_failure(&uid, rv("1"), Duration::ZERO, now);
             assert_eq!(until.since(now), Duration::from_secs(pause));
-            assert_eq!(ledger.admit(&uid, &rv("1"), now), Admission::Paused(until));
+            assert_eq!(tracker.admit(&uid, &rv("1"), now), Admission::Paused(until));
             now = until;
         }
-        assert_eq!(ledger.admit(&uid, &rv("2"), at(0)), Admission::Admitted);
+        assert_eq!(tracker.admit(&uid, &rv("2"), at(0)), Admission::Admitted);
     }
 
     #[test]
     fn pause_does_not_back_off() {
-        let mut ledger = RetryTracker::default();
+        let mut tracker = RetryTracker::default();
         let uid = Uid::new("a").unwrap();
         for round in 0..5 {
-            assert_eq!(ledger.admit(&uid, &rv("1"), at(round * 5)), Admission::Admitted);
-            let until = ledger.pause(&uid, rv("1"), Duration::from_secs(5), at(round * 5));
+            assert_eq!(tracker.admit(&uid, &rv("1"), at(round * 5)), Admission::Admitted);
+            let until = tracker.pause(&uid, rv("1"), Duration::from_secs(5), at(round * 5));
             assert_eq!(until, at(round * 5 + 5));
-            assert_eq!(ledger.admit(&uid, &rv("1"), at(round * 5 + 4)), Admission::Paused(until));
+            assert_eq!(tracker.admit(&uid, &rv("1"), at(round * 5 + 4)), Admission::Paused(until));
         }
     }
 
     #[test]
     fn record_failure_waits_at_least_for_retry_after() {
-        let mut ledger = RetryTracker::default();
+        let mut tracker = RetryTracker::default();
         let uid = Uid::new("a").unwrap();
-        ledger.admit(&uid, &rv("1"), at(0));
-        assert_eq!(ledger.record_failure(&uid, rv("1"), Duration::from_secs(7), at(0)), at(7));
+        tracker.admit(&uid, &rv("1"), at(0));
+        assert_eq!(tracker.record_failure(&uid, rv("1"), Duration::from_secs(7), at(0)), at(7));
     }
 
     #[test]
     fn tidy_removes_only_entries_that_are_over() {
-        let mut ledger = RetryTracker::default();
+        let mut tracker = RetryTracker::default();
         let (busy, settled, failed) =
             (Uid::new("a").unwrap(), Uid::new("b").unwrap(), Uid::new("c").unwrap());
         for uid in [&busy, &settled, &failed] {
-            ledger.admit(uid, &rv("1"), at(0));
+            tracker.admit(uid, &rv("1"), at(0));
         }
-        ledger.settle(&settled, at(0));
-        let until = ledger.record_failure(&failed, rv("1"), Duration::ZERO, at(0)).since_start().as_secs();
-        for (now, left) in [
+        tracker.settle(&settled, at(0));
+        let until = tracker.record_failure(&failed, rv("1"), Duration::ZERO, at(0)).since_start().as_secs();
+        for (now, remaining) in [
             (29, vec![&busy, &settled, &failed]),
             (30, vec![&busy, &failed]),
             (until + 599, vec![&busy, &failed]),
             (until + 600, vec![&busy]),
         ] {
-            ledger.tidy(at(now));
-            assert_eq!(ledger.entries.keys().collect::<Vec<_>>(), left, "at {now}");
+            tracker.tidy(at(now));
+            assert_eq!(tracker.entries.keys().collect::<Vec<_>>(), remaining, "at {now}");
         }
     }
 }

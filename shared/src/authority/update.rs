@@ -116,7 +116,7 @@ impl Update {
             Self::Node(update) => &update.node.uid,
             Self::Volume(update) => &update.uid,
             Self::Eviction(update) => &update.uid,
-            Self::DeleteFinished(past) => &past.uid,
+            Self::DeleteFinished(object) => &object.uid,
             Self::PodOfLostNode { pod, .. } | Self::NotDisrupted { pod, .. } | Self::Ungate { pod, .. } => {
                 &pod.uid
             }
@@ -130,7 +130,7 @@ impl Update {
             Self::Node(update) => &update.node.name,
             Self::Volume(update) => update.flow(),
             Self::Eviction(update) => &update.pod.namespace,
-            Self::DeleteFinished(past) => &past.node,
+            Self::DeleteFinished(object) => &object.node,
             Self::PodOfLostNode { pod, .. } | Self::NotDisrupted { pod, .. } | Self::Ungate { pod, .. } => {
                 &pod.namespace
             }
@@ -144,7 +144,7 @@ impl Update {
             Self::Node(update) => update.rv,
             Self::Volume(update) => update.rv,
             Self::Eviction(update) => update.rv,
-            Self::DeleteFinished(past) => past.rv,
+            Self::DeleteFinished(object) => object.rv,
             Self::Budget { rv, .. }
             | Self::PodOfLostNode { rv, .. }
             | Self::NotDisrupted { rv, .. }
@@ -154,7 +154,7 @@ impl Update {
 
     /// What the update rests on.
     pub(super) fn basis(&self) -> Basis {
-        let over = match self {
+        let release_basis = match self {
             Self::Volume(update) => match &update.change {
                 VolumeChange::Revoke { basis: by, .. } => Some(by.clone()),
                 VolumeChange::Acquire { .. }
@@ -165,7 +165,7 @@ impl Update {
             },
             _ => None,
         };
-        (self.rv(), over)
+        (self.rv(), release_basis)
     }
 
     pub(super) const fn kind(&self) -> UpdateKind {
@@ -247,7 +247,7 @@ fn node_unreachable(unreachable: bool, generation: i64, wall: Timestamp) -> Valu
 
 /// A strategic merge patch: other conditions stay, and so do the entries of `disruptedPods` that it does not name.
 fn budget_status(status: &BudgetStatus, expired: &[Box<str>], transition: Option<Timestamp>) -> Value {
-    let over: Map<String, Value> = expired.iter().map(|name| (name.to_string(), Value::Null)).collect();
+    let removed: Map<String, Value> = expired.iter().map(|name| (name.to_string(), Value::Null)).collect();
     let mut body = json!({
         "observedGeneration": status.observed_generation,
         "disruptionsAllowed": status.disruptions_allowed,
@@ -255,8 +255,8 @@ fn budget_status(status: &BudgetStatus, expired: &[Box<str>], transition: Option
         "desiredHealthy": status.desired_healthy,
         "expectedPods": status.expected_pods,
     });
-    if !over.is_empty() {
-        body["disruptedPods"] = Value::Object(over);
+    if !removed.is_empty() {
+        body["disruptedPods"] = Value::Object(removed);
     }
     if let Some(allowed) = &status.allowed_condition {
         let mut condition = json!({
@@ -302,7 +302,7 @@ pub(super) async fn write(
             let (outcome, message) = eviction::write(writer, evictions, update).await;
             return (outcome, NodeChanges { message, ..NodeChanges::default() });
         }
-        Update::DeleteFinished(past) => forget_call(past),
+        Update::DeleteFinished(object) => forget_call(object),
         Update::NotDisrupted { pod, rv, generation } => {
             pod_call(pod, *rv, &[not_disrupted(*generation, wall)])
         }

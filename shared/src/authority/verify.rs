@@ -71,10 +71,10 @@ impl Verifier<'_> {
         }
         self.check_claim(force)?;
         let (cache, env) = (self.cache, self.env);
-        let judged = |found: Option<&NodeEvidence>| {
+        let judged = |evidence: Option<&NodeEvidence>| {
             let guard = cache.read();
             let view = guard.view();
-            proof::verify_pod(force, view.pod(&force.pod.uid), found, &view, env.now())
+            proof::verify_pod(force, view.pod(&force.pod.uid), evidence, &view, env.now())
         };
         match force.claim.node() {
             Some(node) => {
@@ -94,20 +94,21 @@ impl Verifier<'_> {
     /// Evidence about a node: that of an earlier claim of this turn while it is valid, or new evidence.
     async fn verify_node(&mut self, node: &Arc<str>, claim: &Claim) -> Result<&NodeEvidence, VerifyError> {
         let now = self.env.now();
-        let evidence = match self.node_evidence.take().filter(|found| proof::is_reusable(found, claim, now)) {
-            Some(found) => found,
-            None => {
-                let result = match claim {
-                    Claim::NodeGone { .. } => self.verify_node_gone(node).await,
-                    Claim::OutOfService { .. } => self.verify_trusted_taint(node).await,
-                    Claim::Fenced { proof, .. } => self.verify_fenced(node, proof).await,
-                    Claim::NeverScheduled | Claim::KubeletTerminated | Claim::PodsEnded { .. } => {
-                        Err(Refusal::ClaimMismatch("it is not about a node").into())
-                    }
-                };
-                self.note_refutation(node, result)?
-            }
-        };
+        let evidence =
+            match self.node_evidence.take().filter(|evidence| proof::is_reusable(evidence, claim, now)) {
+                Some(evidence) => evidence,
+                None => {
+                    let result = match claim {
+                        Claim::NodeGone { .. } => self.verify_node_gone(node).await,
+                        Claim::OutOfService { .. } => self.verify_trusted_taint(node).await,
+                        Claim::Fenced { proof, .. } => self.verify_fenced(node, proof).await,
+                        Claim::NeverScheduled | Claim::KubeletTerminated | Claim::PodsEnded { .. } => {
+                            Err(Refusal::ClaimMismatch("it is not about a node").into())
+                        }
+                    };
+                    self.note_refutation(node, result)?
+                }
+            };
         Ok(self.node_evidence.insert(evidence))
     }
 

@@ -252,7 +252,7 @@ impl Authority {
             (WorkerPool::PowerSwitches, POWER_SWITCH_WORKERS),
             (WorkerPool::StatusChecks, STATUS_CHECK_WORKERS),
         ];
-        for pool in pools.into_iter().flat_map(|(staff, number)| std::iter::repeat_n(staff, number)) {
+        for pool in pools.into_iter().flat_map(|(pool, number)| std::iter::repeat_n(pool, number)) {
             let writer = Arc::clone(&authority);
             let task = async move { writer.worker_loop(pool).await };
             authority.env.spawner.spawn("writer", Box::pin(task));
@@ -276,10 +276,10 @@ impl Authority {
             Intent::Force(force) => self.submit_force(force, owner, now),
             Intent::Delete(delete) => self.submit_delete(delete, owner, now),
             Intent::Update(update) => self.submit_update(update, owner, now),
-            Intent::Fence(fencing) => self.submit_fence(fencing, owner, now),
-            Intent::Monitor(wish) => self.submit_monitor(wish, owner, now),
-            Intent::Remediate(wish) => self.submit_remediate(wish, owner, now),
-            Intent::Review(wish) => self.submit_review(wish, owner, now),
+            Intent::Fence(request) => self.submit_fence(request, owner, now),
+            Intent::Monitor(request) => self.submit_monitor(request, owner, now),
+            Intent::Remediate(request) => self.submit_remediate(request, owner, now),
+            Intent::Review(request) => self.submit_review(request, owner, now),
             Intent::Scale { namespace, controller } => {
                 self.scales.request(&namespace, &controller);
                 return Submitted::Accepted;

@@ -108,7 +108,7 @@ impl Holds {
         for (subject, hold) in holds {
             let slot = (subject.clone(), hold.reason());
             let existing = before.get(&slot);
-            let since = existing.map_or_else(|| env.clock.wall(), |known| known.since);
+            let since = existing.map_or_else(|| env.clock.wall(), |existing| existing.since);
             if existing.is_none() {
                 if !hold.counts_down() {
                     self.write(controller, &subject, &hold, since);

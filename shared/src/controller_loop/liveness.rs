@@ -27,7 +27,7 @@ impl LoopHeartbeats {
     pub(crate) fn stuck(&self, now: Mono) -> Vec<(&'static str, Duration)> {
         let heartbeats = self.0.lock();
         let ages = heartbeats.iter().map(|(name, at)| (*name, now.since(*at)));
-        ages.filter(|(_, silent)| *silent > STUCK_AFTER).collect()
+        ages.filter(|(_, age)| *age > STUCK_AFTER).collect()
     }
 }
 

@@ -227,12 +227,12 @@ impl<C: Controller> ControllerLoop<C> {
     pub fn new(controller: C, context: ControllerContext) -> Self {
         let queue = context.queues.for_controller(C::NAME);
         let (controller, work_queue) = (Arc::new(controller), Arc::new(WorkQueue::new(queue.clone())));
-        let marker = ChangeSubscriber {
+        let subscriber = ChangeSubscriber {
             controller: Arc::clone(&controller),
             work_queue: Arc::clone(&work_queue),
             env: context.env.clone(),
         };
-        context.cache.subscribe(Arc::new(marker));
+        context.cache.subscribe(Arc::new(subscriber));
         work_queue.enqueue_all();
         Self { controller, context, work_queue, queue, announced: Mutex::default() }
     }
@@ -397,7 +397,7 @@ impl<C: Controller> ControllerLoop<C> {
         }
         let rest = REST_PER_ACTION.saturating_mul(u32::try_from(intents.len()).unwrap_or(u32::MAX));
         self.work_queue.defer_until(key.clone(), now + rest.min(LONGEST_REST));
-        let asker = KeyCompletion {
+        let handler = KeyCompletion {
             controller: Arc::clone(&self.controller),
             work_queue: Arc::clone(&self.work_queue),
             queue: self.queue.clone(),
@@ -405,7 +405,7 @@ impl<C: Controller> ControllerLoop<C> {
             env: self.context.env.clone(),
             key: key.clone(),
         };
-        let owner: Arc<dyn CompletionHandler> = Arc::new(asker);
+        let owner: Arc<dyn CompletionHandler> = Arc::new(handler);
         let acts = self.acts();
         for intent in intents {
             match intent {

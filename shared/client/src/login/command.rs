@@ -82,9 +82,9 @@ impl Exec {
         command.stdin(if is_interactive { Stdio::inherit() } else { Stdio::null() });
         command.stderr(if is_interactive { Stdio::inherit() } else { Stdio::piped() });
         let mut out = command.output().await.map_err(|error| self.did_not_start(&error))?;
-        let got = self.read(&out, is_interactive);
+        let output = self.read(&out, is_interactive);
         out.stdout.zeroize();
-        got
+        output
     }
 
     fn exec_info(&self, is_interactive: bool) -> Value {

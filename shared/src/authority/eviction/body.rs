@@ -95,8 +95,8 @@ fn condition(kind: &str, stated: &ConditionChange, now: Timestamp) -> Value {
     condition
 }
 
-pub(super) fn conditions(stand: &ConditionChanges, now: Timestamp) -> Value {
-    json!([condition("Failed", &stand.failed, now), condition("TargetEvicted", &stand.evicted, now)])
+pub(super) fn conditions(changes: &ConditionChanges, now: Timestamp) -> Value {
+    json!([condition("Failed", &changes.failed, now), condition("TargetEvicted", &changes.evicted, now)])
 }
 
 /// The status as the eviction controller writes it. A new responder's entry has only its name, because only the responder
@@ -109,7 +109,7 @@ pub(super) fn controller_status(change: &StatusChange, now: Timestamp) -> Value 
         starts,
         requesters,
         dropped,
-        conditions: stand,
+        conditions: changes,
         check: _,
     } = change;
     let mut status = json!({ "observedGeneration": observed });
@@ -146,8 +146,8 @@ pub(super) fn controller_status(change: &StatusChange, now: Timestamp) -> Value 
     if !requesters_patch.is_empty() {
         status["requesters"] = json!(requesters_patch);
     }
-    if let Some(stand) = stand {
-        status["conditions"] = conditions(stand, now);
+    if let Some(changes) = changes {
+        status["conditions"] = conditions(changes, now);
     }
     status
 }
@@ -177,8 +177,8 @@ mod tests {
 
     #[test]
     fn eviction_names_are_valid_names() {
-        for (pod, wanted) in [("a", "pod-7-a".to_owned()), ("b.c-d", "pod-7-b.c-d".to_owned())] {
-            assert_eq!(name(7, pod), wanted);
+        for (pod, expected) in [("a", "pod-7-a".to_owned()), ("b.c-d", "pod-7-b.c-d".to_owned())] {
+            assert_eq!(name(7, pod), expected);
         }
         let long = format!("{}.{}", "x".repeat(246), "y".repeat(6));
         assert_eq!(name(7, &long), format!("pod-7-{}", "x".repeat(246)), "no name ends with a dot");

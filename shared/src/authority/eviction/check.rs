@@ -107,7 +107,7 @@ pub(super) async fn invalid_reason(
 }
 
 fn matches_pod(existing: Option<Pod>, pod: &PodKey, terminal: bool) -> bool {
-    existing.is_some_and(|there| there.key.uid == pod.uid && there.phase.is_terminal() == terminal)
+    existing.is_some_and(|existing| existing.key.uid == pod.uid && existing.phase.is_terminal() == terminal)
 }
 
 /// Whether this is the Eviction `uid` of this pod, and has not ended.

@@ -51,14 +51,14 @@ pub(in super::super) async fn write(
         EvictionChange::Create { number, .. } => create_eviction(writer, update, *number).await,
         EvictionChange::Mark { owners, labels } => sent(writer, patch_metadata(update, owners, labels)).await,
         EvictionChange::Collect => sent(writer, collect(update)).await,
-        EvictionChange::Request { observed, conditions: stand } => {
-            write_request_status(writer, common, update, *observed, stand.as_deref()).await
+        EvictionChange::Request { observed, conditions: changes } => {
+            write_request_status(writer, common, update, *observed, changes.as_deref()).await
         }
         EvictionChange::Refuse { observed, transitions } => {
             match invalid_reason(writer, common, update).await {
                 Ok(Some(message)) => {
-                    let stand = refusal_conditions(message, *transitions);
-                    write_request_status(writer, common, update, *observed, Some(&stand)).await
+                    let changes = refusal_conditions(message, *transitions);
+                    write_request_status(writer, common, update, *observed, Some(&changes)).await
                 }
                 Ok(None) => Outcome::Changed,
                 Err(outcome) => outcome,
@@ -89,8 +89,8 @@ async fn write_request_status(
 ) -> Outcome {
     let body = |now| {
         let mut body = json!({ "observedGeneration": observed });
-        if let Some(stand) = new_conditions {
-            body["conditions"] = conditions(stand, now);
+        if let Some(changes) = new_conditions {
+            body["conditions"] = conditions(changes, now);
         }
         body
     };
@@ -118,7 +118,7 @@ async fn sent(writer: &WriteContext<'_>, call: Call) -> Outcome {
 /// Whether the API server refused a time because its clock differs. It would refuse the same body each time.
 fn is_about_time(error: &ApiError) -> bool {
     let phrases = ["must be set to the present time", "cannot be set to the past time"];
-    matches!(error, ApiError::Refused { code: 422, message, .. } if phrases.iter().any(|words| message.contains(words)))
+    matches!(error, ApiError::Refused { code: 422, message, .. } if phrases.iter().any(|phrase| message.contains(phrase)))
 }
 
 /// Writes a status. If the API server refuses its times because the clocks differ by more than the API allows, the API

@@ -48,7 +48,7 @@ pub(super) fn change(update: &NodeUpdate, live: &Live, now: Mono, wall: Timestam
         Some("False") => Some(false),
         Some(_) | None => None,
     };
-    if let Some(desired) = update.unreachable.filter(|wanted| status != Some(*wanted)) {
+    if let Some(desired) = update.unreachable.filter(|desired| status != Some(*desired)) {
         change.unreachable = Some(desired);
         change.conditions.push(unreachable(desired, update.not_reporting.as_ref(), live, now, wall));
     }
@@ -103,8 +103,8 @@ fn unreachable(
 
 /// Since when the kubelet has not reported: by this process's clock, or by the time at which Ready became Unknown.
 fn since(not_reporting: Option<&NotReporting>, live: &Live, now: Mono, wall: Timestamp) -> String {
-    if let Some(silence) = not_reporting {
-        return format!("{:.0}", wall.checked_sub(now.since(silence.last_report)).unwrap_or(wall));
+    if let Some(not_reporting) = not_reporting {
+        return format!("{:.0}", wall.checked_sub(now.since(not_reporting.last_report)).unwrap_or(wall));
     }
     let unknown = live.condition(READY).and_then(|ready| ready.get("lastTransitionTime")?.as_str());
     unknown.map_or_else(|| format!("{wall:.0}"), str::to_owned)

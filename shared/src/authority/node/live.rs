@@ -99,8 +99,8 @@ fn decides_same(mut live: Node, cached: &Node) -> bool {
         (cached.first_seen, cached.age, cached.readiness_since);
     // Fencing checks these details itself.
     live.details.clone_from(&cached.details);
-    for (taint, known) in live.no_execute.iter_mut().zip(&cached.no_execute) {
-        (taint.first_seen, taint.age) = (known.first_seen, known.age);
+    for (taint, cached_taint) in live.no_execute.iter_mut().zip(&cached.no_execute) {
+        (taint.first_seen, taint.age) = (cached_taint.first_seen, cached_taint.age);
     }
     cached.differs_only_in_heartbeat(&live)
 }

@@ -45,14 +45,14 @@ pub async fn write_conditions(
     let read = read.and_then(|raw| raw.decode::<wire::Node>().map_err(ApiError::Undecodable));
     let before = read.map_err(api("reading the node"))?.status.unwrap_or_default().conditions;
     let stamp = format!("{at:.0}");
-    let desired = conditions.iter().map(|wanted| {
-        let status = if wanted.is_true { "True" } else { "False" };
-        let same = |one: &&wire::NodeCondition| one.r#type.as_deref() == Some(wanted.kind);
-        let goes_on = before.iter().find(same).is_some_and(|one| one.status.as_deref() == Some(status));
-        let mut condition = json!({ "type": wanted.kind, "status": status, "reason": wanted.reason,
-            "message": wanted.message, "lastHeartbeatTime": stamp });
+    let desired = conditions.iter().map(|change| {
+        let status = if change.is_true { "True" } else { "False" };
+        let same = |one: &&wire::NodeCondition| one.r#type.as_deref() == Some(change.kind);
+        let unchanged = before.iter().find(same).is_some_and(|one| one.status.as_deref() == Some(status));
+        let mut condition = json!({ "type": change.kind, "status": status, "reason": change.reason,
+            "message": change.message, "lastHeartbeatTime": stamp });
         // A strategic merge patch keeps fields that it does not name.
-        if !goes_on {
+        if !unchanged {
             condition["lastTransitionTime"] = json!(stamp);
         }
         condition

@@ -115,11 +115,11 @@ impl Authority {
             None => withdrawn(request),
         };
         let (uid, now) = (&request.pod.uid, self.env.now());
-        let (again, others) = {
+        let (retry_at, others) = {
             let Deletions { retries, superseded } = &mut self.state.lock().deletions;
             // A controller that was rejected meanwhile may have newer data.
             let requested_again = retries.was_requested_again(uid).then_some(now);
-            let again = match &outcome {
+            let retry_at = match &outcome {
                 Outcome::Ending | Outcome::Gone => {
                     retries.settle(uid, now);
                     None
@@ -144,13 +144,13 @@ impl Authority {
                     None
                 }
             };
-            (again, superseded.remove(uid).unwrap_or_default())
+            (retry_at, superseded.remove(uid).unwrap_or_default())
         };
         self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();
         self.record_outcome(&request, &outcome, owner.controller());
         owner.delete_completed(&request, &outcome, now);
-        if let Some(again) = again {
-            owner.wake_at(again);
+        if let Some(retry_at) = retry_at {
+            owner.wake_at(retry_at);
             others.values().for_each(|other| other.wake_at(now));
         }
     }
@@ -222,22 +222,22 @@ impl Authority {
             DeleteCause::Taint { .. } => "TaintEvictionFailed",
             DeleteCause::NodeGone { .. } => "DeletionFailed",
         };
-        let about = InvolvedObject::Pod(request.pod.clone());
-        let (speaker, kind) = (ReportingController::Own, EventType::Warning);
-        self.events.record(Event { reporter: speaker, object: about, kind, reason, code, message });
+        let object = InvolvedObject::Pod(request.pod.clone());
+        let (reporter, kind) = (ReportingController::Own, EventType::Warning);
+        self.events.record(Event { reporter, object, kind, reason, code, message });
     }
 
     fn record_outcome(&self, request: &GracefulDeleteRequest, outcome: &Outcome, controller: &'static str) {
         let pod = &request.pod;
-        let about = InvolvedObject::Pod(pod.clone());
+        let object = InvolvedObject::Pod(pod.clone());
         let (action, reason, message) = match outcome {
             Outcome::Ending => {
-                let ((speaker, reason), recorded) = event_and_reason(&request.cause);
+                let ((reporter, reason), recorded) = event_and_reason(&request.cause);
                 let message = match &request.cause {
                     DeleteCause::Taint { .. } => format!("Marking for deletion Pod {pod}"),
                     DeleteCause::NodeGone { .. } => request.cause.to_string(),
                 };
-                self.events.record(Event::new(speaker, about, EventType::Normal, reason, message));
+                self.events.record(Event::new(reporter, object, EventType::Normal, reason, message));
                 (Action::Deleted, recorded, request.cause.to_string())
             }
             Outcome::Failed(error) => {

@@ -9,10 +9,10 @@ use crate::record::{Action, LogEvent, Record, error_chain};
 
 /// The Event of a change. Changes of labels have none.
 fn event_for(change: &EvictionChange, answer: Option<&String>) -> Option<(EventType, &'static str, String)> {
-    let ended = |stand: &ConditionChanges| match (stand.evicted.is_true, stand.failed.is_true) {
-        (true, _) => Some((EventType::Normal, "EvictionSucceeded", stand.evicted.reason.clone())),
+    let ended = |changes: &ConditionChanges| match (changes.evicted.is_true, changes.failed.is_true) {
+        (true, _) => Some((EventType::Normal, "EvictionSucceeded", changes.evicted.reason.clone())),
         (false, true) => {
-            let why = format!("{}: {}", stand.failed.reason, stand.failed.message);
+            let why = format!("{}: {}", changes.failed.reason, changes.failed.message);
             Some((EventType::Warning, "EvictionFailed", why.trim_end_matches(": ").to_owned()))
         }
         (false, false) => None,
@@ -50,10 +50,10 @@ impl Authority {
         let (action, reason, message) = match outcome {
             Outcome::Written => match event_for(&update.change, answer.as_ref()) {
                 Some((kind, reason, message)) => {
-                    let about = InvolvedObject::Pod(update.pod.clone());
+                    let object = InvolvedObject::Pod(update.pod.clone());
                     self.events.record(Event::new(
                         ReportingController::Own,
-                        about,
+                        object,
                         kind,
                         reason,
                         message.clone(),

@@ -45,7 +45,7 @@ impl InFlightSteps {
     /// Removes flows that were not used again: deleted remediations never come back under the same name.
     pub(super) fn tidy(&mut self, now: Mono) {
         self.0
-            .retain(|_, turn| !matches!(turn, StepState::Paused { until, .. } if *until + FORGOTTEN <= now));
+            .retain(|_, step| !matches!(step, StepState::Paused { until, .. } if *until + FORGOTTEN <= now));
     }
 
     fn begin(&mut self, flow: &Arc<str>, now: Mono) -> Result<(), Submitted> {
@@ -218,8 +218,8 @@ impl Authority {
         match (&outcome, &request.update, &request.node) {
             (Outcome::Written, RemediationUpdate::WriteStatus(status), Some(node)) => {
                 let (kind, reason, message) = remediation_event(status);
-                let about = InvolvedObject::Node(node.clone());
-                self.events.record(Event::new(ReportingController::Own, about, kind, reason, message));
+                let object = InvolvedObject::Node(node.clone());
+                self.events.record(Event::new(ReportingController::Own, object, kind, reason, message));
             }
             (Outcome::Failed(error), ..) => {
                 let RemediationRequest { namespace, name, .. } = request;
@@ -257,10 +257,10 @@ impl Authority {
     ) {
         self.metrics.fence_steps.with_label_values(&[step, outcome.name()]).inc();
         let now = self.env.now();
-        let again = self.state.lock().in_flight_steps.end(flow, outcome, rests, now);
+        let retry_at = self.state.lock().in_flight_steps.end(flow, outcome, rests, now);
         self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();
         if !matches!(outcome, Outcome::NotLeader) {
-            owner.wake_at(again.unwrap_or(now));
+            owner.wake_at(retry_at.unwrap_or(now));
         }
     }
 
@@ -327,8 +327,8 @@ impl Authority {
             _ => false,
         };
         if let (Some(uid), false) = (uid.clone(), is_for_the_log) {
-            let about = InvolvedObject::Node(NodeKey { name: Arc::clone(&request.node), uid });
-            self.events.record(Event::new(ReportingController::Own, about, kind, reason, message.clone()));
+            let object = InvolvedObject::Node(NodeKey { name: Arc::clone(&request.node), uid });
+            self.events.record(Event::new(ReportingController::Own, object, kind, reason, message.clone()));
         }
         let record = Record {
             at: self.env.clock.wall(),
@@ -352,25 +352,25 @@ mod tests {
     /// Once, a flow that had failed was remembered for the life of the process.
     #[test]
     fn a_failed_flow_is_removed_after_ten_minutes() {
-        let mut fences = InFlightSteps::default();
+        let mut in_flight = InFlightSteps::default();
         for number in 0..50_u64 {
-            let lane: Arc<str> = format!("remediation ns/{number}").into();
+            let flow: Arc<str> = format!("remediation ns/{number}").into();
             let now = Mono::default() + Duration::from_secs(100 * number);
-            assert!(fences.begin(&lane, now).is_ok());
-            fences.end(&lane, &Outcome::Changed, Duration::ZERO, now);
-            fences.tidy(now);
+            assert!(in_flight.begin(&flow, now).is_ok());
+            in_flight.end(&flow, &Outcome::Changed, Duration::ZERO, now);
+            in_flight.tidy(now);
         }
-        assert_eq!(fences.0.len(), 7, "those of the last ten minutes");
+        assert_eq!(in_flight.0.len(), 7, "those of the last ten minutes");
     }
 
     #[test]
     fn a_step_that_was_not_executed_is_retried_with_backoff() {
-        let (mut fences, lane, mut now): (_, Arc<str>, _) =
+        let (mut in_flight, flow, mut now): (_, Arc<str>, _) =
             (InFlightSteps::default(), "n".into(), Mono::default());
         for pause in [1, 2, 4, 8, 16, 30, 30] {
-            assert!(fences.begin(&lane, now).is_ok());
+            assert!(in_flight.begin(&flow, now).is_ok());
             let again = now + Duration::from_secs(pause);
-            assert_eq!(fences.end(&lane, &Outcome::Changed, Duration::ZERO, now), Some(again));
+            assert_eq!(in_flight.end(&flow, &Outcome::Changed, Duration::ZERO, now), Some(again));
             now = again;
         }
     }
@@ -378,17 +378,19 @@ mod tests {
     /// A status without changes causes no watch event, so the device seemed to be due again at once, a hundred times a minute.
     #[test]
     fn bug_a_device_without_nodes_was_checked_without_pause() {
-        let (mut fences, lane): (_, Arc<str>) = (InFlightSteps::default(), "device ns/bmc".into());
+        let (mut in_flight, flow): (_, Arc<str>) = (InFlightSteps::default(), "device ns/bmc".into());
         let began = Mono::default();
-        assert!(fences.begin(&lane, began).is_ok());
-        let again = fences.end(&lane, &Outcome::Written, REPORT_INTERVAL, began);
+        assert!(in_flight.begin(&flow, began).is_ok());
+        let again = in_flight.end(&flow, &Outcome::Written, REPORT_INTERVAL, began);
         assert_eq!(again, Some(began + REPORT_INTERVAL));
-        assert!(matches!(fences.begin(&lane, began), Err(Submitted::Later(until)) if Some(until) == again));
-        assert!(fences.begin(&lane, began + REPORT_INTERVAL).is_ok());
+        assert!(
+            matches!(in_flight.begin(&flow, began), Err(Submitted::Later(until)) if Some(until) == again)
+        );
+        assert!(in_flight.begin(&flow, began + REPORT_INTERVAL).is_ok());
         // The steps of a node follow each other without delay.
         let node: Arc<str> = "n".into();
-        assert!(fences.begin(&node, began).is_ok());
-        assert_eq!(fences.end(&node, &Outcome::Written, Duration::ZERO, began), None);
-        assert!(fences.begin(&node, began).is_ok());
+        assert!(in_flight.begin(&node, began).is_ok());
+        assert_eq!(in_flight.end(&node, &Outcome::Written, Duration::ZERO, began), None);
+        assert!(in_flight.begin(&node, began).is_ok());
     }
 }

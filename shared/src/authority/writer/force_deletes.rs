@@ -84,7 +84,7 @@ impl Authority {
     ) {
         let now = self.env.now();
         let uid = &force.pod.uid;
-        let again = {
+        let retry_at = {
             let mut state = self.state.lock();
             // A request that came meanwhile may have newer data.
             let requested_again = state.retries.was_requested_again(uid).then_some(now);
@@ -116,8 +116,8 @@ impl Authority {
         self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();
         self.report(force, outcome, owner.controller());
         owner.completed(force, outcome);
-        if let Some(again) = again {
-            owner.wake_at(again);
+        if let Some(retry_at) = retry_at {
+            owner.wake_at(retry_at);
         }
     }
 
@@ -182,11 +182,11 @@ impl Authority {
             | Action::Evicted
             | Action::Dropped => return,
         };
-        let about = InvolvedObject::Pod(force.pod.clone());
+        let object = InvolvedObject::Pod(force.pod.clone());
         let code = matches!(action, Action::Refused).then_some(code);
         let event = Event {
             reporter: ReportingController::Own,
-            object: about,
+            object,
             kind,
             reason,
             code,

@@ -25,10 +25,10 @@ impl Authority {
         controller: &'static str,
     ) {
         if done.turned_not_ready {
-            let (speaker, reason) = NODE_NOT_READY;
+            let (reporter, reason) = NODE_NOT_READY;
             let message = format!("Node {} status is now: {reason}", update.node.name);
-            let about = InvolvedObject::Node(update.node.clone());
-            self.events.record(Event::new(speaker, about, EventType::Normal, reason, message));
+            let object = InvolvedObject::Node(update.node.clone());
+            self.events.record(Event::new(reporter, object, EventType::Normal, reason, message));
         }
         if !done.is_empty() {
             self.write_record(update, Action::Marked, done.reason(), done.to_string(), controller);
@@ -56,8 +56,8 @@ impl Authority {
         if !not_ready {
             return;
         }
-        let (speaker, reason) = NODE_NOT_READY;
-        let (about, message) = (InvolvedObject::Pod(pod.clone()), "Node is not ready".to_owned());
-        self.events.record(Event::new(speaker, about, EventType::Warning, reason, message));
+        let (reporter, reason) = NODE_NOT_READY;
+        let (object, message) = (InvolvedObject::Pod(pod.clone()), "Node is not ready".to_owned());
+        self.events.record(Event::new(reporter, object, EventType::Warning, reason, message));
     }
 }

@@ -125,12 +125,12 @@ impl Authority {
         let writer = WriteContext { connection, cache, env, leadership };
         let (outcome, done) = write(&writer, verifier, &self.evictions, &update).await;
         let now = self.env.now();
-        let (again, others) = {
+        let (retry_at, others) = {
             let mut state = self.state.lock();
             let others = state.updates.end(uid);
             // The watch may have delivered the next version before this answer came.
             let requested_again = state.updates.retries.was_requested_again(uid).then_some(now);
-            let again = match &outcome {
+            let retry_at = match &outcome {
                 Outcome::NotLeader => {
                     state.updates.retries.release(uid);
                     None
@@ -172,13 +172,13 @@ impl Authority {
                     requested_again
                 }
             };
-            (again, others)
+            (retry_at, others)
         };
         self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();
         self.record_update(&update, &outcome, &done, owner.controller());
         owner.update_completed(&update, &outcome);
-        if let Some(again) = again {
-            owner.wake_at(again);
+        if let Some(retry_at) = retry_at {
+            owner.wake_at(retry_at);
         }
         // After leadership is lost, the new leader decides.
         if !matches!(outcome, Outcome::NotLeader) {

@@ -45,14 +45,14 @@ impl Authority {
             _ => None,
         };
         if let Some((kind, reason, code)) = event {
-            let about = InvolvedObject::Volume(VolumeKey {
+            let object = InvolvedObject::Volume(VolumeKey {
                 name: Arc::clone(&update.volume),
                 uid: update.uid.clone(),
             });
             let message = message.clone();
             self.events.record(Event {
                 reporter: ReportingController::Own,
-                object: about,
+                object,
                 kind,
                 reason,
                 code,

@@ -53,7 +53,7 @@ impl WorkerPool {
         match intent {
             Intent::Update(update) => Self::for_update(update),
             Intent::Force(force) => Self::for_force_delete(force),
-            Intent::Fence(fencing) if fencing.step.switches_power() => Self::PowerSwitches,
+            Intent::Fence(request) if request.step.switches_power() => Self::PowerSwitches,
             Intent::Fence(_) | Intent::Remediate(_) | Intent::Review(_) => Self::FenceSteps,
             Intent::Monitor(_) => Self::StatusChecks,
             Intent::ReadMissingNode { .. } | Intent::Delete(_) | Intent::Scale { .. } => Self::Default,
