@@ -23,9 +23,9 @@ pub use pod_safety_client::scripted::{AnswerFn, connection};
 /// The variable is set in CI, where it would disable the comparison, or to a value other than `1`.
 #[must_use]
 pub fn should_rewrite(variable: &str) -> bool {
-    let Some(word) = std::env::var_os(variable) else { return false };
+    let Some(value) = std::env::var_os(variable) else { return false };
     assert!(std::env::var_os("CI").is_none(), "{variable} is set, and so is CI");
-    assert_eq!(word, "1", "{variable}: only 1 means something");
+    assert_eq!(value, "1", "{variable}: only 1 means something");
     true
 }
 

@@ -198,7 +198,7 @@ impl Api {
 
     /// A server that answers without delay.
     pub fn answering(env: &Env, script: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
-        Self::new(env, move |asked| std::future::ready(script(&asked)))
+        Self::new(env, move |request| std::future::ready(script(&request)))
     }
 
     pub fn connection(&self) -> Connection {
@@ -220,7 +220,7 @@ impl Api {
     }
 
     pub fn writes(&self) -> Vec<String> {
-        self.requests.lock().iter().filter(|asked| asked.method != "GET").map(Received::line).collect()
+        self.requests.lock().iter().filter(|request| request.method != "GET").map(Received::line).collect()
     }
 
     async fn answer(self, request: Request<Body>) -> Result<Response<BoxBody<Bytes, BoxError>>, BoxError> {
@@ -332,7 +332,7 @@ pub async fn advance(seconds: f64) {
 
 /// A server that must not receive a request.
 pub fn unused(env: &Env) -> Api {
-    Api::new(env, |asked| async move { panic!("nobody should ask {asked:?}") })
+    Api::new(env, |request| async move { panic!("unexpected request: {request:?}") })
 }
 
 /// The answer for a method, a path with its query, and a body.

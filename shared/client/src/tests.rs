@@ -176,8 +176,8 @@ async fn a_watch_returns_events_as_they_arrive_and_ends_with_the_stream() {
 #[tokio::test(start_paused = true)]
 async fn requests_are_counted_by_verb_resource_and_code() {
     let (env, _wall) = env();
-    let api = Api::new(&env, |asked| async move {
-        if asked.method == "GET" { Answer::json(&json!({})) } else { Answer::not_found() }
+    let api = Api::new(&env, |request| async move {
+        if request.method == "GET" { Answer::json(&json!({})) } else { Answer::not_found() }
     });
     let registry = Registry::new();
     let connection = api.connection_with(&ClientMetrics::register(&registry).unwrap());

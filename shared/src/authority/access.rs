@@ -84,8 +84,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn is_allowed_returns_the_answer_of_the_access_review() {
         let (env, _wall) = env();
-        let api = Api::new(&env, |asked| async move {
-            let spec = &asked.json()["spec"];
+        let api = Api::new(&env, |request| async move {
+            let spec = &request.json()["spec"];
             let allowed = spec["user"] == "system:serviceaccount:ns:sa"
                 && spec["groups"][2] == "system:serviceaccounts:ns"
                 && spec["resourceAttributes"]["subresource"] == "status";

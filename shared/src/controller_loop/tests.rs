@@ -69,7 +69,7 @@ fn nothing(_: &str, _: Mono) -> Decision<Hold> {
 }
 
 /// The parts of a loop, with an authority.
-fn around(
+fn context(
     world: &World,
     mode: Mode,
     leadership: &Arc<Leadership>,
@@ -94,15 +94,15 @@ fn start(
     decide: impl Fn(&str, Mono) -> Decision<Hold> + Send + Sync + 'static,
 ) -> Loop {
     let (env, _wall) = env();
-    let api = Api::answering(&env, |asked| {
-        if asked.method == "GET" { Answer::not_found() } else { Answer::json(&pod("a").rv(77)) }
+    let api = Api::answering(&env, |request| {
+        if request.method == "GET" { Answer::not_found() } else { Answer::json(&pod("a").rv(77)) }
     });
-    let (around, metrics) = around(&world, mode, &leadership, &env, &api);
-    let (journal, holds) = (Arc::clone(&around.journal), Arc::clone(&around.holds));
+    let (context, metrics) = context(&world, mode, &leadership, &env, &api);
+    let (journal, holds) = (Arc::clone(&context.journal), Arc::clone(&context.holds));
     let toy = Toy { decide: Arc::new(decide), decided: Arc::default(), ended: Arc::default() };
     let (beats, stop, ended) =
         (LoopHeartbeats::default(), watch::Sender::new(false), Arc::new(Mutex::new(false)));
-    let drive = ControllerLoop::new(toy.clone(), around);
+    let drive = ControllerLoop::new(toy.clone(), context);
     let (run, over) = (
         drive.run(beats.register("toy", env.now()), leadership.subscribe(), stop.subscribe()),
         Arc::clone(&ended),
@@ -150,34 +150,34 @@ fn no_keys() -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn thirty_events_of_one_pod_are_one_decision() {
-    let it = guarding(nothing);
+    let fixture = guarding(nothing);
     advance(1.0).await;
-    it.decided();
+    fixture.decided();
     for version in 10..40 {
-        it.apply(&pod("a").rv(version).phase(if version % 2 == 0 { "Running" } else { "Pending" }));
+        fixture.apply(&pod("a").rv(version).phase(if version % 2 == 0 { "Running" } else { "Pending" }));
     }
     advance(1.0).await;
-    assert_eq!(it.decided(), ["a"]);
+    assert_eq!(fixture.decided(), ["a"]);
     advance(100.0).await;
-    assert_eq!(it.decided(), no_keys(), "nothing happens, nothing is decided");
+    assert_eq!(fixture.decided(), no_keys(), "nothing happens, nothing is decided");
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_decided_before_all_kinds_are_listed() {
-    let it = start(World::default(), Mode::Guard, Leadership::always(), nothing);
-    it.apply(&pod("a"));
-    it.apply(&pod("lost"));
-    it.world.mark_listed(Kind::Pods, it.env.now());
+    let fixture = start(World::default(), Mode::Guard, Leadership::always(), nothing);
+    fixture.apply(&pod("a"));
+    fixture.apply(&pod("lost"));
+    fixture.world.mark_listed(Kind::Pods, fixture.env.now());
     advance(400.0).await;
-    assert_eq!(it.decided(), no_keys());
-    it.world.mark_listed(Kind::Nodes, it.env.now());
+    assert_eq!(fixture.decided(), no_keys());
+    fixture.world.mark_listed(Kind::Nodes, fixture.env.now());
     advance(1.0).await;
-    assert_eq!(it.decided(), ["a", "lost"], "NodeLeases are not this controller's");
+    assert_eq!(fixture.decided(), ["a", "lost"], "NodeLeases are not this controller's");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_is_decided_again_at_its_requeue_time() {
-    let it = guarding(|_, now| {
+    let fixture = guarding(|_, now| {
         let first = now < Mono::from_start(Duration::from_secs(10));
         if first {
             Decision::default().and_requeue_at(Mono::from_start(Duration::from_secs(40)))
@@ -185,9 +185,9 @@ async fn a_key_is_decided_again_at_its_requeue_time() {
             Decision::default()
         }
     });
-    it.apply(&pod("a"));
+    fixture.apply(&pod("a"));
     advance(299.0).await;
-    let decided = it.toy.decided.lock().clone();
+    let decided = fixture.toy.decided.lock().clone();
     assert_eq!(decided.len(), 2, "{decided:?}");
     let late = decided[1].1.since(Mono::from_start(Duration::from_secs(40)));
     assert!(
@@ -198,42 +198,43 @@ async fn a_key_is_decided_again_at_its_requeue_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sweep_decides_keys_whose_event_was_lost() {
-    let it = guarding(nothing);
+    let fixture = guarding(nothing);
     advance(1.0).await;
-    it.apply(&pod("lost"));
+    fixture.apply(&pod("lost"));
     advance(298.0).await;
-    assert_eq!(it.decided(), no_keys());
+    assert_eq!(fixture.decided(), no_keys());
     advance(2.0).await;
-    assert_eq!(it.decided(), ["lost"]);
+    assert_eq!(fixture.decided(), ["lost"]);
     advance(301.0).await;
-    assert_eq!(it.decided(), ["lost"], "and again");
+    assert_eq!(fixture.decided(), ["lost"], "and again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn bug_leadership_gained_while_the_loop_slept_decided_nothing() {
-    let it = start(World::listed(), Mode::Guard, Leadership::none(), nothing);
-    it.apply(&pod("a"));
-    it.apply(&pod("lost"));
+    let fixture = start(World::listed(), Mode::Guard, Leadership::none(), nothing);
+    fixture.apply(&pod("a"));
+    fixture.apply(&pod("lost"));
     advance(5.0).await;
-    it.decided();
-    it.leadership.lead_for_tests();
+    fixture.decided();
+    fixture.leadership.lead_for_tests();
     advance(1.0).await;
-    assert_eq!(it.decided(), ["a", "lost"]);
-    it.leadership.end_for_tests();
+    assert_eq!(fixture.decided(), ["a", "lost"]);
+    fixture.leadership.end_for_tests();
     advance(1.0).await;
-    assert_eq!(it.decided(), no_keys(), "a loss decides nothing");
-    it.leadership.lead_for_tests();
+    assert_eq!(fixture.decided(), no_keys(), "a loss decides nothing");
+    fixture.leadership.lead_for_tests();
     advance(1.0).await;
-    assert_eq!(it.decided(), ["a", "lost"], "each gain counts");
+    assert_eq!(fixture.decided(), ["a", "lost"], "each gain counts");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_loop_does_not_spin_after_the_election_ends() {
-    let it = start(World::listed(), Mode::Guard, Leadership::none(), nothing);
+    let fixture = start(World::listed(), Mode::Guard, Leadership::none(), nothing);
     let (stop, (_, closed)) = (watch::Sender::new(false), watch::channel(false));
-    let (around, _metrics) = around(&it.world, Mode::Guard, &it.leadership, &it.env, &it.api);
-    let run = ControllerLoop::new(it.toy.clone(), around).run(
-        it.beats.register("other", it.env.now()),
+    let (context, _metrics) =
+        context(&fixture.world, Mode::Guard, &fixture.leadership, &fixture.env, &fixture.api);
+    let run = ControllerLoop::new(fixture.toy.clone(), context).run(
+        fixture.beats.register("other", fixture.env.now()),
         closed,
         stop.subscribe(),
     );
@@ -241,7 +242,7 @@ async fn the_loop_does_not_spin_after_the_election_ends() {
     assert!(tokio::time::timeout(Duration::from_secs(60), run).await.is_err());
 }
 
-fn wish(name: &str) -> Decision<Hold> {
+fn force_delete_decision(name: &str) -> Decision<Hold> {
     let force = pod(name).terminating().force(Claim::NeverScheduled);
     Decision { intents: vec![Intent::Force(force)], ..Decision::default() }
 }
@@ -249,75 +250,78 @@ fn wish(name: &str) -> Decision<Hold> {
 #[tokio::test(start_paused = true)]
 async fn an_intent_is_executed_and_its_outcome_is_delivered() {
     for mode in [Mode::Guard, Mode::Replace] {
-        let it = start(World::listed(), mode, Leadership::always(), |key, _| wish(key));
-        it.apply(&pod("a").terminating());
+        let fixture = start(World::listed(), mode, Leadership::always(), |key, _| force_delete_decision(key));
+        fixture.apply(&pod("a").terminating());
         advance(1.0).await;
-        assert_eq!(*it.toy.ended.lock(), ["released"]);
-        assert_eq!(it.api.writes().len(), 2);
+        assert_eq!(*fixture.toy.ended.lock(), ["released"]);
+        assert_eq!(fixture.api.writes().len(), 2);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_requested_many_pods_is_deferred_while_they_leave() {
     let many = |_: &str, _| {
-        let intents = (0..500).flat_map(|number| wish(&format!("p{number}")).intents).collect();
+        let intents =
+            (0..500).flat_map(|number| force_delete_decision(&format!("p{number}")).intents).collect();
         Decision { intents, ..Decision::default() }
     };
-    let it = start(World::listed(), Mode::Observe, Leadership::always(), many);
+    let fixture = start(World::listed(), Mode::Observe, Leadership::always(), many);
     for version in 10..60 {
-        it.apply(&pod("a").rv(version).phase(if version % 2 == 0 { "Running" } else { "Pending" }));
+        fixture.apply(&pod("a").rv(version).phase(if version % 2 == 0 { "Running" } else { "Pending" }));
         advance(0.02).await;
     }
     advance(1.0).await;
-    assert_eq!(it.decided().len(), 3, "at once, after half a second, and after the last event");
+    assert_eq!(fixture.decided().len(), 3, "at once, after half a second, and after the last event");
 }
 
 #[tokio::test(start_paused = true)]
 async fn observe_mode_writes_nothing_and_records_the_dry_run_once() {
-    let it = start(World::listed(), Mode::Observe, Leadership::always(), |key, _| wish(key));
-    it.apply(&pod("a").terminating());
+    let fixture =
+        start(World::listed(), Mode::Observe, Leadership::always(), |key, _| force_delete_decision(key));
+    fixture.apply(&pod("a").terminating());
     advance(1.0).await;
-    it.apply(&pod("a").terminating().running().rv(11));
+    fixture.apply(&pod("a").terminating().running().rv(11));
     advance(400.0).await;
-    assert!(it.api.lines().is_empty());
-    assert_eq!(it.written(), [(Action::WouldForceDelete, "ObserveMode")]);
-    it.world.remove(Kind::Pods, "uid-a", it.env.now());
+    assert!(fixture.api.lines().is_empty());
+    assert_eq!(fixture.written(), [(Action::WouldForceDelete, "ObserveMode")]);
+    fixture.world.remove(Kind::Pods, "uid-a", fixture.env.now());
     advance(301.0).await;
-    it.apply(&pod("a").terminating());
+    fixture.apply(&pod("a").terminating());
     advance(1.0).await;
-    let again = it.written().into_iter().filter(|(action, _)| *action == Action::WouldForceDelete).count();
+    let again =
+        fixture.written().into_iter().filter(|(action, _)| *action == Action::WouldForceDelete).count();
     assert!(again >= 2, "a pod that came back is news: {again}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn observe_mode_still_makes_first_reads() {
-    let it = start(World::listed(), Mode::Observe, Leadership::none(), |_, _| Decision {
+    let fixture = start(World::listed(), Mode::Observe, Leadership::none(), |_, _| Decision {
         intents: vec![Intent::ReadMissingNode { node: "n".into() }],
         ..Decision::default()
     });
-    it.apply(&pod("a").on("n"));
+    fixture.apply(&pod("a").on("n"));
     advance(0.5).await;
-    assert!(it.api.writes().is_empty() && !it.api.lines().is_empty());
-    assert!(it.world.read().view().absence("n").unwrap().first_read.is_some());
+    assert!(fixture.api.writes().is_empty() && !fixture.api.lines().is_empty());
+    assert!(fixture.world.read().view().absence("n").unwrap().first_read.is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_request_is_decided_again_at_the_requested_time() {
     // The cache has another version than the request, so that the request is refused each time.
-    let it = guarding(|key, _| wish(key));
-    it.apply(&pod("a").terminating().rv(99));
+    let fixture = guarding(|key, _| force_delete_decision(key));
+    fixture.apply(&pod("a").terminating().rv(99));
     advance(20.0).await;
     let at: Vec<f64> =
-        it.toy.decided.lock().iter().map(|(_, at)| at.since_start().as_secs_f64().round()).collect();
+        fixture.toy.decided.lock().iter().map(|(_, at)| at.since_start().as_secs_f64().round()).collect();
     assert_eq!(at, [0.0, 1.0, 3.0, 7.0, 15.0]);
-    assert_eq!(it.toy.ended.lock().len(), 5);
+    assert_eq!(fixture.toy.ended.lock().len(), 5);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_is_recorded_once_per_reason_and_counted_in_the_gauge() {
     let held: Arc<Mutex<Option<Hold>>> = Arc::default();
     let now = Arc::clone(&held);
-    let it = guarding(move |key, _| match &*now.lock() {
+    let fixture = guarding(move |key, _| match &*now.lock() {
         Some(hold) => Decision::hold(Subject::Node(key.into()), hold.clone()),
         None => Decision::default(),
     });
@@ -333,15 +337,15 @@ async fn a_hold_is_recorded_once_per_reason_and_counted_in_the_gauge() {
     ] {
         *held.lock() = hold;
         version += 1;
-        it.apply(&pod("a").rv(version).phase(if version % 2 == 0 { "Running" } else { "Pending" }));
+        fixture.apply(&pod("a").rv(version).phase(if version % 2 == 0 { "Running" } else { "Pending" }));
         advance(1.0).await;
-        assert_eq!(it.written().len(), records, "{what}");
+        assert_eq!(fixture.written().len(), records, "{what}");
         assert_eq!(
-            (it.gauge("Quarantine"), it.gauge("PhaseUnreadable")),
+            (fixture.gauge("Quarantine"), fixture.gauge("PhaseUnreadable")),
             (quarantined, unreadable),
             "{what}"
         );
-        assert_eq!(i64::try_from(it.holds.current().len()).unwrap(), quarantined + unreadable, "{what}");
+        assert_eq!(i64::try_from(fixture.holds.current().len()).unwrap(), quarantined + unreadable, "{what}");
     }
 }
 
@@ -349,67 +353,67 @@ async fn a_hold_is_recorded_once_per_reason_and_counted_in_the_gauge() {
 async fn a_hold_has_the_latest_message_and_the_first_start_time() {
     let left = Arc::new(Mutex::new(40));
     let now = Arc::clone(&left);
-    let it = guarding(move |_, _| {
+    let fixture = guarding(move |_, _| {
         let hold = Hold::Quarantine { node: "n".into(), left: Duration::from_secs(*now.lock()) };
         Decision::hold(Subject::Everything, hold)
     });
-    it.apply(&pod("a"));
+    fixture.apply(&pod("a"));
     advance(1.0).await;
-    let first = it.holds.current();
+    let first = fixture.holds.current();
     *left.lock() = 30;
-    it.apply(&pod("a").phase("Pending").rv(11));
+    fixture.apply(&pod("a").phase("Pending").rv(11));
     advance(1.0).await;
-    let second = it.holds.current();
+    let second = fixture.holds.current();
     assert_eq!(first[0].since, second[0].since);
     assert!(first[0].message.contains("in 40s") && second[0].message.contains("in 30s"), "{second:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_keys_with_the_same_reason_count_twice() {
-    let it = guarding(|key, _| Decision::hold(Subject::Node(key.into()), Hold::PhaseUnreadable));
-    it.apply(&pod("a"));
-    it.apply(&pod("b"));
+    let fixture = guarding(|key, _| Decision::hold(Subject::Node(key.into()), Hold::PhaseUnreadable));
+    fixture.apply(&pod("a"));
+    fixture.apply(&pod("b"));
     advance(1.0).await;
-    assert_eq!(it.gauge("PhaseUnreadable"), 2);
+    assert_eq!(fixture.gauge("PhaseUnreadable"), 2);
     let subjects: BTreeMap<_, _> =
-        it.holds.current().into_iter().map(|held| (held.subject, held.reason)).collect();
+        fixture.holds.current().into_iter().map(|held| (held.subject, held.reason)).collect();
     assert_eq!(subjects.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_loop_records_heartbeats_when_idle_and_ends_when_stopped() {
-    let it = guarding(nothing);
+    let fixture = guarding(nothing);
     advance(1_000.0).await;
-    assert!(it.beats.stuck(it.env.now()).is_empty());
-    assert!(!*it.ended.lock());
-    it.stop.send_replace(true);
+    assert!(fixture.beats.stuck(fixture.env.now()).is_empty());
+    assert!(!*fixture.ended.lock());
+    fixture.stop.send_replace(true);
     advance(0.1).await;
-    assert!(*it.ended.lock());
+    assert!(*fixture.ended.lock());
 }
 
 #[tokio::test(start_paused = true)]
 async fn more_keys_than_fit_into_a_round_are_all_decided() {
-    let it = guarding(nothing);
+    let fixture = guarding(nothing);
     for number in 0..1_000 {
-        it.apply(&pod(&format!("p{number}")));
+        fixture.apply(&pod(&format!("p{number}")));
     }
     advance(1.0).await;
-    assert_eq!(it.decided().len(), 1_000);
-    assert!(it.world.read().view().pod(&uid("uid-p999")).is_some());
+    assert_eq!(fixture.decided().len(), 1_000);
+    assert!(fixture.world.read().view().pod(&uid("uid-p999")).is_some());
 }
 
 /// Once, the loop paused for 10 ms between rounds of 128 keys. A new leader of 130,000 nodes decided for ten seconds, and
 /// must be done within 15 s of the failure of the previous leader.
 #[tokio::test(start_paused = true)]
 async fn bug_a_new_leader_paused_between_full_rounds() {
-    let it = start(World::listed(), Mode::Guard, Leadership::none(), nothing);
-    (0..10 * ROUND_KEYS).for_each(|number| it.apply(&pod(&format!("p{number}"))));
+    let fixture = start(World::listed(), Mode::Guard, Leadership::none(), nothing);
+    (0..10 * ROUND_KEYS).for_each(|number| fixture.apply(&pod(&format!("p{number}"))));
     advance(5.0).await;
-    it.decided();
-    it.leadership.lead_for_tests();
-    let led = it.env.now();
+    fixture.decided();
+    fixture.leadership.lead_for_tests();
+    let led = fixture.env.now();
     advance(1.0).await;
-    let decided = it.toy.decided.lock().clone();
+    let decided = fixture.toy.decided.lock().clone();
     assert_eq!(decided.len(), 10 * ROUND_KEYS);
     let last = decided.iter().map(|(_, at)| *at).max().unwrap();
     assert!(last.since(led) < COALESCE * 5, "{:?}", last.since(led));
@@ -419,13 +423,13 @@ async fn bug_a_new_leader_paused_between_full_rounds() {
 /// unreachable.
 #[tokio::test(start_paused = true)]
 async fn bug_a_new_leader_did_not_decide_refused_keys_first() {
-    let it = start(World::listed(), Mode::Guard, Leadership::none(), |key, _| {
-        if key == "p999" { wish(key) } else { Decision::default() }
+    let fixture = start(World::listed(), Mode::Guard, Leadership::none(), |key, _| {
+        if key == "p999" { force_delete_decision(key) } else { Decision::default() }
     });
-    (0..1_000).for_each(|number| it.apply(&pod(&format!("p{number}"))));
+    (0..1_000).for_each(|number| fixture.apply(&pod(&format!("p{number}"))));
     advance(5.0).await;
-    it.decided();
-    it.leadership.lead_for_tests();
+    fixture.decided();
+    fixture.leadership.lead_for_tests();
     advance(1.0).await;
-    assert_eq!(it.toy.decided.lock()[0].0, "p999");
+    assert_eq!(fixture.toy.decided.lock()[0].0, "p999");
 }

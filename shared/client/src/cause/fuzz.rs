@@ -50,14 +50,14 @@ fn refusals_show_each_word_once() {
         let status = http::StatusCode::from_u16(code).unwrap();
         let error = ApiError::from_status(status, None, Encoding::Json, Bytes::from(body));
         let line = crate::error_chain(&error);
-        let said = line.strip_prefix("the API server answered ").unwrap();
+        let shown = line.strip_prefix("the API server answered ").unwrap();
         assert!(
-            said.starts_with(&code.to_string()) && !line.contains('\n') && !line.contains(" : "),
+            shown.starts_with(&code.to_string()) && !line.contains('\n') && !line.contains(" : "),
             "{line}"
         );
-        assert!(!said.ends_with([':', ' ']) || message.trim().ends_with(':'), "{line:?}");
+        assert!(!shown.ends_with([':', ' ']) || message.trim().ends_with(':'), "{line:?}");
         let head = if plain || reason.is_empty() { code.to_string() } else { format!("{code} {reason}") };
-        let rest = said.strip_prefix(&head).unwrap().trim_start_matches([':', ';', ' ']);
+        let rest = shown.strip_prefix(&head).unwrap().trim_start_matches([':', ';', ' ']);
         for again in
             [format!("{code}:"), format!("{reason}:")].iter().filter(|again| again.len() > 1 && !plain)
         {

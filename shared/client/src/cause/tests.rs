@@ -82,11 +82,11 @@ fn bug_connection_errors_showed_type_names_and_no_address() {
             "logging in to https://127.0.0.1:16999 (context prod): the login command aws failed",
         ),
     ];
-    for (error, says) in rows {
+    for (error, expected) in rows {
         let text = crate::error_chain(&ApiError::from_kube(error, &target()));
         assert!(
-            text.contains(says) && text.contains("https://127.0.0.1:16999 (context prod)"),
-            "{says}: {text}"
+            text.contains(expected) && text.contains("https://127.0.0.1:16999 (context prod)"),
+            "{expected}: {text}"
         );
         is_for_people(&text);
     }
@@ -141,13 +141,13 @@ async fn bug_errors_named_the_kubeconfig_twice_and_no_contexts() {
         ),
         (Some(kubeconfig(server, "client-certificate: /no/a.crt, client-key: /no/a.key")), None, "/no/a."),
     ];
-    for (index, (text, context, says)) in rows.into_iter().enumerate() {
+    for (index, (text, context, expected)) in rows.into_iter().enumerate() {
         let path = folder.path().join(format!("config-{index}"));
         if let Some(text) = &text {
             std::fs::write(&path, text).unwrap();
         }
         let text = crate::error_chain(&opened(path.clone(), context).await.unwrap_err());
-        assert!(text.contains(says), "{says}: {text}");
+        assert!(text.contains(expected), "{expected}: {text}");
         is_for_people(&text);
         assert!(text.matches(path.to_str().unwrap()).count() <= 1, "{text}");
     }

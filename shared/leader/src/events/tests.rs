@@ -17,13 +17,13 @@ fn event(pod: &str, reason: &'static str) -> Event {
     }
 }
 
-struct Told {
+struct Setup {
     api: Api,
     recorder: Recorder,
     metrics: Metrics,
 }
 
-fn told(answer: fn() -> Answer) -> Told {
+fn setup(answer: fn() -> Answer) -> Setup {
     let (env, _wall) = env();
     let api = Api::new(&env, move |_| async move { answer() });
     let metrics = Metrics::new().unwrap();
@@ -35,7 +35,7 @@ fn told(answer: fn() -> Answer) -> Told {
         "pod-safety-0".to_owned(),
     );
     env.spawner.spawn("events", Box::pin(write));
-    Told { api, recorder, metrics }
+    Setup { api, recorder, metrics }
 }
 
 fn created() -> Answer {
@@ -44,11 +44,11 @@ fn created() -> Answer {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_has_the_uid_of_the_pod() {
-    let told = told(created);
-    told.recorder.record(event("a", "ForceDeleteRefused"));
+    let setup = setup(created);
+    setup.recorder.record(event("a", "ForceDeleteRefused"));
     advance(0.1).await;
-    let heard = told.api.requests();
-    assert_eq!(heard[0].line(), "POST /api/v1/namespaces/ns/events");
+    let requests = setup.api.requests();
+    assert_eq!(requests[0].line(), "POST /api/v1/namespaces/ns/events");
     let noon = "2026-11-21T12:00:00Z";
     let expected = json!({
         "apiVersion": "v1", "kind": "Event",
@@ -58,7 +58,7 @@ async fn an_event_has_the_uid_of_the_pod() {
         "firstTimestamp": noon, "lastTimestamp": noon, "eventTime": "2026-11-21T12:00:00.000000Z",
         "source": { "component": "pod-safety" }, "reportingComponent": "pod-safety", "reportingInstance": "pod-safety-0",
     });
-    let mut body = heard[0].json();
+    let mut body = requests[0].json();
     let name = body["metadata"]["name"].take();
     let nanoseconds = i64::from_str_radix(name.as_str().unwrap().strip_prefix("a.").unwrap(), 16).unwrap();
     assert_eq!(nanoseconds, noon.parse::<jiff::Timestamp>().unwrap().as_nanosecond() as i64);
@@ -81,7 +81,7 @@ async fn an_event_has_the_time_of_its_occurrence_and_the_related_node() {
     let write = recorder.worker_loop(api.connection(), leads, "pod-safety", "pod-safety-0".to_owned());
     env.spawner.spawn("events", Box::pin(write));
     advance(0.1).await;
-    let bodies: Vec<_> = api.requests().iter().map(|heard| heard.json()).collect();
+    let bodies: Vec<_> = api.requests().iter().map(|request| request.json()).collect();
     assert_eq!(bodies.len(), 2);
     assert!(bodies.iter().all(|body| body["eventTime"] == "2026-11-21T12:00:00.000000Z"), "{bodies:?}");
     assert_eq!(bodies[0]["related"], json!({ "apiVersion": "v1", "kind": "Node", "name": "n" }));
@@ -94,26 +94,26 @@ async fn an_event_has_the_time_of_its_occurrence_and_the_related_node() {
 
 #[test]
 fn messages_are_capitalised_unless_they_begin_with_a_name() {
-    for (text, wanted) in [
+    for (text, expected) in [
         ("node n is to be fenced: r", "Node n is to be fenced: r"),
         ("it is off", "It is off"),
         ("lost holds it", "lost holds it"),
         ("pod-safety acts", "pod-safety acts"),
         ("", ""),
     ] {
-        assert_eq!(capitalize(text), wanted);
+        assert_eq!(capitalize(text), expected);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_about_a_node_is_in_the_default_namespace() {
-    let told = told(created);
+    let setup = setup(created);
     let node = NodeKey { name: "n".into(), uid: Uid::new("uid-n").unwrap() };
-    told.recorder.record(Event { object: InvolvedObject::Node(node), ..event("a", "NodeNotReady") });
+    setup.recorder.record(Event { object: InvolvedObject::Node(node), ..event("a", "NodeNotReady") });
     advance(0.1).await;
-    let heard = told.api.requests();
-    assert_eq!(heard[0].line(), "POST /api/v1/namespaces/default/events");
-    let body = heard[0].json();
+    let requests = setup.api.requests();
+    assert_eq!(requests[0].line(), "POST /api/v1/namespaces/default/events");
+    let body = requests[0].json();
     assert_eq!(body["metadata"]["namespace"], "default");
     assert_eq!(
         body["involvedObject"],
@@ -123,22 +123,22 @@ async fn an_event_about_a_node_is_in_the_default_namespace() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_about_a_device_is_in_its_namespace() {
-    let told = told(created);
+    let setup = setup(created);
     let uid = Uid::new("uid-bmc").unwrap();
     let device = DeviceKey { namespace: "fencing".into(), name: "bmc".into(), uid };
-    told.recorder.record(Event { object: InvolvedObject::Device(device), ..event("a", "LoginDenied") });
+    setup.recorder.record(Event { object: InvolvedObject::Device(device), ..event("a", "LoginDenied") });
     advance(0.1).await;
-    let heard = told.api.requests();
-    assert_eq!(heard[0].line(), "POST /api/v1/namespaces/fencing/events");
+    let requests = setup.api.requests();
+    assert_eq!(requests[0].line(), "POST /api/v1/namespaces/fencing/events");
     let about = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice", "namespace": "fencing",
         "name": "bmc", "uid": "uid-bmc" });
-    assert_eq!(heard[0].json()["involvedObject"], about);
+    assert_eq!(requests[0].json()["involvedObject"], about);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_is_written_once_in_ten_minutes() {
-    let told = told(created);
-    for (what, wait, said, total) in [
+    let setup = setup(created);
+    for (what, wait, recorded, total) in [
         ("first", 0.0, event("a", "R"), 1),
         ("the same", 599.0, event("a", "R"), 1),
         ("another reason", 0.0, event("a", "S"), 2),
@@ -146,9 +146,9 @@ async fn an_event_is_written_once_in_ten_minutes() {
         ("the same, later", 2.0, event("a", "R"), 4),
     ] {
         advance(wait).await;
-        told.recorder.record(said);
+        setup.recorder.record(recorded);
         advance(0.01).await;
-        assert_eq!(told.api.lines().len(), total, "{what}");
+        assert_eq!(setup.api.lines().len(), total, "{what}");
     }
 }
 
@@ -156,34 +156,36 @@ async fn an_event_is_written_once_in_ten_minutes() {
 /// and `explain`, which reads its code, still named the first.
 #[tokio::test(start_paused = true)]
 async fn bug_a_refusal_suppressed_other_refusals_of_the_object_for_ten_minutes() {
-    let told = told(created);
+    let setup = setup(created);
     let refused = |(code, message): (&'static str, &str)| Event {
         code: Some(code),
         message: message.to_owned(),
         ..event("a", "ForceDeleteRefused")
     };
-    for said in [
+    for recorded in [
         ("QuarantineNotOver", "5s"),
         ("ReadsTooSlow", "by 1.0s"),
         ("QuarantineNotOver", "1s"),
         ("ReadsTooSlow", "by 1.1s"),
     ] {
-        told.recorder.record(refused(said));
+        setup.recorder.record(refused(recorded));
     }
     advance(0.1).await;
-    let written: Vec<_> = told.api.requests().iter().map(|asked| asked.json()["message"].clone()).collect();
+    let written: Vec<_> =
+        setup.api.requests().iter().map(|request| request.json()["message"].clone()).collect();
     assert_eq!(written, ["QuarantineNotOver: 5s", "ReadsTooSlow: by 1.0s"]);
 }
 
 /// Messages quote devices and other controllers, which could use another word each time.
 #[tokio::test(start_paused = true)]
 async fn events_with_different_messages_and_no_code_are_repeats() {
-    let told = told(created);
+    let setup = setup(created);
     for message in ["Unreachable: no route", "Denied: wrong password"] {
-        told.recorder.record(Event { message: message.to_owned(), ..event("a", "R") });
+        setup.recorder.record(Event { message: message.to_owned(), ..event("a", "R") });
     }
     advance(0.1).await;
-    let written: Vec<_> = told.api.requests().iter().map(|asked| asked.json()["message"].clone()).collect();
+    let written: Vec<_> =
+        setup.api.requests().iter().map(|request| request.json()["message"].clone()).collect();
     assert_eq!(written, ["Unreachable: no route"]);
 }
 
@@ -208,12 +210,12 @@ async fn events_that_do_not_fit_are_dropped_and_counted_without_waiting() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_that_cannot_be_written_is_counted_and_not_repeated() {
-    let told = told(|| Answer::status(403, "Forbidden", "no"));
-    told.recorder.record(event("a", "R"));
-    told.recorder.record(event("b", "R"));
+    let setup = setup(|| Answer::status(403, "Forbidden", "no"));
+    setup.recorder.record(event("a", "R"));
+    setup.recorder.record(event("b", "R"));
     advance(60.0).await;
-    assert_eq!(told.api.lines().len(), 2);
-    assert_eq!(told.metrics.authority.events_dropped.get(), 2);
+    assert_eq!(setup.api.lines().len(), 2);
+    assert_eq!(setup.metrics.authority.events_dropped.get(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,44 +245,44 @@ async fn a_standby_writes_no_events() {
     leadership.lead_for_tests();
     recorder.record(event("b", "R"));
     advance(1.0).await;
-    let told: Vec<_> =
-        api.requests().iter().map(|asked| asked.json()["involvedObject"]["name"].clone()).collect();
-    assert_eq!(told, ["b"]);
+    let names: Vec<_> =
+        api.requests().iter().map(|request| request.json()["involvedObject"]["name"].clone()).collect();
+    assert_eq!(names, ["b"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn events_are_paced_while_pods_are_being_removed() {
-    let told = told(created);
-    let busy = told.recorder.begin_writing();
+    let setup = setup(created);
+    let busy = setup.recorder.begin_writing();
     for pod in ["a", "b", "c"] {
-        told.recorder.record(event(pod, "ForceDeleted"));
+        setup.recorder.record(event(pod, "ForceDeleted"));
     }
     advance(1.2).await;
-    assert_eq!(told.api.requests().len(), 2, "one each half second");
+    assert_eq!(setup.api.requests().len(), 2, "one each half second");
     drop(busy);
     for pod in ["d", "e"] {
-        told.recorder.record(event(pod, "ForceDeleted"));
+        setup.recorder.record(event(pod, "ForceDeleted"));
     }
     advance(0.6).await;
-    assert_eq!(told.api.requests().len(), 5, "when nothing is removed any more, they do not wait");
+    assert_eq!(setup.api.requests().len(), 5, "when nothing is removed any more, they do not wait");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_upstream_event_names_the_upstream_controller_and_is_always_written() {
-    let told = told(created);
+    let setup = setup(created);
     let speaker = ReportingController::Upstream("taint-eviction-controller");
     for message in ["Cancelling", "Marking", "Marking"] {
-        told.recorder.record(Event {
+        setup.recorder.record(Event {
             reporter: speaker,
             message: message.to_owned(),
             ..event("a", "TaintManagerEviction")
         });
     }
     advance(0.1).await;
-    let heard = told.api.requests();
-    let said: Vec<_> = heard.iter().map(|asked| asked.json()["message"].clone()).collect();
-    assert_eq!(said, ["Cancelling", "Marking", "Marking"]);
-    let first = heard[0].json();
+    let requests = setup.api.requests();
+    let recorded: Vec<_> = requests.iter().map(|request| request.json()["message"].clone()).collect();
+    assert_eq!(recorded, ["Cancelling", "Marking", "Marking"]);
+    let first = requests[0].json();
     assert_eq!(first["source"]["component"], "taint-eviction-controller");
     assert_eq!(first["reportingComponent"], "taint-eviction-controller");
 }
@@ -315,10 +317,10 @@ fn the_map_of_recorded_events_is_bounded() {
 #[test]
 fn an_event_is_due_again_after_exactly_ten_minutes() {
     let (mut waiting, event) = (PendingEvents::default(), event("a", "R"));
-    for (second, says) in [(0, true), (599, false), (600, true), (1_199, false)] {
+    for (second, is_due) in [(0, true), (599, false), (600, true), (1_199, false)] {
         assert_eq!(
             waiting.should_record(&event, Mono::from_start(Duration::from_secs(second))),
-            says,
+            is_due,
             "{second}"
         );
     }

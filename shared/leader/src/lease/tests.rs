@@ -61,14 +61,14 @@ impl Server {
         *self.lease.lock() = None;
     }
 
-    fn answer(&self, asked: &Received) -> Answer {
-        match (asked.method.as_str(), asked.path.as_str(), self.object()) {
+    fn answer(&self, request: &Received) -> Answer {
+        match (request.method.as_str(), request.path.as_str(), self.object()) {
             ("GET", PATH, Some(object)) => Answer::json(&object),
             ("GET" | "PATCH", PATH, None) => Answer::not_found(),
             ("POST", COLLECTION, Some(_)) => Answer::status(409, "AlreadyExists", "leases l already exists"),
-            ("POST", COLLECTION, None) => Answer::json(&self.write(asked.json()["spec"].clone())),
+            ("POST", COLLECTION, None) => Answer::json(&self.write(request.json()["spec"].clone())),
             ("PATCH", PATH, Some(object)) => {
-                let body = asked.json();
+                let body = request.json();
                 if body["metadata"]["resourceVersion"] != object["metadata"]["resourceVersion"] {
                     return Answer::status(409, "Conflict", "the object has been modified");
                 }
@@ -113,21 +113,21 @@ impl Candidate {
     ) -> Self {
         let (env, wall) = env();
         let (server, spawner) = (server.clone(), env.clone());
-        let api = Api::new(&env, move |asked| {
-            let (fate, server, world) = (fate(&asked), server.clone(), spawner.clone());
-            let (heard, answer) = tokio::sync::oneshot::channel();
+        let api = Api::new(&env, move |request| {
+            let (fate, server, world) = (fate(&request), server.clone(), spawner.clone());
+            let (reply, answer) = tokio::sync::oneshot::channel();
             let work = async move {
                 if fate.lost {
                     return std::future::pending().await;
                 }
                 world.sleep(fate.before).await;
-                let answer = server.answer(&asked);
+                let answer = server.answer(&request);
                 world.sleep(fate.after).await;
                 if fate.unheard {
                     return std::future::pending().await;
                 }
                 // The sender may have stopped waiting.
-                drop(heard.send(answer));
+                drop(reply.send(answer));
             };
             spawner.spawner.spawn("server", Box::pin(work));
             async move { answer.await.unwrap() }

@@ -29,10 +29,10 @@ fn refusals_and_failures_are_warnings_and_dropped_requests_are_debug() {
     ] {
         let logged = CapturedLogs::capture();
         Journal::default().write(record(action));
-        let said = format!(
+        let expected = format!(
             r#"{level} it is gone event="{event}" controller="pod-gc" action={action:?} pod="ns/a" uid="uid-a" node="n" reason="NodeGone""#
         );
-        assert_eq!(logged.take_lines(), [said]);
+        assert_eq!(logged.take_lines(), [expected]);
     }
 }
 

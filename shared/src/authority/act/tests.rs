@@ -26,11 +26,11 @@ fn fixture(
     delete: impl Fn() -> Answer + Send + Sync + 'static,
 ) -> Fixture {
     let (env, _wall) = env();
-    let api = Api::answering(&env, move |asked| if asked.method == "PATCH" { patch() } else { delete() });
+    let api = Api::answering(&env, move |request| if request.method == "PATCH" { patch() } else { delete() });
     let connection = api.connection();
-    let scene =
+    let fixture =
         Fixture { env, api, connection, leadership: Leadership::always(), evidence: Mutex::new(None) };
-    scene.with(gone(), false)
+    fixture.with(gone(), false)
 }
 
 fn well() -> Fixture {
@@ -79,10 +79,10 @@ const DELETE: &str = "DELETE /api/v1/namespaces/ns/pods/a";
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_a_gone_node_is_patched_and_deleted_at_the_version_of_the_answer() {
-    let scene = well();
-    assert!(matches!(scene.act().await, Outcome::Released(EvidenceKind::NodeGone { .. })));
-    let heard = scene.api.requests();
-    let [patch, delete] = heard.as_slice() else { panic!("{heard:?}") };
+    let fixture = well();
+    assert!(matches!(fixture.act().await, Outcome::Released(EvidenceKind::NodeGone { .. })));
+    let requests = fixture.api.requests();
+    let [patch, delete] = requests.as_slice() else { panic!("{requests:?}") };
     assert_eq!((patch.line().as_str(), delete.line().as_str()), (PATCH, DELETE));
     assert_eq!(patch.content_type, "application/strategic-merge-patch+json");
     assert_eq!(
@@ -102,24 +102,24 @@ async fn a_pod_of_a_gone_node_is_patched_and_deleted_at_the_version_of_the_answe
             r#""preconditions":{"resourceVersion":"77","uid":"uid-a"}}"#
         )
     );
-    assert!(heard.iter().all(|asked| asked.permitted && asked.query.is_empty()));
+    assert!(requests.iter().all(|request| request.permitted && request.query.is_empty()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_terminal_pod_is_deleted_without_a_patch_at_the_version_of_the_evidence() {
-    let scene = well().with(EvidenceKind::KubeletTerminated, true);
-    assert_eq!(scene.outcome().await, "released");
-    assert_eq!(scene.api.lines(), [DELETE]);
-    let preconditions = scene.api.requests()[0].json()["preconditions"].clone();
+    let fixture = well().with(EvidenceKind::KubeletTerminated, true);
+    assert_eq!(fixture.outcome().await, "released");
+    assert_eq!(fixture.api.lines(), [DELETE]);
+    let preconditions = fixture.api.requests()[0].json()["preconditions"].clone();
     assert_eq!(preconditions, json!({ "uid": "uid-a", "resourceVersion": "10" }));
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_a_gone_node_has_the_disruption_reason_of_pod_gc() {
     for kind in [EvidenceKind::NeverScheduled, EvidenceKind::TrustedTaint { node: "n".into() }] {
-        let scene = well().with(kind, false);
-        assert_eq!(scene.outcome().await, "released");
-        let body = scene.api.requests()[0].json();
+        let fixture = well().with(kind, false);
+        assert_eq!(fixture.outcome().await, "released");
+        let body = fixture.api.requests()[0].json();
         assert_eq!(body["status"], json!({ "phase": "Failed", "observedGeneration": 3 }));
     }
 }
@@ -135,9 +135,9 @@ async fn a_pod_of_a_fenced_node_has_the_disruption_reason_of_pod_safety() {
         },
         EvidenceKind::Confirmed { node: node(), proof: proof(), by: "ada".into() },
     ] {
-        let scene = well().with(kind, false);
-        assert_eq!(scene.outcome().await, "released");
-        let condition = scene.api.requests()[0].json()["status"]["conditions"][0].clone();
+        let fixture = well().with(kind, false);
+        assert_eq!(fixture.outcome().await, "released");
+        let condition = fixture.api.requests()[0].json()["status"]["conditions"][0].clone();
         assert_eq!(
             (&condition["type"], &condition["reason"]),
             (&json!("DisruptionTarget"), &json!("FencedByPodSafety"))
@@ -148,8 +148,8 @@ async fn a_pod_of_a_fenced_node_has_the_disruption_reason_of_pod_safety() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_finalizers_is_deleted_and_its_object_remains() {
     let kept = || Answer::json(&pod("a").set("/metadata/finalizers", json!(["example.com/f"])).0);
-    let scene = fixture(marked, kept);
-    assert_eq!(scene.outcome().await, "finalizers_remain");
+    let fixture = fixture(marked, kept);
+    assert_eq!(fixture.outcome().await, "finalizers_remain");
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,18 +158,18 @@ async fn each_failure_of_the_patch_has_its_outcome_and_no_delete_follows() {
     for (what, answer, expected) in
         FAILURES.into_iter().chain([("an answer without a version", no_version, "failed")])
     {
-        let scene = fixture(answer, removed);
-        assert_eq!(scene.outcome().await, expected, "{what}");
-        assert_eq!(scene.api.lines(), [PATCH], "{what}: once, and no deletion");
+        let fixture = fixture(answer, removed);
+        assert_eq!(fixture.outcome().await, expected, "{what}");
+        assert_eq!(fixture.api.lines(), [PATCH], "{what}: once, and no deletion");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_failure_of_the_delete_after_the_patch_has_its_outcome() {
     for (what, answer, expected) in FAILURES {
-        let scene = fixture(marked, answer);
-        assert_eq!(scene.outcome().await, expected, "{what}");
-        assert_eq!(scene.api.lines(), [PATCH, DELETE], "{what}: each once");
+        let fixture = fixture(marked, answer);
+        assert_eq!(fixture.outcome().await, expected, "{what}");
+        assert_eq!(fixture.api.lines(), [PATCH, DELETE], "{what}: each once");
     }
 }
 
@@ -183,8 +183,8 @@ async fn retry_after_is_taken_from_header_and_status() {
         Answer::with_code(429, &body)
     };
     for answer in [header, status] {
-        let scene = fixture(answer, answer);
-        let Outcome::Failed(ApiError::Refused { code: 429, retry_after, .. }) = scene.act().await else {
+        let fixture = fixture(answer, answer);
+        let Outcome::Failed(ApiError::Refused { code: 429, retry_after, .. }) = fixture.act().await else {
             panic!("429")
         };
         assert_eq!(retry_after, Some(Duration::from_secs(7)), "bug: the header went unread");
@@ -194,67 +194,67 @@ async fn retry_after_is_taken_from_header_and_status() {
 #[tokio::test(start_paused = true)]
 async fn evidence_that_expires_between_patch_and_delete_sends_no_delete() {
     for (late, expected, lines) in [(1.9, "released", 2), (2.0, "failed", 1)] {
-        let scene = fixture(move || marked().delayed(Duration::from_secs_f64(late)), removed);
-        assert_eq!(scene.outcome().await, expected, "{late}");
-        assert_eq!(scene.api.lines().len(), lines);
+        let fixture = fixture(move || marked().delayed(Duration::from_secs_f64(late)), removed);
+        assert_eq!(fixture.outcome().await, expected, "{late}");
+        assert_eq!(fixture.api.lines().len(), lines);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn evidence_that_has_expired_sends_nothing() {
-    let scene = well();
+    let fixture = well();
     advance(2.0).await;
-    assert_eq!(scene.outcome().await, "expired");
-    assert_eq!(scene.api.lines(), [""; 0]);
+    assert_eq!(fixture.outcome().await, "expired");
+    assert_eq!(fixture.api.lines(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_term_that_has_ended_sends_nothing() {
-    let scene = well().led_until(1.0);
+    let fixture = well().led_until(1.0);
     advance(1.0).await;
-    assert_eq!(scene.outcome().await, "not_leader");
-    assert_eq!(scene.api.lines(), [""; 0]);
+    assert_eq!(fixture.outcome().await, "not_leader");
+    assert_eq!(fixture.api.lines(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_hangs_times_out_when_the_term_ends() {
-    let scene = fixture(Answer::never, Answer::never).led_until(1.5);
-    let start = scene.env.now();
-    let Outcome::Failed(ApiError::TimedOut { after }) = scene.act().await else { panic!("timeout") };
+    let fixture = fixture(Answer::never, Answer::never).led_until(1.5);
+    let start = fixture.env.now();
+    let Outcome::Failed(ApiError::TimedOut { after }) = fixture.act().await else { panic!("timeout") };
     assert_eq!(
-        (after, scene.env.now().since(start)),
+        (after, fixture.env.now().since(start)),
         (Duration::from_millis(1_500), Duration::from_millis(1_500))
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_term_that_ends_during_the_patch_sends_no_delete() {
-    let scene = fixture(|| marked().delayed(Duration::from_secs(1)), removed).led_until(1.0);
-    scene.outcome().await;
-    assert_eq!(scene.api.lines(), [PATCH]);
+    let fixture = fixture(|| marked().delayed(Duration::from_secs(1)), removed).led_until(1.0);
+    fixture.outcome().await;
+    assert_eq!(fixture.api.lines(), [PATCH]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn bug_a_delete_was_sent_after_leadership_was_lost_during_the_patch() {
-    let scene = fixture(|| marked().delayed(Duration::from_secs(1)), removed).led_until(9.0);
+    let fixture = fixture(|| marked().delayed(Duration::from_secs(1)), removed).led_until(9.0);
     let lose = async {
         advance(0.5).await;
-        scene.leadership.end_for_tests();
+        fixture.leadership.end_for_tests();
     };
-    let (outcome, ()) = futures::future::join(scene.act(), lose).await;
+    let (outcome, ()) = futures::future::join(fixture.act(), lose).await;
     assert_eq!(outcome.name(), "not_leader");
-    assert_eq!(scene.api.lines(), [PATCH]);
+    assert_eq!(fixture.api.lines(), [PATCH]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_invalid_in_a_url_sends_nothing() {
-    let scene = well();
-    let mut version = scene.evidence.lock().take().unwrap().subject().clone();
+    let fixture = well();
+    let mut version = fixture.evidence.lock().take().unwrap().subject().clone();
     version.pod.name = "a b".into();
-    let expires = scene.env.now() + Duration::from_secs(2);
-    *scene.evidence.lock() = Some(Evidence::for_act_tests(gone(), version, expires));
-    assert_eq!(scene.outcome().await, "failed");
-    assert_eq!(scene.api.lines(), [""; 0]);
+    let expires = fixture.env.now() + Duration::from_secs(2);
+    *fixture.evidence.lock() = Some(Evidence::for_act_tests(gone(), version, expires));
+    assert_eq!(fixture.outcome().await, "failed");
+    assert_eq!(fixture.api.lines(), [""; 0]);
 }
 
 /// Once, the evidence was compared only before the request was sent, and the request could then wait until the end of the term.
@@ -270,10 +270,10 @@ async fn a_request_without_an_answer_times_out_when_its_evidence_expires() {
         }
     });
     let connection = api.connection();
-    let scene =
+    let fixture =
         Fixture { env, api, connection, leadership: Leadership::always(), evidence: Mutex::new(None) };
-    let scene = scene.with(gone(), false);
-    let began = scene.env.now();
-    assert_eq!(scene.outcome().await, "failed");
-    assert_eq!(scene.env.now().since(began), Duration::from_secs(2));
+    let fixture = fixture.with(gone(), false);
+    let began = fixture.env.now();
+    assert_eq!(fixture.outcome().await, "failed");
+    assert_eq!(fixture.env.now().since(began), Duration::from_secs(2));
 }

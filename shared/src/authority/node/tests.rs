@@ -66,7 +66,7 @@ fn update() -> NodeUpdate {
     }
 }
 
-fn silence() -> NotReporting {
+fn not_reporting() -> NotReporting {
     NotReporting {
         last_report: Mono::default(),
         renewed: Some("2026-01-01T00:00:07Z".parse().unwrap()),
@@ -76,9 +76,9 @@ fn silence() -> NotReporting {
 }
 
 /// The update that the controller requests for an unreachable node.
-fn silent() -> NodeUpdate {
+fn unreachable_update() -> NodeUpdate {
     NodeUpdate {
-        not_reporting: Some(silence()),
+        not_reporting: Some(not_reporting()),
         unreachable: Some(true),
         add: vec![(UNREACHABLE, Effect::NoSchedule), (UNREACHABLE, Effect::NoExecute)],
         ..update()
@@ -97,13 +97,13 @@ impl Server {
         Self { node: Arc::new(Mutex::new(node.0.clone())), lease: Some(renewed().0) }
     }
 
-    fn answer(&self, asked: &Received) -> Answer {
+    fn answer(&self, request: &Received) -> Answer {
         let mut node = self.node.lock();
-        if asked.line() == LEASE {
+        if request.line() == LEASE {
             return self.lease.as_ref().map_or_else(Answer::not_found, Answer::json);
         }
-        if asked.method == "PATCH" {
-            let patch = asked.json();
+        if request.method == "PATCH" {
+            let patch = request.json();
             if patch["metadata"]["resourceVersion"] != node["metadata"]["resourceVersion"] {
                 return Answer::status(409, "Conflict", "the object has been modified");
             }
@@ -138,16 +138,16 @@ fn merge(node: &mut Value, patch: &Value) {
 struct Tried {
     outcome: &'static str,
     done: NodeChanges,
-    heard: Vec<Received>,
+    requests: Vec<Received>,
 }
 
 impl Tried {
     fn lines(&self) -> Vec<String> {
-        self.heard.iter().map(Received::line).collect()
+        self.requests.iter().map(Received::line).collect()
     }
 
     fn writes(&self) -> Vec<&Received> {
-        self.heard.iter().filter(|asked| asked.method != "GET").collect()
+        self.requests.iter().filter(|request| request.method != "GET").collect()
     }
 }
 
@@ -165,7 +165,7 @@ async fn tried_over(
     let (connection, cache) = (api.connection(), world.cache());
     let means = WriteContext { connection: &connection, cache, env: &env, leadership: &leadership };
     let (outcome, done) = write(&means, update).await;
-    Tried { outcome: outcome.name(), done, heard: api.requests() }
+    Tried { outcome: outcome.name(), done, requests: api.requests() }
 }
 
 async fn tried(update: &NodeUpdate, script: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Tried {
@@ -174,5 +174,5 @@ async fn tried(update: &NodeUpdate, script: impl Fn(&Received) -> Answer + Send 
 
 async fn served(update: &NodeUpdate, server: &Server) -> Tried {
     let server = server.clone();
-    tried(update, move |asked| server.answer(asked)).await
+    tried(update, move |request| server.answer(request)).await
 }

@@ -36,7 +36,7 @@ impl NodeChanges {
     /// Whether nothing was changed.
     pub(in crate::authority) fn is_empty(&self) -> bool {
         let Self {
-            set_unknown: silent,
+            set_unknown,
             unreachable,
             added,
             removed,
@@ -45,7 +45,7 @@ impl NodeChanges {
             evidence: _,
             message: _,
         } = self;
-        !silent && unreachable.is_none() && added.is_empty() && removed.is_empty() && labels.is_empty()
+        !set_unknown && unreachable.is_none() && added.is_empty() && removed.is_empty() && labels.is_empty()
     }
 
     /// The reason, as one CamelCase word.

@@ -78,7 +78,7 @@ pub async fn request_keep_off(
         Err(OperatorError::AlreadyExists { name, .. }) => {
             set_keep_off(connection, &examined.node, &name, true).await.map(|()| name)
         }
-        asked => asked,
+        request => request,
     }
 }
 

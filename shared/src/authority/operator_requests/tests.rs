@@ -18,8 +18,8 @@ async fn examined(ready: &str, moves: bool) -> (Result<(), OperatorError>, Api) 
     let (env, _wall) = env();
     let reads = Arc::new(AtomicU8::new(1));
     let ready = ready.to_owned();
-    let api = Api::answering(&env, move |asked| {
-        if asked.path.contains("/leases/") {
+    let api = Api::answering(&env, move |request| {
+        if request.path.contains("/leases/") {
             let second = if moves { reads.fetch_add(1, Ordering::SeqCst) } else { 1 };
             Answer::json(&lease("n", second).0)
         } else {
@@ -44,7 +44,7 @@ async fn a_node_whose_kubelet_reports_cannot_be_confirmed() {
 async fn a_node_that_boots_during_the_watch_time_cannot_be_confirmed() {
     let (env, _wall) = env();
     let reads = AtomicU8::new(0);
-    let api = Api::answering(&env, move |asked| match asked.path.contains("/leases/") {
+    let api = Api::answering(&env, move |request| match request.path.contains("/leases/") {
         true => Answer::json(&lease("n", 1).0),
         false => {
             let boot = if reads.fetch_add(1, Ordering::SeqCst) == 0 { BOOT } else { NEXT_BOOT };
@@ -69,16 +69,16 @@ async fn attack_a_former_incarnation_that_may_be_the_present_one_is_refused() {
         ("no boot", "uid-o", "5", Err("may still run")),
     ] {
         let (env, _wall) = env();
-        let api = Api::answering(&env, move |asked| match asked.path.contains("/leases/") {
+        let api = Api::answering(&env, move |request| match request.path.contains("/leases/") {
             true => Answer::json(&lease("n", 1).0),
             false => Answer::json(&node("n").boot(present).ready("True").0),
         });
-        let life = Incarnation { name: "n".to_owned(), uid: uid.to_owned(), boot_id: boot.to_owned() };
-        let found = examine_former(&api.connection(), &env, life.clone()).await;
-        match (found, expected) {
-            (Ok(found), Ok(())) => assert_eq!((found.node, found.renewed), (life, None), "{what}"),
-            (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{what}: {error}"),
-            (found, _) => panic!("{what}: {found:?}"),
+        let incarnation = Incarnation { name: "n".to_owned(), uid: uid.to_owned(), boot_id: boot.to_owned() };
+        let result = examine_former(&api.connection(), &env, incarnation.clone()).await;
+        match (result, expected) {
+            (Ok(result), Ok(())) => assert_eq!((result.node, result.renewed), (incarnation, None), "{what}"),
+            (Err(error), Err(message)) => assert!(error.to_string().contains(message), "{what}: {error}"),
+            (result, _) => panic!("{what}: {result:?}"),
         }
     }
 }
@@ -92,8 +92,8 @@ async fn pausing(text: Option<&str>, at: &str) -> (Api, Connection) {
         object["spec"]["paused"] = json!(text);
     }
     let at = at.to_owned();
-    let api = Api::answering(&env, move |asked| {
-        if asked.path.starts_with(&at) { Answer::json(&object) } else { Answer::not_found() }
+    let api = Api::answering(&env, move |request| {
+        if request.path.starts_with(&at) { Answer::json(&object) } else { Answer::not_found() }
     });
     let connection = api.connection();
     (api, connection)
@@ -106,31 +106,31 @@ fn by_anna(reason: &str) -> Pause {
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_names_user_and_time_and_is_written_at_the_version_that_was_read() {
-    let said = "rack moves (by anna since 2026-11-21T10:23:05Z)";
+    let pause_text = "rack moves (by anna since 2026-11-21T10:23:05Z)";
     let node = (Scope::Node("x".to_owned()), "/api/v1/nodes/x");
     let policy = (Scope::Policy("x".to_owned()), "/apis/pod-safety.dev/v1alpha1/fencepolicies/x");
     let of_node = json!({ "metadata": { "resourceVersion": "7",
-        "annotations": { PAUSE_ANNOTATION: said, RESUMED_ANNOTATION: null } } });
+        "annotations": { PAUSE_ANNOTATION: pause_text, RESUMED_ANNOTATION: null } } });
     let of_policy = json!({ "metadata": { "resourceVersion": "7", "annotations": { RESUMED_ANNOTATION: null } },
-        "spec": { "paused": said } });
-    for ((scope, path), wanted) in [(node, of_node), (policy, of_policy)] {
+        "spec": { "paused": pause_text } });
+    for ((scope, path), expected) in [(node, of_node), (policy, of_policy)] {
         let (api, connection) = pausing(None, path).await;
         assert_eq!(read_pause(&connection, &scope).await.unwrap(), None);
         pause(&connection, &scope, &by_anna("rack moves")).await.unwrap();
-        assert_eq!(api.requests().pop().unwrap().json(), wanted);
+        assert_eq!(api.requests().pop().unwrap().json(), expected);
         let none = resume(&connection, &scope, &by_anna("done")).await.unwrap_err();
         assert!(matches!(none, OperatorError::NotPaused { .. }), "{none}");
-        let (api, connection) = pausing(Some(said), path).await;
-        assert_eq!(read_pause(&connection, &scope).await.unwrap().as_deref(), Some(said));
+        let (api, connection) = pausing(Some(pause_text), path).await;
+        assert_eq!(read_pause(&connection, &scope).await.unwrap().as_deref(), Some(pause_text));
         assert_eq!(resume(&connection, &scope, &by_anna("done")).await.unwrap(), by_anna("rack moves"));
         let written = api.requests().pop().unwrap().json();
         let resumed = written["metadata"]["annotations"][RESUMED_ANNOTATION].as_str().unwrap().to_owned();
         assert_eq!(Pause::parse(&resumed), by_anna("done"));
-        let left = match scope {
+        let remaining = match scope {
             Scope::Node(_) => &written["metadata"]["annotations"][PAUSE_ANNOTATION],
             Scope::Policy(_) => &written["spec"]["paused"],
         };
-        assert!(left.is_null() && written["metadata"]["resourceVersion"] == "7", "{written}");
+        assert!(remaining.is_null() && written["metadata"]["resourceVersion"] == "7", "{written}");
     }
 }
 
@@ -146,7 +146,7 @@ async fn an_existing_pause_is_not_replaced_and_a_long_reason_is_refused() {
     let error = pause(&connection, &node, &by_anna(&format!("{longest}xx"))).await.unwrap_err();
     assert!(matches!(error, OperatorError::TooLong { over: 2 }), "{error}");
     assert!(
-        [api.requests(), other.requests()].iter().flatten().all(|asked| asked.body.is_empty()),
+        [api.requests(), other.requests()].iter().flatten().all(|request| request.body.is_empty()),
         "nothing was written"
     );
     pause(&connection, &node, &by_anna(&longest)).await.unwrap();
@@ -158,8 +158,8 @@ async fn an_existing_pause_is_not_replaced_and_a_long_reason_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_confirmation_names_the_incarnation_and_the_user() {
     let (env, _wall) = env();
-    let api = Api::answering(&env, |asked| {
-        if asked.body.is_empty() {
+    let api = Api::answering(&env, |request| {
+        if request.body.is_empty() {
             Answer::not_found()
         } else {
             Answer::with_code(201, &json!({ "metadata": { "name": "n-1-x" } }))
@@ -169,8 +169,8 @@ async fn a_confirmation_names_the_incarnation_and_the_user() {
     let renewed = Some("2026-01-01T00:00:07Z".to_owned());
     let examined = Examined { node, labels: Default::default(), ready: false, cordoned: false, renewed };
     let valid_for = Duration::from_secs(3_600);
-    let word = Confirmation { by: "ada", reason: "I pulled the plug", valid_for, power_on: false };
-    let name = confirm(&api.connection(), &examined, word).await.unwrap();
+    let confirmation = Confirmation { by: "ada", reason: "I pulled the plug", valid_for, power_on: false };
+    let name = confirm(&api.connection(), &examined, confirmation).await.unwrap();
     let body = api.requests().pop().unwrap().json();
     assert_eq!((name.as_str(), &body["metadata"]["name"]), ("n-1-x", &serde_json::Value::Null));
     assert_eq!(body["metadata"]["generateName"], format!("{}-", incident_name(&examined.node)));

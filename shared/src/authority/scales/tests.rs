@@ -48,31 +48,31 @@ async fn asked(within: u64) -> (BTreeMap<String, Result<Scale, Box<str>>>, u64) 
     let began = env.now();
     read_scales(&connection, &env, &snapshot, &all, Duration::from_secs(within)).await;
     let guard = snapshot.view();
-    let said = guard.view().all_pods().map(|pod| {
+    let results = guard.view().all_pods().map(|pod| {
         let name = pod.controller.as_ref().unwrap().name.to_string();
         (name, guard.view().scale(pod).unwrap().scale.clone())
     });
-    (said.collect(), env.now().since(began).as_secs())
+    (results.collect(), env.now().since(began).as_secs())
 }
 
 #[tokio::test(start_paused = true)]
 async fn all_scales_are_read_and_one_that_hangs_delays_only_its_group() {
-    let (said, took) = asked(60).await;
-    assert_eq!(said["a"], Ok(Scale::Replicas(3)));
-    assert_eq!(said["b"], Ok(Scale::None));
-    assert_eq!(said["later"], Ok(Scale::Absent));
-    let why = said["hangs"].clone().unwrap_err();
+    let (results, took) = asked(60).await;
+    assert_eq!(results["a"], Ok(Scale::Replicas(3)));
+    assert_eq!(results["b"], Ok(Scale::None));
+    assert_eq!(results["later"], Ok(Scale::Absent));
+    let why = results["hangs"].clone().unwrap_err();
     assert_eq!(&*why, "asking for the scale of Fleet hangs: no answer from the API server within 5s");
     assert_eq!(took, 5);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_scale_without_an_answer_in_time_is_recorded_as_failed() {
-    let (said, took) = asked(2).await;
-    assert_eq!(said["a"], Ok(Scale::Replicas(3)));
-    assert_eq!(said["b"], Ok(Scale::None));
+    let (results, took) = asked(2).await;
+    assert_eq!(results["a"], Ok(Scale::Replicas(3)));
+    assert_eq!(results["b"], Ok(Scale::None));
     for name in ["hangs", "later"] {
-        assert_eq!(said[name], Err(format!("Fleet {name} gave no answer within 2s").into()));
+        assert_eq!(results[name], Err(format!("Fleet {name} gave no answer within 2s").into()));
     }
     assert_eq!(took, 2);
 }
@@ -94,13 +94,13 @@ async fn of(api_version: &str, kind: &str, name: &str, scale: Answer) -> (String
     let controller =
         Controller { api_version: api_version.into(), kind: kind.into(), name: name.into(), uid };
     let answer = ScaleReader::new(api.connection(), env.clone()).read("ns", &controller).await;
-    let said = answer.scale.map_or_else(|why| why.to_string(), |scale| format!("{scale:?}"));
-    (said, api.requests().into_iter().map(|asked| asked.path).collect())
+    let results = answer.scale.map_or_else(|why| why.to_string(), |scale| format!("{scale:?}"));
+    (results, api.requests().into_iter().map(|asked| asked.path).collect())
 }
 
 #[tokio::test(start_paused = true)]
 async fn invalid_names_and_kinds_without_scale_are_not_read() {
-    for (api_version, kind, name, said, asked) in [
+    for (api_version, kind, name, expected, asked) in [
         ("a.example/v1", "Fleet", "a/b", "name \"a/b\" of an ownerReference is not a valid name", 0),
         ("a.example/v1", "Fleet", "..", "name \"..\" of an ownerReference is not a valid name", 0),
         ("a/v1/x", "Fleet", "f", "apiVersion \"a/v1/x\" of an ownerReference is not a valid name", 0),
@@ -112,8 +112,12 @@ async fn invalid_names_and_kinds_without_scale_are_not_read() {
         ("v1", "Fleet", "f", "Replicas(4)", 2),
     ] {
         let scale = json!({ "metadata": { "name": "f", "uid": "uid-f" }, "spec": { "replicas": 4 } });
-        let (found, paths) = of(api_version, kind, name, Answer::json(&scale)).await;
-        assert_eq!((found.as_str(), paths.len()), (said, asked), "{api_version} {kind} {name}: {paths:?}");
+        let (scale_read, paths) = of(api_version, kind, name, Answer::json(&scale)).await;
+        assert_eq!(
+            (scale_read.as_str(), paths.len()),
+            (expected, asked),
+            "{api_version} {kind} {name}: {paths:?}"
+        );
     }
     let (why, _) = of("down.example/v1", "Fleet", "f", Answer::not_found()).await;
     assert!(why.starts_with("asking which resources down.example/v1 has: "), "{why}");
@@ -124,7 +128,7 @@ async fn a_scale_is_used_only_with_the_owners_uid_and_a_number_of_replicas() {
     let scale = |uid: &str, spec: Value| {
         Answer::json(&json!({ "metadata": { "name": "f", "uid": uid }, "spec": spec }))
     };
-    for (answer, said) in [
+    for (answer, expected) in [
         (scale("uid-f", json!({ "replicas": 0 })), "Replicas(0)"),
         (scale("uid-f", json!({})), "Replicas(0)"),
         (scale("uid-other", json!({ "replicas": 4 })), "Absent"),
@@ -132,8 +136,8 @@ async fn a_scale_is_used_only_with_the_owners_uid_and_a_number_of_replicas() {
         (Answer::not_found(), "Absent"),
         (scale("uid-f", Value::Null), "the scale of Fleet f has no number of replicas"),
     ] {
-        let (found, paths) = of("a.example/v1", "Fleet", "f", answer).await;
-        assert_eq!(found, said);
+        let (scale_read, paths) = of("a.example/v1", "Fleet", "f", answer).await;
+        assert_eq!(scale_read, expected);
         assert_eq!(
             paths,
             ["/apis/a.example/v1", "/apis/a.example/v1/namespaces/ns/fleets/f/scale"],

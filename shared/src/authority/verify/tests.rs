@@ -29,18 +29,18 @@ use crate::transport::NoTransport;
 const QUARANTINE: Duration = Duration::from_secs(40);
 
 /// The answer to each read.
-type Says = Arc<dyn Fn() -> Answer + Send + Sync>;
+type Responder = Arc<dyn Fn() -> Answer + Send + Sync>;
 
-fn says(answer: impl Fn() -> Answer + Send + Sync + 'static) -> Says {
+fn answering(answer: impl Fn() -> Answer + Send + Sync + 'static) -> Responder {
     Arc::new(answer)
 }
 
-fn object(object: Obj) -> Says {
-    says(move || Answer::json(&object.0))
+fn object(object: Obj) -> Responder {
+    answering(move || Answer::json(&object.0))
 }
 
-fn absent() -> Says {
-    says(Answer::not_found)
+fn absent() -> Responder {
+    answering(Answer::not_found)
 }
 
 /// A cluster in which pod `a` is bound to node `n`, which is missing.
@@ -48,12 +48,12 @@ struct Fixture {
     world: World,
     env: Env,
     policy: VerifierConfig,
-    node: Arc<Mutex<Says>>,
-    lease: Arc<Mutex<Says>>,
+    node: Arc<Mutex<Responder>>,
+    lease: Arc<Mutex<Responder>>,
     /// The FenceEvidence `e`.
-    proof: Arc<Mutex<Says>>,
+    proof: Arc<Mutex<Responder>>,
     /// The Lease of the agent of `n`.
-    agent: Arc<Mutex<Says>>,
+    agent: Arc<Mutex<Responder>>,
     api: Api,
     connection: Connection,
 }
@@ -61,9 +61,9 @@ struct Fixture {
 impl Fixture {
     /// The kubelet of `n` was unreachable before its Node was deleted.
     fn new() -> Self {
-        let court = Self::connected();
-        court.world.set_unreachable_before_node_deleted("n");
-        court
+        let fixture = Self::connected();
+        fixture.world.set_unreachable_before_node_deleted("n");
+        fixture
     }
 
     /// The kubelet of `n` reported until its Node was deleted.
@@ -74,16 +74,16 @@ impl Fixture {
         let agent = Arc::new(Mutex::new(absent()));
         let (nodes, leases, proofs) = (Arc::clone(&node), Arc::clone(&lease), Arc::clone(&proof));
         let agents = Arc::clone(&agent);
-        let api = Api::new(&env, move |asked| {
-            assert_eq!((asked.method.as_str(), asked.query.as_str()), ("GET", ""), "a quorum read");
-            let says = match asked.path.as_str() {
+        let api = Api::new(&env, move |request| {
+            assert_eq!((request.method.as_str(), request.query.as_str()), ("GET", ""), "a quorum read");
+            let answering = match request.path.as_str() {
                 "/api/v1/nodes/n" => nodes.lock().clone(),
                 "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n" => leases.lock().clone(),
                 "/apis/pod-safety.dev/v1alpha1/fenceevidences/e" => proofs.lock().clone(),
                 "/apis/coordination.k8s.io/v1/namespaces/agents/leases/watchdog.n" => agents.lock().clone(),
                 other => panic!("nobody should read {other}"),
             };
-            async move { says() }
+            async move { answering() }
         });
         let policy = VerifierConfig {
             quarantine: QUARANTINE,
@@ -98,24 +98,24 @@ impl Fixture {
     }
 
     /// Makes the first read now, as the authority does.
-    async fn witness(&self) {
+    async fn make_first_read(&self) {
         let taken = quorum_read::read_absence(&self.connection, &self.env, "n").await.unwrap().unwrap();
         self.world.cache().record_absence_read("n", taken);
     }
 
     /// The first read was made, and the quarantine is over.
-    async fn ripe() -> Self {
-        let court = Self::new();
-        court.witness().await;
+    async fn after_quarantine() -> Self {
+        let fixture = Self::new();
+        fixture.make_first_read().await;
         advance(QUARANTINE.as_secs_f64()).await;
-        court
+        fixture
     }
 
-    fn reads_of_node(&self, answer: Says) {
+    fn reads_of_node(&self, answer: Responder) {
         *self.node.lock() = answer;
     }
 
-    fn reads_of_lease(&self, answer: Says) {
+    fn reads_of_lease(&self, answer: Responder) {
         *self.lease.lock() = answer;
     }
 
@@ -141,7 +141,7 @@ impl Fixture {
         self.verify(&gone()).await
     }
 
-    fn has_witness(&self) -> bool {
+    fn has_first_read(&self) -> bool {
         self.world.read().view().absence("n").is_some_and(|absence| absence.first_read.is_some())
     }
 

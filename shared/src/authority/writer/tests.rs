@@ -76,7 +76,7 @@ struct Pool {
     journal: Arc<Journal>,
     metrics: Metrics,
     authority: Arc<Authority>,
-    heard: Arc<RecordingHandler>,
+    handler: Arc<RecordingHandler>,
     owner: Arc<dyn CompletionHandler>,
 }
 
@@ -91,9 +91,9 @@ fn pool_over(leadership: Arc<Leadership>, env: Env, api: Api) -> Pool {
     let parts = parts(&world, &env, api.connection_with(&metrics.client), &leadership, &metrics);
     let journal = Arc::clone(&parts.journal);
     let authority = Authority::start(parts);
-    let heard = RecordingHandler::new("test");
-    let owner: Arc<dyn CompletionHandler> = Arc::<RecordingHandler>::clone(&heard);
-    Pool { env, api, world, leadership, journal, metrics, authority, heard, owner }
+    let handler = RecordingHandler::new("test");
+    let owner: Arc<dyn CompletionHandler> = Arc::<RecordingHandler>::clone(&handler);
+    Pool { env, api, world, leadership, journal, metrics, authority, handler, owner }
 }
 
 impl Pool {
@@ -116,12 +116,12 @@ impl Pool {
     }
 
     fn wakes(&self) -> Vec<Mono> {
-        self.heard.wakes.lock().clone()
+        self.handler.wakes.lock().clone()
     }
 
     /// The last requested wake-up time of the owner.
     fn woken(&self) -> Mono {
-        self.heard.woken().unwrap()
+        self.handler.woken().unwrap()
     }
 
     fn page(&self) -> String {
@@ -133,15 +133,15 @@ impl Pool {
         assert!(page.contains(line), "{line} in {page}");
     }
 
-    fn witness(&self, node: &str) -> Submitted {
+    fn submit_first_read(&self, node: &str) -> Submitted {
         self.submit_intent(Intent::ReadMissingNode { node: node.into() })
     }
 
     fn ended(&self) -> Vec<String> {
-        self.heard.ended.lock().clone()
+        self.handler.ended.lock().clone()
     }
 
-    fn has_witness(&self) -> bool {
+    fn has_first_read(&self) -> bool {
         self.world.read().view().absence("n").is_some_and(|absence| absence.first_read.is_some())
     }
 }
@@ -150,15 +150,15 @@ fn ended_pod(name: &str) -> Obj {
     pod(name).phase("Failed")
 }
 
-fn well(asked: &Received) -> Answer {
-    match asked.method.as_str() {
+fn well(request: &Received) -> Answer {
+    match request.method.as_str() {
         "GET" => Answer::not_found(),
         _ => Answer::json(&pod("a").rv(77).0),
     }
 }
 
-fn slow(asked: &Received) -> Answer {
-    well(asked).delayed(Duration::from_secs(1))
+fn slow(request: &Received) -> Answer {
+    well(request).delayed(Duration::from_secs(1))
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,9 +207,9 @@ async fn a_process_that_lost_leadership_before_the_turn_sends_nothing() {
 async fn a_standby_makes_first_reads() {
     let pool = pool(Leadership::none(), well);
     pool.world.apply(Kind::Pods, &pod("a").on("n").0, pool.env.now());
-    assert_eq!(pool.witness("n"), Submitted::Accepted);
+    assert_eq!(pool.submit_first_read("n"), Submitted::Accepted);
     advance(0.1).await;
-    assert!(pool.has_witness());
+    assert!(pool.has_first_read());
     assert_eq!(pool.wakes().len(), 1);
 }
 
@@ -217,8 +217,8 @@ async fn a_standby_makes_first_reads() {
 async fn a_first_read_without_a_result_is_retried_after_one_second() {
     type Script = fn(&Received) -> Answer;
     let rows: [(&str, Script); 3] = [
-        ("the node is there", |asked| {
-            if asked.path.contains("/nodes/") { Answer::json(&node("n").0) } else { Answer::not_found() }
+        ("the node is there", |request| {
+            if request.path.contains("/nodes/") { Answer::json(&node("n").0) } else { Answer::not_found() }
         }),
         ("a proxy answers", |_| Answer::plain(404, "404 page not found")),
         ("nobody answers", |_| Answer::broken()),
@@ -226,12 +226,12 @@ async fn a_first_read_without_a_result_is_retried_after_one_second() {
     for (what, script) in rows {
         let pool = pool(Leadership::always(), script);
         pool.world.apply(Kind::Pods, &pod("a").on("n").0, pool.env.now());
-        pool.witness("n");
+        pool.submit_first_read("n");
         advance(0.1).await;
-        assert!(!pool.has_witness(), "{what}");
+        assert!(!pool.has_first_read(), "{what}");
         let wakes = pool.wakes();
         assert_eq!(wakes, [Mono::default() + READ_RETRY], "{what}");
-        assert_eq!(pool.witness("n"), Submitted::Accepted);
+        assert_eq!(pool.submit_first_read("n"), Submitted::Accepted);
         advance(0.1).await;
         assert_eq!(pool.api.lines().len(), 4, "{what}: it may be asked for again");
     }
@@ -245,7 +245,7 @@ async fn bug_of_two_controllers_that_requested_a_first_read_only_one_was_woken()
     pool.world.apply(Kind::Pods, &pod("a").on("n").0, pool.env.now());
     let second: Arc<dyn CompletionHandler> = RecordingHandler::new("second");
     let now = pool.env.now();
-    assert_eq!(pool.witness("n"), Submitted::Accepted);
+    assert_eq!(pool.submit_first_read("n"), Submitted::Accepted);
     let turned_away = pool.authority.submit(Intent::ReadMissingNode { node: "n".into() }, &second);
     assert_eq!(turned_away, Submitted::Later(now + READ_RETRY));
 }
@@ -256,7 +256,7 @@ async fn one_pod_and_one_node_have_one_request_in_flight() {
     for round in 0..5 {
         assert_eq!(pool.submit_ended(&ended_pod("a")), Submitted::Accepted);
         let turned_away = Submitted::Later(pool.env.now() + READ_RETRY);
-        assert_eq!(pool.witness("n"), if round == 0 { Submitted::Accepted } else { turned_away });
+        assert_eq!(pool.submit_first_read("n"), if round == 0 { Submitted::Accepted } else { turned_away });
         advance(0.1).await;
     }
     advance(2.0).await;
@@ -272,13 +272,13 @@ async fn all_default_workers_write_at_once_and_no_more() {
     let (env, _wall) = env();
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (busy, peak) = (Arc::clone(&now), Arc::clone(&most));
-    let api = Api::new(&env, move |asked| {
+    let api = Api::new(&env, move |request| {
         let (busy, peak) = (Arc::clone(&busy), Arc::clone(&peak));
         async move {
             peak.fetch_max(busy.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             advance(0.01).await;
             busy.fetch_sub(1, Ordering::SeqCst);
-            well(&asked)
+            well(&request)
         }
     });
     let pool = pool_over(Leadership::always(), env, api);
@@ -299,14 +299,14 @@ async fn concurrent_writes_are_reduced_if_the_api_server_slows_down() {
     let (env, _wall) = env();
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (busy, peak) = (Arc::clone(&now), Arc::clone(&most));
-    let api = Api::new(&env, move |asked| {
+    let api = Api::new(&env, move |request| {
         let (busy, peak) = (Arc::clone(&busy), Arc::clone(&peak));
         async move {
             let beside = busy.fetch_add(1, Ordering::SeqCst) + 1;
             peak.fetch_max(beside, Ordering::SeqCst);
             advance(0.0035 * f64::from(u32::try_from(beside.max(2)).unwrap())).await;
             busy.fetch_sub(1, Ordering::SeqCst);
-            well(&asked)
+            well(&request)
         }
     });
     let pool = pool_over(Leadership::always(), env, api);
@@ -326,7 +326,7 @@ async fn concurrent_writes_are_reduced_if_the_api_server_slows_down() {
 
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_pods_of_one_flow_do_not_delay_another_flow() {
-    let pool = pool(Leadership::always(), |asked| well(asked).delayed(Duration::from_millis(10)));
+    let pool = pool(Leadership::always(), |request| well(request).delayed(Duration::from_millis(10)));
     for number in 0..10_000 {
         pool.submit_ended(&ended_pod(&format!("big{number}")));
     }
@@ -340,7 +340,10 @@ async fn ten_thousand_pods_of_one_flow_do_not_delay_another_flow() {
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_node_that_cannot_be_read_do_not_delay_terminated_pods() {
     let pool =
-        pool(Leadership::always(), |asked| if asked.method == "GET" { Answer::never() } else { well(asked) });
+        pool(
+            Leadership::always(),
+            |request| if request.method == "GET" { Answer::never() } else { well(request) },
+        );
     for number in 0..200 {
         let object = pod(&format!("orphan{number}")).on("n");
         pool.world.apply(Kind::Pods, &object.0, pool.env.now());
@@ -395,11 +398,11 @@ async fn a_retry_waits_for_the_requested_retry_after() {
 fn overloaded(seconds: u64) -> (Pool, Arc<AtomicBool>) {
     let overloaded = Arc::new(AtomicBool::new(true));
     let flag = Arc::clone(&overloaded);
-    let pool = pool(Leadership::always(), move |asked| {
+    let pool = pool(Leadership::always(), move |request| {
         if flag.load(Ordering::SeqCst) {
             Answer::plain(429, "slow down").with_retry_after(seconds)
         } else {
-            well(asked)
+            well(request)
         }
     });
     (pool, overloaded)
@@ -412,12 +415,12 @@ async fn bug_queued_pods_were_sent_during_a_requested_pause() {
         pool.submit_ended(&ended_pod(&format!("p{number}")));
     }
     advance(8.9).await;
-    let asked = pool.api.writes().len();
-    assert!((1..=DEFAULT_WORKERS).contains(&asked), "{asked} writes");
+    let sent = pool.api.writes().len();
+    assert!((1..=DEFAULT_WORKERS).contains(&sent), "{sent} writes");
     overloaded.store(false, Ordering::SeqCst);
     advance(1.0).await;
     let released = pool.ended().iter().filter(|line| line.ends_with("released")).count();
-    assert_eq!(released, 500 - asked, "the others went on");
+    assert_eq!(released, 500 - sent, "the others went on");
 }
 
 #[tokio::test(start_paused = true)]
@@ -435,7 +438,7 @@ async fn attack_a_retry_after_of_a_day_pauses_writes_for_half_a_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_an_identity_does_not_wait_for_other_pods_of_its_node() {
-    let pool = pool(Leadership::always(), |asked| well(asked).delayed(Duration::from_millis(10)));
+    let pool = pool(Leadership::always(), |request| well(request).delayed(Duration::from_millis(10)));
     for number in 0..10_000 {
         pool.submit_ended(&ended_pod(&format!("web-{number}")));
     }
@@ -493,19 +496,19 @@ async fn queued_requests_are_abandoned_when_leadership_is_lost_and_may_be_submit
     }
     pool.world.apply(Kind::Pods, &pod("o").on("n").0, pool.env.now());
     advance(0.5).await;
-    pool.witness("n");
+    pool.submit_first_read("n");
     pool.authority.abandon();
     advance(5.0).await;
     assert_eq!(pool.ended().len(), DEFAULT_WORKERS, "those that were under way end; no other begins");
     assert_eq!(pool.api.writes().len(), DEFAULT_WORKERS);
-    assert!(!pool.has_witness());
+    assert!(!pool.has_first_read());
     let again: Vec<_> = (0..count).map(|number| pool.submit_ended(&object(number))).collect();
     let accepted = again.iter().filter(|submitted| **submitted == Submitted::Accepted).count();
     assert_eq!(accepted, DEFAULT_WORKERS, "those that ended were just done");
-    pool.witness("n");
+    pool.submit_first_read("n");
     advance(5.0).await;
     assert_eq!(pool.ended().len(), count, "the others are taken on anew");
-    assert!(pool.has_witness());
+    assert!(pool.has_first_read());
 }
 
 #[tokio::test(start_paused = true)]
@@ -562,9 +565,9 @@ async fn pods_of_one_missing_node_share_two_reads_and_need_two_writes_each() {
 /// Once, with eight nodes whose devices hang, no pod of any node was released for minutes.
 #[tokio::test(start_paused = true)]
 async fn bug_devices_that_do_not_answer_delayed_pods_of_other_nodes() {
-    let pool = pool(Leadership::always(), |asked| match asked.path.contains("/fenceevidences/") {
+    let pool = pool(Leadership::always(), |request| match request.path.contains("/fenceevidences/") {
         true => Answer::not_found().delayed(Duration::from_secs(20)),
-        false => well(asked),
+        false => well(request),
     });
     for node in 0..2 * EVIDENCE_CHECK_WORKERS {
         for place in 0..4 {

@@ -21,26 +21,26 @@ fn deletion() -> Decision<Hold> {
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_the_mode_forbids_is_recorded_once() {
-    let it = start(World::listed(), Mode::Observe, Leadership::none(), |_, _| deletion());
+    let fixture = start(World::listed(), Mode::Observe, Leadership::none(), |_, _| deletion());
     for version in [10, 11, 12] {
-        it.apply(&pod("a").rv(version).phase(if version == 11 { "Running" } else { "Pending" }));
+        fixture.apply(&pod("a").rv(version).phase(if version == 11 { "Running" } else { "Pending" }));
         advance(2.0).await;
     }
-    assert_eq!(it.written(), [(Action::WouldDelete, "ObserveMode")]);
-    assert!(it.api.requests().is_empty());
+    assert_eq!(fixture.written(), [(Action::WouldDelete, "ObserveMode")]);
+    assert!(fixture.api.requests().is_empty());
 }
 
 /// The queue may be long: the loss of a zone fills it, and the zone may be back before it is empty.
 #[tokio::test(start_paused = true)]
 async fn a_queued_deletion_is_decided_again_before_it_is_sent() {
     let decided = AtomicUsize::new(0);
-    let it = guarding(move |_, _| match decided.fetch_add(1, Ordering::SeqCst) {
+    let fixture = guarding(move |_, _| match decided.fetch_add(1, Ordering::SeqCst) {
         0 => deletion(),
         _ => Decision::default(),
     });
-    it.apply(&pod("a"));
+    fixture.apply(&pod("a"));
     advance(2.0).await;
-    assert!(it.api.requests().is_empty(), "{:?}", it.api.requests());
-    assert_eq!(it.metrics.authority.outcomes.with_label_values(&["withdrawn"]).get(), 1);
-    assert_eq!(it.written(), [(Action::Dropped, "Withdrawn")]);
+    assert!(fixture.api.requests().is_empty(), "{:?}", fixture.api.requests());
+    assert_eq!(fixture.metrics.authority.outcomes.with_label_values(&["withdrawn"]).get(), 1);
+    assert_eq!(fixture.written(), [(Action::Dropped, "Withdrawn")]);
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn an_unreachable_node_is_read_then_set_to_unknown_then_tainted_each_at_the_last_version() {
-    let tried = served(&silent(), &Server::of(&well())).await;
+    let tried = served(&unreachable_update(), &Server::of(&well())).await;
     assert_eq!(
         (tried.outcome, tried.lines()),
         ("written", [GET, LEASE, STATUS, REST].map(str::to_owned).into())
@@ -36,7 +36,10 @@ async fn an_unreachable_node_is_read_then_set_to_unknown_then_tainted_each_at_th
             r#"{"effect":"NoExecute","key":"node.kubernetes.io/unreachable","timeAdded":"2026-11-21T12:00:00Z"}]}}"#
         )
     );
-    assert!(tried.writes().iter().all(|asked| !asked.permitted), "no permit is needed, and none is carried");
+    assert!(
+        tried.writes().iter().all(|request| !request.permitted),
+        "no permit is needed, and none is carried"
+    );
     assert_eq!(
         tried.done.to_string(),
         "Ready and the pressures are Unknown; NodeUnreachable is True; added node.kubernetes.io/unreachable:NoSchedule, node.kubernetes.io/unreachable:NoExecute"
@@ -47,17 +50,17 @@ async fn an_unreachable_node_is_read_then_set_to_unknown_then_tainted_each_at_th
 /// As in kube-controller-manager: an Event is emitted only for a node that was Ready.
 #[tokio::test(start_paused = true)]
 async fn an_unreachable_node_has_an_event_only_if_it_was_ready() {
-    for (before, told) in [("True", true), ("False", false)] {
+    for (before, has_event) in [("True", true), ("False", false)] {
         let node = well().set("/status/conditions", json!([condition("Ready", before)]));
-        let tried = served(&silent(), &Server::of(&node)).await;
-        assert_eq!((tried.done.set_unknown, tried.done.turned_not_ready), (true, told), "{before}");
+        let tried = served(&unreachable_update(), &Server::of(&node)).await;
+        assert_eq!((tried.done.set_unknown, tried.done.turned_not_ready), (true, has_event), "{before}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_last_heartbeat_and_network_unavailable_are_not_written() {
     let server = Server::of(&well());
-    served(&silent(), &server).await;
+    served(&unreachable_update(), &server).await;
     let node = server.node.lock().clone();
     for condition in node["status"]["conditions"].as_array().unwrap() {
         let status = match condition["type"].as_str().unwrap() {
@@ -74,8 +77,9 @@ async fn the_last_heartbeat_and_network_unavailable_are_not_written() {
 
 #[tokio::test(start_paused = true)]
 async fn conditions_that_were_never_posted_have_the_creation_time_as_heartbeat() {
-    let silence = NotReporting { heartbeat: None, renewed: None, never_posted: true, ..silence() };
-    let update = NodeUpdate { not_reporting: Some(silence), ..update() };
+    let not_reporting =
+        NotReporting { heartbeat: None, renewed: None, never_posted: true, ..not_reporting() };
+    let update = NodeUpdate { not_reporting: Some(not_reporting), ..update() };
     let mut server = Server::of(&well().set("/status/conditions", json!([])));
     server.lease = None;
     let tried = served(&update, &server).await;
@@ -96,22 +100,23 @@ async fn conditions_that_were_never_posted_have_the_creation_time_as_heartbeat()
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_reported_since_is_not_written() {
-    let never = || NotReporting { heartbeat: None, never_posted: true, ..silence() };
+    let never = || NotReporting { heartbeat: None, never_posted: true, ..not_reporting() };
     let beat = well().set("/status/conditions/4/lastHeartbeatTime", json!("2026-11-21T11:58:10Z"));
     let unposted = well().set("/status/conditions", json!([]));
     let cases = [
-        ("its Lease was renewed", silence(), well(), Some(lease("n", 8))),
-        ("its Lease was renewed by a clock that went back", silence(), well(), Some(lease("n", 6))),
-        ("its Lease appeared", NotReporting { renewed: None, ..silence() }, well(), Some(renewed())),
-        ("its Lease went, perhaps after it was renewed", silence(), well(), None),
-        ("its status was posted", silence(), beat, Some(renewed())),
+        ("its Lease was renewed", not_reporting(), well(), Some(lease("n", 8))),
+        ("its Lease was renewed by a clock that went back", not_reporting(), well(), Some(lease("n", 6))),
+        ("its Lease appeared", NotReporting { renewed: None, ..not_reporting() }, well(), Some(renewed())),
+        ("its Lease went, perhaps after it was renewed", not_reporting(), well(), None),
+        ("its status was posted", not_reporting(), beat, Some(renewed())),
         ("its status was posted for the first time", never(), well(), Some(renewed())),
-        ("its status was wiped", silence(), unposted, Some(renewed())),
+        ("its status was wiped", not_reporting(), unposted, Some(renewed())),
     ];
-    for (sentence, silence, node, lease) in cases {
+    for (sentence, not_reporting, node, lease) in cases {
         let mut server = Server::of(&node);
         server.lease = lease.map(|lease| lease.0);
-        let tried = served(&NodeUpdate { not_reporting: Some(silence), ..silent() }, &server).await;
+        let tried =
+            served(&NodeUpdate { not_reporting: Some(not_reporting), ..unreachable_update() }, &server).await;
         assert_eq!(
             (tried.outcome, tried.lines()),
             ("heard", [GET, LEASE].map(str::to_owned).into()),
@@ -126,10 +131,11 @@ async fn a_lease_without_renew_time_is_like_no_lease() {
     let mut mute = renewed();
     mute.0["spec"].as_object_mut().unwrap().remove("renewTime");
     for lease in [Some(mute.0), None] {
-        let silence = NotReporting { renewed: None, ..silence() };
+        let not_reporting = NotReporting { renewed: None, ..not_reporting() };
         let mut server = Server::of(&well());
         server.lease = lease;
-        let tried = served(&NodeUpdate { not_reporting: Some(silence), ..silent() }, &server).await;
+        let tried =
+            served(&NodeUpdate { not_reporting: Some(not_reporting), ..unreachable_update() }, &server).await;
         assert_eq!(tried.outcome, "written");
     }
 }
@@ -137,37 +143,40 @@ async fn a_lease_without_renew_time_is_like_no_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_node_or_lease_that_cannot_be_decoded_is_not_set_to_unknown() {
     type Script = fn(&Received) -> Option<Answer>;
-    let of_lease = |asked: &Received| asked.line() == LEASE;
+    let of_lease = |request: &Received| request.line() == LEASE;
     let cases: [(&str, Script); 5] = [
-        ("a Lease of another shape", |asked| (asked.line() == LEASE).then(Answer::garbage)),
-        ("a Lease whose time is none", |asked| {
+        ("a Lease of another shape", |request| (request.line() == LEASE).then(Answer::garbage)),
+        ("a Lease whose time is none", |request| {
             let lease = renewed().set("/spec/renewTime", json!("yesterday"));
-            (asked.line() == LEASE).then(|| Answer::json(&lease.0))
+            (request.line() == LEASE).then(|| Answer::json(&lease.0))
         }),
-        ("a proxy that knows no Leases", |asked| {
-            (asked.line() == LEASE).then(|| Answer::plain(404, "404 page not found"))
+        ("a proxy that knows no Leases", |request| {
+            (request.line() == LEASE).then(|| Answer::plain(404, "404 page not found"))
         }),
-        ("an API server that may not show Leases", |asked| {
-            (asked.line() == LEASE).then(|| Answer::status(403, "Forbidden", "no"))
+        ("an API server that may not show Leases", |request| {
+            (request.line() == LEASE).then(|| Answer::status(403, "Forbidden", "no"))
         }),
-        ("a heartbeat whose time is none", |asked| {
+        ("a heartbeat whose time is none", |request| {
             let node = well().set("/status/conditions/4/lastHeartbeatTime", json!("yesterday"));
-            (asked.line() == GET).then(|| Answer::json(&node.0))
+            (request.line() == GET).then(|| Answer::json(&node.0))
         }),
     ];
     for (sentence, script) in cases {
         let server = Server::of(&well());
-        let tried =
-            tried(&silent(), move |asked| script(asked).unwrap_or_else(|| server.answer(asked))).await;
+        let tried = tried(&unreachable_update(), move |request| {
+            script(request).unwrap_or_else(|| server.answer(request))
+        })
+        .await;
         assert_eq!((tried.outcome, tried.writes().len()), ("failed", 0), "{sentence}");
-        assert!(tried.heard.iter().any(of_lease), "{sentence}");
+        assert!(tried.requests.iter().any(of_lease), "{sentence}");
     }
 }
 
 /// Another controller set the conditions to Unknown: the status needs no write, the taints do.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_unknown_already_keeps_its_transition_time() {
-    let tried = served(&NodeUpdate { unreachable: None, ..silent() }, &Server::of(&unknown())).await;
+    let tried =
+        served(&NodeUpdate { unreachable: None, ..unreachable_update() }, &Server::of(&unknown())).await;
     assert_eq!((tried.outcome, tried.lines()), ("written", [GET, LEASE, REST].map(str::to_owned).into()));
     assert!(!tried.done.set_unknown);
 }
@@ -179,7 +188,7 @@ async fn the_node_unreachable_condition_is_written_only_if_it_changes() {
             json!([condition("Ready", "True"), condition("pod-safety.dev/NodeUnreachable", status)]);
         well().set("/status/conditions", conditions)
     };
-    for (sentence, node, wanted, says) in [
+    for (sentence, node, unreachable, expected) in [
         ("it is new", unknown(), true, Some(("True", "KubeletNotReporting", "since 2026-11-20T00:00:00Z"))),
         ("it is true already", ours("True"), true, None),
         (
@@ -196,9 +205,9 @@ async fn the_node_unreachable_condition_is_written_only_if_it_changes() {
             Some(("False", "KubeletReporting", "reports again")),
         ),
     ] {
-        let update = NodeUpdate { unreachable: Some(wanted), ..update() };
+        let update = NodeUpdate { unreachable: Some(unreachable), ..update() };
         let tried = served(&update, &Server::of(&node)).await;
-        let Some((status, reason, words)) = says else {
+        let Some((status, reason, message)) = expected else {
             assert_eq!((tried.outcome, tried.lines()), ("no_effect", vec![GET.to_owned()]), "{sentence}");
             continue;
         };
@@ -211,7 +220,7 @@ async fn the_node_unreachable_condition_is_written_only_if_it_changes() {
             "{sentence}"
         );
         assert!(
-            written[0]["message"].as_str().unwrap().contains(words),
+            written[0]["message"].as_str().unwrap().contains(message),
             "{sentence}: {}",
             written[0]["message"]
         );

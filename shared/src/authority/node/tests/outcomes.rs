@@ -11,20 +11,20 @@ fn the_reason_of_node_changes_is_that_of_the_most_important_change() {
     let taint = || vec![(NOT_READY, Effect::NoSchedule)];
     let labelled = || NodeChanges { labels: vec!["a".to_owned()], ..NodeChanges::default() };
     let reachable = || NodeChanges { unreachable: Some(false), ..labelled() };
-    for (done, word) in [
+    for (done, reason) in [
         (NodeChanges { set_unknown: true, added: taint(), ..reachable() }, "KubeletNotReporting"),
         (NodeChanges { added: taint(), ..reachable() }, "Taints"),
         (NodeChanges { removed: taint(), ..reachable() }, "Taints"),
         (reachable(), "NodeUnreachable"),
         (labelled(), "Labels"),
     ] {
-        assert_eq!(done.reason(), word, "{done}");
+        assert_eq!(done.reason(), reason, "{done}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_deleted_or_replaced_is_gone() {
-    for update in [silent(), tainting()] {
+    for update in [unreachable_update(), tainting()] {
         let tried_ = tried(&update, |_| Answer::not_found()).await;
         assert_eq!((tried_.outcome, tried_.writes().len()), ("gone", 0));
         let another = served(&update, &Server::of(&well().uid("uid-other"))).await;
@@ -56,9 +56,10 @@ async fn each_request_can_fail_and_earlier_changes_are_reported() {
     ];
     for (sentence, line, answer, outcome, writes, status_done) in cases {
         let server = Server::of(&well());
-        let tried =
-            tried(&silent(), move |asked| if asked.line() == line { answer() } else { server.answer(asked) })
-                .await;
+        let tried = tried(&unreachable_update(), move |request| {
+            if request.line() == line { answer() } else { server.answer(request) }
+        })
+        .await;
         assert_eq!((tried.outcome, tried.writes().len()), (outcome, writes), "{sentence}");
         assert_eq!(tried.done.set_unknown, status_done, "{sentence}");
         assert_eq!(tried.done.turned_not_ready, status_done, "{sentence}");
@@ -70,13 +71,15 @@ async fn each_request_can_fail_and_earlier_changes_are_reported() {
 async fn taints_missing_after_a_timeout_are_added_by_the_next_decision() {
     let server = Server::of(&well());
     let slow = server.clone();
-    let first = tried_over(&World::listed(), &silent(), 5.0, move |asked| {
-        if asked.line() == REST { Answer::never() } else { slow.answer(asked) }
+    let first = tried_over(&World::listed(), &unreachable_update(), 5.0, move |request| {
+        if request.line() == REST { Answer::never() } else { slow.answer(request) }
     })
     .await;
     assert_eq!((first.outcome, first.done.set_unknown), ("failed", true));
     let rv = "6".parse().unwrap();
-    let next = served(&NodeUpdate { not_reporting: None, unreachable: None, rv, ..silent() }, &server).await;
+    let next =
+        served(&NodeUpdate { not_reporting: None, unreachable: None, rv, ..unreachable_update() }, &server)
+            .await;
     assert_eq!((next.outcome, next.lines()), ("written", [GET, REST].map(str::to_owned).into()));
     assert!(first.done.turned_not_ready && !next.done.turned_not_ready, "the Event is told once");
     let keys: Vec<_> = server.node.lock()["spec"]["taints"].as_array().unwrap().clone();
@@ -87,8 +90,10 @@ async fn taints_missing_after_a_timeout_are_added_by_the_next_decision() {
 async fn every_request_is_sent_within_the_term() {
     let server = Server::of(&well());
     let answers = server.clone();
-    let none = tried_over(&World::listed(), &silent(), 0.0, move |asked| answers.answer(asked)).await;
-    assert_eq!((none.outcome, none.heard.len()), ("not_leader", 0));
+    let none =
+        tried_over(&World::listed(), &unreachable_update(), 0.0, move |request| answers.answer(request))
+            .await;
+    assert_eq!((none.outcome, none.requests.len()), ("not_leader", 0));
     for (leads_for, lines, outcome) in [
         (0.5, vec![GET, LEASE], "failed"),
         (1.5, vec![GET, LEASE, STATUS], "failed"),
@@ -96,8 +101,8 @@ async fn every_request_is_sent_within_the_term() {
         (3.5, vec![GET, LEASE, STATUS, REST], "written"),
     ] {
         let server = Server::of(&well());
-        let late = move |asked: &Received| server.answer(asked).delayed(Duration::from_secs(1));
-        let tried = tried_over(&World::listed(), &silent(), leads_for, late).await;
+        let late = move |request: &Received| server.answer(request).delayed(Duration::from_secs(1));
+        let tried = tried_over(&World::listed(), &unreachable_update(), leads_for, late).await;
         assert_eq!(
             (tried.outcome, tried.lines()),
             (outcome, lines.iter().map(ToString::to_string).collect()),
@@ -111,17 +116,17 @@ async fn a_term_that_is_lost_between_the_writes_ends_the_update() {
     let (env, _wall) = env();
     let leadership = Leadership::always();
     let (server, term) = (Server::of(&well()), Arc::clone(&leadership));
-    let api = Api::new(&env, move |asked| {
-        if asked.line() == STATUS {
+    let api = Api::new(&env, move |request| {
+        if request.line() == STATUS {
             term.end_for_tests();
         }
-        let answer = server.answer(&asked);
+        let answer = server.answer(&request);
         async move { answer }
     });
     let (connection, world) = (api.connection(), World::listed());
     let means =
         WriteContext { connection: &connection, cache: world.cache(), env: &env, leadership: &leadership };
-    let (outcome, done) = write(&means, &silent()).await;
+    let (outcome, done) = write(&means, &unreachable_update()).await;
     assert_eq!((outcome.name(), done.set_unknown, done.added.len()), ("not_leader", true, 0));
     assert_eq!(api.writes(), [STATUS]);
 }
@@ -134,7 +139,7 @@ async fn a_node_that_is_as_requested_is_not_written() {
     let world = World::listed();
     world.apply(Kind::Nodes, &there.0, Mono::default());
     let server = Server::of(&there.clone().rv(6));
-    let again = tried_over(&world, &tainting(), 60.0, move |asked| server.answer(asked)).await;
+    let again = tried_over(&world, &tainting(), 60.0, move |request| server.answer(request)).await;
     assert_eq!(
         (again.outcome, again.lines()),
         ("changed", vec![GET.to_owned()]),
@@ -152,12 +157,9 @@ async fn taints_are_not_added_if_a_webhook_reverts_the_conditions() {
         ("the taints stay as they were", REST, |_: &Received| Answer::json(&unknown().rv(6).0), 2),
     ] {
         let server = Server::of(&well());
-        let tried = tried(
-            &silent(),
-            move |asked| {
-                if asked.line() == line { answer(asked) } else { server.answer(asked) }
-            },
-        )
+        let tried = tried(&unreachable_update(), move |request| {
+            if request.line() == line { answer(request) } else { server.answer(request) }
+        })
         .await;
         assert_eq!((tried.outcome, tried.writes().len()), ("no_effect", writes), "{sentence}");
         assert!(tried.done.added.is_empty(), "{sentence}");
@@ -172,7 +174,7 @@ async fn a_node_of_another_version_is_compared_with_the_cached_one() {
     let beaten = not_ready().set("/status/conditions/0/lastHeartbeatTime", json!("2026-11-21T12:00:00Z"));
     let cordoned = not_ready().set("/spec/unschedulable", json!(true));
     let tainted = not_ready().set("/spec/taints", json!([{ "key": "x", "effect": "NoExecute" }]));
-    for (sentence, known, live, outcome) in [
+    for (sentence, cached, live, outcome) in [
         ("it is that version", None, not_ready(), "written"),
         ("only a heartbeat came", Some(not_ready()), beaten.rv(6), "written"),
         ("it is ready again", Some(not_ready()), well().rv(6), "changed"),
@@ -187,11 +189,11 @@ async fn a_node_of_another_version_is_compared_with_the_cached_one() {
         ("the cache has lost it", None, not_ready().rv(6), "changed"),
     ] {
         let world = World::listed();
-        if let Some(known) = known {
-            world.apply(Kind::Nodes, &known.0, Mono::default());
+        if let Some(cached) = cached {
+            world.apply(Kind::Nodes, &cached.0, Mono::default());
         }
         let server = Server::of(&live);
-        let tried = tried_over(&world, &tainting(), 60.0, move |asked| server.answer(asked)).await;
+        let tried = tried_over(&world, &tainting(), 60.0, move |request| server.answer(request)).await;
         assert_eq!(tried.outcome, outcome, "{sentence}");
         assert_eq!(tried.writes().len(), usize::from(outcome == "written"), "{sentence}");
     }
@@ -201,9 +203,9 @@ async fn a_node_of_another_version_is_compared_with_the_cached_one() {
 #[tokio::test(start_paused = true)]
 async fn a_new_version_without_a_report_is_still_not_reporting() {
     let attached = well().rv(9).set("/status/volumesAttached", json!([{ "name": "v" }]));
-    let tried = served(&silent(), &Server::of(&attached)).await;
+    let tried = served(&unreachable_update(), &Server::of(&attached)).await;
     assert_eq!(tried.outcome, "written");
     let versions: Vec<_> =
-        tried.writes().iter().map(|asked| asked.json()["metadata"]["resourceVersion"].clone()).collect();
+        tried.writes().iter().map(|request| request.json()["metadata"]["resourceVersion"].clone()).collect();
     assert_eq!(versions, ["9", "10"]);
 }

@@ -91,7 +91,7 @@ async fn only_labels_that_differ_are_written_with_the_taints() {
 async fn an_existing_out_of_service_taint_is_kept_and_none_is_added() {
     let off = json!([{ "key": OFF, "value": "nodeshutdown", "effect": "NoExecute" }]);
     let server = Server::of(&tainted(&off));
-    let tried = served(&silent(), &server).await;
+    let tried = served(&unreachable_update(), &server).await;
     assert_eq!(tried.outcome, "written");
     let [status, rest] = tried.writes()[..] else { panic!("two writes") };
     assert_eq!(

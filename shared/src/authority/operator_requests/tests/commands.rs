@@ -14,9 +14,9 @@ pub(super) const GROUP: &str = "/apis/pod-safety.dev/v1alpha1";
 /// An API server that has these objects by path. It accepts every write, except to objects that it does not have.
 pub(super) fn api_with(there: Value, refused: Option<(u16, &'static str)>) -> (Env, Api) {
     let (env, _wall) = env();
-    let api = Api::new(&env, move |asked| {
-        let found = there.get(asked.path.as_str());
-        let answer = match (asked.method.as_str(), refused, found) {
+    let api = Api::new(&env, move |request| {
+        let object = there.get(request.path.as_str());
+        let answer = match (request.method.as_str(), refused, object) {
             ("GET", _, Some(object)) => Answer::json(object),
             ("GET", _, None) => Answer::not_found(),
             (_, Some((code, reason)), _) => Answer::status(code, reason, "no"),
@@ -31,17 +31,17 @@ pub(super) fn api_with(there: Value, refused: Option<(u16, &'static str)>) -> (E
     (env, api)
 }
 
-pub(super) fn life(boot: &str) -> Incarnation {
+pub(super) fn incarnation(boot: &str) -> Incarnation {
     Incarnation { name: "n".to_owned(), uid: "u".to_owned(), boot_id: boot.to_owned() }
 }
 
 pub(super) fn seen() -> Examined {
     let labels = [("rack".to_owned(), "7".to_owned())].into();
-    Examined { node: life("b"), labels, ready: false, cordoned: false, renewed: None }
+    Examined { node: incarnation("b"), labels, ready: false, cordoned: false, renewed: None }
 }
 
 /// The error of a command that should fail.
-pub(super) fn words<T>(ended: Result<T, OperatorError>) -> String {
+pub(super) fn error_text<T>(ended: Result<T, OperatorError>) -> String {
     match ended {
         Ok(_) => "it was done".to_owned(),
         Err(OperatorError::NoneFound { kind, node }) => format!("nothing: {kind} of {node}"),
@@ -67,10 +67,10 @@ fn proofs() -> Value {
         proof
     };
     let items = [
-        proof("ours", life("b"), false),
-        proof("of-another-boot", life("a"), false),
-        proof("withdrawn", life("b"), true),
-        proof("too", life("b"), false),
+        proof("ours", incarnation("b"), false),
+        proof("of-another-boot", incarnation("a"), false),
+        proof("withdrawn", incarnation("b"), true),
+        proof("too", incarnation("b"), false),
     ];
     json!({ format!("{GROUP}/fenceevidences"): { "items": items } })
 }
@@ -78,22 +78,26 @@ fn proofs() -> Value {
 #[tokio::test(start_paused = true)]
 async fn withdraw_invalidates_only_evidence_about_this_incarnation() {
     let (env, api) = api_with(proofs(), None);
-    let names = withdraw(&api.connection(), &env, &life("b"), "a mistake").await.unwrap();
+    let names = withdraw(&api.connection(), &env, &incarnation("b"), "a mistake").await.unwrap();
     assert_eq!(names, ["ours", "too"]);
     assert_eq!(
         api.writes(),
         ["ours", "too"].map(|name| format!("PATCH {GROUP}/fenceevidences/{name}/status"))
     );
-    let said =
+    let expected =
         json!({ "status": { "invalidated": { "at": "2026-11-21T12:00:00Z", "reason": "a mistake" } } });
-    assert_eq!(api.requests().pop().unwrap().json(), said);
-    for (what, life, refused, expected) in [
-        ("nothing is said of it", life("c"), None, "nothing: FenceEvidence of n"),
-        ("it went meanwhile", life("b"), GONE, "nothing: FenceEvidence of n"),
-        ("it cannot be written", life("b"), BROKEN, "failed: writing it"),
+    assert_eq!(api.requests().pop().unwrap().json(), expected);
+    for (what, incarnation, refused, expected) in [
+        ("nothing is said of it", incarnation("c"), None, "nothing: FenceEvidence of n"),
+        ("it went meanwhile", incarnation("b"), GONE, "nothing: FenceEvidence of n"),
+        ("it cannot be written", incarnation("b"), BROKEN, "failed: writing it"),
     ] {
         let (env, api) = api_with(proofs(), refused);
-        assert_eq!(words(withdraw(&api.connection(), &env, &life, "r").await), expected, "{what}");
+        assert_eq!(
+            error_text(withdraw(&api.connection(), &env, &incarnation, "r").await),
+            expected,
+            "{what}"
+        );
     }
 }
 
@@ -108,7 +112,7 @@ pub(super) fn policies() -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn request_fence_creates_an_incident_with_the_selecting_policy() {
-    let name = incident_name(&life("b"));
+    let name = incident_name(&incarnation("b"));
     let (_, api) = api_with(policies(), None);
     let made = request_fence(&api.connection(), &seen(), "ada", "it smokes").await.unwrap();
     let body = api.requests().pop().unwrap().json();
@@ -117,11 +121,18 @@ async fn request_fence_creates_an_incident_with_the_selecting_policy() {
     assert_eq!(body["spec"]["trigger"], json!({ "kind": "Person", "reason": "it smokes", "by": "ada" }));
     let (_, api) = api_with(policies(), None);
     let (supposed, spec) = plan_drill(&api.connection(), &seen(), "r").await.unwrap();
-    assert_eq!((supposed, spec.policy.as_str(), spec.dry_run), (dry_run_name(&life("b")), "high", true));
-    assert!(api.requests().iter().all(|asked| asked.method == "GET"), "what is supposed is not written");
-    assert_ne!(incident_name(&life("b")), dry_run_name(&life("b")), "a drill is in nobody's way");
-    assert_ne!(dry_run_name(&life("a")), dry_run_name(&life("b")));
-    let there = format!("there: {}", incident_name(&life("b")));
+    assert_eq!(
+        (supposed, spec.policy.as_str(), spec.dry_run),
+        (dry_run_name(&incarnation("b")), "high", true)
+    );
+    assert!(api.requests().iter().all(|request| request.method == "GET"), "what is supposed is not written");
+    assert_ne!(
+        incident_name(&incarnation("b")),
+        dry_run_name(&incarnation("b")),
+        "a drill is in nobody's way"
+    );
+    assert_ne!(dry_run_name(&incarnation("a")), dry_run_name(&incarnation("b")));
+    let there = format!("there: {}", incident_name(&incarnation("b")));
     for (what, objects, refused, expected) in [
         ("it is asked for already", policies(), CONFLICT, there.as_str()),
         ("it cannot be written", policies(), BROKEN, "failed: writing it"),
@@ -133,21 +144,21 @@ async fn request_fence_creates_an_incident_with_the_selecting_policy() {
         ),
     ] {
         let (_, api) = api_with(objects, refused);
-        let asked = request_fence(&api.connection(), &seen(), "ada", "r").await;
-        assert_eq!(words(asked), expected, "{what}");
+        let result = request_fence(&api.connection(), &seen(), "ada", "r").await;
+        assert_eq!(error_text(result), expected, "{what}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn cancel_fence_patches_the_incident_by_name() {
     let (_, api) = api_with(json!({}), None);
-    let name = cancel_fence(&api.connection(), &life("b")).await.unwrap();
-    assert_eq!(name, incident_name(&life("b")));
+    let name = cancel_fence(&api.connection(), &incarnation("b")).await.unwrap();
+    assert_eq!(name, incident_name(&incarnation("b")));
     assert_eq!(api.writes(), [format!("PATCH {GROUP}/nodefences/{name}")]);
     assert_eq!(api.requests().pop().unwrap().json(), json!({ "spec": { "cancelled": true } }));
     for (refused, expected) in [(GONE, "nothing: NodeFence of n"), (BROKEN, "failed: writing it")] {
         let (_, api) = api_with(json!({}), refused);
-        assert_eq!(words(cancel_fence(&api.connection(), &life("b")).await), expected);
+        assert_eq!(error_text(cancel_fence(&api.connection(), &incarnation("b")).await), expected);
     }
 }
 
@@ -156,14 +167,14 @@ async fn whoami_returns_the_authenticated_user() {
     let (_, api) = api_with(json!({}), None);
     assert_eq!(whoami(&api.connection()).await.unwrap(), "ada");
     assert_eq!(
-        words(whoami(&api_with(json!({}), BROKEN).1.connection()).await),
+        error_text(whoami(&api_with(json!({}), BROKEN).1.connection()).await),
         "failed: asking who you are"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn delete_drill_deletes_the_drill_and_never_a_real_incident() {
-    let name = dry_run_name(&life("b"));
+    let name = dry_run_name(&incarnation("b"));
     for refused in [None, CONFLICT] {
         let (_, api) = api_with(policies(), refused);
         assert_eq!(
@@ -173,9 +184,9 @@ async fn delete_drill_deletes_the_drill_and_never_a_real_incident() {
         );
     }
     let refused = start_drill(&api_with(policies(), BROKEN).1.connection(), &seen(), "ada", "drill").await;
-    assert_eq!(words(refused), "failed: writing it");
+    assert_eq!(error_text(refused), "failed: writing it");
 
-    let fence = json!({ "metadata": { "name": name, "uid": "uid-f" }, "spec": { "node": life("b"), "policy": "high", "dryRun": true,
+    let fence = json!({ "metadata": { "name": name, "uid": "uid-f" }, "spec": { "node": incarnation("b"), "policy": "high", "dryRun": true,
         "trigger": { "kind": "Person", "reason": "drill" } }, "status": { "message": "two gates hold it" } });
     let path = format!("{GROUP}/nodefences/{name}");
     let (_, api) = api_with(json!({ path.clone(): fence }), None);
@@ -183,7 +194,10 @@ async fn delete_drill_deletes_the_drill_and_never_a_real_incident() {
     assert_eq!((drill.uid.as_str(), drill.status.message.as_str()), ("uid-f", "two gates hold it"));
     assert!(read_incident(&api.connection(), "gone").await.unwrap().is_none());
     let garbage = api_with(json!({ path.clone(): 7 }), None).1;
-    assert_eq!(words(read_incident(&garbage.connection(), &name).await), "failed: reading the NodeFence");
+    assert_eq!(
+        error_text(read_incident(&garbage.connection(), &name).await),
+        "failed: reading the NodeFence"
+    );
 
     delete_drill(&api.connection(), &drill).await.unwrap();
     assert_eq!(api.writes(), [format!("DELETE {path}")]);
@@ -193,7 +207,7 @@ async fn delete_drill_deletes_the_drill_and_never_a_real_incident() {
     assert_eq!(api.writes().len(), 1, "what was done to a machine stays on record");
     delete_drill(&api_with(json!({}), GONE).1.connection(), &drill).await.unwrap();
     let stays = delete_drill(&api_with(json!({}), BROKEN).1.connection(), &drill).await;
-    assert_eq!(words(stays), "failed: deleting the drill");
+    assert_eq!(error_text(stays), "failed: deleting the drill");
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,17 +227,20 @@ async fn a_device_is_listed_and_a_status_check_result_is_matched_by_its_token() 
         list_devices(&connection).await.unwrap().into_iter().map(|device| device.named.to_string()).collect();
     assert_eq!(all, ["a/x", "a/y", "b/x"]);
     let x = DeviceRef { namespace: "a".to_owned(), name: "x".to_owned() };
-    for (node, wish) in [(None, "t-1"), (Some("n"), "t-1 n")] {
-        assert_eq!(request_status_check(&connection, &x, "t-1", node).await.unwrap(), wish);
+    for (node, expected_token) in [(None, "t-1"), (Some("n"), "t-1 n")] {
+        assert_eq!(request_status_check(&connection, &x, "t-1", node).await.unwrap(), expected_token);
         let written = api.requests().pop().unwrap();
         assert_eq!(written.line(), format!("PATCH {path}"));
-        assert_eq!(written.json(), json!({ "metadata": { "annotations": { "pod-safety.dev/test": wish } } }));
+        assert_eq!(
+            written.json(),
+            json!({ "metadata": { "annotations": { "pod-safety.dev/test": expected_token } } })
+        );
     }
     assert!(status_check_result(&connection, &x, "t-1 n").await.unwrap().is_some());
     assert!(status_check_result(&connection, &x, "t-2 n").await.unwrap().is_none(), "that was another wish");
     for (refused, expected) in [(GONE, "no device: a/x"), (BROKEN, "failed: requesting a status check")] {
         let (_, api) = api_with(json!({}), refused);
-        assert_eq!(words(request_status_check(&api.connection(), &x, "t", None).await), expected);
+        assert_eq!(error_text(request_status_check(&api.connection(), &x, "t", None).await), expected);
     }
 }
 
@@ -234,8 +251,8 @@ async fn a_pause_with_repeated_conflicts_and_a_failed_pause_are_errors() {
         [(Some((409, "Conflict")), "changed: node/x", 5), (BROKEN, "failed: writing it", 1)]
     {
         let (_, api) = api_with(there.clone(), refused);
-        let said = pause(&api.connection(), &Scope::Node("x".to_owned()), &by_anna("r")).await;
-        assert_eq!((words(said).as_str(), api.writes().len()), (expected, tries));
+        let result = pause(&api.connection(), &Scope::Node("x".to_owned()), &by_anna("r")).await;
+        assert_eq!((error_text(result).as_str(), api.writes().len()), (expected, tries));
     }
 }
 
@@ -252,9 +269,9 @@ async fn bug_a_pause_was_not_retried_after_a_conflict_with_a_kubelet() {
     ] {
         let (env, _wall) = env();
         let writes = AtomicU32::new(0);
-        let api = Api::new(&env, move |asked| {
+        let api = Api::new(&env, move |request| {
             let written = writes.load(Ordering::Relaxed);
-            let answer = match asked.method.as_str() {
+            let answer = match request.method.as_str() {
                 "GET" => {
                     let now = if written > 0 { annotations.clone() } else { json!({}) };
                     Answer::json(
@@ -271,7 +288,7 @@ async fn bug_a_pause_was_not_retried_after_a_conflict_with_a_kubelet() {
         let ended = pause(&api.connection(), &Scope::Node("x".to_owned()), &by_anna("r")).await;
         match ended {
             Err(OperatorError::Paused { .. }) => assert_eq!(expected, "Paused"),
-            other => assert_eq!(words(other), expected),
+            other => assert_eq!(error_text(other), expected),
         }
     }
 }
@@ -280,11 +297,11 @@ async fn bug_a_pause_was_not_retried_after_a_conflict_with_a_kubelet() {
 async fn a_failed_read_is_an_error_and_not_absence() {
     let (env, _wall) = env();
     let connection = Api::answering(&env, |_| Answer::status(500, "InternalError", "etcd")).connection();
-    assert_eq!(words(read_incident(&connection, "f").await), "failed: reading the NodeFence");
+    assert_eq!(error_text(read_incident(&connection, "f").await), "failed: reading the NodeFence");
     let device = DeviceRef { namespace: "a".to_owned(), name: "x".to_owned() };
-    let promised = read_grant(&connection, &device, &life("b")).await;
-    assert_eq!(words(promised), "failed: reading the watchdog Lease");
+    let promised = read_grant(&connection, &device, &incarnation("b")).await;
+    assert_eq!(error_text(promised), "failed: reading the watchdog Lease");
     for scope in [Scope::Node("x".to_owned()), Scope::Policy("x".to_owned())] {
-        assert_eq!(words(read_pause(&connection, &scope).await), "failed: reading the object to pause");
+        assert_eq!(error_text(read_pause(&connection, &scope).await), "failed: reading the object to pause");
     }
 }

@@ -3,7 +3,7 @@
 use pod_safety_fence::incident_name;
 use serde_json::Value;
 
-use super::commands::{GROUP, life, policies, seen};
+use super::commands::{GROUP, incarnation, policies, seen};
 use super::*;
 use crate::authority::operator_requests::{
     DRAINED, LifecycleCondition, MAINTENANCE_IN_PROGRESS, is_being_fenced, list_kept_off, request_keep_off,
@@ -13,7 +13,7 @@ use crate::authority::operator_requests::{
 #[tokio::test(start_paused = true)]
 async fn a_rewritten_condition_keeps_its_transition_time() {
     let (env, _wall) = env();
-    let api = Api::answering(&env, |asked| match asked.method.as_str() {
+    let api = Api::answering(&env, |request| match request.method.as_str() {
         "GET" => {
             let drained = json!({ "type": DRAINED, "status": "True" });
             Answer::json(
@@ -25,19 +25,19 @@ async fn a_rewritten_condition_keeps_its_transition_time() {
         }
         _ => Answer::json(&json!({ "metadata": {} })),
     });
-    let life = Incarnation {
+    let incarnation = Incarnation {
         name: "n".to_owned(),
         uid: "uid-n".to_owned(),
         boot_id: "b0000000-0000-4000-8000-000000000001".to_owned(),
     };
-    let says = |kind: &'static str| LifecycleCondition {
+    let condition = |kind: &'static str| LifecycleCondition {
         kind,
         is_true: true,
         reason: "AdminRequested",
         message: "disks",
     };
-    let said = [says(DRAINED), says(MAINTENANCE_IN_PROGRESS)];
-    write_conditions(&api.connection(), &life, env.clock.wall(), &said).await.unwrap();
+    let conditions = [condition(DRAINED), condition(MAINTENANCE_IN_PROGRESS)];
+    write_conditions(&api.connection(), &incarnation, env.clock.wall(), &conditions).await.unwrap();
     assert_eq!(api.writes(), ["PATCH /api/v1/nodes/n/status"]);
     let body = api.requests().pop().unwrap().json();
     assert_eq!(body["metadata"], json!({ "uid": "uid-n" }), "no other Node of that name");
@@ -50,9 +50,9 @@ async fn a_rewritten_condition_keeps_its_transition_time() {
 #[tokio::test(start_paused = true)]
 async fn only_an_open_incident_of_the_node_keeps_its_machine_off() {
     let fence = |name: &str, node: &str, keep: bool, phase: &str| -> Value {
-        let life = json!({ "name": node, "uid": "u", "bootID": "b" });
+        let incarnation = json!({ "name": node, "uid": "u", "bootID": "b" });
         json!({ "metadata": { "name": name }, "status": { "phase": phase },
-            "spec": { "node": life, "policy": "p", "keepOff": keep,
+            "spec": { "node": incarnation, "policy": "p", "keepOff": keep,
                 "trigger": { "kind": "Person", "reason": "r" } } })
     };
     let items = json!([
@@ -72,17 +72,17 @@ async fn only_an_open_incident_of_the_node_keeps_its_machine_off() {
 
 #[tokio::test(start_paused = true)]
 async fn keep_off_creates_an_incident_or_changes_the_existing_one() {
-    let name = incident_name(&life("b"));
+    let name = incident_name(&incarnation("b"));
     let changed = format!("PATCH {GROUP}/nodefences/{name}");
     for (there, last) in [(false, format!("POST {GROUP}/nodefences")), (true, changed)] {
         let (env, _wall) = env();
-        let api = Api::answering(&env, move |asked| match asked.method.as_str() {
-            "GET" => Answer::json(&policies()[asked.path.as_str()]),
+        let api = Api::answering(&env, move |request| match request.method.as_str() {
+            "GET" => Answer::json(&policies()[request.path.as_str()]),
             "POST" if there => Answer::status(409, "AlreadyExists", "no"),
             _ => Answer::json(&json!({ "metadata": {} })),
         });
-        let asked = request_keep_off(&api.connection(), &seen(), "ada", "disks").await;
-        assert_eq!(asked.unwrap(), name);
+        let result = request_keep_off(&api.connection(), &seen(), "ada", "disks").await;
+        assert_eq!(result.unwrap(), name);
         assert_eq!(api.writes().pop().unwrap(), last);
         assert_eq!(api.requests().pop().unwrap().json()["spec"]["keepOff"], json!(true));
     }

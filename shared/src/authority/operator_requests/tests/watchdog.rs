@@ -3,7 +3,7 @@
 use pod_safety_watchdog::record::{Boot, BootSurvival, Epoch, Record, State};
 use serde_json::Value;
 
-use super::commands::{BROKEN, CONFLICT, api_with, life, words};
+use super::commands::{BROKEN, CONFLICT, api_with, error_text, incarnation};
 use super::*;
 use crate::api::{DeviceRef, DrilledWatchdog};
 use crate::authority::operator_requests::{Device, read_grant, record_drill, revoke};
@@ -32,12 +32,15 @@ async fn only_the_grant_of_this_boot_of_this_node_is_armed() {
         (State::Armed, "u", "another", false),
     ] {
         let (_, api) = api_with(written(state, node, boot), None);
-        let promise = read_grant(&api.connection(), &named(), &life("b")).await.unwrap().unwrap();
+        let promise = read_grant(&api.connection(), &named(), &incarnation("b")).await.unwrap().unwrap();
         assert_eq!((promise.is_armed, &*promise.boot_id), (stands, boot), "{state} of {node}, boot {boot}");
         assert_eq!(promise.survived, Some(("a".into(), Duration::from_secs(11))));
     }
     let (_, none) = api_with(json!({}), None);
-    assert!(read_grant(&none.connection(), &named(), &life("b")).await.unwrap().is_none(), "it has no agent");
+    assert!(
+        read_grant(&none.connection(), &named(), &incarnation("b")).await.unwrap().is_none(),
+        "it has no agent"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,8 +52,8 @@ async fn a_grant_is_revoked_only_at_the_version_that_was_read() {
         (BROKEN, "failed: revoking the grant of the node's agent"),
     ] {
         let (_, api) = api_with(written(State::Armed, "u", "b"), refused);
-        let promise = read_grant(&api.connection(), &named(), &life("b")).await.unwrap().unwrap();
-        assert_eq!(words(revoke(&api.connection(), &named(), "n", &promise).await), expected);
+        let promise = read_grant(&api.connection(), &named(), &incarnation("b")).await.unwrap().unwrap();
+        assert_eq!(error_text(revoke(&api.connection(), &named(), "n", &promise).await), expected);
         assert_eq!(api.writes(), [format!("PATCH {LEASE}")]);
         let meta = api.requests().pop().unwrap().json()["metadata"].clone();
         let state = json!({ "watchdog.pod-safety.dev/state": "Revoked" });
@@ -71,11 +74,11 @@ async fn a_passed_drill_is_recorded_once_and_keeps_earlier_ones() {
     ] {
         let (_, api) = api_with(json!({}), refused);
         let passed: DrilledWatchdog = serde_json::from_value(of(kernel)).unwrap();
-        assert_eq!(words(record_drill(&api.connection(), &device, &passed).await), expected);
+        assert_eq!(error_text(record_drill(&api.connection(), &device, &passed).await), expected);
         assert_eq!(api.writes().len(), writes, "{kernel}");
-        if let Some(asked) = api.requests().pop() {
+        if let Some(request) = api.requests().pop() {
             let all = json!([of("6.1.0"), of("6.2.0")]);
-            assert_eq!(asked.json(), json!({ "spec": { "watchdogLease": { "drilled": all } } }));
+            assert_eq!(request.json(), json!({ "spec": { "watchdogLease": { "drilled": all } } }));
         }
     }
 }

@@ -184,14 +184,14 @@ fn fenced(node: &str) -> Claim {
 }
 
 /// The refusal of the judge, or the kind of evidence.
-fn words(judged: Result<Evidence<PodVersion>, VerifyError>) -> String {
+fn result_text(judged: Result<Evidence<PodVersion>, VerifyError>) -> String {
     judged.map_or_else(|refusal| refusal.to_string(), |evidence| evidence.kind().name().to_owned())
 }
 
 #[tokio::test(start_paused = true)]
 async fn both_power_supplies_are_checked_again_and_must_be_off() {
     let rig = Rig::new();
-    assert_eq!(words(rig.verify(&on("a", "n").force(fenced("n"))).await), "PowerOff");
+    assert_eq!(result_text(rig.verify(&on("a", "n").force(fenced("n"))).await), "PowerOff");
     let mut asked = rig.devices.asked.lock().clone();
     asked.sort();
     assert_eq!(asked, ["look a", "look b"], "each once, and nothing but looks");
@@ -217,7 +217,7 @@ async fn the_present_report_of_a_device_overrides_the_evidence() {
             });
             let expected =
                 if first { expected.replace("fencing/b", "fencing/a") } else { expected.to_owned() };
-            let judged = words(rig.verify(&on("a", "n").force(fenced("n"))).await);
+            let judged = result_text(rig.verify(&on("a", "n").force(fenced("n"))).await);
             let expected = format!("the machine may be on again: {expected}");
             assert!(judged.starts_with(&expected), "a supply that {what}: {judged}");
         }
@@ -245,7 +245,7 @@ async fn bug_evidence_of_a_slow_fence_agent_had_always_expired() {
         let judged = rig.verify(&on("a", "n").force(fenced("n"))).await;
         if !usable {
             // Once, the operator was only told that the evidence had expired.
-            let said = words(judged);
+            let said = result_text(judged);
             let why = "the machine may be on again: the answer to the status check was 1";
             assert!(
                 said.starts_with(why) && said.ends_with(" s old, and a machine can boot within 10 s"),
@@ -304,7 +304,7 @@ async fn a_device_that_cannot_be_queried_prevents_evidence() {
 async fn devices_that_contradict_the_evidence_prove_nothing() {
     for kind in ["Decommissioned", "Remediated"] {
         let rig = Rig::with(|rig| rig.set(PROOF, "/spec/kind", json!(kind)));
-        let judged = words(rig.verify(&on("a", "n").force(fenced("n"))).await);
+        let judged = result_text(rig.verify(&on("a", "n").force(fenced("n"))).await);
         let expected =
             "the FenceEvidence does not hold: its devices show less than it says, or something else";
         assert_eq!(judged, expected, "{kind}");
@@ -371,7 +371,7 @@ async fn evidence_below_the_grade_of_the_nodes_policy_is_refused() {
                 "levels": [{ "name": "pdu", "devices": [{ "namespace": "fencing", "name": "a" }] }] },
         })
     };
-    let word = |rig: &mut Rig| {
+    let confirmation = |rig: &mut Rig| {
         rig.set(PROOF, "/spec", json!({
             "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "Asserted", "by": "ada", "reason": "unplugged",
             "leaseRenewed": "2026-01-01T00:00:01Z",
@@ -394,7 +394,7 @@ async fn evidence_below_the_grade_of_the_nodes_policy_is_refused() {
         let rig = Rig::with(|rig| {
             rig.set(NODE, "/metadata/labels", json!({ "rack": "7" }));
             if of_a_person {
-                word(rig);
+                confirmation(rig);
             }
         });
         for policy in policies {
@@ -431,7 +431,7 @@ async fn fencing_evidence_expires_before_a_machine_could_boot() {
 async fn evidence_about_another_node_is_refused_before_devices_are_queried() {
     let rig = Rig::new();
     let judged = rig.verify(&on("b", "m").force(fenced("m"))).await;
-    assert_eq!(words(judged), "the FenceEvidence does not hold: it is about another node");
+    assert_eq!(result_text(judged), "the FenceEvidence does not hold: it is about another node");
     assert!(rig.devices.asked.lock().is_empty());
 }
 
@@ -512,7 +512,7 @@ async fn a_taint_that_pod_safety_added_is_no_evidence() {
 #[tokio::test(start_paused = true)]
 async fn bug_a_confirmation_waited_for_the_device_of_other_evidence() {
     const WORD: &str = "/apis/pod-safety.dev/v1alpha1/fenceevidences/w";
-    let word = json!({
+    let confirmation = json!({
         "metadata": { "name": "w", "uid": "uid-w", "resourceVersion": "8", "creationTimestamp": "2026-11-21T11:30:00Z" },
         "spec": {
             "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "Asserted", "by": "ada", "reason": "I looked",
@@ -522,10 +522,10 @@ async fn bug_a_confirmation_waited_for_the_device_of_other_evidence() {
     let rig = Rig::with(|rig| {
         let hangs = Looks { after: Duration::from_secs(60), ..off() };
         rig.devices.looks.insert("a", hangs);
-        rig.there.lock().insert(WORD.to_owned(), word.clone());
+        rig.there.lock().insert(WORD.to_owned(), confirmation.clone());
     });
     rig.world.apply(Kind::Nodes, &lost(), rig.env.now());
-    for proof in [&evidence(), &word] {
+    for proof in [&evidence(), &confirmation] {
         rig.world.apply(Kind::FenceEvidences, proof, rig.env.now());
     }
     let began = rig.env.now();
@@ -537,7 +537,7 @@ async fn bug_a_confirmation_waited_for_the_device_of_other_evidence() {
 #[tokio::test(start_paused = true)]
 async fn a_confirmation_is_used_if_the_device_of_other_evidence_does_not_answer() {
     const WORD: &str = "/apis/pod-safety.dev/v1alpha1/fenceevidences/w";
-    let word = |created: &str, boot: &str| {
+    let confirmation = |created: &str, boot: &str| {
         json!({
             "metadata": { "name": "w", "uid": "uid-w", "resourceVersion": "8", "creationTimestamp": created },
             "spec": {
@@ -546,29 +546,30 @@ async fn a_confirmation_is_used_if_the_device_of_other_evidence_does_not_answer(
             },
         })
     };
-    for (what, word, expected) in [
-        ("that holds", word("2026-11-21T11:30:00Z", BOOT), "Confirmed"),
+    for (what, confirmation, expected) in [
+        ("that holds", confirmation("2026-11-21T11:30:00Z", BOOT), "Confirmed"),
         (
             "that has expired",
-            word("2026-11-21T10:30:00Z", BOOT),
+            confirmation("2026-11-21T10:30:00Z", BOOT),
             "the machine may be on again: fencing/a says Unknown",
         ),
         (
             "of another life",
-            word("2026-11-21T11:30:00Z", "b0000000-0000-4000-8000-000000000000"),
+            confirmation("2026-11-21T11:30:00Z", "b0000000-0000-4000-8000-000000000000"),
             "the machine may be on again: fencing/a says Unknown",
         ),
     ] {
         let rig = Rig::with(|rig| {
-            let silent = Looks { answer: Err(DeviceError::Failed { said: "no route".to_owned() }), ..off() };
-            rig.devices.looks.insert("a", silent);
-            rig.there.lock().insert(WORD.to_owned(), word.clone());
+            let no_answer =
+                Looks { answer: Err(DeviceError::Failed { said: "no route".to_owned() }), ..off() };
+            rig.devices.looks.insert("a", no_answer);
+            rig.there.lock().insert(WORD.to_owned(), confirmation.clone());
         });
         rig.world.apply(Kind::Nodes, &lost(), rig.env.now());
-        for proof in [&evidence(), &word] {
+        for proof in [&evidence(), &confirmation] {
             rig.world.apply(Kind::FenceEvidences, proof, rig.env.now());
         }
-        let judged = words(rig.verify(&on("a", "n").force(fenced("n"))).await);
+        let judged = result_text(rig.verify(&on("a", "n").force(fenced("n"))).await);
         assert!(judged.starts_with(expected), "a word {what}: {judged}");
     }
 }
@@ -580,8 +581,8 @@ async fn other_device_evidence_is_used_if_the_named_evidence_is_invalid() {
     other["metadata"] = json!({ "name": "o", "uid": "uid-o", "resourceVersion": "8", "creationTimestamp": "2026-11-21T11:46:00Z" });
     other["spec"]["samples"].as_array_mut().unwrap().retain(|sample| sample["device"]["name"] == "b");
     let rig = Rig::with(|rig| {
-        let silent = Looks { answer: Err(DeviceError::Failed { said: "no route".to_owned() }), ..off() };
-        rig.devices.looks.insert("a", silent);
+        let no_answer = Looks { answer: Err(DeviceError::Failed { said: "no route".to_owned() }), ..off() };
+        rig.devices.looks.insert("a", no_answer);
         let path = "/apis/pod-safety.dev/v1alpha1/fenceevidences/o";
         rig.there.lock().insert(path.to_owned(), other.clone());
     });

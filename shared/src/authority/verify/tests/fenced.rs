@@ -14,7 +14,7 @@ fn claim() -> ForceDeleteRequest {
 }
 
 /// A person's confirmation, valid for an hour from a quarter to twelve. The wall clock of these tests is at noon.
-fn word(change: impl FnOnce(&mut Value)) -> Says {
+fn confirmation(change: impl FnOnce(&mut Value)) -> Responder {
     let mut proof = json!({
         "metadata": {
             "name": "e", "uid": "uid-e", "resourceVersion": "7", "creationTimestamp": "2026-11-21T11:45:00Z",
@@ -25,32 +25,35 @@ fn word(change: impl FnOnce(&mut Value)) -> Says {
         },
     });
     change(&mut proof);
-    says(move || Answer::json(&proof))
+    answering(move || Answer::json(&proof))
 }
 
 fn lost(boot: &str) -> Obj {
     node("n").ready("Unknown").set("/status/nodeInfo", json!({ "bootID": boot }))
 }
 
-fn last_renewed() -> Says {
+fn last_renewed() -> Responder {
     object(lease("n", 1).set("/spec/renewTime", json!("2026-11-21T11:00:01.000000Z")))
 }
 
-fn court(proof: Says) -> Fixture {
-    let court = Fixture::new();
-    court.apply(Kind::Pods, &pod("a").on("n").terminating().0);
-    court.reads_of_node(object(lost(BOOT)));
-    court.reads_of_lease(last_renewed());
-    *court.proof.lock() = proof;
-    court
+fn fixture(proof: Responder) -> Fixture {
+    let fixture = Fixture::new();
+    fixture.apply(Kind::Pods, &pod("a").on("n").terminating().0);
+    fixture.reads_of_node(object(lost(BOOT)));
+    fixture.reads_of_lease(last_renewed());
+    *fixture.proof.lock() = proof;
+    fixture
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_confirmation_is_evidence_while_it_is_valid() {
-    let set = |pointer: &'static str, to: Value| word(move |proof| *proof.pointer_mut(pointer).unwrap() = to);
-    let put = |key: &'static str, part: &'static str, to: Value| word(move |proof| proof[part][key] = to);
+    let set = |pointer: &'static str, to: Value| {
+        confirmation(move |proof| *proof.pointer_mut(pointer).unwrap() = to)
+    };
+    let put =
+        |key: &'static str, part: &'static str, to: Value| confirmation(move |proof| proof[part][key] = to);
     for (what, proof, expected) in [
-        ("of this life of the node", word(|_| ()), "Confirmed"),
+        ("of this life of the node", confirmation(|_| ()), "Confirmed"),
         ("for ever", put("validSeconds", "spec", Value::Null), "Confirmed"),
         (
             "of an hour, 61 minutes ago",
@@ -93,15 +96,15 @@ async fn a_confirmation_is_evidence_while_it_is_valid() {
         ),
         ("when it had never been heard", put("leaseRenewed", "spec", Value::Null), "KubeletAlive"),
         ("that is not there", absent(), "ReadFailed"),
-        ("that cannot be read", says(|| Answer::plain(502, "bad gateway")), "ReadFailed"),
+        ("that cannot be read", answering(|| Answer::plain(502, "bad gateway")), "ReadFailed"),
     ] {
-        assert_eq!(reason(court(proof).verify(&claim()).await), expected, "a word {what}");
+        assert_eq!(reason(fixture(proof).verify(&claim()).await), expected, "a word {what}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_present_state_of_the_node_overrides_evidence() {
-    let unreadable = || says(|| Answer::plain(502, "bad gateway"));
+    let unreadable = || answering(|| Answer::plain(502, "bad gateway"));
     for (what, node, lease, expected) in [
         ("is not heard", object(lost(BOOT)), last_renewed(), "Confirmed"),
         ("is not heard, and its Lease is gone", object(lost(BOOT)), absent(), "Confirmed"),
@@ -114,54 +117,55 @@ async fn the_present_state_of_the_node_overrides_evidence() {
         ("has a Lease that cannot be read", object(lost(BOOT)), unreadable(), "ReadFailed"),
         ("renewed its Lease", object(lost(BOOT)), object(lease("n", 9)), "KubeletAlive"),
     ] {
-        let court = court(word(|_| ()));
-        court.reads_of_node(node);
-        court.reads_of_lease(lease);
-        assert_eq!(reason(court.verify(&claim()).await), expected, "a node that {what}");
+        let fixture = fixture(confirmation(|_| ()));
+        fixture.reads_of_node(node);
+        fixture.reads_of_lease(lease);
+        assert_eq!(reason(fixture.verify(&claim()).await), expected, "a node that {what}");
     }
 }
 
 /// No device is queried before the Node is read: if the read takes long, the kubelet may be Ready by then.
 #[tokio::test(start_paused = true)]
 async fn bug_the_validity_of_a_confirmation_counted_from_the_answer_of_the_node_read() {
-    let court = court(word(|_| ()));
-    let asked_at = court.env.now();
-    court.reads_of_node(says(|| Answer::json(&lost(BOOT).0).delayed(Duration::from_secs(1))));
-    assert_eq!(court.verify(&claim()).await.unwrap().expires(), asked_at + VALID_FOR);
+    let fixture = fixture(confirmation(|_| ()));
+    let asked_at = fixture.env.now();
+    fixture.reads_of_node(answering(|| Answer::json(&lost(BOOT).0).delayed(Duration::from_secs(1))));
+    assert_eq!(fixture.verify(&claim()).await.unwrap().expires(), asked_at + VALID_FOR);
 }
 
 /// Once, evidence was given although the Lease had just been renewed, before a running kubelet would have renewed it again.
 #[tokio::test(start_paused = true)]
 async fn fencing_evidence_waits_for_the_renewal_window_after_a_renewal() {
-    for (silent, expected) in [(0, "HeardLately"), (14, "HeardLately"), (15, "Confirmed"), (60, "Confirmed")]
+    for (unrenewed, expected) in
+        [(0, "HeardLately"), (14, "HeardLately"), (15, "Confirmed"), (60, "Confirmed")]
     {
-        let court = court(word(|_| ()));
+        let fixture = fixture(confirmation(|_| ()));
         let renewed = lease("n", 1).set("/spec/renewTime", json!("2026-11-21T11:00:01.000000Z"));
-        court.apply(Kind::NodeLeases, &renewed.0);
-        advance(Duration::from_secs(silent).as_secs_f64()).await;
-        assert_eq!(reason(court.verify(&claim()).await), expected, "silent for {silent}s");
+        fixture.apply(Kind::NodeLeases, &renewed.0);
+        advance(Duration::from_secs(unrenewed).as_secs_f64()).await;
+        assert_eq!(reason(fixture.verify(&claim()).await), expected, "silent for {unrenewed}s");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn device_evidence_without_devices_is_invalid() {
-    let proof = word(|proof| {
+    let proof = confirmation(|proof| {
         proof["spec"] = json!({
             "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "PowerOff", "fence": "n-1", "by": "p",
         });
     });
-    let judged = court(proof).verify(&claim()).await;
+    let judged = fixture(proof).verify(&claim()).await;
     assert_eq!(judged.unwrap_err().to_string(), "the FenceEvidence does not hold: it names no device");
 }
 
 /// A planted bug: evidence about storage releases a pod.
 #[tokio::test(start_paused = true)]
 async fn storage_evidence_releases_no_pod() {
-    let proof = word(|proof| {
+    let proof = confirmation(|proof| {
         proof["spec"] = json!({
             "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "StorageFenced", "by": "x", "fence": "f",
             "storage": [{ "driver": "d", "className": "c" }], "leaseRenewed": "2026-11-21T11:00:01Z",
         });
     });
-    assert_eq!(reason(court(proof).verify(&claim()).await), "EvidenceInvalid");
+    assert_eq!(reason(fixture(proof).verify(&claim()).await), "EvidenceInvalid");
 }

@@ -22,21 +22,21 @@ fn absent() -> LeaseRead {
     LeaseRead::decode(None).unwrap()
 }
 
-fn says(seconds: Option<i32>) -> LeaseRead {
+fn lease_with_duration(seconds: Option<i32>) -> LeaseRead {
     read("2026-01-01T00:00:07Z", seconds)
 }
 
 #[test]
 fn the_renewal_window_is_three_eighths_of_the_lease_duration() {
     for (lease, seconds) in [
-        (says(Some(40)), 15),
-        (says(Some(8)), 3),
-        (says(Some(300)), 112),
-        (says(Some(i32::MAX)), 225),
+        (lease_with_duration(Some(40)), 15),
+        (lease_with_duration(Some(8)), 3),
+        (lease_with_duration(Some(300)), 112),
+        (lease_with_duration(Some(i32::MAX)), 225),
         // An invalid duration is replaced by the default.
-        (says(None), 15),
-        (says(Some(0)), 15),
-        (says(Some(-1)), 15),
+        (lease_with_duration(None), 15),
+        (lease_with_duration(Some(0)), 15),
+        (lease_with_duration(Some(-1)), 15),
         (absent(), 15),
     ] {
         assert_eq!(renewal_window(&lease).as_secs(), seconds, "{lease:?}");
@@ -52,12 +52,17 @@ fn time_to_observe_is_shorter_the_longer_a_lease_was_not_renewed() {
     let listen = |at: u64, lease: &LeaseRead| {
         time_to_observe("n", lease, &world.read().view(), begin + Duration::from_secs(at)).as_secs()
     };
-    for (silent, seconds) in [(0, 15), (10, 15), (25, 15), (26, 14), (39, 1), (40, 0), (400, 0)] {
-        assert_eq!(listen(silent, &says(Some(40))), seconds, "silent for {silent}s");
+    for (unrenewed, seconds) in [(0, 15), (10, 15), (25, 15), (26, 14), (39, 1), (40, 0), (400, 0)] {
+        assert_eq!(listen(unrenewed, &lease_with_duration(Some(40))), seconds, "silent for {unrenewed}s");
     }
     let moved = read("2026-01-01T00:00:08Z", Some(40));
     assert_eq!(listen(400, &moved), 15, "the watch is behind");
     assert_eq!(listen(400, &absent()), 15, "it went, and the watch is behind");
-    let other = time_to_observe("m", &says(Some(40)), &world.read().view(), begin + Duration::from_secs(400));
+    let other = time_to_observe(
+        "m",
+        &lease_with_duration(Some(40)),
+        &world.read().view(),
+        begin + Duration::from_secs(400),
+    );
     assert_eq!(other.as_secs(), 15, "a Lease that has not moved since this process began");
 }

@@ -32,11 +32,11 @@ async fn a_claim_that_does_not_match_its_pod_is_refused() {
         ("out of service", on("m").terminating(), "ClaimMismatch"),
         ("out of service", on("n").phase("Failed").running(), "ClaimMismatch"),
     ] {
-        let court = Fixture::new();
-        court.apply(Kind::Pods, &object.0);
-        let judged = court.verify(&object.force(claim(name))).await;
+        let fixture = Fixture::new();
+        fixture.apply(Kind::Pods, &object.0);
+        let judged = fixture.verify(&object.force(claim(name))).await;
         assert_eq!(reason(judged), expected, "{name}: {}", object.0);
-        assert_eq!(court.api.lines(), [""; 0], "the cache suffices to say so");
+        assert_eq!(fixture.api.lines(), [""; 0], "the cache suffices to say so");
     }
 }
 
@@ -50,12 +50,16 @@ async fn a_pod_that_changed_since_the_claim_is_refused() {
         ("in another namespace", Some(seen().set("/metadata/namespace", "other".into()))),
         ("gone", None),
     ] {
-        let court = Fixture::new();
-        court.world.remove(Kind::Pods, "uid-a", court.env.now());
+        let fixture = Fixture::new();
+        fixture.world.remove(Kind::Pods, "uid-a", fixture.env.now());
         if let Some(now) = now {
-            court.apply(Kind::Pods, &now.0);
+            fixture.apply(Kind::Pods, &now.0);
         }
-        assert_eq!(reason(court.verify(&seen().force(Claim::NeverScheduled)).await), "PodChanged", "{what}");
+        assert_eq!(
+            reason(fixture.verify(&seen().force(Claim::NeverScheduled)).await),
+            "PodChanged",
+            "{what}"
+        );
     }
 }
 
@@ -64,12 +68,12 @@ async fn evidence_records_a_terminal_phase_and_expires_soon() {
     for (object, name, terminal) in
         [(pod("a").terminating(), "never scheduled", false), (pod("a").phase("Failed"), "ended", true)]
     {
-        let court = Fixture::new();
-        court.apply(Kind::Pods, &object.0);
-        let evidence = court.verify(&object.force(claim(name))).await.unwrap();
+        let fixture = Fixture::new();
+        fixture.apply(Kind::Pods, &object.0);
+        let evidence = fixture.verify(&object.force(claim(name))).await.unwrap();
         assert_eq!(
             (evidence.subject().terminal, evidence.expires()),
-            (terminal, court.env.now() + VALID_FOR)
+            (terminal, fixture.env.now() + VALID_FOR)
         );
     }
 }

@@ -15,22 +15,22 @@ fn claim() -> ForceDeleteRequest {
     deleted().force(Claim::PodsEnded { node: "n".into() })
 }
 
-fn court() -> Fixture {
-    let mut court = Fixture::new();
-    court.policy.agent_reports = Some("agents".into());
-    court.apply(Kind::Pods, &deleted().0);
-    court
+fn fixture() -> Fixture {
+    let mut fixture = Fixture::new();
+    fixture.policy.agent_reports = Some("agents".into());
+    fixture.apply(Kind::Pods, &deleted().0);
+    fixture
 }
 
 /// The Lease of an agent in this round, with a report about pods from an earlier check.
-fn lease(process: u64, round: u64, pods: Option<PodReport>) -> Says {
+fn lease(process: u64, round: u64, pods: Option<PodReport>) -> Responder {
     let boot = Boot { node: "uid-n".into(), id: "b0000000-0000-4000-8000-000000000001".into() };
     let epoch = Epoch { process, count: 1 };
     let mut annotations = Record { state: State::Armed, epoch, round, boot, device: None }.to_annotations();
     annotations.extend(pods.iter().flat_map(PodReport::to_annotations));
     let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {},
         "metadata": { "name": "watchdog.n", "uid": "l", "resourceVersion": round.to_string(), "annotations": annotations } });
-    says(move || Answer::json(&lease))
+    answering(move || Answer::json(&lease))
 }
 
 fn ended(looked: u64) -> Option<PodReport> {
@@ -42,54 +42,58 @@ fn ended(looked: u64) -> Option<PodReport> {
 }
 
 impl Fixture {
-    async fn reports(&self, says: Says) -> Result<Evidence<PodVersion>, VerifyError> {
-        *self.agent.lock() = says;
+    async fn reports(&self, answering: Responder) -> Result<Evidence<PodVersion>, VerifyError> {
+        *self.agent.lock() = answering;
         self.verify(&claim()).await
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_check_after_the_kubelet_observed_the_deletion_is_evidence() {
-    let court = court();
+    let fixture = fixture();
     assert_eq!(
-        reason(court.reports(lease(1, 10, ended(9))).await),
+        reason(fixture.reports(lease(1, 10, ended(9))).await),
         "AgentMustLookAgain",
         "the mark is at 10"
     );
     assert_eq!(
-        reason(court.reports(lease(1, 11, ended(11))).await),
+        reason(fixture.reports(lease(1, 11, ended(11))).await),
         "AgentMustLookAgain",
         "round 11 may have been sent"
     );
-    let proved = court.reports(lease(1, 14, ended(12))).await.unwrap();
+    let proved = fixture.reports(lease(1, 14, ended(12))).await.unwrap();
     assert_eq!(*proved.kind(), EvidenceKind::PodsEnded { node: "n".into() });
-    assert_eq!(proved.expires(), court.env.now() + VALID_FOR);
-    assert_eq!(court.api.lines().len(), 3, "one read for each");
+    assert_eq!(proved.expires(), fixture.env.now() + VALID_FOR);
+    assert_eq!(fixture.api.lines().len(), 3, "one read for each");
 }
 
 #[tokio::test(start_paused = true)]
 async fn bug_an_agent_check_that_came_too_early_moved_the_mark() {
-    let court = court();
+    let fixture = fixture();
     for round in 10..100 {
-        let judged = court.reports(lease(1, round, ended(round.min(11)))).await;
+        let judged = fixture.reports(lease(1, round, ended(round.min(11)))).await;
         assert_eq!(reason(judged), "AgentMustLookAgain", "round {round}");
     }
-    assert!(court.reports(lease(1, 100, ended(12))).await.is_ok());
+    assert!(fixture.reports(lease(1, 100, ended(12))).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn attack_rounds_of_another_epoch_or_another_deletion_do_not_count() {
-    let court = court();
-    assert_eq!(reason(court.reports(lease(1, 10, ended(9))).await), "AgentMustLookAgain");
-    assert_eq!(reason(court.reports(lease(2, 50, ended(50))).await), "AgentMustLookAgain", "another process");
+    let fixture = fixture();
+    assert_eq!(reason(fixture.reports(lease(1, 10, ended(9))).await), "AgentMustLookAgain");
+    assert_eq!(
+        reason(fixture.reports(lease(2, 50, ended(50))).await),
+        "AgentMustLookAgain",
+        "another process"
+    );
     // The grace period was shortened: that is another generation.
     let again = deleted().observed(3).set("/metadata/generation", json!(3)).rv(77);
-    court.apply(Kind::Pods, &again.0);
-    *court.agent.lock() = lease(2, 60, ended(60));
+    fixture.apply(Kind::Pods, &again.0);
+    *fixture.agent.lock() = lease(2, 60, ended(60));
     let force = again.force(Claim::PodsEnded { node: "n".into() });
-    assert_eq!(reason(court.verify(&force).await), "AgentMustLookAgain");
-    *court.agent.lock() = lease(2, 62, ended(62));
-    assert!(court.verify(&force).await.is_ok());
+    assert_eq!(reason(fixture.verify(&force).await), "AgentMustLookAgain");
+    *fixture.agent.lock() = lease(2, 62, ended(62));
+    assert!(fixture.verify(&force).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,21 +101,21 @@ async fn a_refusal_names_what_remains_of_the_pod() {
     let left = |of: &str, what: &str| (of.to_owned(), what.to_owned());
     let left = vec![left("uid-other", "a mount"), left(UID, "process 7 (mysqld) in state D")];
     let stuck = Some(PodReport { checked_round: 9, terminated: Vec::new(), leftover: left });
-    let silent = || Some(PodReport { checked_round: 9, ..PodReport::default() });
+    let empty_report = || Some(PodReport { checked_round: 9, ..PodReport::default() });
     let another =
         Some(PodReport { checked_round: 9, terminated: vec![format!("{UID}2")], leftover: Vec::new() });
-    for (what, says, words) in [
+    for (what, answering, words) in [
         ("a process", lease(1, 10, stuck), "process 7 (mysqld) in state D"),
-        ("it says nothing about the pod", lease(1, 10, silent()), "is left: "),
+        ("it says nothing about the pod", lease(1, 10, empty_report()), "is left: "),
         ("another pod has ended, whose UID begins so", lease(1, 10, another), "is left: "),
         ("it is older than its reports", lease(1, 10, None), "it has not looked at its pods"),
         ("no agent", absent(), "it has no Lease"),
     ] {
-        let refusal = court().reports(says).await.unwrap_err();
+        let refusal = fixture().reports(answering).await.unwrap_err();
         assert!(refusal.to_string().ends_with(words), "{what}: {refusal}");
         assert_eq!(refusal.reason(), "PodsNotEnded", "{what}");
     }
-    let unread = court().reports(says(|| Answer::plain(502, "bad gateway"))).await;
+    let unread = fixture().reports(answering(|| Answer::plain(502, "bad gateway"))).await;
     assert_eq!(reason(unread), "ReadFailed");
 }
 
@@ -126,21 +130,21 @@ async fn attack_a_pod_whose_kubelet_has_not_seen_the_deletion_is_not_released() 
         ("it is not terminating", pod("a").uid(UID).on("n").running().observed(1), "ClaimMismatch"),
         ("it runs on another node", deleted().on("m"), "ClaimMismatch"),
     ] {
-        let court = court();
-        court.apply(Kind::Pods, &object.0);
+        let fixture = fixture();
+        fixture.apply(Kind::Pods, &object.0);
         let force = object.force(Claim::PodsEnded { node: "n".into() });
-        assert_eq!(reason(court.verify(&force).await), expected, "{what}");
-        assert!(court.api.lines().is_empty(), "{what}: nothing is read");
+        assert_eq!(reason(fixture.verify(&force).await), expected, "{what}");
+        assert!(fixture.api.lines().is_empty(), "{what}: nothing is read");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn reports_that_are_not_accepted_are_not_read() {
-    let mut court = court();
-    court.policy.agent_reports = None;
-    let refusal = court.reports(lease(1, 10, ended(9))).await.unwrap_err();
+    let mut fixture = fixture();
+    fixture.policy.agent_reports = None;
+    let refusal = fixture.reports(lease(1, 10, ended(9))).await.unwrap_err();
     assert!(refusal.to_string().contains("--agent-reports-from"), "{refusal}");
-    assert!(court.api.lines().is_empty());
+    assert!(fixture.api.lines().is_empty());
 }
 
 /// Other clients also write the phase Failed, with observedGeneration. If no container runs, it makes no difference.
@@ -151,11 +155,11 @@ async fn a_pod_whose_phase_another_client_set_to_failed_is_released_only_if_no_c
         (failed(), "ClaimMismatch"),
         (failed().set("/status/containerStatuses", json!([])), "AgentMustLookAgain"),
     ] {
-        let mut court = Fixture::new();
-        court.policy.agent_reports = Some("agents".into());
-        court.apply(Kind::Pods, &object.0);
-        *court.agent.lock() = lease(1, 10, ended(9));
-        let judged = court.verify(&object.force(Claim::PodsEnded { node: "n".into() })).await;
+        let mut fixture = Fixture::new();
+        fixture.policy.agent_reports = Some("agents".into());
+        fixture.apply(Kind::Pods, &object.0);
+        *fixture.agent.lock() = lease(1, 10, ended(9));
+        let judged = fixture.verify(&object.force(Claim::PodsEnded { node: "n".into() })).await;
         assert_eq!(reason(judged), expected);
     }
 }
@@ -163,11 +167,11 @@ async fn a_pod_whose_phase_another_client_set_to_failed_is_released_only_if_no_c
 /// Once, a second pod of the node was marked, and the first pod lost its mark.
 #[tokio::test(start_paused = true)]
 async fn marks_of_several_pods_are_kept() {
-    let court = court();
+    let fixture = fixture();
     let other = deleted().uid("uid-b").set("/metadata/name", json!("b"));
-    court.apply(Kind::Pods, &other.0);
-    assert_eq!(reason(court.reports(lease(1, 10, ended(9))).await), "AgentMustLookAgain");
-    let second = court.verify(&other.force(Claim::PodsEnded { node: "n".into() })).await;
+    fixture.apply(Kind::Pods, &other.0);
+    assert_eq!(reason(fixture.reports(lease(1, 10, ended(9))).await), "AgentMustLookAgain");
+    let second = fixture.verify(&other.force(Claim::PodsEnded { node: "n".into() })).await;
     assert_eq!(reason(second), "AgentMustLookAgain");
-    assert!(court.reports(lease(1, 14, ended(12))).await.is_ok());
+    assert!(fixture.reports(lease(1, 14, ended(12))).await.is_ok());
 }

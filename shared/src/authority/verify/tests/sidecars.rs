@@ -50,10 +50,10 @@ async fn a_terminal_phase_releases_a_pod_only_if_no_other_container_runs() {
         ),
         ("a container of which no state was reported", finished(&["", "terminated"], &[""], &[]), ENDED),
     ] {
-        let court = Fixture::new();
-        court.apply(Kind::Pods, &pod.0);
-        assert_eq!(reason(court.verify(&pod.force(Claim::KubeletTerminated)).await), expected, "{what}");
-        let cache = court.world.read();
+        let fixture = Fixture::new();
+        fixture.apply(Kind::Pods, &pod.0);
+        assert_eq!(reason(fixture.verify(&pod.force(Claim::KubeletTerminated)).await), expected, "{what}");
+        let cache = fixture.world.read();
         let over = cache
             .view()
             .pod(&pod.force(Claim::KubeletTerminated).pod.uid)
@@ -65,12 +65,12 @@ async fn a_terminal_phase_releases_a_pod_only_if_no_other_container_runs() {
 /// Evidence that the node is off does not depend on what ran on it.
 #[tokio::test(start_paused = true)]
 async fn running_containers_do_not_matter_if_the_node_is_gone() {
-    let court = Fixture::new();
+    let fixture = Fixture::new();
     let pod = finished(&["running"], &["running"], &[]).phase("Running");
-    court.apply(Kind::Pods, &pod.0);
+    fixture.apply(Kind::Pods, &pod.0);
     advance(1.0).await;
-    court.witness().await;
+    fixture.make_first_read().await;
     advance(QUARANTINE.as_secs_f64()).await;
     let gone = Claim::NodeGone { node: "n".into() };
-    assert_eq!(reason(court.verify(&pod.force(gone)).await), "NodeGone");
+    assert_eq!(reason(fixture.verify(&pod.force(gone)).await), "NodeGone");
 }

@@ -9,7 +9,7 @@ use crate::authority::DeleteCause;
 use crate::testing::Claimed as _;
 use crate::testing::objects::uid;
 
-pub(super) fn wish(name: &str, rv: &str) -> Intent {
+pub(super) fn graceful_delete(name: &str, rv: &str) -> Intent {
     let pod = pod(name).force(Claim::KubeletTerminated).pod;
     let cause = DeleteCause::Taint { node: "n".into(), taint: "k:NoExecute".into() };
     let due = Mono::default();
@@ -36,29 +36,29 @@ fn with_node(script: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Po
     pool
 }
 
-fn ending(asked: &Received) -> Answer {
-    match asked.method.as_str() {
+fn ending(request: &Received) -> Answer {
+    match request.method.as_str() {
         "GET" => Answer::json(&tainted("").0),
         _ => Answer::json(&pod("a").on("n").rv(77).0),
     }
 }
 
-fn denied(asked: &Received) -> Answer {
-    match asked.method.as_str() {
+fn denied(request: &Received) -> Answer {
+    match request.method.as_str() {
         "DELETE" => Answer::status(403, "Forbidden", "admission webhook \"guard\" denied the request"),
-        _ => ending(asked),
+        _ => ending(request),
     }
 }
 
 fn methods(pool: &Pool) -> Vec<String> {
-    pool.api.requests().into_iter().map(|asked| asked.method).collect()
+    pool.api.requests().into_iter().map(|request| request.method).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_graceful_deletion_is_sent_recorded_counted_and_has_one_event() {
     let pool = with_node(ending);
-    pool.submit_accepted(wish("a", "10"));
-    pool.submit_accepted(wish("a", "10"));
+    pool.submit_accepted(graceful_delete("a", "10"));
+    pool.submit_accepted(graceful_delete("a", "10"));
     advance(0.1).await;
     assert_eq!(pool.ended(), ["a ending"]);
     assert_eq!(methods(&pool), ["GET", "PATCH", "DELETE"]);
@@ -67,7 +67,7 @@ async fn a_graceful_deletion_is_sent_recorded_counted_and_has_one_event() {
     assert_eq!((record.action, record.reason), (Action::Deleted, "TaintNotTolerated"));
     assert!(record.message.contains("k:NoExecute"), "{}", record.message);
     assert!(
-        matches!(pool.submit_intent(wish("a", "77")), Submitted::Later(_)),
+        matches!(pool.submit_intent(graceful_delete("a", "77")), Submitted::Later(_)),
         "the watch has yet to show it"
     );
     advance(1.0).await;
@@ -80,12 +80,14 @@ async fn a_graceful_deletion_is_sent_recorded_counted_and_has_one_event() {
 #[tokio::test(start_paused = true)]
 async fn bug_a_deletion_undone_by_an_etcd_restore_waited_for_the_next_sweep() {
     let pool = with_node(ending);
-    pool.submit_accepted(wish("a", "10"));
+    pool.submit_accepted(graceful_delete("a", "10"));
     advance(10.0).await;
-    let Submitted::Later(until) = pool.submit_intent(wish("a", "10")) else { panic!("it was just done") };
+    let Submitted::Later(until) = pool.submit_intent(graceful_delete("a", "10")) else {
+        panic!("it was just done")
+    };
     assert!(until.since(pool.env.now()) <= Duration::from_secs(20));
     advance(20.1).await;
-    pool.submit_accepted(wish("a", "10"));
+    pool.submit_accepted(graceful_delete("a", "10"));
     advance(1.0).await;
     assert_eq!(pool.ended(), ["a ending", "a ending"]);
 }
@@ -94,7 +96,7 @@ async fn bug_a_deletion_undone_by_an_etcd_restore_waited_for_the_next_sweep() {
 async fn one_read_of_the_node_is_used_for_all_pods_of_a_turn() {
     let pool = with_node(ending);
     for number in 0..BATCH {
-        pool.submit_intent(wish(&format!("p{number}"), "10"));
+        pool.submit_intent(graceful_delete(&format!("p{number}"), "10"));
     }
     advance(0.1).await;
     assert_eq!(pool.ended().len(), BATCH);
@@ -113,8 +115,8 @@ async fn nothing_is_deleted_if_the_node_differs_from_the_cache() {
         ("the read fails", || Answer::status(500, "InternalError", "etcd"), "a failed"),
     ];
     for (sentence, answer, ended) in others {
-        let pool = with_node(move |asked| if asked.method == "GET" { answer() } else { ending(asked) });
-        pool.submit_intent(wish("a", "10"));
+        let pool = with_node(move |request| if request.method == "GET" { answer() } else { ending(request) });
+        pool.submit_intent(graceful_delete("a", "10"));
         advance(0.1).await;
         assert_eq!(
             (pool.ended(), methods(&pool)),
@@ -128,12 +130,12 @@ async fn nothing_is_deleted_if_the_node_differs_from_the_cache() {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_is_not_needed_when_its_turn_comes_is_dropped() {
     let pool = with_node(ending);
-    pool.heard.changed_its_mind.store(true, Ordering::SeqCst);
-    pool.submit_intent(wish("a", "10"));
+    pool.handler.changed_its_mind.store(true, Ordering::SeqCst);
+    pool.submit_intent(graceful_delete("a", "10"));
     advance(0.1).await;
     assert_eq!((pool.ended(), methods(&pool).len()), (vec!["a withdrawn".to_owned()], 0));
-    pool.heard.changed_its_mind.store(false, Ordering::SeqCst);
-    pool.submit_intent(wish("a", "10"));
+    pool.handler.changed_its_mind.store(false, Ordering::SeqCst);
+    pool.submit_intent(graceful_delete("a", "10"));
     advance(0.1).await;
     assert_eq!(pool.ended()[1], "a ending", "it may be wished for again");
 }
@@ -143,16 +145,16 @@ async fn a_deletion_that_is_not_needed_when_its_turn_comes_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn bug_a_controller_whose_deletion_was_superseded_was_not_woken() {
     let pool = with_node(ending);
-    pool.heard.changed_its_mind.store(true, Ordering::SeqCst);
+    pool.handler.changed_its_mind.store(true, Ordering::SeqCst);
     let second = RecordingHandler::new("second");
     let owner: Arc<dyn CompletionHandler> = Arc::<RecordingHandler>::clone(&second);
     let now = pool.env.now();
-    assert_eq!(pool.submit_intent(wish("a", "10")), Submitted::Accepted);
-    assert_eq!(pool.authority.submit(wish("a", "10"), &owner), Submitted::Accepted);
+    assert_eq!(pool.submit_intent(graceful_delete("a", "10")), Submitted::Accepted);
+    assert_eq!(pool.authority.submit(graceful_delete("a", "10"), &owner), Submitted::Accepted);
     advance(0.1).await;
     assert_eq!(pool.ended(), ["a withdrawn"]);
     assert_eq!(second.woken(), Some(now));
-    assert_eq!(pool.authority.submit(wish("a", "10"), &owner), Submitted::Accepted);
+    assert_eq!(pool.authority.submit(graceful_delete("a", "10"), &owner), Submitted::Accepted);
     advance(0.1).await;
     assert_eq!(*second.ended.lock(), ["a ending"]);
 }
@@ -161,16 +163,16 @@ async fn bug_a_controller_whose_deletion_was_superseded_was_not_woken() {
 /// the cache was updated before the answer came. Both agreed that there was no taint, and the pod was deleted.
 #[tokio::test(start_paused = true)]
 async fn bug_a_pod_was_deleted_for_a_taint_that_was_removed_during_the_read() {
-    let heard: Arc<OnceLock<Arc<RecordingHandler>>> = Arc::default();
-    let mind = Arc::clone(&heard);
-    let pool = with_node(move |asked| {
-        if let Some(heard) = mind.get().filter(|_| asked.method == "GET") {
-            heard.changed_its_mind.store(true, Ordering::SeqCst);
+    let handler: Arc<OnceLock<Arc<RecordingHandler>>> = Arc::default();
+    let mind = Arc::clone(&handler);
+    let pool = with_node(move |request| {
+        if let Some(handler) = mind.get().filter(|_| request.method == "GET") {
+            handler.changed_its_mind.store(true, Ordering::SeqCst);
         }
-        ending(asked)
+        ending(request)
     });
-    assert!(heard.set(Arc::clone(&pool.heard)).is_ok());
-    pool.submit_intent(wish("a", "10"));
+    assert!(handler.set(Arc::clone(&pool.handler)).is_ok());
+    pool.submit_intent(graceful_delete("a", "10"));
     advance(0.1).await;
     assert_eq!((pool.ended(), methods(&pool)), (vec!["a withdrawn".to_owned()], vec!["GET".to_owned()]));
 }
@@ -179,29 +181,29 @@ async fn bug_a_pod_was_deleted_for_a_taint_that_was_removed_during_the_read() {
 #[tokio::test(start_paused = true)]
 async fn bug_a_pod_was_deleted_by_a_late_answer_about_its_node() {
     for seconds in [2, 3] {
-        let pool = with_node(move |asked| match asked.method.as_str() {
-            "GET" => ending(asked).delayed(Duration::from_secs(seconds)),
-            _ => ending(asked),
+        let pool = with_node(move |request| match request.method.as_str() {
+            "GET" => ending(request).delayed(Duration::from_secs(seconds)),
+            _ => ending(request),
         });
-        pool.submit_intent(wish("a", "10"));
+        pool.submit_intent(graceful_delete("a", "10"));
         advance(4.0).await;
-        let (ended, asked) = (vec!["a expired".to_owned()], vec!["GET".to_owned()]);
-        assert_eq!((pool.ended(), methods(&pool)), (ended, asked), "after {seconds} s");
+        let (ended, sent) = (vec!["a expired".to_owned()], vec!["GET".to_owned()]);
+        assert_eq!((pool.ended(), methods(&pool)), (ended, sent), "after {seconds} s");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn w_te1_a_denied_deletion_is_retried_with_backoff_and_has_one_event() {
     let pool = with_node(denied);
-    pool.submit_accepted(wish("a", "10"));
+    pool.submit_accepted(graceful_delete("a", "10"));
     advance(0.1).await;
     assert_eq!(pool.ended(), ["a failed"]);
     let first = pool.woken();
     assert_eq!(first, Mono::from_start(Duration::from_secs(1)));
     // The watch has delivered the version of pod-safety's own condition: no reason to retry at once.
-    assert_eq!(pool.submit_intent(wish("a", "77")), Submitted::Later(first));
+    assert_eq!(pool.submit_intent(graceful_delete("a", "77")), Submitted::Later(first));
     advance(1.0).await;
-    pool.submit_accepted(wish("a", "77"));
+    pool.submit_accepted(graceful_delete("a", "77"));
     advance(0.1).await;
     let second = pool.woken();
     assert!(second.since(first) >= Duration::from_secs(2), "{second:?}");
@@ -214,7 +216,7 @@ async fn w_te1_a_denied_deletion_is_retried_with_backoff_and_has_one_event() {
 #[tokio::test(start_paused = true)]
 async fn only_the_leader_deletes() {
     let pool = pool(Leadership::none(), ending);
-    assert_eq!(pool.submit_intent(wish("a", "10")), Submitted::NotLeading);
+    assert_eq!(pool.submit_intent(graceful_delete("a", "10")), Submitted::NotLeading);
     advance(0.1).await;
     assert!(pool.api.requests().is_empty());
 }

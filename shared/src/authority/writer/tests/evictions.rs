@@ -51,13 +51,13 @@ struct There {
 }
 
 impl There {
-    fn answer(&self, asked: &Received) -> Answer {
+    fn answer(&self, request: &Received) -> Answer {
         let list = |all: &[Obj]| {
             let items: Vec<&Value> = all.iter().map(|one| &one.0).collect();
             Answer::json(&json!({ "metadata": { "resourceVersion": "9" }, "items": items }))
         };
         let named = |name: &str| self.evictions.iter().find(|one| one["metadata"]["name"] == *name);
-        match (asked.method.as_str(), asked.path.as_str()) {
+        match (request.method.as_str(), request.path.as_str()) {
             ("GET", POD) => self.pod.as_ref().map_or_else(Answer::not_found, |pod| Answer::json(&pod.0)),
             ("GET", REQUESTS) => list(&self.requests),
             ("GET", EVICTIONS) => list(&self.evictions),
@@ -70,7 +70,7 @@ impl There {
                 None => Answer::json(&json!({ "kind": "Status", "status": "Success" })),
             },
             ("POST", EVICTIONS) => {
-                let name = asked.json()["metadata"]["name"].as_str().unwrap().to_owned();
+                let name = request.json()["metadata"]["name"].as_str().unwrap().to_owned();
                 match named(&name) {
                     Some(_) => Answer::status(409, "AlreadyExists", "already exists"),
                     None => Answer::json(&eviction(&name, "p").0),
@@ -84,7 +84,7 @@ impl There {
 /// Executes the intent. Returns the outcome, and the writes.
 async fn done(there: &There, intent: Intent) -> (String, Vec<Received>) {
     let there = there.clone();
-    let pool = pool(Leadership::always(), move |asked| there.answer(asked));
+    let pool = pool(Leadership::always(), move |request| there.answer(request));
     pool.submit_accepted(intent);
     advance(1.0).await;
     let outcome = pool.ended().pop().unwrap().split(": ").nth(1).unwrap().to_owned();
@@ -93,7 +93,7 @@ async fn done(there: &There, intent: Intent) -> (String, Vec<Received>) {
         pool.api
             .requests()
             .into_iter()
-            .filter(|asked| asked.method != "GET" && !asked.path.contains("/events"))
+            .filter(|request| request.method != "GET" && !request.path.contains("/events"))
             .collect(),
     )
 }
@@ -341,11 +341,11 @@ async fn an_eviction_that_changed_since_the_decision_evicts_nothing() {
 /// The API server refuses times that are half a minute off, however often they are sent: the times are written by its clock.
 #[tokio::test(start_paused = true)]
 async fn attack_a_clock_that_is_31_seconds_off_stops_no_eviction() {
-    let refuses = |asked: &Received| match (asked.method.as_str(), asked.path.as_str()) {
+    let refuses = |request: &Received| match (request.method.as_str(), request.path.as_str()) {
         ("GET", "/version") => {
             Answer::json(&json!({ "gitVersion": "v1.37.2" })).with_date("Sat, 21 Nov 2026 12:00:31 GMT")
         }
-        ("PATCH", _) if asked.body.contains("12:00:00Z") => {
+        ("PATCH", _) if request.body.contains("12:00:00Z") => {
             Answer::status(422, "Invalid", "startTime: must be set to the present time")
         }
         _ => Answer::json(&eviction("e", "p").rv(8).0),
@@ -363,9 +363,9 @@ async fn attack_a_clock_that_is_31_seconds_off_stops_no_eviction() {
         pool.submit_accepted(Intent::Update(Update::Eviction(wanted)));
         advance(1.0).await;
         assert_eq!(pool.ended().pop().unwrap(), "uid-e: written");
-        let heard = pool.api.requests();
-        assert_eq!(heard.len() - before, tries, "it is learnt once");
-        assert!(heard.last().unwrap().body.contains("2026-11-21T12:00:31Z"), "{heard:?}");
+        let requests = pool.api.requests();
+        assert_eq!(requests.len() - before, tries, "it is learnt once");
+        assert!(requests.last().unwrap().body.contains("2026-11-21T12:00:31Z"), "{requests:?}");
     }
 }
 
@@ -387,9 +387,9 @@ async fn every_write_failure_has_its_outcome_and_is_not_retried() {
 /// The API server hangs on evictions, for instance behind a webhook: force deletions do not wait for it.
 #[tokio::test(start_paused = true)]
 async fn attack_evictions_that_hang_delay_no_force_deletion() {
-    let pool = pool(Leadership::always(), |asked| match asked.path.contains("lifecycle.k8s.io") {
+    let pool = pool(Leadership::always(), |request| match request.path.contains("lifecycle.k8s.io") {
         true => Answer::never(),
-        false => well(asked),
+        false => well(request),
     });
     for number in 0..1_000 {
         let Intent::Update(Update::Eviction(mut one)) = update("e", evict()) else { panic!() };
@@ -405,8 +405,9 @@ async fn attack_evictions_that_hang_delay_no_force_deletion() {
 /// A thousand requests of one namespace that are withdrawn at once: their lists are shared, and other requests get their turn.
 #[tokio::test(start_paused = true)]
 async fn attack_a_thousand_withdrawn_requests_share_few_lists_and_block_no_other() {
-    let pool =
-        pool(Leadership::always(), |asked| There::default().answer(asked).delayed(Duration::from_millis(5)));
+    let pool = pool(Leadership::always(), |request| {
+        There::default().answer(request).delayed(Duration::from_millis(5))
+    });
     let of = |namespace: &str, number: usize| {
         let Intent::Update(Update::Eviction(mut one)) = update("e", ends(Precondition::NotRequested)) else {
             panic!()

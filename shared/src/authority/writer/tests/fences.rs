@@ -6,7 +6,7 @@ use pod_safety_leader::testing::CapturedLogs;
 use pod_safety_proof::Refusal;
 use serde_json::json;
 
-use super::messages::{events, told};
+use super::messages::{event_types_and_reasons, events};
 use super::*;
 use crate::api::{
     Attempt, Condition, DesiredPower, DeviceRef, Drain, FenceTrigger, Incarnation, NodeFenceSpec,
@@ -19,9 +19,10 @@ use crate::testing::objects::uid;
 
 pub(super) fn target(node: &str, status: NodeFenceStatus) -> Target {
     let trigger = FenceTrigger { kind: Trigger::Person, reason: "r".to_owned(), by: None, condition: None };
-    let life = Incarnation { name: node.to_owned(), uid: format!("uid-{node}"), boot_id: "boot".to_owned() };
+    let incarnation =
+        Incarnation { name: node.to_owned(), uid: format!("uid-{node}"), boot_id: "boot".to_owned() };
     let spec = NodeFenceSpec {
-        node: life,
+        node: incarnation,
         policy: "p".to_owned(),
         trigger,
         dry_run: false,
@@ -38,7 +39,7 @@ pub(super) fn step(node: &str, step: Step) -> Intent {
 }
 
 /// A status with this message, and nothing else.
-fn says(message: &str) -> Target {
+fn status_with(message: &str) -> Target {
     target("n", NodeFenceStatus { message: message.to_owned(), phase: Phase::Fencing, ..Default::default() })
 }
 
@@ -82,10 +83,10 @@ impl Pool {
 }
 
 /// Requests for these nodes and devices take an hour.
-fn hangs(asked: &Received) -> Answer {
+fn hangs(request: &Received) -> Answer {
     let hour = Duration::from_hours(1);
-    let slow = asked.path.contains("/nodes/slow-") || asked.path.contains("/fencedevices/slow-");
-    if slow { takes_all(asked).delayed(hour) } else { takes_all(asked) }
+    let slow = request.path.contains("/nodes/slow-") || request.path.contains("/fencedevices/slow-");
+    if slow { takes_all(request).delayed(hour) } else { takes_all(request) }
 }
 
 /// A machine that Cluster API deletes, or that another remediator reboots, takes ten minutes; a device with hundreds of
@@ -106,8 +107,8 @@ async fn bug_slow_attempts_and_status_checks_delayed_other_incidents() {
         page.contains(&line)
     };
     assert!(!done("write"));
-    let begun = pool.api.lines().into_iter().filter(|line| line.contains("/nodes/slow-")).count();
-    assert_eq!(begun, POWER_SWITCH_WORKERS, "one attempt waits for its turn");
+    let started = pool.api.lines().into_iter().filter(|line| line.contains("/nodes/slow-")).count();
+    assert_eq!(started, POWER_SWITCH_WORKERS, "one attempt waits for its turn");
     let waiting = 1 + (POWER_SWITCH_WORKERS + 1 - STATUS_CHECK_WORKERS);
     pool.counts(&format!("pod_safety_authority_queued_intents {waiting}\n"));
     let status = NodeFenceStatus { phase: Phase::Cancelled, ..NodeFenceStatus::default() };
@@ -123,37 +124,37 @@ fn takes_all(_: &Received) -> Answer {
 
 #[tokio::test(start_paused = true)]
 async fn each_step_is_recorded_and_all_but_checks_and_progress_have_events() {
-    let mut draining = says("m");
+    let mut draining = status_with("m");
     draining.status.drain = Some(Drain::default());
     for (step, reason, event) in [
-        (Step::Open(says("m").spec), "FencingBegins", Some("Warning")),
-        (Step::Drain(says("m"), Vec::new()), "DrainBegins", Some("Warning")),
+        (Step::Open(status_with("m").spec), "FencingBegins", Some("Warning")),
+        (Step::Drain(status_with("m"), Vec::new()), "DrainBegins", Some("Warning")),
         (Step::Drain(draining, Vec::new()), "DrainBegins", None),
-        (Step::Attempt(says("m")), "FenceAttempted", Some("Warning")),
-        (Step::Prove(says("m")), "Fenced", Some("Normal")),
-        (Step::ProveStorage(says("m")), "StorageFenced", Some("Normal")),
-        (Step::Contradict(says("m")), "EvidenceContradicted", Some("Warning")),
-        (Step::Withdraw(says("m")), "OutOfServiceTaintWithdrawn", Some("Warning")),
-        (Step::Untaint(says("m")), "NodeReturned", Some("Normal")),
-        (Step::Taint(says("m")), "OutOfServiceTaintAdded", Some("Normal")),
-        (Step::Write(says("m")), "Fencing", None),
-        (Step::Look(says("m")), "Looked", None),
+        (Step::Attempt(status_with("m")), "FenceAttempted", Some("Warning")),
+        (Step::Prove(status_with("m")), "Fenced", Some("Normal")),
+        (Step::ProveStorage(status_with("m")), "StorageFenced", Some("Normal")),
+        (Step::Contradict(status_with("m")), "EvidenceContradicted", Some("Warning")),
+        (Step::Withdraw(status_with("m")), "OutOfServiceTaintWithdrawn", Some("Warning")),
+        (Step::Untaint(status_with("m")), "NodeReturned", Some("Normal")),
+        (Step::Taint(status_with("m")), "OutOfServiceTaintAdded", Some("Normal")),
+        (Step::Write(status_with("m")), "Fencing", None),
+        (Step::Look(status_with("m")), "Looked", None),
     ] {
         let message = if matches!(step, Step::Open(_)) { "node n is to be fenced: r" } else { "m" };
         let pool = pool(Leadership::always(), takes_all);
-        let fencing = FenceStepRequest { node: "n".into(), step };
-        pool.authority.record_fence_step(&fencing, &Outcome::Written, "fencing");
+        let request = FenceStepRequest { node: "n".into(), step };
+        pool.authority.record_fence_step(&request, &Outcome::Written, "fencing");
         let record = pool.journal.records().remove(0);
         assert_eq!((record.action, record.reason, &*record.message), (Action::Fenced, reason, message));
         let expected: Vec<_> = event.map(|kind| (kind.to_owned(), reason.to_owned())).into_iter().collect();
-        assert_eq!(told(&pool).await, expected, "{reason}");
+        assert_eq!(event_types_and_reasons(&pool).await, expected, "{reason}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_step_that_was_not_executed_is_only_logged() {
     let pool = pool(Leadership::always(), takes_all);
-    let fencing = FenceStepRequest { node: "n".into(), step: Step::Write(says("m")) };
+    let request = FenceStepRequest { node: "n".into(), step: Step::Write(status_with("m")) };
     for (outcome, line) in [
         (
             Outcome::Failed(ApiError::TimedOut { after: Duration::from_secs(30) }),
@@ -164,11 +165,11 @@ async fn a_step_that_was_not_executed_is_only_logged() {
         (Outcome::Changed, "DEBUG a step of fencing was not taken; deciding again"),
     ] {
         let log = CapturedLogs::capture();
-        pool.authority.record_fence_step(&fencing, &outcome, "fencing");
+        pool.authority.record_fence_step(&request, &outcome, "fencing");
         let lines = log.take_lines();
         assert!(lines.len() == 1 && lines[0].starts_with(line), "{line}: {lines:?}");
     }
-    assert_eq!((pool.journal.records().len(), told(&pool).await.len()), (0, 0));
+    assert_eq!((pool.journal.records().len(), event_types_and_reasons(&pool).await.len()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -202,7 +203,7 @@ async fn a_failed_remediation_update_is_logged_and_retried() {
     let lines = log.take_lines();
     assert!(lines.iter().any(|logged| logged.starts_with(line)), "{lines:?}");
     assert_eq!(pool.wakes(), [Mono::from_start(Duration::from_secs(9))], "as the API server asks");
-    assert_eq!(told(&pool).await, []);
+    assert_eq!(event_types_and_reasons(&pool).await, []);
 }
 
 /// Once, a status that was denied filled the log with the same line.
@@ -228,7 +229,7 @@ async fn bug_a_lasting_failure_was_logged_without_backoff() {
 async fn after_a_step_the_node_is_decided_again_if_this_process_leads() {
     for (leads, wakes) in [(true, vec![Mono::default()]), (false, Vec::new())] {
         let pool = pool(Leadership::always(), takes_all);
-        assert_eq!(pool.takes("n", Step::Write(says("m"))), Submitted::Accepted);
+        assert_eq!(pool.takes("n", Step::Write(status_with("m"))), Submitted::Accepted);
         if !leads {
             pool.leadership.end_for_tests();
         }

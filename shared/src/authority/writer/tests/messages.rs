@@ -62,7 +62,7 @@ fn a_claim_about_a_node_names_it_in_the_queue_and_the_journal() {
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_lease_has_micro_times() {
-    let pool = pool(Leadership::always(), |asked| match asked.method.as_str() {
+    let pool = pool(Leadership::always(), |request| match request.method.as_str() {
         "GET" => Answer::not_found(),
         _ => {
             Answer::json(&json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } }))
@@ -71,13 +71,13 @@ async fn a_volume_lease_has_micro_times() {
     let take = VolumeChange::Acquire { holder: holder(BOOT), denial: None };
     assert_eq!(pool.authority.submit(update(true, take), &pool.owner), Submitted::Accepted);
     advance(0.5).await;
-    let written = pool.api.requests().into_iter().find(|asked| asked.method == "PATCH").unwrap().json();
+    let written = pool.api.requests().into_iter().find(|request| request.method == "PATCH").unwrap().json();
     let noon = json!("2026-11-21T12:00:00.000000Z");
     assert_eq!((&written["spec"]["acquireTime"], &written["spec"]["renewTime"]), (&noon, &noon));
 }
 
 /// Type and reason of the Events that are to be written.
-pub(super) async fn told(pool: &Pool) -> Vec<(String, String)> {
+pub(super) async fn event_types_and_reasons(pool: &Pool) -> Vec<(String, String)> {
     let word = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     events(pool).await.iter().map(|event| (word(&event["type"]), word(&event["reason"]))).collect()
 }
@@ -90,8 +90,8 @@ pub(super) async fn events(pool: &Pool) -> Vec<serde_json::Value> {
         "this-process".to_owned(),
     );
     let _until = tokio::time::timeout(Duration::from_secs(1), write).await;
-    let heard = pool.api.requests().into_iter().filter(|asked| asked.path.ends_with("/events"));
-    heard.map(|asked| asked.json()).collect()
+    let requests = pool.api.requests().into_iter().filter(|request| request.path.ends_with("/events"));
+    requests.map(|request| request.json()).collect()
 }
 
 /// The runbook and docs/proof.md name refusals by their codes, and `explain` derives its advice from them. Once, the Event
@@ -111,7 +111,7 @@ async fn bug_the_event_of_a_refusal_had_no_code() {
 /// wrong reason: that pod or node had changed.
 #[tokio::test(start_paused = true)]
 async fn bug_a_deletion_delayed_by_a_slow_api_server_was_recorded_as_changed() {
-    let pool = pool(Leadership::always(), |asked| match asked.method.as_str() {
+    let pool = pool(Leadership::always(), |request| match request.method.as_str() {
         "GET" => Answer::not_found().delayed(Duration::from_secs(3)),
         _ => Answer::json(&json!({ "metadata": {} })),
     });
@@ -141,12 +141,12 @@ async fn bug_a_deletion_delayed_by_a_slow_api_server_was_recorded_as_changed() {
 async fn force_deletions_refusals_and_failures_have_events_and_dropped_requests_have_none() {
     type Script = fn(&Received) -> Answer;
     let removed: Script = well;
-    let fails: Script = |asked| match asked.method.as_str() {
+    let fails: Script = |request| match request.method.as_str() {
         "GET" => Answer::not_found(),
         "POST" => Answer::json(&json!({ "metadata": {} })),
         _ => Answer::status(500, "InternalError", "etcd"),
     };
-    let changed: Script = |asked| match asked.method.as_str() {
+    let changed: Script = |request| match request.method.as_str() {
         "POST" => Answer::json(&json!({ "metadata": {} })),
         _ => Answer::status(409, "Conflict", "changed"),
     };
@@ -169,7 +169,7 @@ async fn force_deletions_refusals_and_failures_have_events_and_dropped_requests_
         advance(0.5).await;
         let expected: Vec<_> =
             expected.iter().map(|(kind, reason)| ((*kind).to_owned(), (*reason).to_owned())).collect();
-        assert_eq!(told(&pool).await, expected, "{what}");
+        assert_eq!(event_types_and_reasons(&pool).await, expected, "{what}");
     }
 }
 
@@ -255,8 +255,8 @@ fn volumes() -> Vec<Volume> {
 #[tokio::test(start_paused = true)]
 async fn volume_changes_are_recorded_and_only_exceptional_ones_have_events() {
     for (change, code, action, reason, said, about, loud) in volumes() {
-        let pool =
-            pool(Leadership::always(), move |asked| match (asked.method.as_str(), asked.path.as_str()) {
+        let pool = pool(Leadership::always(), move |request| {
+            match (request.method.as_str(), request.path.as_str()) {
                 ("GET", "/api/v1/nodes/n") => {
                     Answer::json(&node("n").set("/status/nodeInfo", json!({ "bootID": BOOT })).0)
                 }
@@ -266,7 +266,8 @@ async fn volume_changes_are_recorded_and_only_exceptional_ones_have_events() {
                 _ => Answer::json(
                     &json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } }),
                 ),
-            });
+            }
+        });
         assert_eq!(pool.authority.submit(update(true, change.clone()), &pool.owner), Submitted::Accepted);
         advance(0.5).await;
         let record = pool.journal.records().remove(0);
@@ -280,6 +281,10 @@ async fn volume_changes_are_recorded_and_only_exceptional_ones_have_events() {
             _ => ("Normal", reason),
         };
         let expected = loud.then(|| (event.0.to_owned(), event.1.to_owned()));
-        assert_eq!(told(&pool).await, expected.into_iter().collect::<Vec<_>>(), "{change:?}");
+        assert_eq!(
+            event_types_and_reasons(&pool).await,
+            expected.into_iter().collect::<Vec<_>>(),
+            "{change:?}"
+        );
     }
 }

@@ -26,14 +26,14 @@ pub(super) fn of_node(update: NodeUpdate) -> Intent {
     Intent::Update(Update::Node(Box::new(update)))
 }
 
-fn silent(name: &str) -> NodeUpdate {
-    let silence = NotReporting {
+fn unreachable_update(name: &str) -> NodeUpdate {
+    let not_reporting = NotReporting {
         last_report: Mono::default(),
         renewed: Some("2026-01-01T00:00:07Z".parse().unwrap()),
         heartbeat: None,
         never_posted: false,
     };
-    NodeUpdate { not_reporting: Some(silence), ..taint(name, "5") }
+    NodeUpdate { not_reporting: Some(not_reporting), ..taint(name, "5") }
 }
 
 pub(super) fn of_pod(name: &str, not_ready: bool, unreachable: Option<bool>) -> Intent {
@@ -48,9 +48,9 @@ fn not_disrupted(name: &str) -> Intent {
 }
 
 /// Nodes are as their kubelets left them, Leases are not renewed, and each write makes the next version.
-fn lost(asked: &Received) -> Answer {
-    let (rest, name) = asked.path.trim_end_matches("/status").rsplit_once('/').unwrap();
-    if asked.method == "POST" {
+fn lost(request: &Received) -> Answer {
+    let (rest, name) = request.path.trim_end_matches("/status").rsplit_once('/').unwrap();
+    if request.method == "POST" {
         return Answer::with_code(201, &json!({}));
     }
     if rest.ends_with("/leases") {
@@ -59,40 +59,40 @@ fn lost(asked: &Received) -> Answer {
     if rest.ends_with("/pods") {
         return Answer::json(&pod(name).rv(11).0);
     }
-    if asked.method == "PATCH" {
-        let over: u64 = asked.json()["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    if request.method == "PATCH" {
+        let over: u64 = request.json()["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
         return Answer::json(&node(name).rv(over + 1).0);
     }
     Answer::json(&node(name).0)
 }
 
-fn wakes(heard: &RecordingHandler) -> Vec<f64> {
-    heard.wakes.lock().iter().map(|at| at.since_start().as_secs_f64()).collect()
+fn wakes(handler: &RecordingHandler) -> Vec<f64> {
+    handler.wakes.lock().iter().map(|at| at.since_start().as_secs_f64()).collect()
 }
 
 /// Starts the recorder, with the same API server.
-fn tell_people(pool: &Pool) {
+fn start_recorder(pool: &Pool) {
     let (connection, leadership) = (pool.api.connection(), Arc::clone(&pool.leadership));
     let write =
         pool.authority.events.clone().worker_loop(connection, leadership, "pod-safety", "i".to_owned());
     pool.env.spawner.spawn("events", Box::pin(write));
 }
 
-fn told(pool: &Pool) -> Vec<Value> {
-    pool.api.requests().iter().filter(|asked| asked.method == "POST").map(Received::json).collect()
+fn event_bodies(pool: &Pool) -> Vec<Value> {
+    pool.api.requests().iter().filter(|request| request.method == "POST").map(Received::json).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_update_is_written_recorded_counted_and_has_one_event() {
-    let pool = pool(Leadership::always(), |asked| match asked.line().as_str() {
+    let pool = pool(Leadership::always(), |request| match request.line().as_str() {
         "GET /api/v1/nodes/n" => {
             let ready = json!([{ "type": "Ready", "status": "True" }]);
             Answer::json(&node("n").set("/status/conditions", ready).0)
         }
-        _ => lost(asked),
+        _ => lost(request),
     });
-    tell_people(&pool);
-    let update = NodeUpdate { unreachable: Some(true), ..silent("n") };
+    start_recorder(&pool);
+    let update = NodeUpdate { unreachable: Some(true), ..unreachable_update("n") };
     pool.submit_accepted(of_node(update));
     advance(1.0).await;
     assert_eq!(pool.ended(), ["uid-n: written"]);
@@ -107,7 +107,7 @@ async fn a_node_update_is_written_recorded_counted_and_has_one_event() {
             "message": "Ready and the pressures are Unknown; NodeUnreachable is True; added node.kubernetes.io/not-ready:NoSchedule",
         })
     );
-    let events = told(&pool);
+    let events = event_bodies(&pool);
     let [event] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!(
         (&event["type"], &event["reason"], &event["message"]),
@@ -123,48 +123,48 @@ async fn a_node_update_is_written_recorded_counted_and_has_one_event() {
 
 #[tokio::test(start_paused = true)]
 async fn a_status_write_is_recorded_even_if_the_taints_failed() {
-    let pool = pool(Leadership::always(), |asked| match asked.line().as_str() {
+    let pool = pool(Leadership::always(), |request| match request.line().as_str() {
         "PATCH /api/v1/nodes/n" => Answer::status(409, "Conflict", "the object has been modified"),
-        _ => lost(asked),
+        _ => lost(request),
     });
-    tell_people(&pool);
-    let update = NodeUpdate { unreachable: Some(true), ..silent("n") };
+    start_recorder(&pool);
+    let update = NodeUpdate { unreachable: Some(true), ..unreachable_update("n") };
     pool.submit_intent(of_node(update));
     advance(0.9).await;
     assert_eq!(pool.ended(), ["uid-n: changed"]);
     let records = pool.journal.records();
     assert_eq!((records.len(), records[0].message.as_str()), (1, "NodeUnreachable is True"));
-    assert_eq!((told(&pool).len(), wakes(&pool.heard)), (0, vec![1.0]));
+    assert_eq!((event_bodies(&pool).len(), wakes(&pool.handler)), (0, vec![1.0]));
     pool.submit_accepted(of_node(taint("n", "6")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_node_update_is_recorded_and_retried() {
-    let pool = pool(Leadership::always(), |asked| match asked.method.as_str() {
+    let pool = pool(Leadership::always(), |request| match request.method.as_str() {
         "PATCH" => Answer::status(403, "Forbidden", "a webhook says no"),
-        _ => lost(asked),
+        _ => lost(request),
     });
     pool.submit_intent(of_node(taint("n", "5")));
     advance(0.1).await;
     let records = pool.journal.records();
     assert_eq!((records.len(), records[0].action, records[0].reason), (1, Action::Failed, "forbidden"));
     assert!(records[0].message.contains("a webhook says no"), "{records:?}");
-    assert_eq!(wakes(&pool.heard), [1.0]);
+    assert_eq!(wakes(&pool.handler), [1.0]);
 }
 
 /// Nothing else wakes up the controller: heartbeats do not, and a node that reported is no failure for which the backoff grows.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_reported_is_retried_without_backoff() {
-    let pool = pool(Leadership::always(), |asked| match asked.path.contains("/leases/") {
+    let pool = pool(Leadership::always(), |request| match request.path.contains("/leases/") {
         true => Answer::json(&lease("n", 8).0),
-        false => lost(asked),
+        false => lost(request),
     });
     for round in 0..4 {
-        pool.submit_accepted(of_node(silent("n")));
+        pool.submit_accepted(of_node(unreachable_update("n")));
         advance(0.1).await;
         let again = Mono::from_start(REPORTED_RETRY * (round + 1));
         assert_eq!(pool.woken(), again, "round {round}");
-        assert_eq!(pool.submit_intent(of_node(silent("n"))), Submitted::Later(again));
+        assert_eq!(pool.submit_intent(of_node(unreachable_update("n"))), Submitted::Later(again));
         advance(again.since(pool.env.now()).as_secs_f64()).await;
     }
     assert_eq!((pool.ended().len(), pool.api.writes().len(), pool.journal.records().len()), (4, 0, 0));
@@ -189,13 +189,9 @@ async fn a_node_update_without_effect_is_retried_with_backoff() {
 /// five minutes until the last one is marked.
 #[tokio::test(start_paused = true)]
 async fn w_nl1_nodes_do_not_wait_for_pods() {
-    let pool =
-        pool(
-            Leadership::always(),
-            |asked| {
-                if asked.path.contains("/pods/") { Answer::never() } else { lost(asked) }
-            },
-        );
+    let pool = pool(Leadership::always(), |request| {
+        if request.path.contains("/pods/") { Answer::never() } else { lost(request) }
+    });
     for number in 0..2_000 {
         pool.submit_intent(of_pod(&format!("p{number}"), true, None));
         let elsewhere = pod(&format!("q{number}")).set("/metadata/namespace", format!("ns{number}").into());
@@ -204,7 +200,7 @@ async fn w_nl1_nodes_do_not_wait_for_pods() {
     advance(1.0).await;
     assert!(pool.ended().is_empty(), "every writer of pods waits");
     for number in 0..100 {
-        pool.submit_intent(of_node(silent(&format!("n{number}"))));
+        pool.submit_intent(of_node(unreachable_update(&format!("n{number}"))));
     }
     advance(0.1).await;
     assert_eq!(pool.ended().len(), 100);
@@ -213,8 +209,8 @@ async fn w_nl1_nodes_do_not_wait_for_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_do_not_wait_for_nodes_and_node_writes_are_limited() {
-    let pool = pool(Leadership::always(), |asked| {
-        if asked.path.contains("/nodes/") { Answer::never() } else { well(asked) }
+    let pool = pool(Leadership::always(), |request| {
+        if request.path.contains("/nodes/") { Answer::never() } else { well(request) }
     });
     for number in 0..100 {
         pool.submit_intent(of_node(taint(&format!("n{number}"), "5")));
@@ -228,7 +224,7 @@ async fn pods_do_not_wait_for_nodes_and_node_writes_are_limited() {
 
 #[tokio::test(start_paused = true)]
 async fn budgets_do_not_wait_for_the_pods_of_lost_nodes() {
-    let pool = pool(Leadership::always(), |asked| lost(asked).delayed(Duration::from_millis(10)));
+    let pool = pool(Leadership::always(), |request| lost(request).delayed(Duration::from_millis(10)));
     for number in 0..5_000 {
         pool.submit_intent(of_pod(&format!("p{number}"), true, None));
     }
@@ -239,9 +235,9 @@ async fn budgets_do_not_wait_for_the_pods_of_lost_nodes() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_of_lost_nodes_wait_while_nodes_do() {
-    let pool = pool(Leadership::always(), |asked| lost(asked).delayed(Duration::from_millis(10)));
+    let pool = pool(Leadership::always(), |request| lost(request).delayed(Duration::from_millis(10)));
     for number in 0..200 {
-        pool.submit_intent(of_node(silent(&format!("n{number}"))));
+        pool.submit_intent(of_node(unreachable_update(&format!("n{number}"))));
     }
     for number in 0..200 {
         pool.submit_intent(of_pod(&format!("p{number}"), true, None));
@@ -257,7 +253,7 @@ async fn pods_of_lost_nodes_wait_while_nodes_do() {
 /// The workers for pods sleep until then.
 #[tokio::test(start_paused = true)]
 async fn pods_of_lost_nodes_are_written_as_soon_as_no_node_waits() {
-    let pool = pool(Leadership::always(), |asked| lost(asked).delayed(Duration::from_secs(1)));
+    let pool = pool(Leadership::always(), |request| lost(request).delayed(Duration::from_secs(1)));
     for number in 0..=NODE_WORKERS {
         pool.submit_intent(of_node(taint(&format!("n{number}"), "5")));
     }
@@ -271,19 +267,19 @@ async fn pods_of_lost_nodes_are_written_as_soon_as_no_node_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_update_failed_has_no_event() {
-    let pool = pool(Leadership::always(), |asked| match asked.method.as_str() {
+    let pool = pool(Leadership::always(), |request| match request.method.as_str() {
         "PATCH" => Answer::status(409, "Conflict", "the object has been modified"),
-        _ => lost(asked),
+        _ => lost(request),
     });
-    tell_people(&pool);
+    start_recorder(&pool);
     pool.submit_intent(of_pod("a", true, None));
     advance(0.5).await;
-    assert_eq!((pool.ended(), told(&pool).len()), (vec!["uid-a: changed".to_owned()], 0));
+    assert_eq!((pool.ended(), event_bodies(&pool).len()), (vec!["uid-a: changed".to_owned()], 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn node_requests_are_abandoned_when_leadership_is_lost() {
-    let pool = pool(Leadership::always(), |asked| lost(asked).delayed(Duration::from_secs(1)));
+    let pool = pool(Leadership::always(), |request| lost(request).delayed(Duration::from_secs(1)));
     for number in 0..2 * NODE_WORKERS {
         pool.submit_intent(of_node(taint(&format!("n{number}"), "5")));
     }
@@ -301,13 +297,13 @@ async fn node_requests_are_abandoned_when_leadership_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_a_lost_node_is_patched_at_its_version_and_has_an_event() {
     let pool = pool(Leadership::always(), lost);
-    tell_people(&pool);
+    start_recorder(&pool);
     pool.submit_intent(of_pod("a", true, None));
     pool.submit_intent(of_pod("b", true, Some(true)));
     pool.submit_intent(of_pod("c", false, Some(false)));
     advance(5.0).await;
-    let heard = pool.api.requests();
-    let patches: Vec<_> = heard.iter().filter(|asked| asked.method == "PATCH").collect();
+    let requests = pool.api.requests();
+    let patches: Vec<_> = requests.iter().filter(|request| request.method == "PATCH").collect();
     assert_eq!(patches[0].line(), "PATCH /api/v1/namespaces/ns/pods/a/status");
     assert_eq!(patches[0].content_type, "application/strategic-merge-patch+json");
     assert_eq!(
@@ -334,7 +330,7 @@ async fn a_pod_of_a_lost_node_is_patched_at_its_version_and_has_an_event() {
         (&conditions[0]["status"], &conditions[0]["reason"]),
         (&json!("False"), &json!("KubeletReporting"))
     );
-    let events = told(&pool);
+    let events = event_bodies(&pool);
     let said: Vec<_> = events
         .iter()
         .map(|event| (event["involvedObject"]["name"].as_str().unwrap(), event["message"].as_str().unwrap()))
@@ -358,17 +354,18 @@ async fn a_superseded_update_of_the_same_pod_is_woken() {
     pool.submit_accepted(of_pod("a", true, None));
     pool.submit_accepted(of_pod("a", false, Some(true)));
     advance(2.5).await;
-    let patches: Vec<_> = pool.api.requests().into_iter().filter(|asked| asked.method == "PATCH").collect();
+    let patches: Vec<_> =
+        pool.api.requests().into_iter().filter(|request| request.method == "PATCH").collect();
     assert_eq!(patches.len(), 1, "what was calculated last is written");
     assert!(patches[0].body.contains("NodeUnreachable"), "{}", patches[0].body);
-    assert_eq!((wakes(&other), wakes(&pool.heard)), (vec![2.0], vec![]));
+    assert_eq!((wakes(&other), wakes(&pool.handler)), (vec![2.0], vec![]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_update_of_another_kind_submitted_during_a_write_is_woken() {
-    let conflict = |asked: &Received| match asked.method.as_str() {
+    let conflict = |request: &Received| match request.method.as_str() {
         "PATCH" => Answer::status(409, "Conflict", "modified").delayed(Duration::from_secs(1)),
-        _ => well(asked),
+        _ => well(request),
     };
     for script in [slow as fn(&Received) -> Answer, conflict] {
         let (pool, other) = (pool(Leadership::always(), script), RecordingHandler::new("other"));
@@ -393,5 +390,5 @@ async fn no_controller_is_woken_after_leadership_is_lost() {
     pool.leadership.end_for_tests();
     advance(2.0).await;
     assert_eq!(*other.ended.lock(), ["uid-a: not_leader"]);
-    assert_eq!((wakes(&pool.heard).len(), wakes(&other).len()), (0, 0));
+    assert_eq!((wakes(&pool.handler).len(), wakes(&other).len()), (0, 0));
 }

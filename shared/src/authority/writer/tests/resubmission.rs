@@ -1,7 +1,7 @@
 //! When a request may be submitted again: after leadership was lost, long after a failure, and while the API server is
 //! overloaded.
 
-use super::deletions::wish;
+use super::deletions::graceful_delete;
 use super::fences::{attempt, look_through, remediation, step, target};
 use super::nodes::{of_node, taint};
 use super::updates::status;
@@ -22,7 +22,7 @@ fn review() -> Intent {
 #[tokio::test(start_paused = true)]
 async fn abandoned_requests_are_executed_when_submitted_again() {
     for (what, intent) in [
-        ("a deletion", wish("a", "10")),
+        ("a deletion", graceful_delete("a", "10")),
         ("a status", status("1")),
         ("progress of an incident", progress()),
         ("an attempt", step("n", attempt("n"))),
@@ -47,7 +47,7 @@ async fn a_failure_is_forgotten_after_ten_minutes_without_another() {
     let force = Intent::Force(ended_pod("a").force(Claim::KubeletTerminated));
     for (what, intent) in [
         ("a force deletion", force),
-        ("a deletion", wish("a", "10")),
+        ("a deletion", graceful_delete("a", "10")),
         ("a status", status("1")),
         ("progress of an incident", progress()),
     ] {

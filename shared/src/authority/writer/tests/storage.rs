@@ -16,7 +16,7 @@ const VOLUME: &str = "/api/v1/persistentvolumes/v";
 const NODE: &str = "/api/v1/nodes/n";
 
 /// Valid evidence: the objects on which it rests, by path.
-fn shown() -> BTreeMap<&'static str, Value> {
+fn objects() -> BTreeMap<&'static str, Value> {
     let device = json!({ "namespace": "fencing", "name": "rbd" });
     let object = json!({ "device": device, "driver": "NetworkFence", "path": FENCE, "uid": "uid-nf", "cidrs": ["10.0.0.1/32"],
         "storage": { "driver": "rbd.csi.ceph.com", "className": "rbd" } });
@@ -41,47 +41,47 @@ fn shown() -> BTreeMap<&'static str, Value> {
 }
 
 /// Submits a revocation by this evidence. Returns the number of writes, and the outcomes.
-async fn relieved(shown: BTreeMap<&'static str, Value>) -> (usize, Vec<String>) {
-    let (writes, ended, _) = relieved_after(shown, Duration::ZERO).await;
+async fn relieved(objects: BTreeMap<&'static str, Value>) -> (usize, Vec<String>) {
+    let (writes, ended, _) = relieved_after(objects, Duration::ZERO).await;
     (writes, ended)
 }
 
 /// The same, with a delayed answer about the fence; also returns the journal.
 async fn relieved_after(
-    shown: BTreeMap<&'static str, Value>,
+    objects: BTreeMap<&'static str, Value>,
     late: Duration,
 ) -> (usize, Vec<String>, Vec<String>) {
-    let pool = pool(Leadership::always(), move |asked: &Received| match asked.method.as_str() {
-        "GET" if asked.path == FENCE => {
-            shown.get(FENCE).map_or_else(Answer::not_found, |there| Answer::json(there).delayed(late))
+    let pool = pool(Leadership::always(), move |request: &Received| match request.method.as_str() {
+        "GET" if request.path == FENCE => {
+            objects.get(FENCE).map_or_else(Answer::not_found, |there| Answer::json(there).delayed(late))
         }
-        "GET" => shown.get(asked.path.as_str()).map_or_else(Answer::not_found, Answer::json),
+        "GET" => objects.get(request.path.as_str()).map_or_else(Answer::not_found, Answer::json),
         _ => Answer::json(&named("v").uid("uid-lease").rv(8)),
     });
     let by = ReleaseBasis::Storage("e".into());
     let change = VolumeChange::Revoke { holder: holder(BOOT), basis: by, next: None, denial: None };
     pool.submit_accepted(update(true, change));
     advance(0.5 + late.as_secs_f64()).await;
-    let writes = pool.api.requests().into_iter().filter(|asked| asked.method != "GET");
+    let writes = pool.api.requests().into_iter().filter(|request| request.method != "GET");
     let records = pool.journal.records();
-    let said = records.into_iter().map(|record| format!("{}: {}", record.reason, record.message));
-    (writes.count(), pool.ended(), said.collect())
+    let messages = records.into_iter().map(|record| format!("{}: {}", record.reason, record.message));
+    (writes.count(), pool.ended(), messages.collect())
 }
 
 /// Once, its evidence had expired each time, and neither an Event nor the journal showed it.
 #[tokio::test(start_paused = true)]
 async fn bug_a_storage_check_that_took_three_seconds_had_no_event() {
-    let (writes, ended, said) = relieved_after(shown(), Duration::from_secs(1)).await;
-    assert_eq!((writes, ended), (1, vec!["uid-v: written".to_owned()]), "in time: {said:?}");
-    let (writes, ended, said) = relieved_after(shown(), Duration::from_secs(3)).await;
+    let (writes, ended, messages) = relieved_after(objects(), Duration::from_secs(1)).await;
+    assert_eq!((writes, ended), (1, vec!["uid-v: written".to_owned()]), "in time: {messages:?}");
+    let (writes, ended, messages) = relieved_after(objects(), Duration::from_secs(3)).await;
     assert_eq!((writes, ended), (0, vec!["uid-v: refused".to_owned()]));
     let why = "ReadsTooSlow: volume v: reading what it rests on took too long: it had expired 1.0s before the last answer came, so nothing was sent";
-    assert_eq!(said, [why]);
+    assert_eq!(messages, [why]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_whose_storage_is_fenced_now_is_released() {
-    assert_eq!(relieved(shown()).await, (1, vec!["uid-v: written".to_owned()]));
+    assert_eq!(relieved(objects()).await, (1, vec!["uid-v: written".to_owned()]));
 }
 
 /// Planted bugs: each case is what a judge with one check less would accept as evidence.
@@ -103,18 +103,18 @@ async fn an_incomplete_network_fence_is_no_evidence() {
         ("the node is Ready", NODE, "/status/conditions/0/status", json!("True")),
     ];
     for (what, path, pointer, value) in cases {
-        let mut shown = shown();
+        let mut objects = objects();
         let (parent, field) = pointer.rsplit_once('/').unwrap();
-        let object = shown.get_mut(path).unwrap().pointer_mut(parent).unwrap();
+        let object = objects.get_mut(path).unwrap().pointer_mut(parent).unwrap();
         match object.as_array_mut() {
             Some(_) => panic!("{pointer}"),
             None => object[field] = value,
         }
-        assert_eq!(relieved(shown).await, (0, vec!["uid-v: refused".to_owned()]), "{what}");
+        assert_eq!(relieved(objects).await, (0, vec!["uid-v: refused".to_owned()]), "{what}");
     }
     for path in [DEVICE, PROOF, FENCE, VOLUME] {
-        let mut shown = shown();
-        shown.remove(path);
-        assert_eq!(relieved(shown).await, (0, vec!["uid-v: refused".to_owned()]), "without {path}");
+        let mut objects = objects();
+        objects.remove(path);
+        assert_eq!(relieved(objects).await, (0, vec!["uid-v: refused".to_owned()]), "without {path}");
     }
 }

@@ -19,8 +19,8 @@ pub(super) fn status(rv: &str) -> Intent {
     Intent::Update(Update::NotDisrupted { pod, rv: rv.parse().unwrap(), generation: 1 })
 }
 
-fn conflict(asked: &Received) -> Answer {
-    match asked.method.as_str() {
+fn conflict(request: &Received) -> Answer {
+    match request.method.as_str() {
         "PATCH" => {
             Answer::status(409, "Conflict", "the object has been modified").delayed(Duration::from_secs(1))
         }
@@ -106,7 +106,7 @@ async fn body(update: Update) -> Value {
     let pool = pool(Leadership::always(), well);
     pool.submit_accepted(Intent::Update(update));
     advance(0.5).await;
-    pool.api.requests().into_iter().find(|asked| asked.method == "PATCH").unwrap().json()
+    pool.api.requests().into_iter().find(|request| request.method == "PATCH").unwrap().json()
 }
 
 fn of_budget(allowed: Option<DisruptionAllowedCondition>, over: Vec<Box<str>>, transition: bool) -> Update {

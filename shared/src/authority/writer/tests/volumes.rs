@@ -25,7 +25,7 @@ pub(super) fn update(lease: bool, change: VolumeChange) -> Intent {
 
 /// The node is Ready in this incarnation, and the API server accepts every write.
 fn in_life(boot: &'static str) -> impl Fn(&Received) -> Answer + Send + Sync + 'static {
-    move |asked| match (asked.method.as_str(), asked.path.as_str()) {
+    move |request| match (request.method.as_str(), request.path.as_str()) {
         ("GET", "/api/v1/nodes/n") => Answer::json(&node("n").boot(boot)),
         ("GET", _) => Answer::not_found(),
         _ => Answer::json(&named("v").uid("uid-lease").rv(8)),
@@ -37,8 +37,11 @@ async fn written(boot: &'static str, intent: Intent) -> (Vec<(String, Value)>, V
     let pool = pool(Leadership::always(), in_life(boot));
     pool.submit_accepted(intent);
     advance(0.5).await;
-    let writes = pool.api.requests().into_iter().filter(|asked| asked.method != "GET");
-    (writes.map(|asked| (format!("{} {}", asked.method, asked.path), asked.json())).collect(), pool.ended())
+    let writes = pool.api.requests().into_iter().filter(|request| request.method != "GET");
+    (
+        writes.map(|request| (format!("{} {}", request.method, request.path), request.json())).collect(),
+        pool.ended(),
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,8 +206,8 @@ impl Shown {
         }
     }
 
-    fn answer(&self, asked: &Received) -> Answer {
-        match (asked.method.as_str(), asked.path.as_str()) {
+    fn answer(&self, request: &Received) -> Answer {
+        match (request.method.as_str(), request.path.as_str()) {
             ("GET", "/api/v1/persistentvolumes/v") => Answer::json(&json!({
                 "metadata": { "name": "v", "uid": "uid-v", "resourceVersion": "3" },
                 "spec": { "csi": { "driver": self.driver, "volumeHandle": "h" } },
@@ -236,7 +239,7 @@ fn attachment(volume: &str, node: &str, more: Value) -> Value {
 /// Submits a revocation by detachment. Returns the writes, and the outcomes.
 async fn relieved(shown: Shown) -> (Vec<Value>, Vec<String>) {
     let lease = shown.lease.clone();
-    let pool = pool(Leadership::always(), move |asked| shown.answer(asked));
+    let pool = pool(Leadership::always(), move |request| shown.answer(request));
     pool.world.apply(Kind::VolumeLeases, &lease, pool.env.now());
     let from = NodeKey { name: "n".into(), uid: uid("uid-n") };
     let refused = Some(AttachDenial { why: "its pods are there".to_owned(), detach_from: Some(from) });
@@ -248,8 +251,8 @@ async fn relieved(shown: Shown) -> (Vec<Value>, Vec<String>) {
     };
     pool.submit_accepted(update(true, change));
     advance(0.5).await;
-    let writes = pool.api.requests().into_iter().filter(|asked| asked.method != "GET");
-    (writes.map(|asked| asked.json()).collect(), pool.ended())
+    let writes = pool.api.requests().into_iter().filter(|request| request.method != "GET");
+    (writes.map(|request| request.json()).collect(), pool.ended())
 }
 
 #[tokio::test(start_paused = true)]
@@ -323,8 +326,8 @@ async fn an_incomplete_detachment_is_no_evidence() {
 /// What proved the revocation may no longer be true when a late write is applied.
 #[tokio::test(start_paused = true)]
 async fn a_revocation_without_an_answer_times_out_when_its_evidence_expires() {
-    let pool = pool(Leadership::always(), |asked| match asked.method.as_str() {
-        "GET" => in_life(NEXT_BOOT)(asked),
+    let pool = pool(Leadership::always(), |request| match request.method.as_str() {
+        "GET" => in_life(NEXT_BOOT)(request),
         _ => Answer::json(&named("v").uid("uid-lease").rv(8)).delayed(Duration::from_secs(3)),
     });
     pool.submit_accepted(update(
