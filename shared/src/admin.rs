@@ -259,7 +259,7 @@ async fn debug_cache(State(admin): State<Admin>) -> Json<CacheDump> {
 }
 
 /// How many holds are written out. After a large outage there are tens of thousands of them, each some hundred bytes long.
-const MOST_HOLDS: usize = 2_000;
+const MAX_HOLDS: usize = 2_000;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -277,8 +277,8 @@ const fn is_zero(count: &usize) -> bool {
 
 async fn debug_decisions(State(admin): State<Admin>) -> Json<DecisionDump> {
     let mut holds = admin.holds.current();
-    let more_holds = holds.len().saturating_sub(MOST_HOLDS);
-    holds.truncate(MOST_HOLDS);
+    let more_holds = holds.len().saturating_sub(MAX_HOLDS);
+    holds.truncate(MAX_HOLDS);
     Json(DecisionDump { holds, more_holds, records: admin.journal.records() })
 }
 

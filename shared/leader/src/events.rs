@@ -33,7 +33,7 @@ const REPEAT_AFTER: Duration = Duration::from_secs(600);
 const PAUSE_WHILE_BUSY: Duration = Duration::from_millis(500);
 
 /// How much of an object's name goes into the name of its Event: the maximum length of 253, less a dot and a number.
-const LONGEST_STEM: usize = 220;
+const MAX_STEM: usize = 220;
 
 /// How severe an Event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -302,7 +302,7 @@ impl Recorder {
         };
         let (namespace, name) = (object.namespace(), object.name());
         // client-go's naming: the object's name and a unique number. A long name is truncated, so that the number fits.
-        let stem = name.get(..LONGEST_STEM).unwrap_or(name).trim_end_matches(['-', '.']);
+        let stem = name.get(..MAX_STEM).unwrap_or(name).trim_end_matches(['-', '.']);
         let name = format!("{stem}.{:x}", self.env.clock.wall().as_nanosecond());
         let mut body = json!({
             "apiVersion": "v1",

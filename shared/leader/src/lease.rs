@@ -28,7 +28,7 @@ const JITTER: f64 = 1.2;
 pub const LEADER_ANNOTATION: &str = "pod-safety.dev/leader";
 
 /// The interval at which an unchanged problem, or an unchanged leader, is logged again.
-const LOG_AGAIN: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The Lease and the timing.
 #[derive(Clone, Debug)]
@@ -384,7 +384,7 @@ impl Elector {
     /// Logs a message, at most once a minute for each topic. The message itself has numbers that change.
     fn log(&mut self, now: Mono, topic: String, message: &str) {
         let is_due =
-            self.logged.as_ref().is_none_or(|(last, at)| *last != topic || now.since(*at) >= LOG_AGAIN);
+            self.logged.as_ref().is_none_or(|(last, at)| *last != topic || now.since(*at) >= LOG_INTERVAL);
         if is_due {
             tracing::info!(lease = %self.config.name, namespace = %self.config.namespace, "{message}");
             self.logged = Some((topic, now));

@@ -201,7 +201,7 @@ pub fn unreachable_is_proof(pod: &Pod, node: &str, first: &AbsenceRead, cache: &
 /// A kubelet sends a status at once, and sends again after this time what failed (`syncPeriod`,
 /// `pkg/kubelet/status/status_manager.go`). If it reports anything this long after a report on a pod was due, its worker
 /// for the pod is busy.
-const REPORTS_EACH: Duration = Duration::from_secs(10);
+const STATUS_SYNC_PERIOD: Duration = Duration::from_secs(10);
 
 /// Whether the kubelet of a missing node may not report on this pod because its worker for the pod is busy. The pod's last
 /// report shows it, or the kubelet reported something else after its report on the deletion was due. Static pods are
@@ -211,7 +211,7 @@ pub fn worker_may_be_busy(pod: &Pod, node: &str, cache: &dyn Liveness) -> bool {
     let due = pod.report_due_at(cache.reports_deletions(node));
     let due = due.filter(|_| pod.observed_generation > 0 && pod.observed_generation < pod.generation);
     let reported = cache.last_heartbeat(node).map(|sign| sign.at);
-    let reported_since = due.zip(reported).is_some_and(|(due, at)| at >= due + REPORTS_EACH);
+    let reported_since = due.zip(reported).is_some_and(|(due, at)| at >= due + STATUS_SYNC_PERIOD);
     !pod.mirror && (pod.worker_may_be_busy || reported_since)
 }
 

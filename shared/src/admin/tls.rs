@@ -18,7 +18,7 @@ use tokio_rustls::{Accept, TlsAcceptor};
 use crate::clock::Mono;
 
 /// The interval at which the files are read again. Reading and parsing two small files takes less than a millisecond.
-const READ_EACH: Duration = Duration::from_secs(60);
+const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The two files of a Secret of type `kubernetes.io/tls`, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Tls {
 
     /// Starts the handshake of one connection, with the certificate that the files had at most a minute ago.
     pub(super) fn accept(&mut self, stream: TcpStream, now: Mono) -> Stream {
-        if now.since(self.read_at) >= READ_EACH {
+        if now.since(self.read_at) >= RELOAD_INTERVAL {
             self.read_at = now;
             match acceptor(&self.files) {
                 Ok(renewed) => self.acceptor = renewed,

@@ -18,9 +18,9 @@ pub(super) const BATCH: usize = 32;
 pub(super) const LIMIT: usize = 20_000;
 
 /// The shortest time after which a rejected request is decided again. It also applies while the rate of the queue is unknown.
-const AGAIN_SOONEST: Duration = Duration::from_secs(1);
+const MIN_RETRY: Duration = Duration::from_secs(1);
 /// The longest time after which a rejected request is decided again.
-const AGAIN_LATEST: Duration = Duration::from_secs(30);
+const MAX_RETRY: Duration = Duration::from_secs(30);
 /// If two turns are farther apart than this, the queue was empty in between, and the rate is unknown.
 const IDLE: Duration = Duration::from_secs(3);
 
@@ -38,7 +38,7 @@ impl DrainRate {
     pub(super) fn record(&mut self, count: usize, now: Mono) {
         self.done += count;
         let span = now.since(self.since);
-        if span >= AGAIN_SOONEST {
+        if span >= MIN_RETRY {
             let done = if span < IDLE { u32::try_from(self.done).unwrap_or(u32::MAX) } else { 0 };
             (self.each_second, self.since, self.done) = (f64::from(done) / span.as_secs_f64(), now, 0);
         }
@@ -47,11 +47,11 @@ impl DrainRate {
     /// The time until there is room.
     pub(super) fn time_to_room(&self) -> Duration {
         if self.each_second == 0.0 {
-            return AGAIN_SOONEST;
+            return MIN_RETRY;
         }
         let half = u32::try_from(LIMIT / 2).unwrap_or(u32::MAX);
-        let span = Duration::try_from_secs_f64(f64::from(half) / self.each_second).unwrap_or(AGAIN_LATEST);
-        span.clamp(AGAIN_SOONEST, AGAIN_LATEST)
+        let span = Duration::try_from_secs_f64(f64::from(half) / self.each_second).unwrap_or(MAX_RETRY);
+        span.clamp(MIN_RETRY, MAX_RETRY)
     }
 }
 
@@ -199,9 +199,9 @@ mod tests {
     fn rejected_items_are_retried_when_half_of_the_queue_is_done() {
         let (mut drain, at_time) =
             (DrainRate::default(), |millis| Mono::from_start(Duration::from_millis(millis)));
-        assert_eq!(drain.time_to_room(), AGAIN_SOONEST, "nothing was done yet");
+        assert_eq!(drain.time_to_room(), MIN_RETRY, "nothing was done yet");
         drain.record(1_000, at_time(500));
-        assert_eq!(drain.time_to_room(), AGAIN_SOONEST, "half a second says nothing");
+        assert_eq!(drain.time_to_room(), MIN_RETRY, "half a second says nothing");
         for (done, at, room) in [
             (1_000, 1_000, 5_000),
             (20_000, 2_000, 1_000),

@@ -14,9 +14,9 @@ use crate::model::{Rv, Uid};
 const SETTLED_FOR: Duration = Duration::from_secs(30);
 
 /// The first backoff after a failure. It doubles with each failure.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 /// The longest backoff between two attempts for one pod.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// A failure is forgotten after this long without an attempt.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 
@@ -103,7 +103,7 @@ impl<V: PartialEq> RetryTracker<V> {
     /// The request failed. Returns when it may be retried.
     pub(super) fn record_failure(&mut self, uid: &Uid, of: V, at_least: Duration, now: Mono) -> Mono {
         let failures = self.failures.remove(uid).unwrap_or(0);
-        let pause = FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(LONGEST_PAUSE).max(at_least);
+        let pause = INITIAL_BACKOFF.saturating_mul(1 << failures.min(10)).min(MAX_BACKOFF).max(at_least);
         let until = now + pause;
         self.entries.insert(uid.clone(), Entry::Paused { of, failures: failures.saturating_add(1), until });
         until

@@ -45,9 +45,9 @@ const FULL_ROUND_PAUSE: Duration = Duration::from_millis(1);
 
 /// How long a key is deferred for each pod that it requested. The pods leave one by one, and each that leaves would cause a
 /// decision about all others. The authority executes about one request in this time.
-const REST_PER_ACTION: Duration = Duration::from_millis(1);
+const DEFERRAL_PER_ACTION: Duration = Duration::from_millis(1);
 /// The longest deferral, so that changes by users are not delayed.
-const LONGEST_REST: Duration = Duration::from_secs(1);
+const MAX_DEFERRAL: Duration = Duration::from_secs(1);
 
 /// Until all kinds are listed, the loop checks for it at this interval, because the first list enqueues a key for every pod.
 const LISTING_POLL: Duration = Duration::from_millis(100);
@@ -395,8 +395,8 @@ impl<C: Controller> ControllerLoop<C> {
         if intents.is_empty() {
             return;
         }
-        let rest = REST_PER_ACTION.saturating_mul(u32::try_from(intents.len()).unwrap_or(u32::MAX));
-        self.work_queue.defer_until(key.clone(), now + rest.min(LONGEST_REST));
+        let rest = DEFERRAL_PER_ACTION.saturating_mul(u32::try_from(intents.len()).unwrap_or(u32::MAX));
+        self.work_queue.defer_until(key.clone(), now + rest.min(MAX_DEFERRAL));
         let handler = KeyCompletion {
             controller: Arc::clone(&self.controller),
             work_queue: Arc::clone(&self.work_queue),

@@ -56,7 +56,7 @@ async fn shouted(tls: &mut Tls, now: Mono, trusted: &CertificateDer<'static>) ->
 async fn a_renewed_certificate_is_used_within_a_minute_and_a_broken_file_changes_nothing() {
     let folder = TempDir::new().unwrap();
     let first = renew(folder.path());
-    let (begin, minute) = (Mono::default(), Mono::default() + READ_EACH);
+    let (begin, minute) = (Mono::default(), Mono::default() + RELOAD_INTERVAL);
     let mut tls = Tls::read(files(folder.path()), begin).unwrap();
     assert_eq!(shouted(&mut tls, begin, first.cert.der()).await.unwrap(), "READY?");
     let second = renew(folder.path());
@@ -64,7 +64,7 @@ async fn a_renewed_certificate_is_used_within_a_minute_and_a_broken_file_changes
     assert!(shouted(&mut tls, minute, first.cert.der()).await.is_err(), "the first is not shown any more");
     assert_eq!(shouted(&mut tls, minute, second.cert.der()).await.unwrap(), "READY?");
     std::fs::write(folder.path().join("tls.crt"), "-----BEGIN CERT").unwrap();
-    assert_eq!(shouted(&mut tls, minute + READ_EACH, second.cert.der()).await.unwrap(), "READY?");
+    assert_eq!(shouted(&mut tls, minute + RELOAD_INTERVAL, second.cert.der()).await.unwrap(), "READY?");
 }
 
 #[tokio::test]

@@ -13,10 +13,10 @@ use crate::model::{Kind, PodKey, ResponderState};
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "pod-safety");
 
 /// The maximum length of a name in the API.
-const LONGEST_NAME: usize = 253;
+const MAX_NAME: usize = 253;
 
 /// The maximum length of a responder's message, in characters.
-const LONGEST_MESSAGE: usize = 4_000;
+const MAX_MESSAGE_CHARS: usize = 4_000;
 
 pub(super) fn path(kind: Kind, namespace: &str, name: Option<&str>, subresource: &str) -> String {
     let all = kind.path_in(Some(namespace));
@@ -26,7 +26,7 @@ pub(super) fn path(kind: Kind, namespace: &str, name: Option<&str>, subresource:
 /// The name of the Eviction of this number: `pod-N-NAME`, truncated if it is too long.
 pub(super) fn name(number: u32, pod: &str) -> String {
     let mut name = format!("pod-{number}-{pod}");
-    name.truncate(LONGEST_NAME);
+    name.truncate(MAX_NAME);
     name.trim_end_matches(['-', '.']).to_owned()
 }
 
@@ -157,7 +157,7 @@ pub(super) fn report(report: &Report, now: Timestamp) -> Value {
     let Report { responder, message, heartbeat, expected, complete, floor } = report;
     let floor = Timestamp::from_second(*floor).unwrap_or(now);
     let at = seconds(now.max(floor));
-    let message: String = message.chars().take(LONGEST_MESSAGE).collect();
+    let message: String = message.chars().take(MAX_MESSAGE_CHARS).collect();
     let mut entry = json!({ "name": responder, "message": message });
     if *heartbeat {
         entry["heartbeatTime"] = json!(at);
@@ -182,18 +182,18 @@ mod tests {
         }
         let long = format!("{}.{}", "x".repeat(246), "y".repeat(6));
         assert_eq!(name(7, &long), format!("pod-7-{}", "x".repeat(246)), "no name ends with a dot");
-        assert!(name(70, &"x".repeat(253)).len() == LONGEST_NAME);
+        assert!(name(70, &"x".repeat(253)).len() == MAX_NAME);
     }
 
     /// The characters take more than one byte each: the API counts characters.
     #[test]
     fn a_message_is_truncated_between_characters() {
         let now = Timestamp::UNIX_EPOCH;
-        let message = "\u{e9}".repeat(LONGEST_MESSAGE + 1);
+        let message = "\u{e9}".repeat(MAX_MESSAGE_CHARS + 1);
         let one =
             Report { responder: "r", message, heartbeat: true, expected: None, complete: true, floor: 60 };
         let entry = &report(&one, now)["responders"][0];
-        assert_eq!(entry["message"].as_str().unwrap().chars().count(), LONGEST_MESSAGE);
+        assert_eq!(entry["message"].as_str().unwrap().chars().count(), MAX_MESSAGE_CHARS);
         let floored = json!("1970-01-01T00:01:00Z");
         assert_eq!((&entry["heartbeatTime"], &entry["completionTime"]), (&floored, &floored));
     }

@@ -26,7 +26,7 @@ const EVICT_TIMEOUT: Duration = Duration::from_secs(10);
 const NAMES: u32 = 8;
 
 /// A webhook's message may have any length. It is truncated, so that the text after it fits into the message.
-const LONGEST_SENTENCE: usize = 3_000;
+const MAX_REFUSAL_CHARS: usize = 3_000;
 
 /// The name is taken, perhaps by an Eviction of an earlier pod: its target is read.
 const NAME_TAKEN: u16 = 409;
@@ -243,6 +243,6 @@ fn finished(report: &mut Report, why: &str) {
 fn refusal_message(why: &NotEvicted, attempt: u32, wall: Timestamp) -> String {
     let pause = why.retry_delay().unwrap_or_default().as_secs();
     let reason = why.reason();
-    let sentence: String = error_chain(why).chars().take(LONGEST_SENTENCE).collect();
+    let sentence: String = error_chain(why).chars().take(MAX_REFUSAL_CHARS).collect();
     format!("{reason}: {sentence} (attempts={attempt}, last={wall:.0}, retryAfter={pause}s)")
 }

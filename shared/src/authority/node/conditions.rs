@@ -13,7 +13,7 @@ use crate::clock::Mono;
 use crate::model::NODE_UNREACHABLE_CONDITION;
 
 /// The conditions that kubelets report; [`READY`] comes first.
-const OF_KUBELETS: [&str; 4] = [READY, "MemoryPressure", "DiskPressure", "PIDPressure"];
+const KUBELET_CONDITIONS: [&str; 4] = [READY, "MemoryPressure", "DiskPressure", "PIDPressure"];
 const READY: &str = "Ready";
 pub(super) const UNKNOWN: &str = "Unknown";
 
@@ -41,7 +41,7 @@ pub(super) fn change(update: &NodeUpdate, live: &Live, now: Mono, wall: Timestam
     if update.not_reporting.is_some() && live.condition_status(READY) != Some(UNKNOWN) {
         change.sets_unknown = true;
         change.turned_not_ready = live.condition_status(READY) == Some("True");
-        change.conditions.extend(OF_KUBELETS.iter().filter_map(|kind| unknown(kind, live, wall)));
+        change.conditions.extend(KUBELET_CONDITIONS.iter().filter_map(|kind| unknown(kind, live, wall)));
     }
     let status = match live.condition_status(NODE_UNREACHABLE_CONDITION) {
         Some("True") => Some(true),

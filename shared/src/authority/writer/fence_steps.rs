@@ -19,10 +19,10 @@ use crate::model::{NodeKey, Uid};
 use crate::record::{Action, LogEvent, Record, error_chain};
 
 /// The first backoff after a failure. It doubles with each failure.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// How long after its backoff the failures of a flow are remembered.
-const FORGOTTEN: Duration = Duration::from_secs(600);
+const FORGET_AFTER: Duration = Duration::from_secs(600);
 /// The time between two checks of a device, or two status updates of a policy. Without it, a write that changed nothing, or
 /// a cache that is behind, would make the next one due at once.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
@@ -44,8 +44,9 @@ impl InFlightSteps {
 
     /// Removes flows that were not used again: deleted remediations never come back under the same name.
     pub(super) fn tidy(&mut self, now: Mono) {
-        self.0
-            .retain(|_, step| !matches!(step, StepState::Paused { until, .. } if *until + FORGOTTEN <= now));
+        self.0.retain(
+            |_, step| !matches!(step, StepState::Paused { until, .. } if *until + FORGET_AFTER <= now),
+        );
     }
 
     fn begin(&mut self, flow: &Arc<str>, now: Mono) -> Result<(), Submitted> {
@@ -84,7 +85,7 @@ impl InFlightSteps {
             Outcome::Failed(error) => error.retry_after(),
             _ => Duration::ZERO,
         };
-        let pause = FIRST_PAUSE.saturating_mul(1 << before.min(10)).min(LONGEST_PAUSE).max(requested);
+        let pause = INITIAL_BACKOFF.saturating_mul(1 << before.min(10)).min(MAX_BACKOFF).max(requested);
         let (until, failures) = (now + pause, before.saturating_add(1));
         self.0.insert(Arc::clone(flow), StepState::Paused { until, failures });
         Some(until)
