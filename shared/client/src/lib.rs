@@ -6,8 +6,8 @@
 //! Inputs: a kubeconfig or the ServiceAccount of a pod ([`ConnectOptions`]), and a [`Call`] for each request.
 //!
 //! Invariants:
-//! - A request is sent once, and the next decision is the retry. Only a request that was answered with 401 because its credentials expired
-//!   is sent a second time.
+//! - A request is sent once, and the next decision is the retry. Only a request that was answered with 401 because its
+//!   credentials expired is sent a second time.
 //! - Any crate can read. Only a crate that depends on this one can write, by [`WriteCall`], or read a Secret, by [`read_secret`]:
 //!   `pod-safety-shared` re-exports the rest of this crate without these two (`tests/locks/tests/manifests.rs`).
 #![forbid(unsafe_code)]

@@ -272,7 +272,7 @@ fn needs_permit(method: &str, resource: Resource, fields: &GuardedFields) -> boo
         }
         Resource::PodEviction => !fields.delete_options.as_deref().is_some_and(graceful),
         Resource::Pods | Resource::NodeStatus => ends,
-        // Only an act of this process may set a pod's phase to a terminal one.
+        // Only an act of the deletion authority may write a pod's phase.
         Resource::PodStatus => ends || fields.status.writes("phase"),
         // Deleting a Node releases its pods, deleting a VolumeAttachment its volume, and so does the out-of-service taint.
         Resource::Nodes => method == "DELETE" || ends || fields.spec.out_of_service,

@@ -132,9 +132,9 @@ impl Mark {
     }
 }
 
-/// Evidence `PodsEnded`. The API server confirmed the round after `mark` after the mark was set. The agent checked its pods
-/// after that if its report names the second round after the mark. So the check is later than the kubelet's observation of
-/// the deletion, and the kubelet starts no more containers of the pod.
+/// Evidence `PodsEnded`. Let `mark` have round k: the API server confirmed round k+1 after the mark was set, and a check of the
+/// pods that the agent reports with round k+2 or later came after that confirmation. So the check is later than the kubelet's
+/// observation of the deletion, after which the kubelet starts no more containers of the pod.
 ///
 /// # Errors
 /// The claim does not match the pod, something of the pod remains, or the agent has not checked its pods since.
@@ -154,9 +154,9 @@ pub fn verify_pods_ended(
     Ok(Evidence::new(EvidenceKind::PodsEnded { node: Arc::clone(node) }, version, read.sent_at + VALID_FOR))
 }
 
-/// A kubelet that was active until its Node was deleted may still run the pod, unless it had the time to terminate it. This
-/// time is measured at the first read on which the evidence rests: a later first read has no quarantine behind it. One
-/// evidence about a node serves many pods; what the watches showed is checked again for each pod.
+/// A kubelet that was active until its Node was deleted may still run the pod, unless it had the time to terminate it.
+/// The kubelet's report must have been due before the first read on which the evidence rests, because a later first read has
+/// no quarantine behind it. One evidence about a node serves many pods; what the watches showed is checked again for each pod.
 fn had_time_to_end(
     pod: &Pod,
     node: &str,

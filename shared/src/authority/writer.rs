@@ -178,7 +178,7 @@ pub struct Authority {
 
 impl std::fmt::Debug for Authority {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Authority").field("policy", &self.config).finish_non_exhaustive()
+        f.debug_struct("Authority").field("config", &self.config).finish_non_exhaustive()
     }
 }
 

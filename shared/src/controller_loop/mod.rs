@@ -143,7 +143,7 @@ pub struct ControllerLoop<C: Controller> {
 
 impl<C: Controller> Debug for ControllerLoop<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Drive").field("controller", &C::NAME).finish_non_exhaustive()
+        f.debug_struct("ControllerLoop").field("controller", &C::NAME).finish_non_exhaustive()
     }
 }
 
