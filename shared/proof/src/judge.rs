@@ -186,10 +186,10 @@ fn no_report_since(first: &AbsenceRead, node: &str, cache: &dyn Liveness) -> Res
     report.map_or(Ok(()), |report| Err(Refusal::KubeletAlive(report.kind)))
 }
 
-/// Whether it is proof for this pod that the kubelet of a missing node has not reported since the first read `first`. It is
-/// in three cases: the kubelet was unreachable before its Node was deleted; or it reported that the pod terminated; or the
-/// pod was deleted gracefully before `first`, the kubelet had the time to respond, and its worker for this pod cannot be
-/// busy.
+/// Whether it is proof for this pod that the kubelet of a missing node has not reported since the first read `first`. This
+/// holds in three cases: the kubelet was unreachable before its Node was deleted; or it reported that the pod terminated;
+/// or the pod was deleted gracefully before `first`, the kubelet had the time to respond, and its worker for this pod
+/// cannot be busy.
 #[must_use]
 pub fn unreachable_is_proof(pod: &Pod, node: &str, first: &AbsenceRead, cache: &dyn Liveness) -> bool {
     let due = pod.report_due_at(cache.reports_deletions(node));
@@ -203,8 +203,8 @@ pub fn unreachable_is_proof(pod: &Pod, node: &str, first: &AbsenceRead, cache: &
 /// for the pod is busy.
 const STATUS_SYNC_PERIOD: Duration = Duration::from_secs(10);
 
-/// Whether the kubelet of a missing node may not report on this pod because its worker for the pod is busy. The pod's last
-/// report shows it, or the kubelet reported something else after its report on the deletion was due. Static pods are
+/// Whether the kubelet of a missing node may be unable to report on this pod, because its worker for the pod is busy. The
+/// pod's last report shows it, or the kubelet reported something else after its report on the deletion was due. Static pods are
 /// excluded: they have no replacement on another node.
 #[must_use]
 pub fn worker_may_be_busy(pod: &Pod, node: &str, cache: &dyn Liveness) -> bool {

@@ -134,8 +134,8 @@ fn bug_a_trusted_taint_revoked_the_holder_of_a_volume() {
     for (at, kind) in every_kind().into_iter().enumerate() {
         let lease =
             LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
-        let found = Evidence::for_act_tests(kind.clone(), incarnation(BOOT), later());
-        let judged = verify_volume(lease, &holder, &by, &HolderFacts::Fenced(&found));
+        let evidence = Evidence::for_act_tests(kind.clone(), incarnation(BOOT), later());
+        let judged = verify_volume(lease, &holder, &by, &HolderFacts::Fenced(&evidence));
         assert_eq!(judged.is_ok(), at < 7, "{kind:?}");
         let refusal = judged.err();
         assert!(refusal.is_none_or(|refusal| matches!(refusal, Refusal::EvidenceInvalid(_))), "{kind:?}");
@@ -154,11 +154,15 @@ fn a_volume_holder_is_gone_only_by_node_gone_evidence_about_its_node() {
         {
             let lease =
                 LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
-            let found = Evidence::for_act_tests(kind.clone(), about, later());
-            let counts = at == 7 && found.subject().name == "n" && !is_used;
-            let judged =
-                verify_volume(lease, &holder, &ReleaseBasis::NodeGone, &HolderFacts::Gone(&found, is_used));
-            assert_eq!(judged.is_ok(), counts, "{found:?}, used {is_used}");
+            let evidence = Evidence::for_act_tests(kind.clone(), about, later());
+            let counts = at == 7 && evidence.subject().name == "n" && !is_used;
+            let judged = verify_volume(
+                lease,
+                &holder,
+                &ReleaseBasis::NodeGone,
+                &HolderFacts::Gone(&evidence, is_used),
+            );
+            assert_eq!(judged.is_ok(), counts, "{evidence:?}, used {is_used}");
         }
     }
 }
