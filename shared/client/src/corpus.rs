@@ -23,7 +23,7 @@ use stubs::Stubs;
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/kubeconfigs.txt");
 
 /// A row whose files are written to a folder.
-struct Staged<'s> {
+struct Fixture<'s> {
     stubs: &'s Stubs,
     folder: tempfile::TempDir,
     variables: BTreeMap<String, String>,
@@ -32,7 +32,7 @@ struct Staged<'s> {
     within: Option<Duration>,
 }
 
-impl<'s> Staged<'s> {
+impl<'s> Fixture<'s> {
     fn of(row: &Row, stubs: &'s Stubs) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let here = folder.path().to_string_lossy().into_owned();
@@ -189,9 +189,9 @@ async fn bug_kubeconfigs_that_kubectl_accepts_were_refused() {
     let mut after = String::new();
     for mut row in Row::all(&before) {
         if let Some(kubectl) = &kubectl {
-            row.kubectl = Staged::of(&row, &stubs).kubectl(kubectl).await;
+            row.kubectl = Fixture::of(&row, &stubs).kubectl(kubectl).await;
         }
-        let ours = Staged::of(&row, &stubs).ours().await;
+        let ours = Fixture::of(&row, &stubs).ours().await;
         let Row { name, kubectl, differs, .. } = &row;
         if let Some(sentence) = ours.strip_prefix("refuses ") {
             is_a_sentence(name, sentence.split(" [").next().unwrap_or_default());

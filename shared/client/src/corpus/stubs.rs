@@ -20,7 +20,7 @@ pub(super) fn pki() -> PathBuf {
 
 /// The behaviour of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Does {
+enum Behaviour {
     Api,
     /// Answers this many requests with 401 first.
     Refuses(usize),
@@ -31,22 +31,22 @@ enum Does {
 }
 
 /// Name, certificate (empty: no TLS) and behaviour of each server.
-const ALL: [(&str, &str, Does); 15] = [
-    ("api", "server", Does::Api),
-    ("http", "", Does::Api),
-    ("api-self", "self", Does::Api),
-    ("api-ca", "server-ca", Does::Api),
-    ("api-expired", "expired", Does::Api),
-    ("api-elsewhere", "elsewhere", Does::Api),
-    ("api-p521", "server-of-p521", Does::Api),
-    ("api-401", "server", Does::Refuses(usize::MAX)),
-    ("api-401-once", "server", Does::Refuses(1)),
-    ("proxy", "", Does::Proxy),
-    ("proxy-tls", "server", Does::Proxy),
-    ("proxy-login", "", Does::ProxyWithLogin),
-    ("proxy-refuses", "", Does::ProxyThatRefuses),
-    ("socks", "", Does::Socks),
-    ("closed", "", Does::Api),
+const ALL: [(&str, &str, Behaviour); 15] = [
+    ("api", "server", Behaviour::Api),
+    ("http", "", Behaviour::Api),
+    ("api-self", "self", Behaviour::Api),
+    ("api-ca", "server-ca", Behaviour::Api),
+    ("api-expired", "expired", Behaviour::Api),
+    ("api-elsewhere", "elsewhere", Behaviour::Api),
+    ("api-p521", "server-of-p521", Behaviour::Api),
+    ("api-401", "server", Behaviour::Refuses(usize::MAX)),
+    ("api-401-once", "server", Behaviour::Refuses(1)),
+    ("proxy", "", Behaviour::Proxy),
+    ("proxy-tls", "server", Behaviour::Proxy),
+    ("proxy-login", "", Behaviour::ProxyWithLogin),
+    ("proxy-refuses", "", Behaviour::ProxyThatRefuses),
+    ("socks", "", Behaviour::Socks),
+    ("closed", "", Behaviour::Api),
 ];
 
 /// All servers, and the requests that reached them.
@@ -60,14 +60,14 @@ impl Stubs {
     pub(super) async fn start(env: &Env) -> Self {
         let seen = Arc::<Mutex<Vec<String>>>::default();
         let mut ports = Vec::new();
-        for (name, certificate, does) in ALL {
+        for (name, certificate, behaviour) in ALL {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             ports.push((name, listener.local_addr().unwrap().port()));
             if name == "closed" {
                 continue;
             }
             let tls = (!certificate.is_empty()).then(|| TlsAcceptor::from(Arc::new(tls(certificate))));
-            let stub = Stub { name, does, seen: Arc::clone(&seen), asked: Arc::default() };
+            let stub = Stub { name, behaviour, seen: Arc::clone(&seen), request_count: Arc::default() };
             let inner = env.clone();
             let accepts = async move {
                 while let Ok((stream, _)) = listener.accept().await {
@@ -108,16 +108,16 @@ fn tls(name: &str) -> ServerConfig {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(pki().join("ca.crt")).unwrap()).unwrap();
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-    let asks = Arc::new(Asks(builder.allow_unauthenticated().build().unwrap()));
+    let verifier = Arc::new(AcceptAnyCertificate(builder.allow_unauthenticated().build().unwrap()));
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    config.with_client_cert_verifier(asks).with_single_cert(chain, key).unwrap()
+    config.with_client_cert_verifier(verifier).with_single_cert(chain, key).unwrap()
 }
 
 /// Requests a client certificate and accepts any: API servers accept algorithms that webpki does not have.
 #[derive(Debug)]
-struct Asks(Arc<dyn rustls::server::danger::ClientCertVerifier>);
+struct AcceptAnyCertificate(Arc<dyn rustls::server::danger::ClientCertVerifier>);
 
-impl rustls::server::danger::ClientCertVerifier for Asks {
+impl rustls::server::danger::ClientCertVerifier for AcceptAnyCertificate {
     fn root_hint_subjects(&self) -> &[rustls::DistinguishedName] {
         &[]
     }
@@ -163,15 +163,15 @@ impl rustls::server::danger::ClientCertVerifier for Asks {
 #[derive(Clone)]
 struct Stub {
     name: &'static str,
-    does: Does,
+    behaviour: Behaviour,
     seen: Arc<Mutex<Vec<String>>>,
-    asked: Arc<Mutex<usize>>,
+    request_count: Arc<Mutex<usize>>,
 }
 
 impl Stub {
     async fn secured(self, stream: TcpStream, tls: Option<TlsAcceptor>) {
         let mut first = [0];
-        if self.does != Does::Socks
+        if self.behaviour != Behaviour::Socks
             && stream.peek(&mut first).await.is_ok()
             && (first == [0x16]) != tls.is_some()
         {
@@ -203,7 +203,7 @@ impl Stub {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
-        if self.does == Does::Socks {
+        if self.behaviour == Behaviour::Socks {
             return self.socks(stream).await;
         }
         let mut head = Vec::new();
@@ -213,33 +213,33 @@ impl Stub {
         let head = String::from_utf8_lossy(&head).into_owned();
         let mut lines = head.lines();
         let request = lines.next().unwrap_or_default().trim_end_matches(" HTTP/1.1").to_owned();
-        let told = |line: &&str| {
+        let headers = |line: &&str| {
             let line = line.to_ascii_lowercase();
             ["authorization:", "impersonate-", "proxy-authorization:"]
                 .iter()
                 .any(|name| line.starts_with(name))
         };
-        let mut told: Vec<String> = lines
-            .filter(told)
+        let mut headers: Vec<String> = lines
+            .filter(headers)
             .map(|line| {
                 let (name, value) = line.split_once(':').unwrap_or_default();
                 format!("{}={}", name.to_ascii_lowercase(), value.trim())
             })
             .collect();
-        told.sort_unstable();
-        let told = told.iter().map(|told| format!(" {told}")).collect::<String>();
-        self.seen.lock().push(format!("{}: {request}{told}{about}", self.name));
-        let asked = {
-            let mut asked = self.asked.lock();
-            *asked += 1;
-            *asked
+        headers.sort_unstable();
+        let headers = headers.iter().map(|headers| format!(" {headers}")).collect::<String>();
+        self.seen.lock().push(format!("{}: {request}{headers}{about}", self.name));
+        let request_count = {
+            let mut request_count = self.request_count.lock();
+            *request_count += 1;
+            *request_count
         };
-        let code = match self.does {
-            Does::ProxyThatRefuses => "403 Forbidden",
-            Does::ProxyWithLogin if !told.contains("proxy-authorization") => {
+        let code = match self.behaviour {
+            Behaviour::ProxyThatRefuses => "403 Forbidden",
+            Behaviour::ProxyWithLogin if !headers.contains("proxy-authorization") => {
                 "407 Proxy Authentication Required"
             }
-            Does::Refuses(times) if asked <= times => "401 Unauthorized",
+            Behaviour::Refuses(times) if request_count <= times => "401 Unauthorized",
             _ => "200 OK",
         };
         let tunnel = request.strip_prefix("CONNECT ").filter(|_| code == "200 OK");

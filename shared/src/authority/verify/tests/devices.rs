@@ -13,24 +13,24 @@ type Answers = Result<transport::Answer, DeviceError>;
 
 /// The answer of a device to a status check, and the delay of the answer.
 #[derive(Clone)]
-struct Looks {
+struct StatusAnswer {
     answer: Answers,
     after: Duration,
 }
 
-fn looks(power: Power, identity: Identity) -> Looks {
+fn status_answer(power: Power, identity: Identity) -> StatusAnswer {
     let answer = Ok(transport::Answer::new(power, identity, String::new()));
-    Looks { answer, after: Duration::ZERO }
+    StatusAnswer { answer, after: Duration::ZERO }
 }
 
-fn off() -> Looks {
-    looks(Power::Off, Identity::Match)
+fn off() -> StatusAnswer {
+    status_answer(Power::Off, Identity::Match)
 }
 
 /// The devices, by the parameter `name` of the order.
 struct Devices {
     env: Env,
-    looks: BTreeMap<&'static str, Looks>,
+    status_answers: BTreeMap<&'static str, StatusAnswer>,
     asked: Mutex<Vec<String>>,
 }
 
@@ -46,7 +46,7 @@ impl FenceTransport for Devices {
     fn carry_out(&self, order: Order) -> BoxFuture<'_, Answers> {
         let name = order.parameters["name"].reveal().to_owned();
         self.asked.lock().push(format!("{} {name}", order.act.name()));
-        let Looks { answer, after } = self.looks[name.as_str()].clone();
+        let StatusAnswer { answer, after } = self.status_answers[name.as_str()].clone();
         Box::pin(async move {
             self.env.sleep(after).await;
             answer
@@ -126,8 +126,8 @@ impl Rig {
         for (name, node) in [("a", "n"), ("b", "m")] {
             world.apply(Kind::Pods, &on(name, node).0, env.now());
         }
-        let looks = BTreeMap::from([("a", off()), ("b", off())]);
-        let devices = Devices { env: env.clone(), looks, asked: Mutex::default() };
+        let status_answers = BTreeMap::from([("a", off()), ("b", off())]);
+        let devices = Devices { env: env.clone(), status_answers, asked: Mutex::default() };
         Self { world, policy, there, connection: api.connection(), devices, env }
     }
 
@@ -147,7 +147,7 @@ impl Rig {
     /// This device does not answer, and takes its whole timeout.
     pub(super) fn hangs(&mut self, device: &'static str) {
         let answer = Err(DeviceError::TimedOut { after: Duration::from_secs(20) });
-        self.devices.looks.insert(device, Looks { answer, ..off() });
+        self.devices.status_answers.insert(device, StatusAnswer { answer, ..off() });
     }
 
     /// How often devices were queried.
@@ -200,20 +200,25 @@ async fn both_power_supplies_are_checked_again_and_must_be_off() {
 #[tokio::test(start_paused = true)]
 async fn the_present_report_of_a_device_overrides_the_evidence() {
     let stranger = || Identity::Mismatch { found: "uuid-9".to_owned() };
-    let never = || Looks { after: Duration::from_secs(1_000_000), ..off() };
-    let fails = || Looks { answer: Err(DeviceError::Failed { said: "relay stuck".to_owned() }), ..off() };
+    let never = || StatusAnswer { after: Duration::from_secs(1_000_000), ..off() };
+    let fails =
+        || StatusAnswer { answer: Err(DeviceError::Failed { said: "relay stuck".to_owned() }), ..off() };
     for (what, answer, expected) in [
-        ("is on", looks(Power::On, Identity::Match), "fencing/b says On"),
-        ("is neither", looks(Power::Unknown, Identity::Match), "fencing/b says Unknown"),
+        ("is on", status_answer(Power::On, Identity::Match), "fencing/b says On"),
+        ("is neither", status_answer(Power::Unknown, Identity::Match), "fencing/b says Unknown"),
         ("fails", fails(), "fencing/b says Unknown: the device failed: relay stuck"),
         ("does not answer", never(), "fencing/b says Unknown: no answer within"),
-        ("is another machine's", looks(Power::Off, stranger()), "fencing/b reaches a machine other than"),
+        (
+            "is another machine's",
+            status_answer(Power::Off, stranger()),
+            "fencing/b reaches a machine other than",
+        ),
     ] {
         for first in [false, true] {
             let rig = Rig::with(|rig| {
                 let (other, shown) = if first { ("b", "a") } else { ("a", "b") };
-                rig.devices.looks.insert(shown, answer.clone());
-                rig.devices.looks.insert(other, off());
+                rig.devices.status_answers.insert(shown, answer.clone());
+                rig.devices.status_answers.insert(other, off());
             });
             let expected =
                 if first { expected.replace("fencing/b", "fencing/a") } else { expected.to_owned() };
@@ -230,9 +235,9 @@ async fn the_present_report_of_a_device_overrides_the_evidence() {
 async fn bug_evidence_of_a_slow_fence_agent_had_always_expired() {
     let s = Duration::from_secs;
     let slow = |asked_after| {
-        let Looks { answer, .. } = off();
+        let StatusAnswer { answer, .. } = off();
         let answer = answer.map(|answer| transport::Answer { asked_after, ..answer });
-        Looks { answer, after: s(15) }
+        StatusAnswer { answer, after: s(15) }
     };
     for (what, a, b, usable) in [
         ("it is not known when they were asked", slow(s(0)), slow(s(0)), false),
@@ -241,7 +246,7 @@ async fn bug_evidence_of_a_slow_fence_agent_had_always_expired() {
         ("both were asked later", slow(s(6)), slow(s(14)), true),
         ("the answers name a time that has not come", slow(Duration::MAX), slow(Duration::MAX), true),
     ] {
-        let rig = Rig::with(|rig| rig.devices.looks = BTreeMap::from([("a", a), ("b", b)]));
+        let rig = Rig::with(|rig| rig.devices.status_answers = BTreeMap::from([("a", a), ("b", b)]));
         let judged = rig.verify(&on("a", "n").force(fenced("n"))).await;
         if !usable {
             // Once, the operator was only told that the evidence had expired.
@@ -264,7 +269,7 @@ async fn bug_evidence_of_a_slow_fence_agent_had_always_expired() {
 async fn a_device_without_machine_identity_is_accepted_unless_identity_is_required() {
     for (check, expected) in [("BestEffort", "PowerOff"), ("Required", "PowerStateUnconfirmed")] {
         let rig = Rig::with(|rig| {
-            rig.devices.looks.insert("b", looks(Power::Off, Identity::Unknown));
+            rig.devices.status_answers.insert("b", status_answer(Power::Off, Identity::Unknown));
             rig.set(DEVICE_B, "/spec/identityCheck", json!(check));
         });
         assert_eq!(reason(rig.verify(&on("a", "n").force(fenced("n"))).await), expected, "{check}");
@@ -406,15 +411,15 @@ async fn evidence_below_the_grade_of_the_nodes_policy_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn fencing_evidence_expires_before_a_machine_could_boot() {
-    for (what, look_takes, lasts) in [
+    for (what, check_takes, lasts) in [
         ("at once: two seconds after the last read", 0, Some(2)),
         ("the devices take their time", 5, Some(7)),
         ("the looks are old: ten seconds after they began", 9, Some(10)),
         ("the looks took as long as a boot", 10, None),
     ] {
         let rig = Rig::with(|rig| {
-            for looks in rig.devices.looks.values_mut() {
-                looks.after = Duration::from_secs(look_takes);
+            for answer in rig.devices.status_answers.values_mut() {
+                answer.after = Duration::from_secs(check_takes);
             }
         });
         let began = rig.env.now();
@@ -520,8 +525,8 @@ async fn bug_a_confirmation_waited_for_the_device_of_other_evidence() {
         },
     });
     let rig = Rig::with(|rig| {
-        let hangs = Looks { after: Duration::from_secs(60), ..off() };
-        rig.devices.looks.insert("a", hangs);
+        let hangs = StatusAnswer { after: Duration::from_secs(60), ..off() };
+        rig.devices.status_answers.insert("a", hangs);
         rig.there.lock().insert(WORD.to_owned(), confirmation.clone());
     });
     rig.world.apply(Kind::Nodes, &lost(), rig.env.now());
@@ -561,8 +566,8 @@ async fn a_confirmation_is_used_if_the_device_of_other_evidence_does_not_answer(
     ] {
         let rig = Rig::with(|rig| {
             let no_answer =
-                Looks { answer: Err(DeviceError::Failed { said: "no route".to_owned() }), ..off() };
-            rig.devices.looks.insert("a", no_answer);
+                StatusAnswer { answer: Err(DeviceError::Failed { said: "no route".to_owned() }), ..off() };
+            rig.devices.status_answers.insert("a", no_answer);
             rig.there.lock().insert(WORD.to_owned(), confirmation.clone());
         });
         rig.world.apply(Kind::Nodes, &lost(), rig.env.now());
@@ -581,8 +586,9 @@ async fn other_device_evidence_is_used_if_the_named_evidence_is_invalid() {
     other["metadata"] = json!({ "name": "o", "uid": "uid-o", "resourceVersion": "8", "creationTimestamp": "2026-11-21T11:46:00Z" });
     other["spec"]["samples"].as_array_mut().unwrap().retain(|sample| sample["device"]["name"] == "b");
     let rig = Rig::with(|rig| {
-        let no_answer = Looks { answer: Err(DeviceError::Failed { said: "no route".to_owned() }), ..off() };
-        rig.devices.looks.insert("a", no_answer);
+        let no_answer =
+            StatusAnswer { answer: Err(DeviceError::Failed { said: "no route".to_owned() }), ..off() };
+        rig.devices.status_answers.insert("a", no_answer);
         let path = "/apis/pod-safety.dev/v1alpha1/fenceevidences/o";
         rig.there.lock().insert(path.to_owned(), other.clone());
     });
