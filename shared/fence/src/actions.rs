@@ -1,82 +1,82 @@
-//! What a decision wants done about fencing.
+//! What a decision requests about fencing.
 
 use std::sync::Arc;
 
 use crate::api::{DeviceRef, FencePolicyStatus, NodeFenceSpec, NodeFenceStatus, PodSafetyRemediationStatus};
 use crate::model::{NodeKey, PodKey, Rv, Uid};
 
-/// A NodeFence at the version that was seen.
+/// A NodeFence at the resourceVersion from which it was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FenceKey {
     /// Its name.
     pub name: Arc<str>,
-    /// Its identity.
+    /// Its UID.
     pub uid: Uid,
-    /// The version that was seen.
+    /// Its resourceVersion, from which it was decided.
     pub rv: Rv,
 }
 
 /// One step for one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FenceStepRequest {
-    /// The node's name: one step at a time is taken for it.
+    /// The node's name: at most one step at a time is executed for a node.
     pub node: Arc<str>,
-    /// What is done.
+    /// The step.
     pub step: Step,
 }
 
-/// What is done. Each writes the status that it carries, at the version that was seen, or nothing.
+/// One step. Each writes the status that it carries, at the resourceVersion from which it was decided, or nothing.
 #[derive(Clone, Debug, PartialEq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Step {
-    /// An incident begins.
+    /// Creates the NodeFence.
     Open(Box<NodeFenceSpec>),
-    /// A status is written, and nothing else is done.
+    /// Writes a status. When the incident is over, what was made for it is removed first.
     Write(Target),
-    /// The node is cordoned, and these pods are evicted within their budgets.
+    /// Cordons the node, and evicts these pods within their PodDisruptionBudgets.
     Drain(Target, Vec<PodKey>),
-    /// The last attempt of the status is new: it is written, then its devices are asked, then what they answered is
-    /// written.
+    /// Starts the last attempt of the status, which is new: writes it, sends the order to its devices, and writes
+    /// what they answered.
     Attempt(Target),
-    /// The devices of the last attempt are looked at, twice; what was seen is written into it.
+    /// Checks the devices of the last attempt, twice for `off`, and writes the samples into the attempt.
     Look(Target),
-    /// What the last attempt's looks showed becomes evidence, if the kubelet has been silent since.
+    /// Creates evidence from the samples of the last attempt, if the kubelet has not renewed its Lease since.
     Prove(Target),
-    /// That the last attempt's storage is fenced becomes evidence about volumes; the incident goes on.
+    /// Creates evidence about volumes, as the last attempt fenced the storage. The incident goes on.
     ProveStorage(Target),
-    /// The out-of-service taint is put on the node, for the evidence that the status names.
+    /// Adds the out-of-service taint to the node, for the evidence that the status names.
     Taint(Target),
-    /// Our out-of-service taint is taken from the node, which is Ready with another boot.
+    /// Removes our out-of-service taint from the node, which is Ready with another boot.
     Untaint(Target),
-    /// What was proved was declared invalid by somebody: our taint goes.
+    /// Removes our taint, as the evidence was declared invalid or no longer counts.
     Withdraw(Target),
-    /// What was proved is not true: the evidence is invalidated, its devices are no longer trusted, and our taint goes unless
-    /// the status keeps it.
+    /// The evidence is wrong: invalidates it, marks its devices as not trusted, and removes our taint unless the
+    /// status keeps it.
     Contradict(Target),
 }
 
 /// A NodeFence, and the status that it should have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// Which one.
+    /// The NodeFence.
     pub fence: FenceKey,
-    /// What it is about.
+    /// Its spec.
     pub spec: Box<NodeFenceSpec>,
-    /// As it should be.
+    /// The status to write.
     pub status: Box<NodeFenceStatus>,
 }
 
 impl Step {
-    /// Its name in logs and metrics: closed.
+    /// The step's name in logs and metrics, one of [`Self::NAMES`].
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.into()
     }
 
-    /// The names of all steps, for metrics; `monitor` and `remediate` are steps of their own.
+    /// The names of all steps, for metrics. `monitor` and `remediate` are requests of their own.
     pub const NAMES: &[&str] = <Self as strum::VariantNames>::VARIANTS;
 
-    /// Whether it waits for devices to switch a machine: for minutes, where others do that.
+    /// Whether the step waits until devices have switched a machine, which takes minutes.
     #[must_use]
     pub const fn switches_power(&self) -> bool {
         match self {
@@ -94,7 +94,7 @@ impl Step {
         }
     }
 
-    /// Whom it is about; `Err`: there is none yet, and this is what it will be about.
+    /// The NodeFence. `Err`: it does not exist yet; its spec.
     pub(crate) fn target_or_spec(&self) -> Result<&Target, &NodeFenceSpec> {
         match self {
             Self::Open(spec) => Err(spec),
@@ -111,71 +111,71 @@ impl Step {
         }
     }
 
-    /// Whom it is about, if that is there.
+    /// The NodeFence, if it exists.
     #[must_use]
     pub fn target(&self) -> Option<&Target> {
         self.target_or_spec().ok()
     }
 
-    /// What it is about.
+    /// The spec of the NodeFence.
     #[must_use]
     pub fn spec(&self) -> &NodeFenceSpec {
         self.target_or_spec().map_or_else(|spec| spec, |target| &target.spec)
     }
 }
 
-/// What is written into the status of a FencePolicy, at the version that was seen.
+/// A status of a FencePolicy to write, at the resourceVersion from which it was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyStatusUpdate {
     /// Its name.
     pub name: Arc<str>,
-    /// Its identity.
+    /// Its UID.
     pub uid: Uid,
-    /// The version that was seen.
+    /// Its resourceVersion, from which it was decided.
     pub rv: Rv,
-    /// What. Conditions without a time began now.
+    /// The status. A condition without a time gets the current one.
     pub status: FencePolicyStatus,
 }
 
-/// What is written into a PodSafetyRemediation, at the version that was seen.
+/// A change of a PodSafetyRemediation, at the resourceVersion from which it was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemediationRequest {
     /// Its namespace.
     pub namespace: Arc<str>,
     /// Its name.
     pub name: Arc<str>,
-    /// Its identity.
+    /// Its UID.
     pub uid: Uid,
-    /// The version that was seen.
+    /// Its resourceVersion, from which it was decided.
     pub rv: Rv,
-    /// The node that it is about, if it is there: people hear of it there.
+    /// The node that it is about, if that exists: Events are recorded on it.
     pub node: Option<NodeKey>,
-    /// What.
+    /// The change.
     pub update: RemediationUpdate,
 }
 
-/// What somebody who wants a node fenced is answered.
+/// What is written into the PodSafetyRemediation of another operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemediationUpdate {
-    /// Our finalizer: it is kept until nothing is begun for it any more.
+    /// Adds our finalizer, which keeps the object until nothing that was started for it is in progress.
     AddFinalizer,
-    /// This status. Conditions without a time began now.
+    /// Writes this status. A condition without a time gets the current one.
     WriteStatus(Box<PodSafetyRemediationStatus>),
-    /// Our finalizer goes.
+    /// Removes our finalizer.
     RemoveFinalizer,
 }
 
-/// A device that should be looked through.
+/// A device whose nodes should be checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MonitorRequest {
     /// Its namespace and name.
     pub device: DeviceRef,
-    /// Its identity.
+    /// Its UID.
     pub uid: Uid,
-    /// The nodes that are looked at.
+    /// The nodes to check.
     pub nodes: Vec<Arc<str>>,
-    /// Those are all that it can switch; else what is known of the others stays.
+    /// Whether these are all nodes that the device can switch. If not, what is recorded of other nodes stays.
     pub is_complete: bool,
-    /// The wish of a person ([`crate::api::TEST_ANNOTATION`]) that is answered by it.
+    /// An operator's request ([`crate::api::TEST_ANNOTATION`]) that this check answers.
     pub test: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Where a person finds the device that switches a machine: what its parameters say of this node. Pure.
+//! The address of the device that switches a machine, for operators: from its parameters for this node. Pure.
 
 use crate::api::{DeviceDriver, FenceDeviceSpec};
 use crate::model::Node;
@@ -6,10 +6,10 @@ use crate::transport::Machine;
 
 use super::render::{NodeFacts, render};
 
-/// The parameters that say where a device is.
+/// The parameters that contain a device's address.
 const HOSTS: [&str; 2] = ["address", "ip"];
 
-/// Those that say which machine it switches.
+/// The parameters that name the machine at the device.
 const PLUGS: [&str; 4] = ["plug", "port", "system", "systems_uri"];
 
 /// `10.0.8.21`, or `pdu-7.example.com, plug 14`. `None`: its driver reaches no host, or its parameters cannot be rendered for
@@ -49,7 +49,7 @@ mod tests {
     use crate::model::Kind;
 
     #[test]
-    fn a_person_is_told_the_address_that_the_device_has_for_the_node() {
+    fn the_address_of_a_device_is_rendered_for_the_node() {
         let world = World::listed();
         world.apply(Kind::Nodes, &objects::node("n").boot("b0000000-0000-4000-8000-000000000001"), at(0));
         let guard = world.read();

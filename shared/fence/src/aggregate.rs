@@ -1,16 +1,16 @@
-//! What looks prove. Pure.
+//! What status checks prove. Pure.
 
 use crate::api::{IdentityCheck, IdentityMatch, Sample, Verified};
 use crate::transport::{Act, Power};
 
-/// One device, as the looks of a step saw it.
+/// One device, with the samples of its status checks.
 #[derive(Clone, Debug)]
 pub(super) struct DeviceSamples {
     pub(super) check: IdentityCheck,
     pub(super) samples: Vec<Sample>,
 }
 
-/// What the looks at all devices come to. For `off`, two of each are needed.
+/// Aggregates the samples of all devices. For `off`, two of each are needed.
 pub(super) fn aggregate_samples(
     act: Act,
     devices: &[DeviceSamples],
@@ -18,7 +18,7 @@ pub(super) fn aggregate_samples(
 ) -> Verified {
     let needed = if act == Act::Off { 2 } else { 1 };
     let mut message = None;
-    let mut complain = |words: String| message.get_or_insert(words).clone();
+    let mut complain = |problem: String| message.get_or_insert(problem).clone();
     let mut all = !devices.is_empty();
     let mut any_on = false;
     let expected = if act == Act::Off { Power::Off } else { Power::On };
@@ -29,9 +29,9 @@ pub(super) fn aggregate_samples(
             complain("not every device was checked".to_owned());
         }
         for sample in &one.samples {
-            if let Some(words) = find_problem(sample, one.check, expected) {
+            if let Some(problem) = find_problem(sample, one.check, expected) {
                 all = false;
-                complain(words);
+                complain(problem);
             }
         }
     }
@@ -86,9 +86,9 @@ mod tests {
     }
 
     #[test]
-    fn off_is_proved_by_two_looks_at_each_device_and_by_nothing_less() {
+    fn off_requires_two_status_checks_of_each_device() {
         use IdentityCheck::{BestEffort, Required};
-        for (check, samples, wanted) in [
+        for (check, samples, expected) in [
             (BestEffort, &[("Off", "Unknown"), ("Off", "Unknown")][..], "Off"),
             (Required, &[("Off", "Match"), ("Off", "Match")], "Off"),
             (Required, &[("Off", "Match"), ("Off", "Unknown")], "Unknown"),
@@ -99,8 +99,8 @@ mod tests {
             (BestEffort, &[], "Unknown"),
         ] {
             let verified = aggregate_samples(Act::Off, &[seen(check, samples)], None);
-            assert_eq!(verified.power.name(), wanted, "{check:?} {samples:?}");
-            assert_eq!(verified.message.is_empty(), wanted == "Off", "{samples:?}: {}", verified.message);
+            assert_eq!(verified.power.name(), expected, "{check:?} {samples:?}");
+            assert_eq!(verified.message.is_empty(), expected == "Off", "{samples:?}: {}", verified.message);
         }
         assert_eq!(aggregate_samples(Act::Off, &[], None).power, Power::Unknown, "no device proves nothing");
     }

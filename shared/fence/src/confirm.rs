@@ -1,4 +1,4 @@
-//! Two looks at each device, as far apart as it takes, and what must bear them out.
+//! Two status checks of each device, with an interval between them, and the second facts that must agree.
 
 use pod_safety_proof::{LeaseRead, lease_age};
 
@@ -13,7 +13,8 @@ use crate::outcome::Outcome;
 use crate::quorum_read::{invalid_renew_time, read_node_and_lease};
 use crate::transport::Act;
 
-/// Two looks at each device, and the Lease between them: so far apart that a kubelet that lives renews it meanwhile.
+/// Checks each device twice, and reads the Lease before and after the interval: it is so long that a running kubelet
+/// renews its Lease within it.
 pub(super) async fn confirm_power_state(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
     let mut desired = (*target.status).clone();
     let last = desired.attempts.last_mut().ok_or(Outcome::Changed)?;
@@ -24,7 +25,7 @@ pub(super) async fn confirm_power_state(context: &StepContext<'_>, target: &Targ
     let (device_samples, lease) = context.while_leading(sampling).await??;
     let mut verified = aggregate_samples(act, &device_samples, lease);
     if act == Act::Off && verified.power == Power::Off {
-        // Boxed, as few ask for it.
+        // Boxed: few policies require a second fact.
         let corroboration =
             Box::pin(context.checker.corroborate(&attempt.corroborate, &target.spec.node.name));
         match context.while_leading(corroboration).await? {
@@ -71,7 +72,7 @@ async fn sample_twice(
             samples: vec![first.sample, second.sample],
         })
         .collect();
-    // A kubelet that speaks while its machine is said to be off: the device reaches another one.
+    // The kubelet renewed its Lease while its machine was reported off: the device switches another machine.
     let (before, after) = (renew_time(&lease)?, read_lease(context, node).await?);
     let is_unmoved = is_lease_unchanged(context, node, &after, before.as_ref())?;
     let sign = context.writer.cache.read().view().last_heartbeat(&node.name);
@@ -97,8 +98,8 @@ async fn read_lease(context: &StepContext<'_>, node: &Incarnation) -> Result<Lea
     Ok(read.lease)
 }
 
-/// Whether the Lease still has this renewTime, or is gone without another renewal: it was collected with its Node, or others deleted
-/// it. That the watch has brought, once it has brought its end.
+/// Whether the Lease still has this renewTime, or is gone without another renewal: it was garbage collected with its
+/// Node, or deleted by another client. The watch delivered any such renewal once it has delivered the deletion.
 pub(super) fn is_lease_unchanged(
     context: &StepContext<'_>,
     node: &Incarnation,

@@ -1,4 +1,5 @@
-//! What follows when a node that was proved off is heard: its evidence is worth nothing, nor are the devices that gave it.
+//! What follows when a node that was proved off reports: its evidence is invalidated, and its devices are no longer
+//! trusted.
 
 use std::collections::BTreeSet;
 
@@ -13,28 +14,29 @@ use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::outcome::Outcome;
 use crate::transport::Act;
 
-/// What was proved is not true. First nothing may follow from it any more; then the devices, the taint, the status.
+/// The evidence is wrong. First it is invalidated, so that nothing follows from it; then the devices, the taint and
+/// the status are written.
 pub(super) async fn contradict(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
     let at = format!("{:.0}", context.env.clock.wall());
     let why = target.status.message.clone();
     if let Some(proof) = &target.status.evidence {
         invalidate(context, proof, &why, &at).await?;
     }
-    // Those that said off; what another level tried before said the truth, or nothing.
+    // The devices that reported off. Devices of a level that failed before reported the truth, or nothing.
     let reported_off = |attempt: &&Attempt| act_of(attempt) == Act::Off && attempt.has_ended_workloads();
     let devices = target.status.attempts.iter().filter(reported_off);
     let devices: BTreeSet<_> = devices.flat_map(|attempt| &attempt.devices).collect();
     for device in devices {
         distrust(context, device, &why, &at).await?;
     }
-    // It stays where other evidence about this life holds: the incident goes on with that.
+    // The taint stays where other evidence about this incarnation holds: the incident goes on with that evidence.
     if !target.status.tainted {
         taint::remove(context, &target.spec.node, &target.fence.name, RemovalReason::EvidenceInvalid).await?;
     }
     write_fence_status(context, target, target.fence.rv, &target.status).await.map(drop)
 }
 
-/// An object with all of its fields; `None`: it is gone.
+/// Reads an object with all of its fields; `None`: it is gone.
 async fn read_object(context: &StepContext<'_>, path: String) -> Result<Option<Value>, Outcome> {
     match context.send(Call::get(path).all_fields()).await {
         Err(Outcome::Gone) => Ok(None),
@@ -45,13 +47,13 @@ async fn read_object(context: &StepContext<'_>, path: String) -> Result<Option<V
     }
 }
 
-/// Who is meant by a write, as it was read.
+/// The UID and the resourceVersion of the object as it was read.
 fn preconditions(object: &Value) -> Value {
     json!({ "uid": object.pointer("/metadata/uid"),
         "resourceVersion": object.pointer("/metadata/resourceVersion") })
 }
 
-/// It is declared invalid once: the first reason stays.
+/// Declares evidence invalid. If it already is, the first reason stays.
 pub(super) async fn invalidate(
     context: &StepContext<'_>,
     proof: &str,

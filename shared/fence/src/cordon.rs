@@ -1,5 +1,4 @@
-//! The cordon: has the scheduler leave a node alone. It ends nothing, and anybody
-//! can take it back.
+//! The cordon: keeps the scheduler from placing pods on a node. It terminates nothing, and any client can revert it.
 
 use serde_json::json;
 
@@ -8,12 +7,12 @@ use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::clock::Mono;
 use crate::wire;
 
-/// How a cordon ended.
+/// The result of a cordon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cordoned {
-    /// The node is cordoned now.
+    /// The node was cordoned by this call.
     Now,
-    /// It was before.
+    /// The node was cordoned before.
     Already,
     /// There is no such node.
     NoNode,
@@ -22,15 +21,15 @@ pub enum Cordoned {
 /// Sets `spec.unschedulable` of a node, by compare-and-swap.
 ///
 /// # Errors
-/// The API server did not do it, or did not say so.
+/// The API server did not do it, or its answer is unknown.
 pub async fn cordon(connection: &Connection, node: &str, deadline: Mono) -> Result<Cordoned, ApiError> {
     set_unschedulable(connection, node, None, true, deadline).await
 }
 
-/// The same of a node that was just read: it is read again only if it has changed since.
+/// As [`cordon`], for a node that was just read: it is read again only if it has changed since.
 ///
 /// # Errors
-/// The API server did not do it, or did not say so.
+/// The API server did not do it, or its answer is unknown.
 pub async fn cordon_read_node(
     connection: &Connection,
     node: &str,
@@ -43,10 +42,10 @@ pub async fn cordon_read_node(
     }
 }
 
-/// Takes `spec.unschedulable` of the Node with this UID back. Another Node of that name is left as it is.
+/// Removes `spec.unschedulable` of the Node with this UID. Another Node of that name is not changed.
 ///
 /// # Errors
-/// The API server did not do it, or did not say so.
+/// The API server did not do it, or its answer is unknown.
 pub async fn uncordon(
     connection: &Connection,
     node: &str,
@@ -136,9 +135,9 @@ mod tests {
         assert!(!patch.permitted);
     }
 
-    /// A thousand nodes were read twice.
+    /// A drain of a thousand nodes read each of them twice.
     #[tokio::test(start_paused = true)]
-    async fn a_node_that_was_read_is_read_again_only_if_it_has_changed() {
+    async fn a_node_that_was_read_is_read_again_only_after_a_conflict() {
         for (answers, lines) in [(&[200][..], &["PATCH"][..]), (&[409, 200], &["PATCH", "GET", "PATCH"])] {
             let (env, _wall) = env();
             let left = parking_lot::Mutex::new(answers.to_vec());
@@ -149,18 +148,18 @@ mod tests {
             let (connection, deadline) = (api.connection(), env.now() + Duration::from_secs(10));
             let read = connection.send(Call::get("/api/v1/nodes/n")).await.unwrap();
             assert_eq!(cordon_read_node(&connection, "n", &read, deadline).await.ok(), Some(Cordoned::Now));
-            let asked: Vec<String> = api
+            let methods: Vec<String> = api
                 .lines()
                 .iter()
                 .skip(1)
                 .filter_map(|line| Some(line.split_once(' ')?.0.to_owned()))
                 .collect();
-            assert_eq!(asked, lines);
+            assert_eq!(methods, lines);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cordoned_node_and_a_missing_one_are_left_alone() {
+    async fn a_cordoned_node_and_a_missing_one_are_not_written() {
         let (done, api) =
             cordoned(|_| Answer::json(&node("n").set("/spec/unschedulable", json!(true)).0)).await;
         assert_eq!((done, api.writes().len()), (Some(Cordoned::Already), 0));
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_node_that_keeps_changing_is_given_up() {
+    async fn cordon_fails_after_the_last_attempt_if_the_node_keeps_changing() {
         let (done, api) = cordoned(|method| match method {
             "GET" => Answer::json(&node("n").0),
             _ => Answer::status(409, "Conflict", "changed"),
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_api_server_that_fails_says_nothing_about_the_node_and_is_not_asked_again() {
+    async fn cordon_returns_an_error_without_a_retry_when_the_api_server_fails() {
         for failing in ["GET", "PATCH"] {
             let (done, api) = cordoned(move |method| match method {
                 method if method == failing => Answer::plain(502, "bad gateway"),

@@ -1,7 +1,7 @@
-//! A second fact, besides what devices report. It can only refute: without devices that report off, nothing asks for it.
+//! A second fact besides what devices report. It can only refute: it is read only after devices have reported off.
 //!
-//! Danger note: a node's address is what its kubelet wrote. A kubelet that wrote a wrong one has made its node as safe as it is
-//! without a second fact, and no safer.
+//! Danger note: a node's address is what its kubelet wrote. A kubelet that writes a wrong one makes its node as safe
+//! as it is without a second fact, and no safer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -13,19 +13,19 @@ use crate::model::Readiness;
 use crate::record::error_chain;
 use crate::wire;
 
-/// Where kubelets listen, unless the Node says otherwise.
+/// The kubelet's port, unless the Node names another.
 const KUBELET_PORT: u16 = 10_250;
 /// A machine that runs answers at once. A lost packet is sent again after one second, and after three.
 /// docs/assumptions.md: kubelet-port-answers
 const PROBE_TIMEOUT: Duration = Duration::from_secs(4);
-/// At the ports of so many other nodes it is tried whether anything answers.
+/// The probe is repeated at the ports of this many other nodes, to see whether pod-safety can reach any kubelet.
 const MAX_OTHER_NODES: usize = 3;
 
 impl StatusChecker<'_> {
-    /// Whether these facts bear out that the node is off.
+    /// Checks that these facts agree that the node is off.
     ///
     /// # Errors
-    /// What refutes it, or why it is not known.
+    /// The fact that refutes it, or why a fact could not be read.
     pub(super) async fn corroborate(
         &self,
         required: &[Corroboration],
@@ -45,10 +45,10 @@ impl StatusChecker<'_> {
         Ok(facts)
     }
 
-    /// Whether they still do, where they were found.
+    /// Checks the recorded facts again, at the recorded addresses.
     ///
     /// # Errors
-    /// What refutes it, or why it is not known.
+    /// The fact that refutes it, or why a fact could not be read.
     pub(super) async fn recheck_corroboration(
         &self,
         facts: &[Corroborated],
@@ -80,7 +80,8 @@ impl StatusChecker<'_> {
         Ok(kubelet_address_of(&read.status.unwrap_or_default()))
     }
 
-    /// That nothing answers there, though something answers at the same port of another node. Where no node answers, pod-safety itself may be cut off.
+    /// Checks that nothing answers at the address, while another node's kubelet port answers. If no node answers,
+    /// pod-safety itself may be cut off.
     async fn check_unreachable(&self, address: SocketAddr, node: &str) -> Result<(), String> {
         let (own, others) = futures::future::join(
             self.transport.probe_tcp(address, PROBE_TIMEOUT),
@@ -101,7 +102,7 @@ impl StatusChecker<'_> {
         }
     }
 
-    /// Nodes that are well.
+    /// Other nodes that are Ready, up to [`MAX_OTHER_NODES`].
     fn ready_nodes(&self, node: &str) -> Vec<String> {
         let guard = self.reader.cache.read();
         let view = guard.view();
@@ -117,7 +118,7 @@ impl StatusChecker<'_> {
     }
 }
 
-/// Where the kubelet of a node listens, if it says.
+/// Where the kubelet of a node listens, as the Node's status states.
 fn kubelet_address_of(status: &wire::NodeStatus) -> Option<SocketAddr> {
     let internal = status.addresses.iter().filter(|one| one.r#type.as_deref() == Some("InternalIP"));
     let address: IpAddr = internal.filter_map(|one| one.address.as_deref()?.parse().ok()).next()?;
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kubelet_listens_where_its_node_says() {
+    fn the_kubelet_address_comes_from_the_node_status() {
         let of = |status: Value| {
             kubelet_address_of(&serde_json::from_value(status).unwrap()).map(|at| at.to_string())
         };

@@ -1,4 +1,4 @@
-//! What is said of a device as an Event: each change of one of its conditions, when it was written.
+//! Events about a device: one for each change of one of its conditions, when it was written.
 
 use std::sync::Arc;
 
@@ -7,14 +7,15 @@ use crate::api::{Condition, DeviceRef, PROBLEM_REASONS};
 use crate::events::{Event, EventType, InvolvedObject, ReportingController};
 use crate::model::{DeviceKey, Uid};
 
-/// What is said of a device that answers: for the first time, and when it did not before.
+/// The reasons for a device that answers: for the first time, and after it did not.
 const ANSWERS: &str = "AllTargetsReachable";
 const ANSWERS_AGAIN: &str = "DeviceReachable";
 
-/// What else may be the reason of a condition that is False.
+/// The other reasons of a condition that is False.
 const OTHER_REASONS: [&str; 3] = ["NoNodes", "LookFailed", "EvidenceContradicted"];
 
-/// A change of a condition, in the words of the condition: those are in its status, in metrics and in the docs.
+/// The Event for a change of a condition. Its reason is that of the condition, which is also in the status, in
+/// metrics and in the docs.
 fn change_event(before: &[Condition], after: &Condition) -> Option<(EventType, &'static str)> {
     let before = before.iter().find(|one| one.r#type == after.r#type);
     if before.is_some_and(|before| (&before.status, &before.reason) == (&after.status, &after.reason)) {
@@ -23,7 +24,7 @@ fn change_event(before: &[Condition], after: &Condition) -> Option<(EventType, &
     match (&*after.r#type, &*after.status) {
         ("Ready", "True") if before.is_some() => Some((EventType::Normal, ANSWERS_AGAIN)),
         ("Ready", "True") => Some((EventType::Normal, ANSWERS)),
-        // That nothing was contradicted is no news.
+        // That no evidence was contradicted is no change worth an Event.
         (_, "True") => None,
         _ => {
             let mut reasons = PROBLEM_REASONS.into_iter().chain(OTHER_REASONS);
@@ -33,7 +34,7 @@ fn change_event(before: &[Condition], after: &Condition) -> Option<(EventType, &
 }
 
 impl StepContext<'_> {
-    /// Says what changed with these conditions of a device.
+    /// Records an Event for each of these conditions of a device that changed.
     pub(super) fn record_changes(
         &self,
         device: &DeviceRef,
@@ -66,35 +67,35 @@ mod tests {
     use super::*;
 
     fn condition(kind: &str, status: &str, reason: &str) -> Condition {
-        let word = str::to_owned;
+        let text = str::to_owned;
         Condition {
-            r#type: word(kind),
-            status: word(status),
-            reason: word(reason),
-            message: word("m"),
+            r#type: text(kind),
+            status: text(status),
+            reason: text(reason),
+            message: text("m"),
             ..Condition::default()
         }
     }
 
     #[test]
-    fn a_change_is_said_in_the_conditions_own_word_and_what_stays_is_not() {
-        let well = condition("Ready", "True", "AllTargetsReachable");
+    fn an_event_has_the_reason_of_the_condition_that_changed() {
+        let ready = condition("Ready", "True", "AllTargetsReachable");
         let trusted = condition("Trusted", "True", "NeverContradicted");
-        let is =
+        let reason =
             |before: &[Condition], after: &Condition| change_event(before, after).map(|(_, reason)| reason);
-        assert_eq!(is(&[], &well), Some("AllTargetsReachable"));
-        assert_eq!(is(&[], &trusted), None);
+        assert_eq!(reason(&[], &ready), Some("AllTargetsReachable"));
+        assert_eq!(reason(&[], &trusted), None);
         for problem in PROBLEM_REASONS.into_iter().chain(["NoNodes", "LookFailed"]) {
-            let ill = condition("Ready", "False", problem);
-            let said = Some((EventType::Warning, problem));
-            assert_eq!(change_event(std::slice::from_ref(&well), &ill), said);
-            assert_eq!(is(std::slice::from_ref(&ill), &ill), None, "it was said");
-            assert_eq!(is(&[ill], &well), Some("DeviceReachable"));
+            let failing = condition("Ready", "False", problem);
+            let event = Some((EventType::Warning, problem));
+            assert_eq!(change_event(std::slice::from_ref(&ready), &failing), event);
+            assert_eq!(reason(std::slice::from_ref(&failing), &failing), None, "it was recorded before");
+            assert_eq!(reason(&[failing], &ready), Some("DeviceReachable"));
         }
-        assert_eq!(is(std::slice::from_ref(&well), &well), None);
+        assert_eq!(reason(std::slice::from_ref(&ready), &ready), None);
         let other = condition("Ready", "False", "Unreachable");
-        assert_eq!(is(&[condition("Ready", "False", "LoginDenied")], &other), Some("Unreachable"));
-        let untrue = condition("Trusted", "False", "EvidenceContradicted");
-        assert_eq!(is(&[well, trusted], &untrue), Some("EvidenceContradicted"));
+        assert_eq!(reason(&[condition("Ready", "False", "LoginDenied")], &other), Some("Unreachable"));
+        let contradicted = condition("Trusted", "False", "EvidenceContradicted");
+        assert_eq!(reason(&[ready, trusted], &contradicted), Some("EvidenceContradicted"));
     }
 }

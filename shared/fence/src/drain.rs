@@ -1,7 +1,7 @@
-//! The soft remedy of a node that is unhealthy, but reports: its kubelet may still terminate pods. So it is cordoned, and
-//! its pods are evicted within their PodDisruptionBudgets, before its machine is powered off.
+//! The soft remedy of a node that is unhealthy, but reports: its kubelet can still terminate pods. So it is cordoned,
+//! and its pods are evicted within their PodDisruptionBudgets, before its machine is powered off.
 //!
-//! Nothing rests on it: what an eviction does not move is fenced with the machine.
+//! No evidence follows from it: pods that the evictions do not remove are fenced with the machine.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use crate::model::PodKey;
 use crate::outcome::Outcome;
 use crate::quorum_read::read_node_and_lease;
 
-/// So many evictions are under way at a time: an API server answers one in milliseconds, and other steps wait.
+/// How many evictions are in progress at a time: the API server answers one in milliseconds, and other steps wait.
 const MAX_CONCURRENT_EVICTIONS: usize = 8;
 
-/// So many pods are evicted in one round: a step ends within seconds. A node has about a hundred pods.
+/// How many pods are evicted in one round, so that a step ends within seconds. A node has about a hundred pods.
 const MAX_ROUND_EVICTIONS: usize = 128;
 
-/// What has not succeeded after this is left to the next round.
+/// Evictions that have not succeeded after this time are left to the next round.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One round. The intent is recorded before the node is cordoned, so that whoever leads next uncordons it.
+/// Executes one round. The intent is recorded before the node is cordoned, so that the next leader uncordons it.
 pub(super) async fn drain(
     context: &StepContext<'_>,
     target: &Target,
@@ -58,7 +58,7 @@ pub(super) async fn drain(
     write_fence_status(context, target, rv, &desired).await.map(drop)
 }
 
-/// A cordon of somebody else stays theirs.
+/// Reads whether the node is cordoned already: a cordon of another client stays.
 async fn start_drain(context: &StepContext<'_>, target: &Target) -> Result<Drain, Outcome> {
     let node = &target.spec.node;
     let read = read_node_and_lease(context.writer.connection, context.env, &node.name)
@@ -73,7 +73,7 @@ async fn start_drain(context: &StepContext<'_>, target: &Target) -> Result<Drain
     Ok(Drain { began, cordoned, ..Drain::default() })
 }
 
-/// Evicts these pods; gives back what was left, and why.
+/// Evicts these pods; returns how many remain, and the first reason.
 async fn evict_pods(context: &StepContext<'_>, pods: &[PodKey]) -> String {
     let deadline = context.env.now() + ROUND_TIMEOUT;
     let round: Vec<PodKey> = pods.iter().take(MAX_ROUND_EVICTIONS).cloned().collect();
@@ -90,7 +90,7 @@ async fn evict_pods(context: &StepContext<'_>, pods: &[PodKey]) -> String {
     }
 }
 
-/// The incident is over: the node is uncordoned, if it was cordoned for this and is still the same Node.
+/// The incident is over: uncordons the node, if this incident cordoned it and its UID is still the same.
 pub(super) async fn uncordon(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
     if !target.status.drain.as_ref().is_some_and(|drain| drain.cordoned) {
         return Ok(());

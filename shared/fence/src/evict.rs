@@ -1,16 +1,14 @@
-//! Eviction: asks the API server to end one pod by its own grace, if the pod's
-//! budget lets it through.
+//! Eviction: requests that the API server deletes one pod gracefully, if the pod's PodDisruptionBudget allows it.
 //!
 //! Source of the contract: `pkg/registry/core/pod/storage/eviction.go` and
 //! `pkg/registry/core/pod/strategy.go` (v1.37.2).
 //!
-//! Invariants: a quorum read of the pod comes first, at most a second before, for an
-//! eviction that is refused on its UID has taken one from the budget already; what is sent names the UID and
-//! the version that was read, so that it cannot meet a successor, nor a pod that was
-//! called finished meanwhile (the API server removes those at once); the grace is
-//! never zero; a pod that ends already is left alone, for a second request could
-//! only shorten its grace. Nothing here retries: [`NotEvicted::retry_delay`] says when the
-//! caller may.
+//! Invariants: a quorum read of the pod comes first, at most a second before, because an eviction that is refused on
+//! its UID has already consumed a disruption of the budget. The request names the UID and the resourceVersion that
+//! was read, so that it can affect neither a successor nor a pod whose phase became terminal meanwhile (the API
+//! server removes those at once). The grace period is never zero. A pod that is terminating already is not evicted,
+//! as a second request could only shorten its grace period. Nothing here retries: [`NotEvicted::retry_delay`] states
+//! when the caller may.
 
 use std::time::Duration;
 
@@ -23,48 +21,48 @@ use crate::model::{DEFAULT_GRACE, Kind, Labels, PodKey, Rv};
 use crate::record::error_chain;
 use crate::wire;
 
-/// The shortest grace: zero would remove the pod while its processes run.
+/// The shortest grace period: zero would remove the pod while its processes run.
 pub const MIN_GRACE_SECONDS: i64 = 1;
 
-/// A budget that lets nothing through is asked again so much later, where the API
-/// server does not say when. It changes when a pod becomes Ready.
+/// How long after a refusal by a budget the eviction is repeated, if the API server states no Retry-After. The budget
+/// changes when a pod becomes Ready.
 const BUDGET_RETRY: Duration = Duration::from_secs(1);
 
-/// A list of pods is good for their evictions for so long.
+/// A list of pods may be used for their evictions for this long.
 pub const MAX_READ_AGE: Duration = Duration::from_secs(1);
 
-/// What changed while we read it is read again.
+/// After a conflict the pod is read again after this time.
 const CONFLICT_RETRY: Duration = Duration::from_millis(100);
 
-/// After a failure that may pass.
+/// The delay after a failure that may pass.
 const ERROR_RETRY: Duration = Duration::from_secs(2);
 
-/// A webhook that moves to another node is back within it, and so are disruptions that were not confirmed.
+/// A webhook whose pod moves to another node is available again within this time, and disruptions that were not
+/// confirmed expire.
 const ERROR_RETRY_LIMIT: Duration = Duration::from_secs(60);
 
 /// One eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Eviction {
-    /// Which pod, and which of those that had its name.
+    /// The pod, by its UID.
     pub pod: PodKey,
-    /// Only ask what would come of it: nothing is changed, no budget is used.
+    /// A server-side dry run: nothing is changed, and no disruption is consumed.
     pub dry_run: bool,
 }
 
-/// Nobody needs to evict this pod any more.
+/// The pod needs no (further) eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evicted {
-    /// The API server let it through: the pod ends within its grace. In a dry run:
-    /// it would.
+    /// The API server accepted the eviction: the pod terminates within its grace period. In a dry run: it would.
     Terminates {
-        /// The seconds that its processes have.
+        /// The grace period in seconds.
         grace: i64,
     },
-    /// Somebody asked it to end before.
+    /// The pod was deleted gracefully before.
     AlreadyTerminating,
-    /// It ran to its end: there is nothing to evict.
+    /// The pod's phase is terminal, and no container runs: there is nothing to evict.
     Finished,
-    /// It is not there.
+    /// The pod does not exist.
     Gone,
     /// Another pod has its name.
     Replaced,
@@ -73,43 +71,42 @@ pub enum Evicted {
 /// Why a pod was not evicted.
 #[derive(Debug, thiserror::Error)]
 pub enum NotEvicted {
-    /// Its budget lets nothing through now.
+    /// Its budget allows no disruption now.
     #[error("{why}")]
     Blocked {
-        /// The API server's sentence, with its numbers.
+        /// The API server's message, with its numbers.
         why: String,
-        /// When it wants to be asked again.
+        /// The Retry-After of the answer.
         retry_after: Option<Duration>,
     },
-    /// Nobody has calculated its budget since it was changed; or the pod became
-    /// Ready in that moment.
+    /// The disruption controller has not processed the budget since it was changed, or the pod became Ready in that
+    /// moment.
     #[error("{why}")]
     Processing {
-        /// The API server's sentence.
+        /// The API server's message.
         why: String,
-        /// When it wants to be asked again.
+        /// The Retry-After of the answer.
         retry_after: Option<Duration>,
     },
-    /// The API server evicts no pod that several budgets choose.
+    /// The API server evicts no pod that several budgets select.
     #[error("{} PodDisruptionBudgets select the pod ({}), and the API server evicts no such pod", budgets.len(), budgets.join(", "))]
     SeveralBudgets {
         /// Their names; empty if they could not be read.
         budgets: Vec<String>,
     },
-    /// Its namespace is being deleted: the API server takes no eviction there, and deletes the pod itself.
+    /// Its namespace is being deleted: the API server accepts no eviction there, and deletes the pod itself.
     #[error("{why}")]
     NamespaceTerminating {
-        /// The API server's sentence.
+        /// The API server's message.
         why: String,
     },
-    /// Too many evictions were let through that nobody has looked after.
+    /// More evictions were allowed than the disruption controller has confirmed.
     #[error("{why}")]
     TooManyDisrupted {
-        /// The API server's sentence.
+        /// The API server's message.
         why: String,
     },
-    /// Its phase says ended, its containers say running: the API server would
-    /// remove it at once.
+    /// Its phase is terminal while its containers are reported running: the API server would remove it at once.
     #[error(
         "its phase says that it terminated, but its last report shows a running container: an eviction would remove it at once, while it may run"
     )]
@@ -117,30 +114,30 @@ pub enum NotEvicted {
     /// It changed between the read and the eviction.
     #[error("it changed while it was being evicted")]
     Changed,
-    /// What is there under this name cannot be read.
+    /// The object that has this name cannot be decoded.
     #[error("the pod cannot be read: {0}")]
     Unreadable(String),
-    /// An admission webhook that the API server asks does not answer it.
+    /// An admission webhook that the API server calls does not answer.
     #[error("the API server asks the admission webhook {name} first, and that fails: {why}")]
     WebhookFails {
         /// Its name.
         name: String,
-        /// The API server's sentence about it.
+        /// The API server's message about it.
         why: String,
     },
-    /// The API server was asked to evict it, and failed.
+    /// The API server failed to evict it.
     #[error("the API server fails to evict it")]
     Failing(#[source] ApiError),
-    /// There was no answer that says whether it was done.
+    /// Whether the eviction was executed is unknown.
     #[error("whether the pod was evicted is unknown")]
     Unknown(#[source] ApiError),
-    /// It was refused, for another reason than budgets.
+    /// The API server refused it for a reason other than a budget.
     #[error("the API server does not evict it")]
     Failed(#[source] ApiError),
 }
 
 impl NotEvicted {
-    /// When it makes sense to try again; `None`: not before a person did something.
+    /// When to try again; `None`: not before an operator has changed something.
     #[must_use]
     pub fn retry_delay(&self) -> Option<Duration> {
         match self {
@@ -161,8 +158,8 @@ impl NotEvicted {
         }
     }
 
-    /// For how long trying again makes sense, where that is not up to whoever waits: what fails so may fail for ever, and
-    /// there is no budget, namespace or outage behind it that would end.
+    /// For how long to try again, where the caller has no limit of its own: such a failure may be permanent, and no
+    /// budget, namespace or outage behind it would end.
     #[must_use]
     pub const fn retry_limit(&self) -> Option<Duration> {
         match self {
@@ -181,7 +178,7 @@ impl NotEvicted {
         }
     }
 
-    /// One CamelCase word, for programs.
+    /// The reason as one CamelCase word, for programs.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -201,14 +198,14 @@ impl NotEvicted {
     }
 }
 
-/// What the read said.
+/// The pod as it was read, if it can be evicted.
 struct EvictablePod {
     rv: Rv,
     grace: i64,
     labels: Labels,
 }
 
-/// Evicts a pod, or says why not. Gives up at `deadline`.
+/// Evicts a pod, or returns why not. Gives up at `deadline`.
 ///
 /// # Errors
 /// The pod was not evicted, or that is unknown.
@@ -222,7 +219,7 @@ pub async fn evict(
     evict_checked(connection, env, eviction, read, deadline).await
 }
 
-/// The same of a pod of a quorum read that was made at most [`MAX_READ_AGE`] before: of the list of a node's pods.
+/// As [`evict`], for a pod from a quorum read at most [`MAX_READ_AGE`] ago: from the list of a node's pods.
 ///
 /// # Errors
 /// As [`evict`].
@@ -251,7 +248,7 @@ async fn evict_checked(
     };
     match connection.send(eviction_call(eviction, &read).with_deadline(deadline)).await {
         Ok(_) => Ok(Evicted::Terminates { grace: read.grace }),
-        // A webhook may refuse with any code.
+        // An admission webhook may deny with any code.
         Err(error) if error.is_not_found() => match self::read(connection, env, pod, deadline).await? {
             Ok(_) => Err(NotEvicted::Failed(error)),
             Err(done) => Ok(done),
@@ -288,7 +285,7 @@ async fn read(
     check_evictable(&raw, env, pod)
 }
 
-/// What a pod as it was read says. `Err` in `Ok`: there is nothing to evict.
+/// Checks whether a pod as it was read can be evicted. `Err` in `Ok`: there is nothing to evict.
 fn check_evictable(
     raw: &wire::Raw,
     env: &Env,
@@ -315,7 +312,7 @@ fn check_evictable(
     }
 }
 
-/// kube's own eviction drops its `deleteOptions`, the UID among them: this is ours.
+/// Not kube's own eviction call: that drops `deleteOptions`, and with them the UID.
 fn eviction_call(eviction: &Eviction, read: &EvictablePod) -> Call {
     let Eviction { pod, dry_run } = eviction;
     let mut body = json!({
@@ -329,14 +326,14 @@ fn eviction_call(eviction: &Eviction, read: &EvictablePod) -> Call {
     });
     let mut path = format!("{}/eviction", path(pod));
     if *dry_run {
-        // Admission webhooks hear of it by the query only; both must agree.
+        // Admission webhooks receive the dry run by the query only; both must agree.
         body["deleteOptions"]["dryRun"] = json!(["All"]);
         path.push_str("?dryRun=All");
     }
     Call::write(Method::Post, path, &body)
 }
 
-/// Whether an admission webhook said no, with whatever code it chose.
+/// Whether an admission webhook denied the request, with whatever code.
 fn is_denial(error: &ApiError) -> bool {
     matches!(error, ApiError::Refused { message, .. } if message.contains("admission webhook \"") && message.contains(" denied the request"))
 }
@@ -347,8 +344,7 @@ fn failed_webhook(message: &str) -> Option<(&str, &str)> {
     rest.split_once("\": ")
 }
 
-/// Tells refusals apart. The API server has no reasons of their own for most of
-/// them: sentences must do.
+/// Classifies a refusal. The API server has no reasons of their own for most of them, so messages are compared.
 fn classify_refusal(error: ApiError) -> NotEvicted {
     let ApiError::Refused { code, message, causes, retry_after, .. } = &error else {
         return if error.is_outcome_unknown() {
@@ -385,7 +381,7 @@ fn classify_refusal(error: ApiError) -> NotEvicted {
     }
 }
 
-/// The names of the budgets that choose these labels, which the API server does not say.
+/// The names of the budgets that select these labels: the API server's message does not contain them.
 async fn matching_budgets(
     connection: &Connection,
     pod: &PodKey,

@@ -1,8 +1,8 @@
-//! EvictionRequests and Evictions of Kubernetes' Eviction API (`lifecycle.k8s.io/v1alpha1`, KEP-4563), as people ask with them and
-//! read them.
+//! EvictionRequests and Evictions of Kubernetes' Eviction API (`lifecycle.k8s.io/v1alpha1`, KEP-4563), as the CLI
+//! creates and reads them.
 //!
-//! Danger note: nothing here is evidence. `TargetEvicted` with the reason `PodTerminal` follows from a phase, which everybody can
-//! write who may write the status of pods.
+//! Danger note: nothing here is evidence. `TargetEvicted` with the reason `PodTerminal` follows from a phase, which
+//! any client can write that may write the status of pods.
 
 use std::collections::BTreeMap;
 
@@ -16,20 +16,21 @@ use crate::model::{IMPERATIVE_EVICTOR, PodKey, RESPONDER_HEARTBEAT_DEADLINE, com
 /// The group and version.
 const GROUP: &str = "/apis/lifecycle.k8s.io/v1alpha1";
 
-/// As whom `drain` asks.
+/// The requester of `drain`.
 pub const DRAIN: &str = "pod-safety.dev/drain";
-/// As whom `maintain` asks.
+/// The requester of `maintain`.
 pub const MAINTAIN: &str = "pod-safety.dev/maintain";
-/// As whom people ask with this program.
+/// The requesters of this program.
 pub const OWN_REQUESTERS: [&str; 2] = [DRAIN, MAINTAIN];
 
-/// The label of our requests: the node that is drained. Of a longer name than a label holds, an annotation has all.
+/// The label of our requests: the node that is drained. If the node's name is longer than a label's value may be, an
+/// annotation holds it whole.
 pub const NODE_LABEL: &str = "pod-safety.dev/node";
 
-/// A label has no longer value.
+/// The longest value of a label.
 const MAX_LABEL_VALUE: usize = 63;
 
-/// What objects say of themselves.
+/// The metadata of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Meta {
@@ -37,15 +38,15 @@ pub struct Meta {
     pub namespace: String,
     /// The name.
     pub name: String,
-    /// The identity.
+    /// The UID.
     pub uid: String,
-    /// The number of its last change by people.
+    /// The generation of the spec.
     pub generation: i64,
     /// When it was created.
     pub creation_timestamp: Option<Timestamp>,
-    /// Since when it has been deleted, if it is.
+    /// When its deletion was requested.
     pub deletion_timestamp: Option<Timestamp>,
-    /// What keeps it although it is deleted.
+    /// Its finalizers.
     pub finalizers: Vec<String>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
@@ -53,7 +54,7 @@ pub struct Meta {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Which pod is to go.
+/// The pod to evict.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Target {
@@ -61,13 +62,13 @@ pub struct Target {
     pub pod: TargetPod,
 }
 
-/// A pod by its name and its identity.
+/// A pod by its name and UID.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct TargetPod {
     /// The name.
     pub name: String,
-    /// The identity.
+    /// The UID.
     pub uid: String,
 }
 
@@ -79,11 +80,11 @@ pub struct Condition {
     pub r#type: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Why, in one word.
+    /// The reason, in one word.
     pub reason: String,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub message: String,
-    /// Since when.
+    /// When its status last changed.
     pub last_transition_time: Option<Timestamp>,
 }
 
@@ -96,68 +97,68 @@ fn find_true<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Conditio
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct EvictionRequest {
-    /// What it says of itself.
+    /// Its metadata.
     pub metadata: Meta,
-    /// What is asked.
+    /// Its spec.
     pub spec: RequestSpec,
-    /// How far it is.
+    /// Its status.
     pub status: RequestStatus,
 }
 
-/// What is asked.
+/// The spec of an EvictionRequest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct RequestSpec {
-    /// Which pod is to go.
+    /// The pod to evict.
     pub target: Target,
-    /// Who asks.
+    /// The requester.
     pub requester: String,
     /// `Eviction` or `Withdrawn`.
     pub intent: String,
 }
 
-/// How far it is.
+/// The status of an EvictionRequest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RequestStatus {
-    /// What came of it.
+    /// Its conditions.
     pub conditions: Vec<Condition>,
-    /// Which generation a controller has seen; none: nobody has looked at it.
+    /// The last generation that the controller has processed; none: no controller has.
     pub observed_generation: Option<i64>,
 }
 
 impl EvictionRequest {
-    /// Whether it still asks.
+    /// Whether it still requests the eviction.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.spec.intent == "Eviction" && self.metadata.deletion_timestamp.is_none()
     }
 
-    /// Whether a controller has looked at it since it was changed.
+    /// Whether the controller has processed its current generation.
     #[must_use]
     pub fn is_observed(&self) -> bool {
         self.status.observed_generation.is_some_and(|seen| seen >= self.metadata.generation)
     }
 
-    /// That it failed, and why.
+    /// The condition that it failed.
     #[must_use]
     pub fn failed_condition(&self) -> Option<&Condition> {
         find_true(&self.status.conditions, "Failed")
     }
 
-    /// That its pod is gone or is called finished.
+    /// The condition that its pod is gone or has a terminal phase.
     #[must_use]
     pub fn evicted_condition(&self) -> Option<&Condition> {
         find_true(&self.status.conditions, "TargetEvicted")
     }
 
-    /// Whether it is one of those that people ask with by this program.
+    /// Whether it was created by this program.
     #[must_use]
     pub fn is_own(&self) -> bool {
         OWN_REQUESTERS.contains(&&*self.spec.requester)
     }
 
-    /// Which node is drained; empty: it does not say.
+    /// The node that is drained; empty: it names none.
     #[must_use]
     pub fn node(&self) -> &str {
         let Meta { labels, annotations, .. } = &self.metadata;
@@ -165,41 +166,41 @@ impl EvictionRequest {
     }
 }
 
-/// An Eviction: the one for a pod, whoever asked for it.
+/// An Eviction: the one object for a pod, whichever requesters it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct EvictionOfPod {
-    /// What it says of itself.
+    /// Its metadata.
     pub metadata: Meta,
-    /// Which pod.
+    /// Its spec.
     pub spec: EvictionSpec,
-    /// How far it is.
+    /// Its status.
     pub status: EvictionStatus,
 }
 
-/// Which pod.
+/// The spec of an Eviction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct EvictionSpec {
-    /// Which pod is to go.
+    /// The pod to evict.
     pub target: Target,
 }
 
-/// How far an Eviction is.
+/// The status of an Eviction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EvictionStatus {
-    /// What came of it.
+    /// Its conditions.
     pub conditions: Vec<Condition>,
-    /// Who asked, and asks.
+    /// Its requesters, also those that have withdrawn.
     pub requesters: Vec<Requester>,
-    /// Whose turn it is.
+    /// The responders in their order, with their states.
     pub target_responders: Vec<TargetResponder>,
-    /// What responders say.
+    /// What responders report.
     pub responders: Vec<ResponderStatus>,
 }
 
-/// Who asked.
+/// A requester.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Requester {
@@ -209,63 +210,63 @@ pub struct Requester {
     pub intent: String,
 }
 
-/// The turn of a responder.
+/// The state of a responder in the order of responders.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct TargetResponder {
     /// The name.
     pub name: String,
-    /// The highest is first.
+    /// The responder with the highest priority is first.
     pub priority: i32,
     /// `Inactive`, `Active`, `Completed`, `Interrupted` or `Canceled`.
     pub state: String,
 }
 
-/// What a responder says.
+/// The report of a responder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResponderStatus {
     /// The name.
     pub name: String,
-    /// When its turn began.
+    /// When it became active.
     pub start_time: Option<Timestamp>,
-    /// When it last said that it works.
+    /// Its last heartbeat.
     pub heartbeat_time: Option<Timestamp>,
-    /// When it expects to be done.
+    /// When it expects to complete.
     pub expected_completion_time: Option<Timestamp>,
-    /// When it was done.
+    /// When it completed.
     pub completion_time: Option<Timestamp>,
-    /// What it does.
+    /// Its message.
     pub message: String,
 }
 
 impl EvictionOfPod {
-    /// That it failed, and why.
+    /// The condition that it failed.
     #[must_use]
     pub fn failed_condition(&self) -> Option<&Condition> {
         find_true(&self.status.conditions, "Failed")
     }
 
-    /// That the pod is gone or is called finished.
+    /// The condition that its pod is gone or has a terminal phase.
     #[must_use]
     pub fn evicted_condition(&self) -> Option<&Condition> {
         find_true(&self.status.conditions, "TargetEvicted")
     }
 
-    /// Whose turn it is, and what it says.
+    /// The active responder, and its report.
     #[must_use]
     pub fn active_responder(&self) -> Option<(&TargetResponder, &ResponderStatus)> {
         let turn = self.status.target_responders.iter().find(|turn| turn.state == "Active")?;
         Some((turn, self.responder_status(&turn.name)?))
     }
 
-    /// What this responder says.
+    /// The report of this responder.
     #[must_use]
     pub fn responder_status(&self, name: &str) -> Option<&ResponderStatus> {
         self.status.responders.iter().find(|report| report.name == name)
     }
 
-    /// The turns in their order.
+    /// The responders in their order.
     #[must_use]
     pub fn sorted_responders(&self) -> Vec<&TargetResponder> {
         let mut turns: Vec<&TargetResponder> = self.status.target_responders.iter().collect();
@@ -275,7 +276,7 @@ impl EvictionOfPod {
 }
 
 impl TargetResponder {
-    /// As people read it: `responder example.com/move`, or `the evictor`.
+    /// As the CLI prints it: `responder example.com/move`, or `the evictor`.
     #[must_use]
     pub fn title(&self) -> String {
         match &*self.name {
@@ -286,17 +287,17 @@ impl TargetResponder {
 }
 
 impl ResponderStatus {
-    /// When it lost or loses its turn, unless it says something before.
+    /// When it was or will be interrupted, unless it sends a heartbeat before.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         self.heartbeat_time.or(self.start_time)?.checked_add(RESPONDER_HEARTBEAT_DEADLINE).ok()
     }
 }
 
-/// Whether the API server has EvictionRequests.
+/// Whether the API server serves EvictionRequests.
 ///
 /// # Errors
-/// It could not say.
+/// The API server did not answer.
 pub async fn is_served(connection: &Connection) -> Result<bool, ApiError> {
     match connection.send(Call::get(GROUP).all_fields()).await {
         Ok(raw) => {
@@ -304,13 +305,13 @@ pub async fn is_served(connection: &Connection) -> Result<bool, ApiError> {
             let resources = all["resources"].as_array();
             Ok(resources.is_some_and(|all| all.iter().any(|one| one["name"] == "evictionrequests")))
         }
-        // Who may not discover it cannot use it either.
+        // A client that may not discover the group cannot use it either.
         Err(error) if matches!(error.code(), Some(403 | 404)) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// The items of a list, as far as they can be read. None: the API server does not have the kind.
+/// The items of a list that can be decoded. None: the API server does not serve the kind.
 async fn list<T: serde::de::DeserializeOwned>(
     connection: &Connection,
     namespace: Option<&str>,
@@ -324,13 +325,13 @@ async fn list<T: serde::de::DeserializeOwned>(
             Ok(Some(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect()))
         }
         Err(error) if error.code() == Some(404) => Ok(None),
-        // Authorization comes first: also for kinds that are not there.
+        // Authorization comes first, also for kinds that are not served.
         Err(error) if error.code() == Some(403) && !is_served(connection).await? => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// The EvictionRequests with these labels. None: the API server does not have the kind.
+/// The EvictionRequests with these labels. None: the API server does not serve the kind.
 ///
 /// # Errors
 /// They could not be read.
@@ -342,7 +343,7 @@ pub async fn list_requests(
     list(connection, namespace, "evictionrequests", selector).await
 }
 
-/// The Evictions with these labels. None: the API server does not have the kind.
+/// The Evictions with these labels. None: the API server does not serve the kind.
 ///
 /// # Errors
 /// They could not be read.
@@ -360,7 +361,7 @@ fn node_label(node: &str) -> &str {
     cut.trim_end_matches(['.', '-'])
 }
 
-/// The requests of a drain of this node, whoever of us asked.
+/// The requests of a drain of this node, by any requester of this program.
 ///
 /// # Errors
 /// They could not be read.
@@ -374,7 +375,7 @@ pub async fn list_node_requests(
     Ok(all)
 }
 
-/// The name of a request: the same for each try.
+/// The name of a request, which is the same for each try.
 #[must_use]
 pub fn request_name(requester: &str, pod: &PodKey) -> String {
     format!("{}-{}", requester.replace(".dev/", "-"), pod.uid)
@@ -384,7 +385,7 @@ fn path(namespace: &str, name: &str) -> String {
     format!("{GROUP}/namespaces/{namespace}/evictionrequests/{name}")
 }
 
-/// Asks for the eviction of a pod. One that was asked for before, and withdrawn, is asked for again.
+/// Requests the eviction of a pod. A request that was withdrawn before is made active again.
 ///
 /// # Errors
 /// It could not be written, or another object has the name.
@@ -437,7 +438,7 @@ async fn set_intent(
     connection.send(Call::write(Method::Merge, path, &body)).await.map(drop)
 }
 
-/// Withdraws a request. One that is gone needs none.
+/// Withdraws a request. If it is gone, there is nothing to do.
 ///
 /// # Errors
 /// It could not be written.
@@ -448,7 +449,7 @@ pub async fn withdraw_request(connection: &Connection, request: &EvictionRequest
     }
 }
 
-/// Deletes a request: this one, and no other of its name.
+/// Deletes a request by its UID.
 ///
 /// # Errors
 /// It could not be deleted.

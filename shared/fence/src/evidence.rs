@@ -1,4 +1,4 @@
-//! Live reads for evidence of fencing: what a FenceEvidence says, looked up again.
+//! Live reads for evidence of fencing: a FenceEvidence is read again, and its devices are checked again.
 
 use std::sync::Arc;
 
@@ -17,22 +17,23 @@ use crate::quorum_read::read_node_and_lease;
 use crate::status_checker::StatusChecker;
 use crate::wire;
 
-/// Asks whether evidence holds now: for a release, for a volume, and for the taint by which others release.
+/// Verifies that evidence holds now: for a force delete, for a volume, and for the taint, on which other controllers
+/// act.
 #[derive(Clone, Copy)]
 pub struct EvidenceReader<'a> {
     checker: StatusChecker<'a>,
 }
 
-/// A FenceEvidence as a quorum read found it, and the status checks and second facts that it names.
+/// A FenceEvidence as a quorum read returned it, with the status checks and second facts that it names.
 pub struct StoredEvidence {
-    /// What the kernel judges.
+    /// The part that the kernel verifies.
     pub read: EvidenceRead,
     pub(crate) samples: Vec<Sample>,
     pub(crate) corroborated: Vec<Corroborated>,
 }
 
 impl<'a> EvidenceReader<'a> {
-    /// One that looks at devices by `looker`, and reads by its connection.
+    /// A reader that checks devices by `checker`, and reads by its connection.
     #[must_use]
     pub const fn new(checker: StatusChecker<'a>) -> Self {
         Self { checker }
@@ -40,8 +41,8 @@ impl<'a> EvidenceReader<'a> {
 }
 
 impl EvidenceReader<'_> {
-    /// Evidence of fencing. First the confirmations of people, which need no device: one that hangs takes its whole time. Then
-    /// the evidence that is named, and last any other about this incarnation.
+    /// Verifies evidence of fencing. First the confirmations of operators, which need no device: a device that hangs
+    /// takes its whole timeout. Then the evidence that is named, and last any other about this incarnation.
     pub async fn verify_fenced_node(
         &self,
         node: &Arc<str>,
@@ -71,7 +72,7 @@ impl EvidenceReader<'_> {
         Err(unproved)
     }
 
-    /// The evidence about this incarnation that holds by the cache, and whether it is a person's confirmation.
+    /// The evidence about this incarnation that holds by the cache, and whether it is an operator's confirmation.
     fn list_candidates(&self, node: &str) -> Vec<(Arc<str>, bool)> {
         let (guard, now) = (self.checker.reader.cache.read(), self.checker.env.now());
         let view = guard.view();
@@ -81,7 +82,8 @@ impl EvidenceReader<'_> {
             .collect()
     }
 
-    /// The devices first, and then the node: a report of the kubelet while they reported off contradicts them.
+    /// Checks the devices first, and then reads the node: a report of the kubelet while they reported off contradicts
+    /// them.
     async fn verify_evidence(
         &self,
         node: &Arc<str>,
@@ -108,14 +110,14 @@ impl EvidenceReader<'_> {
         Ok(proof::verify_fenced(read, shown, &current, minimum, &view)?)
     }
 
-    /// What the devices of the evidence report now, if its second facts bear that out.
+    /// Checks the devices of the evidence now, and its second facts.
     pub async fn confirm_devices_off(&self, stored: &StoredEvidence) -> Result<DeviceCheck, VerifyError> {
         let StoredEvidence { read, samples, corroborated } = stored;
         let shown = self.checker.confirm_all_off(read.node(), samples, corroborated).await;
         let (kind, asked_at) = shown.map_err(Refusal::PowerStateUnconfirmed)?;
         let age = self.checker.env.now().since(asked_at);
         if age >= MINIMUM_BOOT {
-            // Its evidence would expire before the act, each time, and no Event would say why.
+            // Otherwise the evidence would expire before each force delete, and no Event would give the reason.
             let (age, boot) = (age.as_secs(), MINIMUM_BOOT.as_secs());
             let late = format!(
                 "the answer to the status check was {age} s old, and a machine can boot within {boot} s"
@@ -125,8 +127,8 @@ impl EvidenceReader<'_> {
         Ok(DeviceCheck { kind, requested_at: asked_at })
     }
 
-    /// Whether this evidence is about this incarnation, and neither anything in it nor the node's policy contradicts it,
-    /// whatever the node does.
+    /// Whether this evidence is about this incarnation, and neither its own fields nor the minimum grade of the
+    /// node's policy exclude it. Whether the node reports is not read.
     pub async fn still_holds(&self, evidence: &str, node: &Incarnation) -> Result<bool, VerifyError> {
         let StoredEvidence { read, .. } = self.read_evidence(evidence).await?;
         let enough = read.kind().grade()
@@ -134,7 +136,7 @@ impl EvidenceReader<'_> {
         Ok(enough && read.fields().check_ends_incarnation().is_ok() && read.node() == node)
     }
 
-    /// Evidence by quorum read.
+    /// Reads evidence by a quorum read.
     pub async fn read_evidence(&self, evidence: &str) -> Result<StoredEvidence, VerifyError> {
         let path = group_path(&format!("fenceevidences/{evidence}"));
         let raw = self.checker.reader.connection.send(Call::get(path)).await.map_err(VerifyError::Read)?;

@@ -1,7 +1,8 @@
-//! To which hosts the Secrets of a device may go. Pure.
+//! To which hosts the Secrets of a device may be sent. Pure.
 //!
-//! Danger note: a parameter that is made of what a node is may be a host. Which parameters are one only agents know, so every
-//! such parameter must name a host that is allowed, but for those that name a machine at a host.
+//! Danger note: a parameter that is rendered from facts of a node may be a host. Only the agent defines which
+//! parameters are hosts, so every such parameter must name a host that is allowed, except those that name a machine
+//! at a host.
 
 use std::net::IpAddr;
 
@@ -13,17 +14,17 @@ use crate::api::{FenceDeviceSpec, is_template};
 /// Parameters that name a machine at a host, and no host.
 const MACHINE_PARAMETERS: [&str; 5] = ["plug", "port", "uuid", "system", "systems_uri"];
 
-/// Parameters that name a place in a cloud, where agents know the cloud's hosts: `region` is a label of one of them. A part of
-/// an instance is one label, without dots, so it names no host outside the provider.
+/// Parameters that name a place in a cloud, where the agent has the cloud's hosts: `region` is a label in one of
+/// them. A part of an instance is one label, without dots, so it names no host outside the provider.
 const LOCATION_PARAMETERS: [&str; 5] = ["region", "zone", "project", "resourceGroup", "subscriptionId"];
 
-/// Whether a template is a part of the node's instance, and nothing else.
+/// Whether a template is one part of the node's instance, and nothing else.
 fn is_part_alone(template: &str) -> bool {
     let inner = template.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
     inner.is_some_and(|inner| instance::is_part(inner.trim()) && !inner.contains(['{', '}']))
 }
 
-/// Why a Secret may not go there.
+/// Why a Secret may not be sent to a host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum HostError {
     #[error(
@@ -34,7 +35,7 @@ pub(super) enum HostError {
     Pattern { pattern: String },
 }
 
-/// Whether a parameter with this template may have this value.
+/// Checks whether a parameter with this template may have this value.
 pub(super) fn check_host(
     spec: &FenceDeviceSpec,
     parameter: &str,
@@ -117,7 +118,7 @@ mod tests {
         .unwrap()
     }
 
-    /// Finding 3a of the security review: the password of a BMC went to a host that the node chose.
+    /// The password of a BMC was sent to a host that the node chose.
     #[test]
     fn attack_a_secret_goes_to_no_host_that_a_node_names_unless_it_is_allowed() {
         const ALLOWED: [&str; 4] = ["*.bmc.example", "console.example", "10.7.0.0/16", "fd00::1"];
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_template_and_what_names_a_machine_at_a_host_is_not_asked() {
+    fn a_literal_value_and_a_machine_parameter_need_no_allowed_host() {
         let none = spec(&[]);
         for (parameter, template) in
             [("ip", "bmc.example"), ("plug", "{{.Node.Name}}"), ("system", "/x/{{.Node.Name}}")]
@@ -169,7 +170,7 @@ mod tests {
 
     /// The login of fence_aws goes to a host below amazonaws.com, with the region in its name.
     #[test]
-    fn the_place_of_an_instance_is_no_host_and_what_is_made_of_it_may_be_one() {
+    fn the_region_of_an_instance_needs_no_allowed_host_but_a_text_with_it_does() {
         let none = spec(&[]);
         let region = "{{.Instance.Region}}";
         assert_eq!(check_host(&none, "region", region, "eu-central-1"), Ok(()));
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_means_nothing_is_named() {
+    fn an_invalid_host_pattern_is_an_error_that_names_it() {
         for pattern in ["https://bmc.example", "*", "*.", "bmc.*", "10.7.0.0/99", "a b"] {
             let wrong = check_host(&spec(&[pattern]), "ip", "{{.Node.Name}}", "w1").unwrap_err();
             assert!(wrong.to_string().contains(&format!("{pattern:?}")), "{wrong}");

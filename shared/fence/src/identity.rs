@@ -1,22 +1,22 @@
-//! By which identity a device knows the machine of a node. Pure.
+//! The identity by which a device knows the machine of a node. Pure.
 //!
-//! Danger note: a kubelet says its systemUUID and providerID itself. One that says those of another machine would have that
-//! one switched off in its place. So where a parameter contains them, or the driver compares the machine with them, what a
-//! Node said first counts for as long as it is that Node, and nobody says what another node said before.
+//! Danger note: a kubelet writes its own systemUUID and providerID. A kubelet that writes those of another machine would have
+//! that machine switched off in place of its own. So where a parameter contains them, or the driver compares the machine with
+//! them, the first values that a Node had count for as long as it is that Node, and no other node may have the same ones.
 
 use super::instance::{self, InstanceError};
 use super::render::{NodeFacts, placeholders};
 use crate::api::{DeviceDriver, FenceDeviceSpec, TargetStatus};
 use crate::transport::MachineUuid;
 
-/// Which of them a device goes by.
+/// Which identities of a node a device uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct IdentitySources {
-    /// A parameter contains it.
+    /// A parameter contains the systemUUID.
     system_uuid: bool,
-    /// The driver compares the machine with it.
+    /// The driver compares the machine's UUID with the systemUUID.
     compared: bool,
-    /// A parameter contains it.
+    /// A parameter contains the providerID or a part of it.
     provider_id: bool,
 }
 
@@ -30,7 +30,8 @@ impl IdentitySources {
         }
     }
 
-    /// Whether this systemUUID tells a node from others. A driver that compares takes one that many machines have for none.
+    /// Whether this systemUUID distinguishes a node from others. A driver that compares treats one that many machines
+    /// have as missing.
     fn uses_system_uuid(self, system_uuid: &str) -> bool {
         self.system_uuid || self.compared && MachineUuid::parse_unique(system_uuid).is_some()
     }
@@ -42,7 +43,7 @@ fn templates(spec: &FenceDeviceSpec) -> impl Iterator<Item = &String> {
     spec.parameters.values().chain(own).chain(secrets)
 }
 
-/// Whether the device's agent may switch this node by a part of its instance, if it does.
+/// Checks that the device's agent may switch this node by a part of its instance, if a parameter contains one.
 pub(super) fn check_instance(spec: &FenceDeviceSpec, facts: &NodeFacts) -> Result<(), InstanceError> {
     let by_instance = templates(spec).any(|template| placeholders(template).any(instance::is_part));
     match &spec.agent {
@@ -53,7 +54,7 @@ pub(super) fn check_instance(spec: &FenceDeviceSpec, facts: &NodeFacts) -> Resul
     }
 }
 
-/// The instance of a provider that a device is asked about, if the node's providerID alone names it.
+/// The instance of a provider that a device queries, if the node's providerID alone names it.
 pub(super) fn named_instance<'a>(spec: &FenceDeviceSpec, facts: &'a NodeFacts) -> Option<&'a str> {
     let own = spec.node_parameters.get(&*facts.machine.node);
     let template = |parameter: &str| {
@@ -63,12 +64,12 @@ pub(super) fn named_instance<'a>(spec: &FenceDeviceSpec, facts: &'a NodeFacts) -
     instance::named_instance(spec.agent.as_deref()?, &facts.machine.provider_id, template)
 }
 
-/// Whether a device switches no machine but the one whose identity this Node says.
+/// Whether a device switches only a machine whose identity matches that of this Node.
 pub(super) fn requires_match(spec: &FenceDeviceSpec, facts: &NodeFacts) -> bool {
     spec.requires_machine_identity() && MachineUuid::parse_unique(&facts.machine.system_uuid).is_some()
 }
 
-/// Why a node is not known by what it says.
+/// Why a node's identity is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum IdentityError {
     #[error(
@@ -82,21 +83,21 @@ pub(super) enum IdentityError {
 const SYSTEM_UUID: &str = "status.nodeInfo.systemUUID";
 const PROVIDER_ID: &str = "spec.providerID";
 
-/// Whether two texts are one UUID, however they are spelled.
+/// Whether two texts are the same UUID, in whichever spelling.
 fn same_uuid(one: &str, other: &str) -> bool {
     MachineUuid::parse(one).zip(MachineUuid::parse(other)).is_some_and(|(one, other)| one.is_same(other))
 }
 
-/// One of the two identities of a node.
+/// One of the two identities of a node, and whether the device uses it.
 struct IdentityRow<'a> {
     counts: bool,
     field: &'static str,
     now: &'a str,
-    /// What the status keeps of a node.
+    /// Reads the value that the status of the device has recorded for a node.
     of: fn(&TargetStatus) -> &str,
 }
 
-/// Whether the node is the one that was looked at before.
+/// Checks that the node has the identity that was recorded at the first status check, and that no other node has it.
 pub(super) fn check(
     sources: IdentitySources,
     facts: &NodeFacts,
@@ -126,7 +127,7 @@ pub(super) fn check(
             let (before, now) = (before.to_owned(), now.to_owned());
             return Err(IdentityError::Changed { node: node(), field, before, now });
         }
-        // Whether it was looked at before or not: in one turn both may have been looked at first.
+        // Whether or not this node was checked before: the first checks of both nodes may be of the same round.
         let same = |other: &str| other.trim().eq_ignore_ascii_case(now.trim()) || same_uuid(other, now);
         let mut others = targets.iter().filter(|other| *other.node != *machine.node);
         if let Some(other) = others.find(|other| same(of(other))) {
@@ -137,15 +138,16 @@ pub(super) fn check(
     Ok(())
 }
 
-/// What the status keeps of a node from its first look on: these fields, and no others. `known`: what it kept before.
+/// The identity to record in the status of the device at the first status check of a node: only the fields that the
+/// device uses. `previous`: what is recorded already. `is_sure`: no other node has this identity.
 pub(super) fn recorded_identity(
     sources: IdentitySources,
     facts: &NodeFacts,
     previous: Option<&TargetStatus>,
     is_sure: bool,
 ) -> TargetStatus {
-    let previous = previous.filter(|known| known.node_uid == facts.uid).cloned().unwrap_or_default();
-    let keep = |asked: bool, before: String, now: &str| match asked && is_sure && before.is_empty() {
+    let previous = previous.filter(|recorded| recorded.node_uid == facts.uid).cloned().unwrap_or_default();
+    let keep = |used: bool, before: String, now: &str| match used && is_sure && before.is_empty() {
         true => now.to_owned(),
         false => before,
     };
@@ -185,19 +187,19 @@ mod tests {
     const BY_UUID: IdentitySources =
         IdentitySources { system_uuid: true, compared: false, provider_id: false };
 
-    /// Finding 3c of the security review: a kubelet that says another machine's systemUUID has that one switched off.
+    /// A kubelet that wrote another machine's systemUUID had that machine switched off.
     #[test]
-    fn attack_a_node_that_says_to_be_another_machine_is_not_switched_by_that() {
+    fn attack_a_node_with_the_identity_of_another_machine_is_refused() {
         const OWN: &str = "4c4c4544-0051-3610-8052-b4c04f4d3132";
         const NEXT: &str = "4c4c4544-0052-3610-8052-b4c04f4d3132";
-        let known = [
+        let recorded = [
             target("w1", "u1", "A"),
             target("w2", "u2", "B"),
             target("w4", "u4", OWN),
             target("w5", "u5", &NEXT.to_uppercase()),
         ];
-        for (what, said, fine) in [
-            ("what it said before", facts("w1", "u1", "A"), true),
+        for (what, facts, fine) in [
+            ("what it facts before", facts("w1", "u1", "A"), true),
             ("a neighbour's", facts("w1", "u1", "B"), false),
             ("something new", facts("w1", "u1", "C"), false),
             ("nothing", facts("w1", "u1", ""), true),
@@ -219,29 +221,30 @@ mod tests {
                 true,
             ),
         ] {
-            let judged = check(BY_UUID, &said, &known);
-            assert_eq!(judged.is_ok(), fine, "{what}: {judged:?}");
+            let result = check(BY_UUID, &facts, &recorded);
+            assert_eq!(result.is_ok(), fine, "{what}: {result:?}");
             assert_eq!(
-                check(IdentitySources::default(), &said, &known),
+                check(IdentitySources::default(), &facts, &recorded),
                 Ok(()),
                 "no parameter contains it: {what}"
             );
         }
     }
 
-    /// In the first look through a device none of them is known yet, and both were kept: a neighbour was switched off.
+    /// At the first check of a device no identity was recorded, and that of both nodes was kept: a neighbour was
+    /// switched off.
     #[test]
-    fn attack_two_nodes_that_said_the_same_at_the_first_look_are_both_refused() {
-        let known = [target("w1", "u1", "A"), target("w2", "u2", "A"), target("w3", "u3", "C")];
+    fn attack_two_nodes_with_the_same_identity_at_the_first_check_are_both_refused() {
+        let recorded = [target("w1", "u1", "A"), target("w2", "u2", "A"), target("w3", "u3", "C")];
         for (node, uid, uuid, fine) in
             [("w1", "u1", "A", false), ("w2", "u2", "A", false), ("w3", "u3", "C", true)]
         {
-            assert_eq!(check(BY_UUID, &facts(node, uid, uuid), &known).is_ok(), fine, "{node}");
+            assert_eq!(check(BY_UUID, &facts(node, uid, uuid), &recorded).is_ok(), fine, "{node}");
         }
     }
 
     #[test]
-    fn a_device_asks_for_what_its_parameters_its_nodes_and_the_name_of_its_secret_contain() {
+    fn identity_sources_come_from_parameters_node_parameters_and_secret_names() {
         let by = |spec: Value| IdentitySources::from_spec(&serde_json::from_value(spec).unwrap());
         let spec = |more: Value| {
             let mut spec = json!({ "driver": "Agent", "agent": "a" });
@@ -267,46 +270,48 @@ mod tests {
         );
     }
 
-    /// Finding 3c: the driver Redfish compares the machine with what the kubelet says now. A kubelet that says a neighbour's
-    /// systemUUID had that one switched off by a device that has the neighbour's address.
+    /// The driver Redfish compares the machine with the current systemUUID of the Node. A kubelet that wrote a
+    /// neighbour's had that machine switched off by a device that has the neighbour's address.
     #[test]
-    fn attack_a_node_is_not_another_machine_for_redfish_because_it_says_so() {
+    fn attack_redfish_refuses_a_node_with_the_system_uuid_of_another() {
         let redfish =
             IdentitySources::from_spec(&serde_json::from_value(json!({ "driver": "Redfish" })).unwrap());
         let own = "4c4c4544-0051-3610-8052-b4c04f4d3132";
         let first = recorded_identity(redfish, &facts("w1", "u1", own), None, true);
         assert_eq!((first.node_uid.as_str(), first.system_uuid.as_str()), ("u1", own));
-        let known = [TargetStatus { node: "w1".to_owned(), ..first }];
-        assert!(check(redfish, &facts("w2", "u2", own), &known).is_err(), "a neighbour's");
-        assert!(check(redfish, &facts("w1", "u1", "4c4c4544-0052-3610-8052-b4c04f4d3132"), &known).is_err());
-        // Makers ship many machines with this one, which such a device takes for no identity.
+        let recorded = [TargetStatus { node: "w1".to_owned(), ..first }];
+        assert!(check(redfish, &facts("w2", "u2", own), &recorded).is_err(), "a neighbour's");
+        assert!(
+            check(redfish, &facts("w1", "u1", "4c4c4544-0052-3610-8052-b4c04f4d3132"), &recorded).is_err()
+        );
+        // Makers ship many machines with this UUID, which a Redfish device does not treat as an identity.
         let everyone = "03000200-0400-0500-0006-000700080009";
         let first = recorded_identity(redfish, &facts("w1", "u1", everyone), None, true);
         assert_eq!(first.system_uuid, "");
-        let known = [target("w2", "u2", everyone)];
-        assert_eq!(check(redfish, &facts("w1", "u1", everyone), &known), Ok(()));
-        assert!(check(BY_UUID, &facts("w1", "u1", everyone), &known).is_err(), "a parameter contains it");
+        let recorded = [target("w2", "u2", everyone)];
+        assert_eq!(check(redfish, &facts("w1", "u1", everyone), &recorded), Ok(()));
+        assert!(check(BY_UUID, &facts("w1", "u1", everyone), &recorded).is_err(), "a parameter contains it");
     }
 
     #[test]
-    fn the_first_that_was_sure_is_kept_for_as_long_as_it_is_that_node() {
-        let kept_of = |known: Option<&TargetStatus>, uid: &str, uuid: &str, sure: bool| {
-            recorded_identity(BY_UUID, &facts("w1", uid, uuid), known, sure).system_uuid
+    fn the_first_unambiguous_identity_is_kept_until_the_node_is_recreated() {
+        let kept_of = |recorded: Option<&TargetStatus>, uid: &str, uuid: &str, sure: bool| {
+            recorded_identity(BY_UUID, &facts("w1", uid, uuid), recorded, sure).system_uuid
         };
-        let known = target("w1", "u1", "A");
+        let recorded = target("w1", "u1", "A");
         assert_eq!(kept_of(None, "u1", "A", true), "A");
         assert_eq!(kept_of(None, "u1", "A", false), "", "another node says so, too");
-        assert_eq!(kept_of(Some(&known), "u1", "B", false), "A");
-        assert_eq!(kept_of(Some(&known), "u2", "B", true), "B");
+        assert_eq!(kept_of(Some(&recorded), "u1", "B", false), "A");
+        assert_eq!(kept_of(Some(&recorded), "u2", "B", true), "B");
         let by_both = IdentitySources { provider_id: true, ..BY_UUID };
         let by_provider = IdentitySources { provider_id: true, ..IdentitySources::default() };
-        for (asked, [node_uid, system_uuid, provider_id]) in
+        for (sources, [node_uid, system_uuid, provider_id]) in
             [(BY_UUID, ["u1", "A", ""]), (by_both, ["u1", "A", "p"]), (by_provider, ["u1", "", "p"])]
         {
-            let found = recorded_identity(asked, &facts("w1", "u1", "A"), None, true);
+            let identity = recorded_identity(sources, &facts("w1", "u1", "A"), None, true);
             let all = TargetStatus { node_uid: node_uid.to_owned(), ..TargetStatus::default() };
             let (system_uuid, provider_id) = (system_uuid.to_owned(), provider_id.to_owned());
-            assert_eq!(found, TargetStatus { system_uuid, provider_id, ..all }, "{asked:?}");
+            assert_eq!(identity, TargetStatus { system_uuid, provider_id, ..all }, "{sources:?}");
         }
         assert_eq!(
             recorded_identity(IdentitySources::default(), &facts("w1", "u1", "A"), None, true).node_uid,

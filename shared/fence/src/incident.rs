@@ -1,4 +1,5 @@
-//! The incident of one node at the API server: whether it still stands, its status, and the evidence that comes of it.
+//! The incident of one node at the API server: whether it still stands, its status, and the evidence that follows
+//! from it.
 
 use pod_safety_proof::{NodeRead, QuorumRead};
 use serde_json::json;
@@ -15,10 +16,12 @@ use crate::quorum_read::{invalid_renew_time, read_node_and_lease};
 use crate::transport::Act;
 use crate::wire;
 
-/// The cache suspects; this convicts: it is the same incarnation, and nobody has heard of it since the cache did, or it
-/// shows the condition for which it is fenced. How often a node flapped is history, which only the cache has. What a
-/// person or another remediator asked for may be healthy. Gives back whether there is a Node: without one nothing is
-/// begun anew, and what was begun goes on.
+/// Confirms by a quorum read what the cache suggested: the Node has the same incarnation, and either its kubelet has
+/// not reported since the cache's last report, or the Node still has the condition for which it is fenced. How often
+/// a condition flapped is history, which only the cache has. A node that an operator or another remediator requested
+/// may be healthy.
+///
+/// Returns whether the Node exists: without it no attempt is started, and one that was started goes on.
 pub(super) async fn still_lost(context: &StepContext<'_>, spec: &NodeFenceSpec) -> Result<bool, Outcome> {
     let QuorumRead { node, lease, .. } =
         read_node_and_lease(context.writer.connection, context.env, &spec.node.name)
@@ -54,7 +57,7 @@ fn has_condition(node: &NodeRead, shown: &TriggerCondition) -> bool {
         .any(|status| shown.status.matches(ConditionState::parse(Some(status))))
 }
 
-/// Writes a status at this version; gives back the next.
+/// Writes a status at this resourceVersion; returns the next one.
 pub(super) async fn write_fence_status(
     context: &StepContext<'_>,
     target: &Target,
@@ -75,10 +78,10 @@ pub(super) async fn write_fence_status(
     })
 }
 
-/// The conditions that its phase comes to.
+/// Sets the conditions that follow from the phase.
 fn set_conditions(status: &mut NodeFenceStatus, at: &str) {
     let fenced = match (&status.evidence, status.phase) {
-        // What was contradicted or withdrawn lost its taint by that.
+        // Contradicted or withdrawn evidence lost its taint in that step.
         (Some(_), Phase::AwaitingOperator) if !status.tainted => ("False", "EvidenceInvalid"),
         (Some(_), Phase::AwaitingOperator) => ("Unknown", "AwaitingOperator"),
         (Some(_), _) => ("True", "EvidenceFound"),
@@ -99,14 +102,14 @@ fn set_conditions(status: &mut NodeFenceStatus, at: &str) {
 }
 
 pub(super) const fn act_of(attempt: &Attempt) -> Act {
-    // What is no `on` is taken for what needs more proof.
+    // An unknown action counts as `off`, which needs more proof.
     match attempt.act {
         DesiredPower::On => Act::On,
         DesiredPower::Off | DesiredPower::Unknown => Act::Off,
     }
 }
 
-/// Evidence, by a name that says of which incarnation it is.
+/// Creates evidence, whose name contains the incarnation.
 pub(super) async fn create_evidence(
     context: &StepContext<'_>,
     name: &str,
@@ -115,7 +118,8 @@ pub(super) async fn create_evidence(
     let body = new_object("FenceEvidence", json!({ "name": name }), spec);
     match context.send(Call::write(Method::Post, group_path("fenceevidences"), &body)).await {
         Ok(_) => Ok(()),
-        // It was written before a crash: its name says of whom, and it cannot have been changed since.
+        // It was written before a crash: its name identifies the incarnation, and its spec cannot have been changed
+        // since.
         Err(Outcome::Changed) => {
             let raw = context.send(Call::get(group_path(&format!("fenceevidences/{name}")))).await?;
             let existing: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =

@@ -1,14 +1,14 @@
 //! Which instance of which cloud a Node is, by its `spec.providerID`. Pure.
 //!
-//! The table is closed: a form that is not in it names no instance. So one FenceDevice serves a whole cloud, and none of its
-//! templates can name another thing than an instance.
+//! The table is closed: a form that is not in it names no instance. So one FenceDevice serves a whole cloud, and its
+//! templates can name nothing but an instance.
 //!
-//! Danger note: a kubelet may write the providerID when it registers. Each part has a strict form here: none of them is a
-//! host, a path or more than one word. `identity` keeps a node from having that of another.
+//! Danger note: a kubelet may write the providerID when it registers. Each part has a strict form here: none of them
+//! is a host, a path or more than one word. `identity` prevents that a node uses the providerID of another.
 
 use crate::transport::MachineUuid;
 
-/// What a providerID says.
+/// The parts of a providerID.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Instance<'a> {
     id: &'a str,
@@ -19,17 +19,17 @@ pub(super) struct Instance<'a> {
     resource_group: Option<&'a str>,
 }
 
-/// A cloud, a hypervisor, or what else runs machines for others.
+/// A cloud, a hypervisor, or another provider of machines.
 struct Provider {
-    /// What a providerID begins with, before `://`. The sources are the cloud controllers that write them.
+    /// What a providerID begins with, before `://`. The sources are the cloud controller managers that write it.
     scheme: &'static str,
-    /// The agents that switch its instances, and no others.
+    /// The fence agents that switch its instances, and no others.
     agents: &'static [&'static str],
-    /// The parameters that must be these parts, and nothing else, so that what the agent says is about this instance. Empty: it is
-    /// not taken for what a provider says. A hypervisor's agent calls a machine off that is suspended or moved; the numbers of
-    /// two clusters of Proxmox are the same.
+    /// The parameters that must be these parts, and nothing else, so that the agent's answer is about this instance.
+    /// Empty: the agent's answer does not count as the provider's. A hypervisor's agent reports a machine off that is
+    /// suspended or moved; the VM numbers of two Proxmox clusters are the same.
     named_by: &'static [(&'static str, &'static str)],
-    /// Reads what follows `://`.
+    /// Parses what follows `://`.
     read: fn(&str) -> Option<Instance<'_>>,
 }
 
@@ -64,7 +64,7 @@ const PROVIDERS: [Provider; 9] = [
     Provider { scheme: "vsphere", agents: &["fence_vmware_soap"], named_by: &[], read: vsphere },
 ];
 
-/// Whether this agent asks a cloud, whose copies may be behind.
+/// Whether this agent queries a cloud, whose replicas may lag.
 #[must_use]
 pub fn is_provider_agent(agent: &str) -> bool {
     PROVIDERS.iter().any(|provider| !provider.named_by.is_empty() && provider.agents.contains(&agent))
@@ -74,12 +74,12 @@ pub fn is_provider_agent(agent: &str) -> bool {
 pub(super) const PARTS: &str =
     ".Instance.ID, .Zone, .Region, .Project, .Subscription and .ResourceGroup (of .Node.ProviderID)";
 
-/// Whether templates name a part of an instance by this.
+/// Whether this placeholder names a part of an instance.
 pub(super) fn is_part(what: &str) -> bool {
     what.starts_with(".Instance.")
 }
 
-/// Why a node is no instance that a device can switch.
+/// Why a node is no instance that the device can switch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InstanceError {
     #[error(
@@ -104,7 +104,8 @@ fn provider_of(provider_id: &str) -> Option<(&'static Provider, Instance<'_>)> {
     Some((provider, (provider.read)(rest)?))
 }
 
-/// The part that a template names. `Ok(None)`: the table does not know such a part. `Ok(Some(""))`: these instances have none.
+/// The part that a placeholder names. `Ok(None)`: there is no such part. `Ok(Some(""))`: these instances do not have
+/// it.
 pub(super) fn lookup_part<'a>(
     what: &str,
     provider_id: &'a str,
@@ -124,8 +125,8 @@ pub(super) fn lookup_part<'a>(
     Ok(Some(part.unwrap_or_default()))
 }
 
-/// Whether an agent may switch a node by a part of its instance: never an instance of another provider, which could have the
-/// same name there. Agents that are in no row switch what is no instance of a cloud.
+/// Whether an agent may switch a node by a part of its instance: never an instance of another provider, which could
+/// have the same name there. Agents that are in no row do not switch instances of a cloud.
 pub(super) fn check_provider(agent: &str, provider_id: &str, node: &str) -> Result<(), InstanceError> {
     let Some(own) = PROVIDERS.iter().find(|provider| provider.agents.contains(&agent)) else { return Ok(()) };
     let form = || InstanceError::Form { node: node.to_owned() };
@@ -137,8 +138,8 @@ pub(super) fn check_provider(agent: &str, provider_id: &str, node: &str) -> Resu
     Err(InstanceError::OfAnother { node, scheme: provider.scheme, agent, of: own.scheme })
 }
 
-/// The instance that an agent is asked about, if all parameters that name it are parts of this providerID and nothing else.
-/// `template`: the template of a parameter.
+/// The instance that an agent queries, if all parameters that name it are parts of this providerID and nothing else.
+/// `template`: returns the template of a parameter.
 pub(super) fn named_instance<'a, 't>(
     agent: &str,
     provider_id: &'a str,
@@ -153,14 +154,14 @@ pub(super) fn named_instance<'a, 't>(
     (named && provider.agents.contains(&agent)).then_some(instance.id)
 }
 
-/// A word of these letters, digits and marks that begins with a letter or digit.
+/// A word of at most `most` letters, digits and these marks that begins with a letter or digit.
 fn is_name(text: &str, marks: &str, most: usize) -> bool {
     text.len() <= most
         && text.starts_with(|first: char| first.is_ascii_alphanumeric())
         && text.chars().all(|one| one.is_ascii_alphanumeric() || marks.contains(one))
 }
 
-/// A name as DNS has it, without dots: never a host outside the provider.
+/// A DNS label, without dots: never a host outside the provider.
 fn is_label(text: &str) -> bool {
     is_name(text, "-", 63) && !text.contains(|one: char| one.is_ascii_uppercase())
 }
@@ -195,14 +196,14 @@ fn gce(rest: &str) -> Option<Instance<'_>> {
     let [project, zone, id] = [parts.next()?, parts.next()?, parts.next()?];
     let (region, _) = zone.rsplit_once('-')?;
     let is_form = parts.next().is_none() && is_name(project, ".:-", 100) && is_label(zone) && is_label(id);
-    let found = Instance {
+    let instance = Instance {
         id,
         zone: Some(zone),
         region: Some(region),
         project: Some(project),
         ..Instance::default()
     };
-    is_form.then_some(found)
+    is_form.then_some(instance)
 }
 
 /// `azure:///subscriptions/UUID/resourceGroups/NAME/providers/Microsoft.Compute/virtualMachines/NAME` (cloud-provider-azure),
@@ -248,15 +249,15 @@ fn openstack(rest: &str) -> Option<Instance<'_>> {
     Some(Instance { id: uuid(id)?, region, ..Instance::default() })
 }
 
-/// `proxmox://region/100` (proxmox-cloud-controller-manager). The UUID that cluster-api-provider-proxmox writes is none that
-/// fence_pve takes.
+/// `proxmox://region/100` (proxmox-cloud-controller-manager). fence_pve does not accept the UUID that
+/// cluster-api-provider-proxmox writes.
 fn proxmox(rest: &str) -> Option<Instance<'_>> {
     let (region, id) = rest.split_once('/')?;
-    let found = Instance { id, region: Some(region), ..Instance::default() };
-    (is_name(region, "_-", 63) && is_number(id)).then_some(found)
+    let instance = Instance { id, region: Some(region), ..Instance::default() };
+    (is_name(region, "_-", 63) && is_number(id)).then_some(instance)
 }
 
-/// `vsphere://UUID` (cloud-provider-vsphere). fence_vmware_rest knows machines by name alone.
+/// `vsphere://UUID` (cloud-provider-vsphere). fence_vmware_rest identifies machines by name alone.
 fn vsphere(rest: &str) -> Option<Instance<'_>> {
     Some(Instance { id: uuid(rest)?, ..Instance::default() })
 }

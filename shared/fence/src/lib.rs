@@ -1,6 +1,6 @@
 //! Fencing, carried out: one step of one node at a time, each begun by a compare-and-swap of its NodeFence.
 //!
-//! | file | says |
+//! | | file | content |
 //! |---|---|
 //! | `render` | what of a device's spec is meant for one node |
 //! | `instance` | which instance of which cloud a Node is |
@@ -9,39 +9,41 @@
 //! | `secrets` | which Secrets a device may use |
 //! | `identity` | whether a device still switches the machine that it switched before |
 //! | `orders` | the device and its Secrets, read by quorum, as orders |
-//! | `looker` | with what devices are looked at |
-//! | `looks` | what devices answer, as samples |
-//! | `met` | the second fact about devices that call more than one state off |
-//! | `asking` | which object, if it is one, and for how long |
+//! | | `status_checker` | what a status check of a device needs |
+//! | | `status_check` | what devices answer, as samples |
+//! | | `order_effect` | the second fact about devices that call more than one state off |
+//! | | `prepare` | the request that an order is sent as: which object, if the device is one, and its timeout |
 //! | `objects` | devices that are objects of the cluster |
-//! | `judge` | what looks prove. Pure |
-//! | `wanted` | what a decision wants done |
-//! | `acting` | what a step works with |
-//! | `step` | the steps |
-//! | `incident` | whether an incident still stands, its status, and the evidence that comes of it |
+//! | | `aggregate` | what status checks prove. Pure |
+//! | | `actions` | what a decision requests |
+//! | | `step_context` | what a step works with |
+//! | | `step` | the steps, with a table of them |
+//! | | `incident` | whether an incident still stands, its status, and the evidence that follows from it |
 //! | `storage` | evidence that storage is fenced |
-//! | `twice` | two looks, apart from each other |
-//! | `corroborate` | a second fact, which only refutes |
-//! | `drain` | the soft remedy of a node that still reports: a cordon, and evictions |
-//! | [`cordon`], [`evict`] | the two requests of it, which people use too |
-//! | [`eviction_requests`] | evictions that people request, and how far they are |
-//! | [`retry_on_conflict`] | a read and a write, done anew when the object was changed between the two |
+//! | | `confirm` | two status checks, with an interval between them |
+//! | | `corroborate` | a second fact, which can only refute |
+//! | | `drain` | the soft remedy of a node that still reports: a cordon, and evictions |
+//! | | [`cordon`], [`evict`] | the two requests of a drain, which the CLI uses too |
+//! | | [`eviction_requests`] | EvictionRequests of operators, and their progress |
+//! | | [`retry_on_conflict`] | a read and a write, repeated when the object was changed between the two |
 //! | `contradict` | what follows when the kubelet of a node that was proved off reports |
-//! | `news` | Events about devices |
-//! | `monitor` | looks at all nodes of a device while nothing is wrong |
-//! | `policy` | what is known of a FencePolicy |
+//! | | `device_events` | Events about devices |
+//! | | `monitor` | checks of all nodes of a device while no node is lost |
+//! | | `policy` | the status of a FencePolicy |
 //! | `remediation` | the status of a PodSafetyRemediation |
-//! | `courtesy` | the Lease by which medik8s' operators keep out of each other's way |
+//! | | `medik8s_lease` | the Lease by which medik8s' operators exclude each other from a node |
 //! | `names` | the names of incidents and of evidence |
 //! | [`watchdog`] | the watchdog Lease of a node's agent |
 //! | [`quorum_read`] | quorum reads of a node and of its Lease |
-//! | `evidence` | whether a FenceEvidence holds now: read by quorum, and its devices looked at again |
-//! | `mark` | the out-of-service taint, added after proof and taken away by its owner only |
+//! | | `evidence` | whether a FenceEvidence holds now: read by quorum, with a new status check of its devices |
+//! | | `taint` | the out-of-service taint, added after proof and removed by its owner only |
 //!
-//! Danger note: the intent to switch a machine off is written down before the device is asked, at the version that was
-//! decided from. So whoever leads next finds it, waits until it can no longer land, and looks. What a device answers to
-//! `off` is a hint: that the machine is off follows from two later looks, apart, during which its kubelet was silent.
-//! A step ends with the leader's term: a device that is being asked then is left, and what was started for it is killed.
+//! Danger note: the intent to switch a machine off is written to the NodeFence before the device receives the order,
+//! at the resourceVersion from which it was decided. So the next leader finds the intent, waits until the order can
+//! no longer take effect, and checks the device. What a device answers to `off` is a hint. That the machine is off
+//! follows from two later status checks with an interval between them, during which its kubelet did not renew its
+//! Lease. A step ends with the leader's term: an order in progress is abandoned, and the process that was started for
+//! it is killed.
 #![forbid(unsafe_code)]
 
 mod actions;

@@ -1,8 +1,8 @@
-//! The Lease by which medik8s' operators keep out of each other's way at a node: taken before a machine is switched off,
-//! given back when the incident is over.
+//! The Lease by which medik8s' operators exclude each other from a node: acquired before a machine is switched off,
+//! released when the incident is over.
 //!
-//! A courtesy, not a lock: where we have no right to it, or there is no such namespace, it is done without. That nobody
-//! else fences a node rests on the NodeFence.
+//! It is cooperative, and no lock: without the permission, or without the namespace, fencing goes on without it. Only
+//! the NodeFence ensures that no other replica fences the node.
 
 use serde_json::{Value, json};
 
@@ -13,16 +13,17 @@ use crate::outcome::Outcome;
 use crate::wire::{Lease, ObjectMeta};
 
 const NAMESPACE: &str = "medik8s-leases";
-/// Whoever leads: the incident goes on when another process does.
+/// The holder, whichever replica leads: the incident goes on when another replica takes over.
 const HOLDER: &str = "pod-safety";
-/// If nobody gives it back, it is over after this: longer than an attempt and its looks.
+/// An unreleased Lease expires after this: longer than an attempt and its status checks.
 const LEASE_SECONDS: u32 = 600;
 
 pub(super) fn lease_path(node: &str) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/node-{node}")
 }
 
-/// Whether somebody gave us the right. Without it nothing is asked: each refusal would look like a fault to auditors.
+/// Whether the permission was granted. Without it the Lease is not requested: each refusal would be logged as a fault
+/// by the API server's audit.
 async fn has_permission(context: &StepContext<'_>) -> bool {
     let attributes = json!({ "namespace": NAMESPACE, "verb": "create", "group": "coordination.k8s.io", "resource": "leases" });
     let body = json!({
@@ -43,7 +44,7 @@ async fn read_lease(context: &StepContext<'_>, node: &str) -> Result<Option<Leas
     }
 }
 
-/// Who else has it, unless that is over, by the clocks of this world: a courtesy is no more exact.
+/// Another holder, unless its Lease has expired by the wall clocks: a cooperative Lease needs no more.
 fn other_holder(lease: &Lease, now: i64) -> Option<String> {
     let spec = lease.spec.as_ref()?;
     let holder = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty() && *holder != HOLDER)?;
@@ -63,7 +64,8 @@ fn body(meta: Option<&ObjectMeta>, now: &str) -> Value {
     body
 }
 
-/// Takes it. `Some`: who else has it. Whoever asked us by a remediation has it himself: then it is as good as ours.
+/// Acquires the Lease. `Some`: another holder has it. The operator that requested fencing by a PodSafetyRemediation
+/// holds the Lease itself: that counts as ours.
 pub(super) async fn acquire(context: &StepContext<'_>, target: &Target) -> Result<Option<String>, Outcome> {
     if !has_permission(context).await {
         return Ok(None);
@@ -88,13 +90,13 @@ pub(super) async fn acquire(context: &StepContext<'_>, target: &Target) -> Resul
         }
     };
     match context.send(call).await {
-        // There is no such namespace.
+        // The namespace does not exist.
         Ok(_) | Err(Outcome::Gone) => Ok(None),
         Err(outcome) => Err(outcome),
     }
 }
 
-/// Gives it back, if we have it.
+/// Deletes the Lease, if pod-safety holds it.
 pub(super) async fn release(context: &StepContext<'_>, node: &str) -> Result<(), Outcome> {
     if !has_permission(context).await {
         return Ok(());

@@ -1,5 +1,4 @@
-//! Looks at all nodes of a device while nothing is wrong, so that what is wrong with the device shows before the night
-//! when it is needed.
+//! Checks all nodes of a device while none is lost, so that a fault of the device is found before it is needed.
 
 use serde_json::json;
 
@@ -18,10 +17,10 @@ use crate::outcome::Outcome;
 use crate::transport::Act;
 use crate::wire;
 
-/// So many nodes are looked at in one turn, one after another: a management network is no place for a crowd.
+/// How many nodes are checked in one round, one after another, so that the management network is not overloaded.
 const NODES_MOST: usize = 500;
 
-/// Looks, and writes down what was seen.
+/// Checks the nodes of a device, and writes the samples into its status.
 pub async fn monitor(context: &StepContext<'_>, request: &MonitorRequest) -> Outcome {
     match check_nodes(context, request).await {
         Ok(()) => Outcome::Written,
@@ -46,7 +45,7 @@ async fn check_nodes(context: &StepContext<'_>, request: &MonitorRequest) -> Res
     }
     if !request.is_complete {
         let previous = read.status.iter().flat_map(|status| &status.targets);
-        let others = previous.filter(|known| request.nodes.iter().all(|node| **node != *known.node));
+        let others = previous.filter(|target| request.nodes.iter().all(|node| **node != *target.node));
         targets.extend(others.cloned());
         targets.sort_by(|one, other| one.node.cmp(&other.node));
     }
@@ -54,12 +53,12 @@ async fn check_nodes(context: &StepContext<'_>, request: &MonitorRequest) -> Res
     write_status(context, request, &read, targets, answers).await
 }
 
-/// What the looks come to; `Err`: what is wrong first, in a word and in words.
+/// The summary of the checks; `Err`: the category and the message of the first problem.
 fn summarize(targets: &[TargetStatus]) -> Result<String, (String, String)> {
     let wrong = targets.iter().find(|target| !target.message.is_empty());
     match wrong {
         Some(TargetStatus { node, problem, message, .. }) => {
-            // Who wrote it may have had no words yet.
+            // An older version may have written no category.
             let problem = if problem.is_empty() { "LookFailed" } else { problem };
             Err((problem.to_owned(), format!("node {node}: {message}")))
         }
@@ -82,14 +81,14 @@ async fn check_node(
     let facts = context.checker.reader.read_facts(&node).await.map_err(Outcome::Failed)?;
     let order = context.checker.reader.prepare_order(device, &facts, Act::Look).await;
     let previous =
-        read.status.iter().flat_map(|status| &status.targets).find(|known| known.node == node.name);
+        read.status.iter().flat_map(|status| &status.targets).find(|target| target.node == node.name);
     let sources = identity::IdentitySources::from_spec(&read.spec);
     let recorded = identity::recorded_identity(sources, &facts, previous, order.is_ok());
     let parameter_error = match &order {
         Ok(ReadyDevice { transport: Transport::Order(order), .. }) => {
             context.checker.transport.check(&order.driver, &order.parameters).await.err()
         }
-        // The answer says it.
+        // The answer contains the error.
         Ok(ReadyDevice { transport: Transport::Object(_), .. }) | Err(_) => None,
     };
     let clients = match &order {
@@ -106,14 +105,14 @@ async fn check_node(
         (None, _) if identity == IdentityMatch::Mismatch => {
             ("AnotherMachine", format!("it is another machine: {said}"))
         }
-        // First why it did not answer: who did not answer did not say who it is either.
+        // The missing answer takes precedence: without an answer there is no identity either.
         (None, Some(problem)) => (problem, said),
         (None, None) if power == Power::Unknown => {
             ("PowerUnknown", if said.is_empty() { "it reports neither on nor off".to_owned() } else { said })
         }
         (None, None) if identity != IdentityMatch::Match && check == IdentityCheck::Required => {
-            let words = "it does not report which machine it is, and identityCheck is Required";
-            ("IdentityUnknown", words.to_owned())
+            let message = "it does not report which machine it is, and identityCheck is Required";
+            ("IdentityUnknown", message.to_owned())
         }
         (None, None) => ("", String::new()),
     };

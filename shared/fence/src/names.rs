@@ -1,15 +1,16 @@
-//! Names of the objects that fencing makes.
+//! Names of the objects that fencing creates.
 
 use crate::api::Incarnation;
 use crate::model::Uid;
 
-/// The name of the incident, and of the evidence, of one incarnation: the same for whoever asks.
+/// The name of the NodeFence and of the evidence of one incarnation: each client derives the same name.
 #[must_use]
 pub fn incident_name(spec: &Incarnation) -> String {
     name_after(&spec.name, &[spec.uid.as_bytes(), &[0], spec.boot_id.as_bytes()])
 }
 
-/// The name of the evidence that an attempt fenced storage: another one for each, for what was lifted is not proved anew.
+/// The name of the evidence that an attempt fenced storage. Each attempt has its own, as a fence that was lifted is
+/// not proved again.
 #[must_use]
 pub fn storage_evidence_name(node: &Incarnation, fence: &Uid, attempt: u32) -> String {
     let (fence, attempt) = (fence.to_string(), attempt.to_string());
@@ -18,27 +19,27 @@ pub fn storage_evidence_name(node: &Incarnation, fence: &Uid, attempt: u32) -> S
     name_after(&node.name, &[&parts[..], &[attempt.as_bytes()]].concat())
 }
 
-/// The name of what a person only wants to see written down. It is another one: what was left lying after a drill must
-/// not be in the way when the node is lost.
+/// The name of the NodeFence of a dry run by an operator. It differs from [`incident_name`], so that a NodeFence that
+/// remains after a dry run does not prevent an incident when the node is lost.
 #[must_use]
 pub fn dry_run_name(spec: &Incarnation) -> String {
     name_after(&spec.name, &[spec.uid.as_bytes(), &[0], spec.boot_id.as_bytes(), &[0], b"rehearsal"])
 }
 
-/// A name that begins with this one and tells these parts apart.
+/// A name that begins with `name` and has a hash of these parts.
 pub(crate) fn name_after(name: &str, parts: &[&[u8]]) -> String {
     format!("{}-{:016x}", stem_of(name), fnv(parts))
 }
 
-/// What stands before the number: a name of 253 characters has no room for it.
+/// The part before the hash: a name of 253 characters has no room for it.
 pub(crate) fn stem_of(name: &str) -> &str {
     name.get(..LONGEST_STEM).unwrap_or(name).trim_end_matches(['-', '.'])
 }
 
-/// 253 less a dash and sixteen digits.
+/// 253 less a dash and sixteen hexadecimal digits.
 const LONGEST_STEM: usize = 236;
 
-/// FNV-1a: it only tells incarnations of one name apart; what an object is about is compared in full.
+/// FNV-1a: it only distinguishes incarnations of one name; readers compare an object's spec in full.
 fn fnv(parts: &[&[u8]]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.iter());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
@@ -48,9 +49,9 @@ fn fnv(parts: &[&[u8]]) -> u64 {
 mod tests {
     use super::*;
 
-    /// What another version of pod-safety wrote is found again under the same name.
+    /// Objects that another version of pod-safety wrote are found under the same name.
     #[test]
-    fn the_names_of_incidents_and_of_evidence_are_those_of_every_version() {
+    fn incident_and_evidence_names_are_stable_across_versions() {
         // The published values of FNV-1a.
         assert_eq!(fnv(&[b"a"]), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(fnv(&[b"foo", b"bar"]), 0x8594_4171_f739_67e8);

@@ -1,17 +1,18 @@
-//! Devices that are objects of the cluster: they are asked by a write to the API server, and looked at by quorum reads.
+//! Devices that are objects of the cluster: an order is a write to the API server, and a status check reads them by
+//! quorum.
 //!
-//! | driver | off | looks |
+//! | | driver | order `off` | status check |
 //! |---|---|---|
-//! | `Machine`, `OpenShiftMachine`, `NodeClaim` | it is deleted | off: it is gone, finalizers and all, which its provider drops last |
-//! | `BareMetalHost` | it gets an annotation that keeps it off | off: its operator says so while that annotation is there |
-//! | `WatchdogLease` | its last grant is revoked | off: what it guards has ended, or its watchdog reset the machine |
-//! | `NetworkFence` | one is made of its addresses | off: it is in force |
-//! | `External` | another remediator's object is made from its template | off: its condition of success |
+//! | | `Machine`, `OpenShiftMachine`, `NodeClaim` | the object is deleted | off: the object is gone, with its finalizers, of which its provider removes the last |
+//! | | `BareMetalHost` | gets an annotation that keeps it off | off: its status reports it while that annotation is there |
+//! | | `WatchdogLease` | its last grant is revoked | off: the processes that it guards have terminated, or its watchdog reset the machine |
+//! | | `NetworkFence` | a NetworkFence of the node's addresses is created | off: it is in force |
+//! | | `External` | another remediator's object is created from its template | off: its success condition is True |
 //!
-//! Which object it is stands in the attempt before anything is written ([`TargetObject`]): whoever leads next, and whoever
-//! releases a pod later, looks at the same one. Danger note: what another controller does with an object it may do long
-//! after our time. So an object that did not come to success in its time is told that its time is over, and a Machine
-//! that is being deleted counts as nothing until it is gone.
+//! The attempt records the object before anything is written ([`TargetObject`]), so that the next leader, and each
+//! later check before a force delete, read the same object. Danger note: another controller may act on an object long
+//! after the order's timeout. So an object that did not succeed in time is marked as timed out, and a Machine that is
+//! being deleted is not off until it is gone.
 
 mod external;
 mod host;
@@ -35,31 +36,31 @@ use crate::outcome::Outcome;
 use crate::record::error_chain;
 use crate::transport::{Act, Answer, DeviceError, Identity, Power};
 
-/// How often it is looked whether an object has come so far.
+/// How often an object is read until it has reached the requested state.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What is asked of an object.
+/// An order to a device that is an object.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectOrder {
     pub(super) device: DeviceRef,
     pub(super) kind: ObjectKind,
-    /// Where objects of machines count; empty: where the Node says.
+    /// The namespaces in which objects of machines are accepted; empty: the one that the Node names.
     pub(super) namespaces: Vec<String>,
     pub(super) facts: NodeFacts,
-    /// The node's addresses that were recorded while it was heard.
+    /// The node's addresses, recorded while it reported.
     pub(super) clients: ClientAddresses,
     pub(super) act: Act,
     pub(super) within: Duration,
 }
 
-/// By which addresses a node reaches a storage, and in which life of it they were found.
+/// The addresses by which a node reaches a storage, and the boot ID with which they were recorded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClientAddresses {
     pub(super) cidrs: Vec<String>,
     pub(super) boot_id: String,
 }
 
-/// By which kind of object.
+/// The kind of object.
 #[derive(Clone, Debug)]
 pub(super) enum ObjectKind {
     Machine(&'static machine::Kind),
@@ -81,7 +82,7 @@ impl ObjectKind {
     }
 }
 
-/// `None`: the device is reached by a transport, or by nobody.
+/// `None`: a transport reaches the device, or it is an operator (driver Manual).
 pub(super) fn object_kind(spec: &FenceDeviceSpec) -> Option<ObjectKind> {
     match spec.driver {
         DeviceDriver::Machine => Some(ObjectKind::Machine(&machine::CLUSTER_API)),
@@ -108,7 +109,7 @@ fn failed(message: impl Into<String>) -> DeviceError {
     DeviceError::Failed { said: message.into() }
 }
 
-/// A part of a path: one with `..` or `?` in it would make a question about one object a question about another.
+/// Checks a segment of a path: with `..` or `?` in it, the request would read another object.
 fn name_in_path<'a>(field: &str, name: &'a str) -> Result<&'a str, DeviceError> {
     if is_kubernetes_name(name) {
         Ok(name)
@@ -125,7 +126,7 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// An object with all of its fields, by quorum; `None`: the registry says that there is none.
+/// Reads an object with all of its fields, by quorum; `None`: the API server reports that it does not exist.
 async fn read_object(connection: &Connection, path: &str) -> Result<Option<Value>, DeviceError> {
     match connection.send(Call::get(path).all_fields()).await {
         Ok(raw) => raw.to_json().map(Some).map_err(|error| read_error(&ApiError::Undecodable(error))),
@@ -135,7 +136,7 @@ async fn read_object(connection: &Connection, path: &str) -> Result<Option<Value
     }
 }
 
-/// Every object of a list.
+/// Reads every object of a list.
 async fn read_list(
     connection: &Connection,
     all: &str,
@@ -151,7 +152,7 @@ fn not_served(what: &str) -> String {
     format!("this cluster does not serve {what}: its CRDs are not installed")
 }
 
-/// The version of a group that the API server prefers.
+/// The preferred version of a group.
 async fn preferred_version(connection: &Connection, group: &str) -> Result<String, DeviceError> {
     let path = format!("/apis/{group}");
     let discovery = read_object(connection, &path).await?.ok_or_else(|| failed(not_served(group)))?;
@@ -159,7 +160,7 @@ async fn preferred_version(connection: &Connection, group: &str) -> Result<Strin
     if version.is_empty() { Err(failed(not_served(group))) } else { Ok(version.to_owned()) }
 }
 
-/// The collection of a kind, as the API server names it in paths.
+/// The plural name of a kind, as discovery lists it.
 async fn resource_name(
     connection: &Connection,
     api_version: &str,
@@ -177,7 +178,7 @@ async fn resource_name(
     named.find(|name| !name.contains('/')).map(str::to_owned).ok_or_else(missing)
 }
 
-/// Whether the object can be one of this device and this node.
+/// Checks that the object can belong to this device and this node.
 fn check_object(order: &ObjectOrder, object: &TargetObject) -> Result<(), DeviceError> {
     let is_possible = path::is_possible(order.kind.driver(), object, &order.facts.machine.node)
         && path::is_namespace_allowed(order.kind.driver(), object, &order.namespaces);
@@ -187,7 +188,7 @@ fn check_object(order: &ObjectOrder, object: &TargetObject) -> Result<(), Device
     }
 }
 
-/// Which object it is: for the intent, before anything is written. `fence`: the UID of the incident.
+/// Finds the device's object, which is recorded with the intent, before anything is written.
 pub(super) async fn resolve(
     checker: &StatusChecker<'_>,
     order: &ObjectOrder,
@@ -204,10 +205,10 @@ pub(super) async fn resolve(
         }
         ObjectKind::Watchdog(_) => watchdog::resolve(checker, order).await,
     };
-    resolved.and_then(|found| check_object(order, &found).map(|()| found))
+    resolved.and_then(|object| check_object(order, &object).map(|()| object))
 }
 
-/// Off or on: writes, and waits for as long as the order gives it.
+/// Sends `off` or `on`, and waits for the state within the order's timeout.
 pub(super) async fn carry_out(
     context: &StepContext<'_>,
     target: &Target,
@@ -256,7 +257,7 @@ pub(super) async fn carry_out(
     }
 }
 
-/// Makes the object. It may have been made before a crash: what it is, and for which incident, the next look shows.
+/// Creates the object. If it was created before a crash, the next status check compares its owner and its spec.
 async fn create(context: &StepContext<'_>, object: &TargetObject, body: &Value) -> Result<(), Outcome> {
     let (collection, _) = object.path.rsplit_once('/').unwrap_or_default();
     match context.send(Call::write(Method::Post, collection, body)).await {
@@ -265,7 +266,7 @@ async fn create(context: &StepContext<'_>, object: &TargetObject, body: &Value) 
     }
 }
 
-/// Deletes the object with this UID. That it is gone, or another one, the next look shows.
+/// Deletes the object with this UID. The next status check shows whether it is gone or replaced.
 async fn delete(context: &StepContext<'_>, object: &TargetObject, uid: &str) -> Result<(), Outcome> {
     let body = json!({ "preconditions": { "uid": uid } });
     match context.send(Call::write(Method::Delete, object.path.clone(), &body)).await {
@@ -274,7 +275,7 @@ async fn delete(context: &StepContext<'_>, object: &TargetObject, uid: &str) -> 
     }
 }
 
-/// How a step ends that could not read an object.
+/// The outcome of a step that could not read an object.
 fn to_outcome(error: DeviceError) -> Outcome {
     Outcome::NotReady(error.to_string())
 }
@@ -287,7 +288,8 @@ fn to_device_error(outcome: Outcome) -> DeviceError {
     }
 }
 
-/// One look. Without an object, as of a device that is only looked through: whether there is one that could be asked.
+/// Checks the status of an object. Without one, for a device that is only monitored: whether there is an object that
+/// could get an order.
 pub(super) async fn check_status(
     checker: &StatusChecker<'_>,
     order: &ObjectOrder,
@@ -325,10 +327,10 @@ pub(super) async fn check_status(
     }
 }
 
-/// By which addresses a node reaches the storage that is fenced: for the status of the device.
+/// The addresses by which a node reaches the storage that is fenced, for the status of the device.
 pub(super) async fn read_clients(connection: &Connection, order: &ObjectOrder) -> ClientAddresses {
     match &order.kind {
-        // Why there are none, the look says.
+        // The status check reports why there are none.
         ObjectKind::NetworkFence(class) => {
             network::read_clients(connection, order, class).await.unwrap_or_else(|_| order.clients.clone())
         }
@@ -338,11 +340,11 @@ pub(super) async fn read_clients(connection: &Connection, order: &ObjectOrder) -
     }
 }
 
-/// The incident is over: what was made for it goes. What no device can have made stays as it is.
+/// The incident is over: removes what was made for it. A path that no device can have made is ignored.
 pub(super) async fn lift(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
     let mut done = std::collections::BTreeSet::new();
     let is_possible = |object: &&TargetObject| {
-        // A NetworkFence is in no namespace, and outlives the incident unless it is lifted.
+        // A NetworkFence is cluster-scoped, and outlives the incident unless it is lifted.
         let followed = object.driver == DeviceDriver::NetworkFence
             || context.writer.cache.read().view().is_fencing_namespace(&object.device.namespace);
         followed && path::is_possible(object.driver, object, &target.spec.node.name)

@@ -1,8 +1,8 @@
-//! The second fact about devices that call more than one state off: that the order met a machine that was on, or that the device took
-//! the order, whatever it had reported.
+//! The second fact about devices that call more than one state off: that the machine was on when the order was sent,
+//! or that the device accepted the order, whatever state it had reported.
 //!
-//! Without it two looks that say off show only what was so before anything was ordered: a machine that is suspended and continues
-//! later, or a management controller that was reset and does not know yet.
+//! Without it two status checks that report off may show only the state before the order: a machine that is suspended
+//! and continues later, or a management controller that was reset and does not know the state yet.
 
 use super::incident::still_lost;
 use super::prepare::PreparedCall;
@@ -13,8 +13,8 @@ use crate::api::{Attempt, DeviceRef, IdentityMatch, Power};
 use crate::outcome::Outcome;
 use crate::transport::{Answer, DeviceError, Identity};
 
-/// Which of these devices, all of them in doubt, report the machine on. One that does not answer is ordered all the same. The node
-/// must be lost afterwards as before.
+/// Which of these devices, whose off is ambiguous, report the machine on. A device that does not answer gets its
+/// order all the same. The node must still be lost afterwards.
 pub(super) async fn find_powered_on(
     context: &StepContext<'_>,
     target: &Target,
@@ -30,14 +30,14 @@ pub(super) async fn find_powered_on(
         .collect())
 }
 
-/// Whether a device that was ordered off took the order. Agents say that they did of a machine that they take for off, and order
-/// nothing.
+/// Whether a device that got an `off` order accepted it. Fence agents report success for a machine that they consider
+/// off, and send nothing.
 pub(super) fn is_order_accepted(is_order_sent_always: bool, answer: &Result<Answer, DeviceError>) -> bool {
     let right = |answer: &Answer| !matches!(answer.identity, Identity::Mismatch { .. });
     is_order_sent_always && answer.as_ref().is_ok_and(right)
 }
 
-/// Takes back what a device in doubt says of a machine that none of these attempts met.
+/// Discounts an ambiguous off of a device for which none of these attempts recorded an effect.
 pub(super) fn discount_unconfirmed_off(mut check: StatusCheck, attempts: &[Attempt]) -> StatusCheck {
     let is_met = attempts.iter().any(|attempt| attempt.met.contains(&check.sample.device));
     if let Some(what) = check.off_ambiguity.filter(|_| check.sample.power == Power::Off && !is_met) {
@@ -51,7 +51,7 @@ pub(super) fn discount_unconfirmed_off(mut check: StatusCheck, attempts: &[Attem
 }
 
 impl PreparedCall {
-    /// Whether its driver sends the order whatever the device reports.
+    /// Whether the driver sends the order whatever state the device reports.
     pub(super) fn is_order_sent_always(&self) -> bool {
         matches!(self, Self::Order(order) if order.driver == crate::transport::Driver::Redfish)
     }

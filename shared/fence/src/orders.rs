@@ -1,4 +1,4 @@
-//! Devices and their Secrets, read by quorum, as orders.
+//! Reads devices and their Secrets by quorum, and makes orders of them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::wire;
 
 type DeviceObject = wire::Custom<FenceDeviceSpec, FenceDeviceStatus>;
 
-/// Why a device cannot be asked about a node.
+/// Why there is no order for a device and a node.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OrderError {
     #[error("device {0} does not exist")]
@@ -64,7 +64,7 @@ pub(crate) enum OrderError {
 }
 
 impl OrderError {
-    /// Its word in statuses and metrics: closed.
+    /// The category in statuses and metrics, from a closed set.
     pub(super) const fn category(&self) -> &'static str {
         match self {
             Self::NoDevice(_) => "NoDevice",
@@ -84,27 +84,27 @@ impl OrderError {
     }
 }
 
-/// How a device is asked.
+/// How an order is sent.
 #[derive(Debug)]
 pub(super) enum Transport {
-    /// By a transport.
+    /// Through a transport.
     Order(Order),
-    /// By an object of the cluster.
+    /// Through an object of the cluster.
     Object(Box<ObjectOrder>),
 }
 
-/// A device, ready to be asked about one node.
+/// A device with its order for one node.
 #[derive(Debug)]
 pub(super) struct ReadyDevice {
     pub(super) driver: DeviceDriver,
     pub(super) check: IdentityCheck,
-    /// The instance that its parameters name by the node's providerID, if they name one by that alone.
+    /// The instance that its parameters name by the node's providerID alone, if they do.
     pub(super) instance: Option<String>,
     pub(super) transport: Transport,
 }
 
 impl ReadyDevice {
-    /// What else the device calls off: then its "off" needs a second fact.
+    /// Which other state the device reports as off: then its "off" needs a second fact.
     pub(super) fn off_ambiguity(&self) -> Option<&'static str> {
         match &self.transport {
             Transport::Order(order) => off_ambiguity(&order.driver),
@@ -133,7 +133,7 @@ impl QuorumReader<'_> {
         }
     }
 
-    /// What the node is, as a quorum read has it. Without a UID: whichever has the name.
+    /// Facts about the node by a quorum read. Without a UID: of any Node of that name.
     pub(super) async fn read_facts(&self, node: &Incarnation) -> Result<NodeFacts, ApiError> {
         let read = match self.connection.send(Call::get(format!("/api/v1/nodes/{}", node.name))).await {
             Ok(raw) => raw.decode::<wire::Node>().map_err(ApiError::Undecodable)?,
@@ -141,7 +141,7 @@ impl QuorumReader<'_> {
             Err(error) => return Err(error),
         };
         let meta = read.metadata.unwrap_or_default();
-        // Another one of that name: what its labels say is not about this one.
+        // Another Node has that name: its labels are not about this one.
         if !node.uid.is_empty() && meta.uid.as_deref() != Some(&node.uid) {
             return Ok(NodeFacts::for_missing_node(node));
         }
@@ -157,7 +157,7 @@ impl QuorumReader<'_> {
         Ok(NodeFacts { machine, labels: Some(meta.labels), uid, incarnation: node.clone() })
     }
 
-    /// The order for one device.
+    /// Prepares the order for one device.
     pub(super) async fn prepare_order(
         &self,
         device: &DeviceRef,
@@ -169,7 +169,7 @@ impl QuorumReader<'_> {
         if object.status.as_ref().and_then(|status| status.condition_status("Trusted")) == Some("False") {
             return Err(OrderError::NotTrusted(device.clone()));
         }
-        // Of a node whose object is gone nobody knows the labels: whoever named the device meant it.
+        // The labels of a node whose object is gone are unknown: the device was named for it.
         if facts.labels.as_ref().is_some_and(|labels| !spec.node_selector.matches(labels)) {
             return Err(OrderError::NotForNode {
                 device: device.clone(),
@@ -277,7 +277,7 @@ impl QuorumReader<'_> {
                 return Err(OrderError::Read { device: device.clone(), source: Box::new(source) });
             }
         };
-        // The message of a failure to decode could quote what it decodes.
+        // The message of a decoding error could quote the Secret.
         let secret: SecretObject<'_> = serde_json::from_slice(&read)
             .map_err(|_could_quote_it| wrong(format!("Secret {name} cannot be decoded")))?;
         if !consents(&secret, &device.name) {
@@ -296,7 +296,7 @@ impl QuorumReader<'_> {
     }
 }
 
-/// `None`: no transport reaches it.
+/// The driver of a transport. `None`: no transport reaches the device.
 fn transport_driver(spec: &FenceDeviceSpec) -> Option<Driver> {
     match spec.driver {
         DeviceDriver::Agent => Some(Driver::Agent(spec.agent.as_deref().unwrap_or_default().into())),
@@ -312,16 +312,16 @@ fn transport_driver(spec: &FenceDeviceSpec) -> Option<Driver> {
     }
 }
 
-/// The path of a device whose names are known to be names.
+/// The path of a device whose namespace and name are valid.
 pub fn device_path(device: &DeviceRef) -> String {
     let DeviceRef { namespace, name } = device;
     group_path(&format!("namespaces/{namespace}/fencedevices/{name}"))
 }
 
-/// So many bytes of what devices answered to one attempt are kept.
+/// How many bytes of the devices' answers to one attempt are kept.
 pub(super) const MAX_OUTCOME_BYTES: usize = 2_048;
 
-/// What a device answered to `off` or `on`, in a line.
+/// The answer of a device to `off` or `on`, in one line.
 pub(super) fn describe_answer(device: &DeviceRef, answer: &Result<Answer, DeviceError>) -> String {
     match answer {
         Ok(Answer { said, .. }) if said.is_empty() => format!("{device}: answered"),

@@ -1,4 +1,4 @@
-//! A device that is about to be asked: by a transport, or by an object of the cluster.
+//! Orders that are ready to be sent: through a transport, or through an object of the cluster.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{StepContext, Target};
 use crate::api::{DeviceRef, TargetObject};
 use crate::transport::{Answer, DeviceError, Order};
 
-/// A device that is about to be asked.
+/// An order that is ready to be sent.
 pub(super) enum PreparedCall {
     Order(Order),
     Object(Box<(ObjectOrder, TargetObject)>),
@@ -34,7 +34,7 @@ impl PreparedCall {
     }
 }
 
-/// Which object it is, if it is one; and for no longer than the attempt says.
+/// Finds the object of the device, if it is one, and limits the timeout to that of the attempt.
 pub(super) async fn prepare(
     context: &StepContext<'_>,
     target: &Target,
@@ -51,7 +51,7 @@ pub(super) async fn prepare(
             let within = order.within.min(within);
             let order = ObjectOrder { within, ..*order };
             let mut recorded = target.status.attempts.iter().rev().flat_map(|attempt| &attempt.objects);
-            // What was asked before is what is asked again: a Machine may be gone by now.
+            // An object that an earlier attempt recorded is used again: its Machine may be gone by now.
             let object = match recorded.find(|object| object.device == *device) {
                 Some(object) => object.clone(),
                 None => objects::resolve(&context.checker, &order, target).await.map_err(|source| {

@@ -1,4 +1,4 @@
-//! Quorum reads of nodes and of their Leases, for the judge.
+//! Quorum reads of nodes and of their Leases, for the kernel.
 
 use pod_safety_proof::{AbsenceRead, LeaseRead, QuorumRead};
 
@@ -6,7 +6,7 @@ use crate::client::{ApiError, Call, Connection};
 use crate::clock::Env;
 use crate::wire;
 
-/// Reads the node and its Lease, both from a quorum (no resourceVersion).
+/// Reads the node and its Lease, both by a quorum read (no resourceVersion).
 pub async fn read_node_and_lease(
     connection: &Connection,
     env: &Env,
@@ -23,7 +23,7 @@ pub async fn read_node_and_lease(
         .map_err(ApiError::Undecodable)
 }
 
-/// A first read, if the node is not there.
+/// Reads the node; returns the first read of its absence if it does not exist.
 pub async fn read_absence(
     connection: &Connection,
     env: &Env,
@@ -32,17 +32,17 @@ pub async fn read_absence(
     Ok(AbsenceRead::from_read(read_node_and_lease(connection, env, node).await?))
 }
 
-/// The question for a kubelet's Lease.
+/// The request that reads a kubelet's Lease.
 pub fn lease_call(node: &str) -> Call {
     Call::get(format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}"))
 }
 
-/// What the answer shows.
+/// Decodes the answer to [`lease_call`].
 pub fn decode_lease(answer: Result<wire::Raw, ApiError>) -> Result<LeaseRead, ApiError> {
     LeaseRead::decode(none_if_missing(answer)?.as_ref()).map_err(ApiError::Undecodable)
 }
 
-/// `None`: there is no such object.
+/// `None`: the object does not exist.
 fn none_if_missing(answer: Result<wire::Raw, ApiError>) -> Result<Option<wire::Raw>, ApiError> {
     match answer {
         Ok(raw) => Ok(Some(raw)),
@@ -51,7 +51,7 @@ fn none_if_missing(answer: Result<wire::Raw, ApiError>) -> Result<Option<wire::R
     }
 }
 
-/// A Lease whose time cannot be read.
+/// The error for a Lease whose renewTime cannot be parsed.
 pub fn invalid_renew_time(error: pod_safety_proof::InvalidRenewTime) -> ApiError {
     ApiError::Malformed(error.to_string())
 }

@@ -1,4 +1,4 @@
-//! What those are answered who want a node fenced: the finalizer and the status of a PodSafetyRemediation.
+//! The answers to other operators that request fencing: the finalizer and the status of a PodSafetyRemediation.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::outcome::Outcome;
 use crate::{RemediationRequest, RemediationUpdate};
 
-/// Answers.
+/// Writes the finalizer or the status.
 pub async fn update_remediation(context: &StepContext<'_>, request: &RemediationRequest) -> Outcome {
     let done = match &request.update {
         RemediationUpdate::AddFinalizer => set_finalizer(context, request, true).await,
@@ -25,7 +25,7 @@ fn object_path(request: &RemediationRequest) -> String {
     group_path(&format!("namespaces/{}/podsafetyremediations/{}", request.namespace, request.name))
 }
 
-/// A merge patch knows no elements of a list: those of others are read, and written as they were.
+/// A merge patch replaces a list as a whole: the finalizers of others are read, and written unchanged.
 async fn set_finalizer(
     context: &StepContext<'_>,
     request: &RemediationRequest,

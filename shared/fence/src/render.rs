@@ -1,7 +1,7 @@
-//! What of a device's spec is meant for one node. Pure.
+//! Renders the templates of a device's spec for one node. Pure.
 //!
-//! Danger note: a kubelet writes its own labels, its systemUUID and, when it registers, its providerID. What it says must
-//! not become a host to which a password goes, another machine's plug, or a line at a shell.
+//! Danger note: a kubelet writes its own labels, its systemUUID and, when it registers, its providerID. None of them
+//! may become a host to which a password is sent, another machine's plug, or a line in a shell.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use super::instance::{self, InstanceError, PARTS};
 use crate::api::{Incarnation, PROTECTED, is_protected};
 use crate::transport::Machine;
 
-/// What templates may ask of a node.
+/// What templates may use of a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeFacts {
     pub(super) machine: Machine,
-    /// `None`: the Node object is gone, and nobody knows them.
+    /// `None`: the Node object is gone, so its labels are unknown.
     pub(super) labels: Option<BTreeMap<String, String>>,
-    /// The UID of its Node; empty: that is gone.
+    /// The UID of its Node; empty: the Node is gone.
     pub(super) uid: String,
-    /// The incarnation that is asked about; empty but for its name: whichever has it.
+    /// The incarnation in question; only its name is set: any incarnation.
     pub(super) incarnation: Incarnation,
 }
 
 impl NodeFacts {
-    /// Of a node whose object is gone.
+    /// The facts of a node whose object is gone.
     pub(super) fn for_missing_node(node: &Incarnation) -> Self {
         let machine = Machine { node: node.name.as_str().into(), ..Machine::default() };
         Self { machine, labels: None, uid: String::new(), incarnation: node.clone() }
@@ -52,21 +52,21 @@ pub(super) enum RenderError {
     Instance { template: String, source: InstanceError },
 }
 
-/// A name of a host has no more, nor has a label.
+/// The maximum of a host name and of a label.
 const WORD_MOST: usize = 253;
 
-/// Nothing of it means anything to a shell, a URL's authority or a device's command line.
+/// No character of such a value has a meaning in a shell, a URL's authority or a device's command line.
 fn is_word(value: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/-".contains(&byte);
     value.len() <= WORD_MOST && value.bytes().all(allowed)
 }
 
-/// What a template uses.
+/// The placeholders of a template.
 pub(super) fn placeholders(template: &str) -> impl Iterator<Item = &str> {
     template.split("{{").skip(1).filter_map(|part| Some(part.split_once("}}")?.0.trim()))
 }
 
-/// Puts what a node is in place of what stands in double braces.
+/// Replaces the placeholders in double braces by facts of the node.
 pub(super) fn render(template: &str, facts: &NodeFacts) -> Result<String, RenderError> {
     let (mut out, mut rest) = (String::new(), template);
     while let Some((before, after)) = rest.split_once("{{") {
@@ -83,7 +83,7 @@ pub(super) fn render(template: &str, facts: &NodeFacts) -> Result<String, Render
 fn lookup<'a>(what: &str, template: &str, facts: &'a NodeFacts) -> Result<&'a str, RenderError> {
     let NodeFacts { machine, labels, .. } = facts;
     let unknown = || RenderError::Unknown { template: template.to_owned(), what: what.to_owned() };
-    let found = match what {
+    let value = match what {
         ".Node.Name" => Some(&*machine.node),
         ".Node.ProviderID" => Some(&*machine.provider_id),
         ".Node.SystemUUID" => Some(&*machine.system_uuid),
@@ -103,10 +103,10 @@ fn lookup<'a>(what: &str, template: &str, facts: &'a NodeFacts) -> Result<&'a st
         }
     };
     let (template, what, node) = (template.to_owned(), what.to_owned(), machine.node.to_string());
-    match found.filter(|found| !found.is_empty()) {
+    match value.filter(|value| !value.is_empty()) {
         None => Err(RenderError::Missing { template, what, node }),
-        Some(found) if !is_word(found) => Err(RenderError::NoWord { template, what, node }),
-        Some(found) => Ok(found),
+        Some(value) if !is_word(value) => Err(RenderError::NoWord { template, what, node }),
+        Some(value) => Ok(value),
     }
 }
 
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_an_error_that_names_it() {
+    fn a_missing_value_is_an_error_that_names_the_placeholder() {
         for (template, word) in [
             ("{{.Node.Name", "without"),
             ("{{.Node.Nmae}}", ".Node.Nmae"),
@@ -165,9 +165,9 @@ mod tests {
         );
     }
 
-    /// Finding 3a of the security review: the label of a node sent the password of its device to a host of its own.
+    /// A kubelet-settable label in a template sent the password of the node's device to a host of the node's choice.
     #[test]
-    fn attack_a_label_that_a_kubelet_may_set_is_put_nowhere() {
+    fn attack_a_label_that_a_kubelet_may_set_is_not_rendered() {
         let mut facts = facts();
         for (key, protected) in [
             ("bmc", false),
@@ -190,9 +190,9 @@ mod tests {
         }
     }
 
-    /// Finding 3b: `virsh domstate x; touch pwned` was typed at a hypervisor.
+    /// `virsh domstate x; touch pwned` was executed on a hypervisor.
     #[test]
-    fn attack_what_a_node_says_of_itself_is_one_word() {
+    fn attack_a_value_from_a_node_must_be_one_word() {
         let long = "a".repeat(254);
         let evil = [
             "x; reboot",

@@ -1,9 +1,9 @@
-//! A read and a write that belong together, done anew when the object was changed between the two.
+//! A read and a write that belong together, repeated when the object was changed between the two.
 
-/// That often: kubelets and controllers write to a Node every few seconds.
+/// The number of attempts: kubelets and controllers write to a Node every few seconds.
 pub const MAX_ATTEMPTS: usize = 5;
 
-/// Until nothing was changed, or the last attempt.
+/// Repeats `attempt` until it meets no conflict, or for the last time.
 pub async fn retry_on_conflict<T, E, F: Future<Output = Result<T, E>>>(
     is_changed: impl Fn(&E) -> bool,
     attempt: impl Fn() -> F,

@@ -1,11 +1,11 @@
-//! Secrets, and the consent of each to be used by a device.
+//! Secrets, and the annotation by which each allows devices to use it.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A Secret as it came. Its values are decoded when they are used, and the others are not.
+/// A Secret as the API server returned it. Only the values that are used are decoded.
 #[derive(Deserialize)]
 pub(super) struct SecretObject<'a> {
     #[serde(default)]
@@ -20,8 +20,9 @@ struct SecretMeta {
     annotations: Option<BTreeMap<String, String>>,
 }
 
-/// The annotation by which a Secret names the FenceDevices of its namespace that may use it: names with commas between, or
-/// `*`. Without it whoever may write a FenceDevice could have any Secret beside it sent to an address of their own.
+/// The annotation by which a Secret names the FenceDevices of its namespace that may use it: names separated by
+/// commas, or `*`. Without it, a client that may write a FenceDevice could have any Secret of the namespace sent to
+/// an address of its own.
 pub(super) const CONSENT: &str = "pod-safety.dev/fence-devices";
 
 pub(super) fn consents(secret: &SecretObject<'_>, device: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Looks at devices: what they answer, as samples.
+//! Status checks of devices: what they answer, as samples.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::clock::Mono;
 use crate::transport::{Act, Answer, DeviceError, Identity, Order, Power};
 
 impl StatusChecker<'_> {
-    /// One look at each device, all at once. `objects`: those that were written down for them.
+    /// Checks each device once, all concurrently. `objects`: the objects that the attempt recorded for them.
     pub(super) async fn check_devices(
         &self,
         devices: &[DeviceRef],
@@ -34,7 +34,7 @@ impl StatusChecker<'_> {
         futures::future::join_all(checks).await
     }
 
-    /// What a device answers to an order, or why there is none.
+    /// Sends a device's order and returns its answer as a sample, or why there is no order.
     pub(super) async fn check_device(
         &self,
         device: &DeviceRef,
@@ -59,7 +59,7 @@ impl StatusChecker<'_> {
             }
         };
         let waited = answer.as_ref().map_or(Duration::ZERO, |answer| answer.asked_after);
-        // It was not asked later than now, whatever the answer says.
+        // The device was not queried later than now, whatever the answer states.
         let requested_at = began + waited.min(self.env.now().since(began));
         let problem = answer.as_ref().err().map(|(problem, _)| *problem);
         let answer = answer.map_err(|(_, said)| said);
@@ -90,7 +90,7 @@ impl StatusChecker<'_> {
         self.env.timeout_at(ends, check).await.unwrap_or(Err(DeviceError::TimedOut { after: order.within }))
     }
 
-    /// The transport keeps to the time of an order; if it does not, it is left.
+    /// Sends an order. The transport should observe its timeout; one that does not is abandoned.
     pub(super) async fn send_order(&self, order: Order) -> Result<Answer, DeviceError> {
         let within = order.within;
         let answer = self.transport.carry_out(order);
@@ -98,8 +98,8 @@ impl StatusChecker<'_> {
         self.env.timeout_at(ends, answer).await.unwrap_or(Err(DeviceError::TimedOut { after: within }))
     }
 
-    /// What the devices of these samples show now, if every one says off: for the moment of a release. With the time that this is
-    /// not older than.
+    /// What the devices of these samples report now, if each reports off: for the moment of a force delete. With the
+    /// time of the oldest query.
     pub(crate) async fn confirm_all_off(
         &self,
         node: &Incarnation,
@@ -117,7 +117,7 @@ impl StatusChecker<'_> {
             futures::future::join(checks, Box::pin(self.recheck_corroboration(corroborated, &node.name)))
                 .await;
         let requested_at = checks.iter().map(|looked| looked.requested_at).min();
-        // Second facts are as old as all of this.
+        // Second facts may be as old as the whole check.
         let requested_at = requested_at.filter(|_| corroborated.is_empty()).unwrap_or(began);
         let device_samples: Vec<_> = checks
             .into_iter()
@@ -134,8 +134,8 @@ impl StatusChecker<'_> {
     }
 }
 
-/// That an instance is terminated says something of the node's machine only where its providerID alone named the instance: a name
-/// that a person wrote may be that of the machine which had the node's name before.
+/// A terminated instance is evidence about the node's machine only where the instance was named by its providerID
+/// alone: a name that an operator wrote may be that of the machine which had the node's name before.
 fn require_instance_id(answer: Answer, instance: Option<&str>) -> Answer {
     match (answer.power, instance) {
         (Power::Gone, None) => Answer {
@@ -148,29 +148,29 @@ fn require_instance_id(answer: Answer, instance: Option<&str>) -> Answer {
     }
 }
 
-/// What is known of the object by which a device acts.
+/// The object through which a device acts, as far as it is recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ObjectSource<'a> {
-    /// What was written down when it was asked.
+    /// The object that the attempt recorded when the order was sent.
     Recorded(Option<&'a TargetObject>),
-    /// Nobody asked it for anything: it is only looked through.
+    /// No order was sent: the device is only monitored.
     MonitorOnly,
 }
 
-/// One look.
+/// One status check of one device.
 #[derive(Debug)]
 pub(super) struct StatusCheck {
     pub(super) check: IdentityCheck,
-    /// What else the device calls off.
+    /// Which other state the device reports as off.
     pub(super) off_ambiguity: Option<&'static str>,
-    /// Why there is no answer, in one word.
+    /// Why there is no answer, as a category.
     pub(super) problem: Option<&'static str>,
-    /// What it shows is not older.
+    /// The answer is not older than this.
     pub(super) requested_at: Mono,
     pub(super) sample: Sample,
 }
 
-/// What a transport is given beyond its time to say that it is over.
+/// The extra time in which a transport may report that its own timeout is over.
 pub(super) const ORDER_GRACE: Duration = Duration::from_secs(1);
 
 fn to_sample(device: &DeviceRef, at: String, answer: Result<Answer, String>) -> Sample {

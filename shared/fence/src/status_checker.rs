@@ -1,18 +1,18 @@
-//! With what devices are looked at. `orders` reads with it, `looks` and `objects` look.
+//! What a status check needs. `orders` reads with it, `status_check` and `objects` check devices.
 
 use crate::cache::Cache;
 use crate::client::Connection;
 use crate::clock::Env;
 use crate::transport::FenceTransport;
 
-/// Reads by quorum what an order needs.
+/// Reads what an order needs, by quorum.
 #[derive(Clone, Copy)]
 pub(crate) struct QuorumReader<'a> {
     pub(crate) connection: &'a Connection,
     pub(crate) cache: &'a Cache,
 }
 
-/// Looks at devices.
+/// Checks the state of devices.
 #[derive(Clone, Copy)]
 pub struct StatusChecker<'a> {
     pub(crate) reader: QuorumReader<'a>,
@@ -21,7 +21,7 @@ pub struct StatusChecker<'a> {
 }
 
 impl<'a> StatusChecker<'a> {
-    /// At the devices that `transport` reaches, or that are objects of the cluster.
+    /// A checker of devices that `transport` reaches, or that are objects of the cluster.
     #[must_use]
     pub const fn new(
         connection: &'a Connection,

@@ -1,4 +1,20 @@
-//! The steps.
+//! The steps of fencing. Each is decided from one resourceVersion of the NodeFence by `controllers/fencing` (`progress`, `recover`
+//! and `contradiction` there), and ends with a write of its status at that version. So a step that was decided from an outdated
+//! status writes nothing (409), and the watch delivers the status from which the next step is decided. `open` creates the NodeFence.
+//!
+//! | step | read again before it | requests | status that is written | next phase or step |
+//! |---|---|---|---|---|
+//! | `open` | Node and its Lease: same incarnation, still lost, the Node exists | POST the NodeFence | none | phase `Pending` |
+//! | `write` | – | if the phase is over: as `untaint`, without the taint | `phase`, `message`, `gates`, `evidence` | the phase that it writes: `Pending`, `Fenced` (other evidence), `AwaitingOperator`, `Cancelled`, `Superseded` or `Done` |
+//! | `drain` | Node and its Lease: as for `open`; in the first round whether the Node is cordoned | PATCH the Node (cordon), POST up to 128 Evictions | `drain`: before the cordon `began` and `cordoned`, after the evictions `rounds` and `message` | phase `Pending`: `drain`, or `attempt` off |
+//! | `attempt` | FenceDevices, Secrets and the Node; for `off` also Node and Lease (same incarnation, still lost), the medik8s Lease, and the state of devices whose off is ambiguous | for `off` the medik8s Lease; the order to each device, or a write of the object that is the device | before the orders `attempts[last]` with `at`, `by`, `objects` and `met`; after them `outcome` and `met`. Not started: `verified`, or the gate `LeaseHeld` | phase `Fencing` or `Recovering`: `look` |
+//! | `look` | FenceDevices, Secrets and the Node; for `off` Node and Lease before and after the interval | a status check of each device, for `off` two with an interval between them; a probe of the kubelet's port, if required | `attempts[last].verified` | `Off`: `prove`, or `prove-storage`; `On` after `on`: `untaint` when the node is Ready; else `attempt`, or `write` with `AwaitingOperator` |
+//! | `prove` | Node and its Lease: same incarnation, not renewed since the status checks | POST the FenceEvidence | `phase`, `evidence`, `gates`; if the Lease was renewed, `verified` becomes `Unknown` | phase `Fenced`: `taint`; else `attempt` off |
+//! | `prove-storage` | Node and its Lease: same incarnation, still lost | POST the FenceEvidence of kind `StorageFenced` | `attempts[last].evidence` | phase `Fencing`: `attempt` off at the next level, or `write` with `AwaitingOperator` |
+//! | `taint` | the FenceEvidence, a status check of its devices, Node and its Lease, then the whole Node | PATCH the Node's taints | `tainted: true` | phase `Fenced`; when all pods are gone: `attempt` on, or it waits |
+//! | `untaint` | the whole Node: another boot, and Ready | PATCH the Node (uncordon), invalidate the storage's evidence, lift the objects of the devices, DELETE the medik8s Lease, PATCH the Node's taints | `tainted: false`, `phase` | phase `Done`; while pods of the earlier boot remain, the same phase |
+//! | `withdraw` | the FenceEvidence: invalid, expired or missing | PATCH the Node's taints | `tainted: false`, `phase` | phase `AwaitingOperator` |
+//! | `contradict` | the FenceEvidence, the FenceDevices that reported off, the whole Node | PATCH `status.invalidated` of the evidence, the condition `Trusted` of the devices, and the Node's taints unless the status keeps the taint | `phase`, `message`, `tainted`, `gates` | phase `AwaitingOperator`; if other evidence holds, `write` with `Fenced` |
 
 use std::time::Duration;
 
@@ -27,7 +43,7 @@ use crate::quorum_read::read_node_and_lease;
 use crate::record::error_chain;
 use crate::transport::Act;
 
-/// Carries a step out.
+/// Executes a step.
 pub async fn execute_step(context: &StepContext<'_>, request: &FenceStepRequest) -> Outcome {
     let done = match &request.step {
         Step::Open(spec) => open_incident(context, spec).await,
@@ -35,7 +51,7 @@ pub async fn execute_step(context: &StepContext<'_>, request: &FenceStepRequest)
             let lifted = if target.status.phase.is_over() { clean_up(context, target).await } else { Ok(()) };
             write_status_after(context, target, lifted).await
         }
-        // Boxed, as it would make every step as large as itself.
+        // Boxed: otherwise the future of each step would be as large as this one.
         Step::Drain(target, pods) => Box::pin(drain::drain(context, target, pods)).await,
         Step::Attempt(target) => start_attempt(context, target).await,
         Step::Look(target) => confirm::confirm_power_state(context, target).await,
@@ -73,7 +89,7 @@ pub async fn execute_step(context: &StepContext<'_>, request: &FenceStepRequest)
     }
 }
 
-/// Our taint goes only if a quorum read finds the evidence invalid, or gone: whoever adds it asks for the same.
+/// Removes our taint only if a quorum read finds the evidence invalid or missing; adding it requires the opposite.
 async fn withdraw(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
     let proof = target.status.evidence.as_deref().unwrap_or_default();
     if taint::evidence_holds(context, proof, &target.spec.node).await? {
@@ -82,7 +98,7 @@ async fn withdraw(context: &StepContext<'_>, target: &Target) -> Result<(), Outc
     taint::remove(context, &target.spec.node, &target.fence.name, RemovalReason::EvidenceInvalid).await
 }
 
-/// The incident is over: what was made for it goes, and others may have the node.
+/// The incident is over: removes what was made for it, and releases the node for other operators.
 async fn clean_up(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
     Box::pin(drain::uncordon(context, target)).await?;
     if target.status.attempts.is_empty() {
@@ -133,7 +149,7 @@ async fn start_attempt(context: &StepContext<'_>, target: &Target) -> Result<(),
         };
         match ready {
             Ok(ready) => orders.push((device.clone(), ready)),
-            // Nothing is begun with half of a machine's supplies.
+            // No order is sent when only some of the machine's supplies can be switched.
             Err(error) => return record_not_started(context, target, desired, &error_chain(&error)).await,
         }
     }
@@ -149,7 +165,8 @@ async fn start_attempt(context: &StepContext<'_>, target: &Target) -> Result<(),
     send_orders(context, target, desired, orders).await
 }
 
-/// The intent, before the act: whoever leads next finds it. Then what the devices answer.
+/// Writes the intent before the orders are sent, so that the next leader finds it, and then what the devices
+/// answered.
 async fn send_orders(
     context: &StepContext<'_>,
     target: &Target,
@@ -178,7 +195,7 @@ async fn send_orders(
     write_fence_status(context, target, rv, &desired).await.map(drop)
 }
 
-/// When the attempt began, and who makes it.
+/// Records when the attempt began, and which process makes it.
 fn stamp(context: &StepContext<'_>, desired: &mut NodeFenceStatus) {
     if let Some(last) = desired.attempts.last_mut() {
         last.at = format!("{:.3}", context.env.clock.wall());
@@ -193,7 +210,7 @@ fn truncate(text: &mut String, most: usize) {
     }
 }
 
-/// Another operator has the node: that is shown as a gate is, and it is tried again.
+/// Another operator holds the node's medik8s Lease: that is recorded as a gate, and the step is repeated.
 async fn record_lease_holder(
     context: &StepContext<'_>,
     target: &Target,
@@ -208,7 +225,7 @@ async fn record_lease_holder(
     Err(Outcome::Changed)
 }
 
-/// An attempt that could not begin is written down as one that showed nothing.
+/// Records an attempt that could not start as one that showed nothing.
 async fn record_not_started(
     context: &StepContext<'_>,
     target: &Target,
@@ -223,7 +240,8 @@ async fn record_not_started(
     write_fence_status(context, target, target.fence.rv, &desired).await.map(drop)
 }
 
-/// Evidence, if the kubelet was silent since the looks and the node is the same.
+/// Creates evidence, if the kubelet has not renewed its Lease since the status checks and the node's incarnation is
+/// the same.
 async fn prove(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
     let last = target.status.attempts.last().ok_or(Outcome::Changed)?;
     let verified =
@@ -261,7 +279,7 @@ async fn prove(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome
     write_fence_status(context, target, target.fence.rv, &target.status).await.map(drop)
 }
 
-/// The kubelet spoke after two looks that said off.
+/// The kubelet renewed its Lease after two status checks that reported off.
 async fn record_contradiction(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
     let mut desired = (*target.status).clone();
     (desired.phase, desired.evidence) = (Phase::Fencing, None);

@@ -16,22 +16,22 @@ use crate::status_checker::StatusChecker;
 use crate::transport::FenceTransport;
 use crate::wire::Raw;
 
-/// What a step needs.
+/// The clients, the cache, the clock and the devices of a step.
 pub struct StepContext<'a> {
     pub(crate) writer: WriteContext<'a>,
     pub(crate) env: &'a Env,
     pub(crate) checker: StatusChecker<'a>,
-    /// Who this process is.
+    /// The identity of this process, as in its Lease.
     pub(crate) identity: &'a str,
-    /// Where is said what changed with a device.
+    /// Records Events about changes of a device.
     pub(crate) events: &'a Recorder,
 }
 
-/// A term that is given back early is noticed within this.
+/// How often the term is checked, so that one that was given up early is noticed.
 const TERM_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<'a> StepContext<'a> {
-    /// By these means, with the devices that `transport` reaches.
+    /// A context with the devices that `transport` reaches.
     #[must_use]
     pub const fn new(
         writer: WriteContext<'a>,
@@ -44,17 +44,17 @@ impl<'a> StepContext<'a> {
         Self { checker, env, writer, identity, events }
     }
 
-    /// The judge of whether evidence holds now.
+    /// Verifies whether evidence holds now.
     pub(crate) const fn evidence_reader(&self) -> EvidenceReader<'_> {
         EvidenceReader::new(self.checker)
     }
 
-    /// One request, within the term.
+    /// Sends one request, within the leader's term.
     pub(crate) async fn send(&self, call: Call) -> Result<Raw, Outcome> {
         self.writer.send(call, None).await
     }
 
-    /// A status, at the version from which it was decided.
+    /// Writes a status, at the resourceVersion from which it was decided.
     pub(crate) async fn write_status(
         &self,
         path: &str,
@@ -65,7 +65,8 @@ impl<'a> StepContext<'a> {
         self.send(Call::write(Method::Merge, format!("{path}/status"), &body)).await.map(drop)
     }
 
-    /// What takes long is left when the term ends: dropping it kills what it started.
+    /// Runs work that may take long, and abandons it when the term ends: dropping it kills the processes that it
+    /// started.
     pub(crate) async fn while_leading<T>(&self, work: impl Future<Output = T> + Send) -> Result<T, Outcome> {
         let mut work = Box::pin(work);
         loop {

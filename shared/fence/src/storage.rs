@@ -1,4 +1,4 @@
-//! Storage that is fenced, and nothing else: evidence about volumes, for as long as the fence is in force.
+//! Fenced storage alone: evidence about volumes, for as long as the storage fence is in force.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,8 @@ use crate::api::{DeviceDriver, DeviceRef, FenceEvidenceKind, FenceEvidenceSpec, 
 use crate::outcome::Outcome;
 use crate::transport::Act;
 
-/// Why devices that fence storage alone are not asked: nothing would follow from it. `None`: they are.
+/// Why no order is sent to devices that fence storage alone: no evidence would follow from it. `None`: the order is
+/// sent.
 pub(super) fn why_uncovered(act: Act, orders: &[(DeviceRef, PreparedCall)]) -> Option<&'static str> {
     let objects = || orders.iter().map(|(_, asked)| asked.object());
     let is_storage = |object: Option<&crate::api::TargetObject>| {
@@ -22,8 +23,9 @@ pub(super) fn why_uncovered(act: Act, orders: &[(DeviceRef, PreparedCall)]) -> O
     )
 }
 
-/// Evidence about the volumes of a storage, if every look showed which. What runs on the node is not its matter: a
-/// kubelet that speaks calls it off before anybody relies on it, and contradicts nothing.
+/// Creates evidence about the volumes of a storage, if each sample names which. Whether processes run on the node
+/// does not matter here: if the kubelet renews its Lease, [`still_lost`] fails before the evidence is created, and
+/// nothing is contradicted.
 pub(super) async fn prove(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
     let last =
         target.status.attempts.last().filter(|last| last.has_fenced_storage()).ok_or(Outcome::Changed)?;
@@ -50,7 +52,7 @@ pub(super) async fn prove(context: &StepContext<'_>, target: &Target) -> Result<
     write_fence_status(context, target, target.fence.rv, &target.status).await.map(drop)
 }
 
-/// What fenced storage is being lifted: first nothing may follow from it any more.
+/// The storage fence is being lifted: first its evidence is invalidated.
 pub(super) async fn withdraw(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
     for attempt in target.status.attempts.iter().filter(|attempt| attempt.has_fenced_storage()) {
         let proof = storage_evidence_name(&target.spec.node, &target.fence.uid, attempt.id);

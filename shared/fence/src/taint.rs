@@ -1,7 +1,7 @@
-//! The out-of-service taint: added after proof, taken away by its owner only.
+//! The out-of-service taint: added after proof, removed by its owner only.
 //!
-//! Danger note: whoever adds it has kube-controller-manager remove the pods of the node and detach its volumes. Its
-//! value is the name of our NodeFence; a taint with another value is somebody else's, and is left alone.
+//! Danger note: adding it makes kube-controller-manager remove the pods of the node and detach its volumes. Its value
+//! is the name of our NodeFence; a taint with another value belongs to another client, and is not touched.
 
 use pod_safety_proof::{self as proof, Refusal, TaintRefusal, WholeNode};
 use serde_json::{Value, json};
@@ -12,13 +12,13 @@ use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::model::OUT_OF_SERVICE_TAINT;
 use crate::outcome::{Outcome, VerifyError};
 
-/// A node with all of its fields.
+/// Reads a node with all of its fields.
 async fn read(context: &StepContext<'_>, node: &str) -> Result<Value, Outcome> {
     let raw = context.send(Call::get(format!("/api/v1/nodes/{node}")).all_fields()).await?;
     raw.to_json().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))
 }
 
-/// Whether this evidence is there and nobody declared it invalid, nor is its time over, by a quorum read.
+/// Whether this evidence exists, was not declared invalid and has not expired, by a quorum read.
 pub(super) async fn evidence_holds(
     context: &StepContext<'_>,
     evidence: &str,
@@ -30,7 +30,7 @@ pub(super) async fn evidence_holds(
     }
 }
 
-/// How a step ends for which there is no evidence.
+/// The outcome of a step whose evidence does not hold.
 fn to_outcome(unproved: VerifyError) -> Outcome {
     match unproved {
         VerifyError::Refused(Refusal::KubeletAlive(_) | Refusal::NodeInService) => Outcome::Heard,
@@ -39,8 +39,8 @@ fn to_outcome(unproved: VerifyError) -> Outcome {
     }
 }
 
-/// Puts the taint on the node, if the judge finds that evidence about this incarnation of it holds now, by its devices, too:
-/// kube-controller-manager acts on the taint alone.
+/// Adds the taint to the node, if the kernel finds that evidence about this incarnation holds now, by a new status
+/// check of its devices, too: kube-controller-manager acts on the taint alone.
 pub(super) async fn add(
     context: &StepContext<'_>,
     node: &Incarnation,
@@ -67,16 +67,16 @@ pub(super) async fn add(
     }
 }
 
-/// When our taint may go.
+/// When our taint may be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RemovalReason {
     /// The node is Ready with another boot, or is another node.
     NewIncarnation,
-    /// At once: what it says is not true.
+    /// At once: the evidence is invalid.
     EvidenceInvalid,
 }
 
-/// Takes our taint from the node.
+/// Removes our taint from the node.
 pub(super) async fn remove(
     context: &StepContext<'_>,
     node: &Incarnation,

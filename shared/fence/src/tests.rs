@@ -21,6 +21,7 @@ mod objects;
 mod order_effect;
 mod selection;
 mod status_check;
+mod steps;
 mod taint;
 
 use super::*;

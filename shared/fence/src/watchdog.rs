@@ -14,21 +14,21 @@ pub fn lease_path(namespace: &str, node: &str) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{}", lease_name(node))
 }
 
-/// What stands in it.
+/// The content of the Lease.
 #[derive(Clone, Debug)]
 pub struct AgentLease {
     /// The UID of the Lease.
     pub uid: String,
-    /// What a watch of it is told.
+    /// What is recorded as an observation of the Lease.
     pub observed: ObservedLease,
-    /// What its agent wrote, or why that cannot be read.
+    /// The record of its agent, or why it cannot be decoded.
     pub record: Result<Record, InvalidAnnotation>,
-    /// What its agent survived, by its own account.
+    /// The reset that its agent survived, as it reports.
     pub survived: Option<BootSurvival>,
 }
 
 impl AgentLease {
-    /// Read out of the whole object.
+    /// Decodes the object.
     #[must_use]
     pub fn from_object(object: &Value) -> Self {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
@@ -47,7 +47,7 @@ impl AgentLease {
     }
 }
 
-/// Takes the grant back, over exactly this version.
+/// Revokes the grant, at exactly this resourceVersion.
 pub fn revocation_call(path: &str, uid: &str, over: &Version) -> Call {
     let state = format!("{PREFIX}state");
     let annotations = json!({ state: State::Revoked.to_string() });

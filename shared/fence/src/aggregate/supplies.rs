@@ -1,9 +1,9 @@
-//! What two devices come to that answer, or do not: the two power supplies of one machine.
+//! Two devices that report or do not: the two power supplies of one machine.
 
 use super::*;
 use crate::api::DeviceRef;
 
-/// Power, identity, and what the device said.
+/// Power, identity, and the device's message.
 type SampleRow = (&'static str, &'static str, &'static str);
 
 fn device_samples(device: &str, check: IdentityCheck, looks: &[SampleRow]) -> DeviceSamples {
@@ -20,13 +20,13 @@ fn device_samples(device: &str, check: IdentityCheck, looks: &[SampleRow]) -> De
 
 const OFF: SampleRow = ("Off", "Match", "");
 const ON: SampleRow = ("On", "Match", "");
-/// A supply knows no identity.
+/// A power supply reports no identity.
 const BARE: SampleRow = ("Off", "Unknown", "");
 const SILENT: SampleRow = ("Unknown", "Unknown", "timed out after 20 s");
 const OTHER: SampleRow = ("Off", "Mismatch", "its serial number is 7");
 
 #[test]
-fn a_machine_of_two_supplies_is_off_when_both_said_so_twice_as_the_machine_that_is_meant() {
+fn a_machine_with_two_supplies_is_off_when_both_report_off_twice_without_an_identity_mismatch() {
     use IdentityCheck::{BestEffort, Required};
     type Row = (IdentityCheck, &'static [SampleRow], &'static [SampleRow], &'static str, &'static str);
     let rows: [Row; 13] = [
@@ -81,7 +81,7 @@ fn a_machine_of_two_supplies_is_off_when_both_said_so_twice_as_the_machine_that_
 }
 
 #[test]
-fn which_device_must_say_whom_it_reaches_is_asked_of_each_alone() {
+fn identity_check_is_required_of_each_device_on_its_own() {
     let strict = |looks: &[SampleRow]| device_samples("strict", IdentityCheck::Required, looks);
     let lax = |looks: &[SampleRow]| device_samples("lax", IdentityCheck::BestEffort, looks);
     assert_eq!(
@@ -95,8 +95,8 @@ fn which_device_must_say_whom_it_reaches_is_asked_of_each_alone() {
 }
 
 #[test]
-fn a_machine_is_on_when_one_supply_is_and_what_the_other_lacks_is_said() {
-    let of = |left: &[SampleRow], right: &[SampleRow]| {
+fn a_machine_is_on_when_one_supply_is_on_and_the_message_names_the_other() {
+    let aggregate = |left: &[SampleRow], right: &[SampleRow]| {
         let check = IdentityCheck::BestEffort;
         let verified = aggregate_samples(
             Act::On,
@@ -106,19 +106,19 @@ fn a_machine_is_on_when_one_supply_is_and_what_the_other_lacks_is_said() {
         (verified.power.to_string(), verified.message)
     };
     let says = |power: &str, message: &str| (power.to_owned(), message.to_owned());
-    assert_eq!(of(&[ON], &[ON]), says("On", ""), "one look is enough");
-    assert_eq!(of(&[ON], &[OFF]), says("On", "fencing/right says Off"));
-    assert_eq!(of(&[SILENT], &[ON]), says("On", "fencing/left says Unknown: timed out after 20 s"));
+    assert_eq!(aggregate(&[ON], &[ON]), says("On", ""), "one look is enough");
+    assert_eq!(aggregate(&[ON], &[OFF]), says("On", "fencing/right says Off"));
+    assert_eq!(aggregate(&[SILENT], &[ON]), says("On", "fencing/left says Unknown: timed out after 20 s"));
     assert_eq!(
-        of(&[OFF], &[OFF]),
+        aggregate(&[OFF], &[OFF]),
         says("Unknown", "fencing/left says Off"),
         "that it is off is proved by two looks"
     );
-    assert_eq!(of(&[ON], &[]), says("On", "not every device was checked"));
+    assert_eq!(aggregate(&[ON], &[]), says("On", "not every device was checked"));
 }
 
 #[test]
-fn what_was_seen_is_handed_on_as_it_was_in_the_order_of_the_devices() {
+fn samples_are_returned_unchanged_in_the_order_of_the_devices() {
     let check = IdentityCheck::BestEffort;
     let renewed = Some("2026-01-01T00:00:00Z".to_owned());
     let verified = aggregate_samples(

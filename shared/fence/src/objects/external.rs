@@ -1,5 +1,5 @@
-//! Another remediator, asked as medik8s' NodeHealthCheck does: an object made from its template, in the template's
-//! namespace, of the node's name.
+//! Another remediator, used as medik8s' NodeHealthCheck does: an object created from its template, in the template's
+//! namespace, with the node's name.
 
 use serde_json::{Value, json};
 
@@ -17,18 +17,18 @@ use crate::transport::{Answer, DeviceError, Identity, Power};
 use crate::{Target, name_after};
 
 const TEMPLATE_ANNOTATION: &str = "remediation.medik8s.io/template-name";
-/// A template with this is of a kind that may have several objects for one node: they do not take its name.
+/// A template with this annotation is of a kind that may have several objects for one node: they do not get its name.
 const MULTIPLE_TEMPLATES: &str = "remediation.medik8s.io/multiple-templates-support";
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 const CONTROL_PLANE_LABEL: &str = "remediation.medik8s.io/isControlPlaneNode";
 
-/// The kind of what is made from a template.
+/// The kind of the object that is created from a template.
 fn remediation_kind(template: &TemplateRef) -> &str {
     template.kind.strip_suffix("Template").unwrap_or(&template.kind)
 }
 
-/// By which condition this kind says that the node is fenced. `Succeeded` of some says more: that the remediator itself deleted the
-/// pods or added the taint, which the policies deny until there is evidence.
+/// The condition by which this kind reports that the node is fenced. `Succeeded` of some kinds means more: that the
+/// remediator itself deleted the pods or added the taint, which the admission policies deny until there is evidence.
 fn success_condition(external: &External) -> &str {
     let by_kind = match remediation_kind(&external.template_ref) {
         "FenceAgentsRemediation" => "FenceAgentActionSucceeded",
@@ -98,7 +98,7 @@ fn body(target: &Target, order: &ObjectOrder, external: &External, name: &str, s
             "namespace": order.device.namespace,
             "annotations": { NODE_NAME_ANNOTATION: node, TEMPLATE_ANNOTATION: template },
             "labels": labels,
-            // It goes with the incident at the latest.
+            // Garbage collected with the incident at the latest.
             "ownerReferences": [{
                 "apiVersion": format!("{GROUP}/{VERSION}"),
                 "kind": "NodeFence",
@@ -110,7 +110,7 @@ fn body(target: &Target, order: &ObjectOrder, external: &External, name: &str, s
     })
 }
 
-/// Whether it was made for the incident with this UID.
+/// Whether it was created for the incident with this UID.
 fn is_owned(object: &Value, fence: &str) -> bool {
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     owners.into_iter().flatten().any(|owner| owner["uid"] == fence)
@@ -128,7 +128,7 @@ pub(super) async fn power_off(
     object: &TargetObject,
 ) -> Result<(), Outcome> {
     let connection = context.writer.connection;
-    // One whose time was over stops for good: another one is made when it is gone.
+    // An object that is marked as timed out stops for good: another one is created when it is gone.
     if let Some(existing) = read_object(connection, &object.path).await.map_err(to_outcome)?
         && is_owned(&existing, &object.uid)
         && (is_timed_out(&existing) || condition_status(&existing, "Succeeded") == Some("False"))
@@ -142,18 +142,18 @@ pub(super) async fn power_off(
     create(context, object, &body(target, order, external, name, &spec)).await
 }
 
-/// It goes, if it is ours: that is how a remediator is told to take back what it put on the node.
+/// Deletes the object, if it belongs to this incident: a remediator then reverts what it did to the node.
 pub(super) async fn lift(context: &StepContext<'_>, object: &TargetObject) -> Result<(), Outcome> {
     let existing = read_object(context.writer.connection, &object.path).await.map_err(to_outcome)?;
-    let Some(existing) = existing.filter(|there| is_owned(there, &object.uid)) else { return Ok(()) };
+    let Some(existing) = existing.filter(|existing| is_owned(existing, &object.uid)) else { return Ok(()) };
     delete(context, object, text(&existing, "/metadata/uid")).await
 }
 
-/// Tells the remediator to begin nothing more.
+/// Marks the object, so that the remediator starts nothing more.
 pub(super) async fn mark_timed_out(context: &StepContext<'_>, object: &TargetObject) -> Result<(), Outcome> {
     let at = format!("{:.0}", context.env.clock.wall());
     let existing = read_object(context.writer.connection, &object.path).await.map_err(to_outcome)?;
-    let is_pending = |there: &Value| is_owned(there, &object.uid) && !is_timed_out(there);
+    let is_pending = |existing: &Value| is_owned(existing, &object.uid) && !is_timed_out(existing);
     let Some(existing) = existing.filter(is_pending) else { return Ok(()) };
     let uid = text(&existing, "/metadata/uid");
     let body = json!({ "metadata": { "uid": uid, "annotations": { TIMED_OUT_ANNOTATION: at } } });
@@ -169,10 +169,11 @@ fn condition_status<'a>(object: &'a Value, condition: &str) -> Option<&'a str> {
     matching["status"].as_str()
 }
 
-/// In these phases a SelfNodeRemediation takes the node for rebooted. It says `Succeeded` only after it deleted the pods.
+/// In these phases a SelfNodeRemediation considers the node rebooted. It sets `Succeeded` only after it has deleted
+/// the pods.
 const REBOOTED: [&str; 2] = ["Reboot-Completed", "Fencing-Completed"];
 
-/// The phase in which the node was rebooted, of a kind that has one and no condition for it.
+/// The phase in which the node was rebooted, for a kind that has one and no condition for it.
 fn rebooted_phase<'a>(object: &'a Value, external: &External) -> Option<&'a str> {
     let has_phases = remediation_kind(&external.template_ref) == "SelfNodeRemediation";
     let by_default = has_phases && external.success_condition.is_none();
@@ -188,23 +189,23 @@ pub(super) async fn check_status(
     let existing = read_object(connection, path).await?;
     let (power, message) = match &existing {
         None => (Power::On, format!("there is no {path}")),
-        Some(there) if !is_owned(there, &object.uid) => {
+        Some(existing) if !is_owned(existing, &object.uid) => {
             return Err(failed(format!("{path} exists and belongs to another owner, so it is left alone")));
         }
-        Some(there) if condition_status(there, condition) == Some("True") => {
+        Some(existing) if condition_status(existing, condition) == Some("True") => {
             (Power::Off, format!("{path} says {condition}=True"))
         }
-        Some(there) if rebooted_phase(there, external).is_some() => {
-            (Power::Off, format!("{path} says phase {}", text(there, "/status/phase")))
+        Some(existing) if rebooted_phase(existing, external).is_some() => {
+            (Power::Off, format!("{path} says phase {}", text(existing, "/status/phase")))
         }
-        Some(there) if condition_status(there, "Succeeded") == Some("False") => {
+        Some(existing) if condition_status(existing, "Succeeded") == Some("False") => {
             return Err(failed(format!("{path} says that it failed")));
         }
-        Some(there) => (
+        Some(existing) => (
             Power::Unknown,
             format!(
                 "{path} says {condition}={}",
-                condition_status(there, condition).unwrap_or("nothing yet")
+                condition_status(existing, condition).unwrap_or("nothing yet")
             ),
         ),
     };

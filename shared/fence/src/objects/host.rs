@@ -1,8 +1,9 @@
-//! A BareMetalHost of Metal3: its operator switches the machine, and reads its power every minute.
+//! A BareMetalHost of Metal3: the baremetal-operator switches the machine, and reads its power state every minute.
 //!
-//! Off is asked by an annotation with a key of our own (`reboot.metal3.io/KEY`): the operator keeps the machine off while it is
-//! there, whatever `spec.online` says, which others write. Danger note: `status.poweredOn` is what the operator saw last. So it
-//! counts only in the states in which it looks, and off only while something keeps it so.
+//! The order `off` is an annotation with a key of our own (`reboot.metal3.io/KEY`): the operator keeps the machine
+//! off while it is there, whatever `spec.online` contains, which other clients write. Danger note: `status.poweredOn`
+//! is what the operator read last. So it counts only in the states in which the operator reads it, and off only while
+//! an annotation keeps the machine off.
 
 use serde_json::{Value, json};
 
@@ -18,26 +19,26 @@ use crate::{StepContext, Target};
 const GROUP: &str = "metal3.io";
 const PLURAL: &str = "baremetalhosts";
 
-/// While it is there, the operator keeps the machine off.
+/// The annotation with which the operator keeps the machine off.
 const POWER_OFF_ANNOTATION: &str = "reboot.metal3.io/pod-safety";
 
-/// By which incident, in its value.
+/// The key of the incident in the annotation's value.
 const FENCE: &str = "fence";
 
-/// With one of these the operator does not look, or does not switch.
+/// With one of these annotations the operator neither reads nor switches the power.
 const UNMANAGED_ANNOTATIONS: [&str; 2] =
     ["baremetalhost.metal3.io/paused", "baremetalhost.metal3.io/detached"];
 
-/// In which states the operator switches the power, and no longer does anything else with the machine.
+/// The provisioning states in which the operator switches the power, and does nothing else with the machine.
 const SWITCHABLE_STATES: [&str; 2] = ["provisioned", "externally provisioned"];
 
-/// Whether a path can be that of one.
+/// Whether this can be the path of a BareMetalHost.
 pub(super) fn is_path(parts: &[&str]) -> bool {
     let ["", "apis", GROUP, version, "namespaces", namespace, PLURAL, name] = parts else { return false };
     [version, namespace, name].into_iter().all(|part| is_kubernetes_name(part))
 }
 
-/// What the consumer of a BareMetalHost is called in its `spec.consumerRef`.
+/// The consumer of a BareMetalHost, as in its `spec.consumerRef`.
 struct Consumer {
     group: &'static str,
     kind: &'static str,
@@ -46,7 +47,7 @@ struct Consumer {
 }
 
 impl Consumer {
-    /// A Machine of OpenShift consumes a host itself, one of Cluster API by its Metal3Machine.
+    /// A Machine of OpenShift consumes a host itself, a Machine of Cluster API through its Metal3Machine.
     fn from_machine(kind: &Kind, machine: &Value) -> Result<Self, DeviceError> {
         let namespace = text(machine, "/metadata/namespace").to_owned();
         if kind.driver == DeviceDriver::OpenShiftMachine {
@@ -73,7 +74,7 @@ impl Consumer {
     }
 }
 
-/// The Machine of a node, of whichever kind the cluster has.
+/// The Machine of a node, of either kind.
 async fn find_machine(
     connection: &Connection,
     order: &ObjectOrder,
@@ -90,7 +91,8 @@ async fn find_machine(
     Err(failed(why.join("; ")))
 }
 
-/// By the Machine that names the node, and the host in its namespace that names the Machine: a kubelet writes neither.
+/// Finds the host by the Machine that names the node: the host in its namespace whose consumer it is. A kubelet can
+/// write neither.
 pub(super) async fn resolve(
     connection: &Connection,
     order: &ObjectOrder,
@@ -129,7 +131,7 @@ fn annotation<'a>(host: &'a Value, key: &str) -> Option<&'a str> {
     host.pointer("/metadata/annotations")?.get(key)?.as_str()
 }
 
-/// Why its operator would not switch it off and keep it so.
+/// Why the operator would not switch the host off and keep it off.
 fn why_not_switchable(host: &Value) -> Option<String> {
     if let Some(mark) = UNMANAGED_ANNOTATIONS.into_iter().find(|mark| annotation(host, mark).is_some()) {
         return Some(format!("it has the annotation {mark}: its operator does not manage it"));
@@ -142,7 +144,7 @@ fn why_not_switchable(host: &Value) -> Option<String> {
         .then(|| format!("its provisioning state is {state:?}: its operator does not switch it"))
 }
 
-/// Why what its status says of the power may not be so.
+/// Why the power in its status may be outdated.
 fn why_power_unreliable(host: &Value) -> Option<String> {
     let operational = text(host, "/status/operationalStatus");
     let error = text(host, "/status/errorMessage");
@@ -162,7 +164,7 @@ fn power(host: &Value) -> Power {
 async fn read_host(connection: &Connection, object: &TargetObject) -> Result<Value, DeviceError> {
     let host = read_object(connection, &object.path).await?;
     let host = host.filter(|host| text(host, "/metadata/uid") == object.uid);
-    // Of a host that is not managed any more nothing is known: the machine may run on.
+    // Without a managed host the power state is unknown: the machine may run on.
     host.ok_or_else(|| failed(format!("{} is gone: no operator switches its machine", object.path)))
 }
 
@@ -175,12 +177,13 @@ pub(super) async fn power_off(
     if let Some(why) = why_not_switchable(&host) {
         return Err(failed(format!("{}: {why}", object.path)));
     }
-    // The operator reads the mode alone, and how the incident knows its own annotation again is ours.
+    // The operator reads the mode alone; the other key identifies the incident that wrote the annotation.
     let value = json!({ "mode": "hard", FENCE: target.fence.uid });
     Ok(set_power_off(context, object, &json!(value.to_string())).await)
 }
 
-/// The operator switches it on again, unless others keep it off. What another incident wrote stays.
+/// Removes the annotation, so that the operator switches the host on again unless another annotation keeps it off. An
+/// annotation of another incident stays.
 pub(super) async fn lift(
     context: &StepContext<'_>,
     target: &Target,
@@ -201,7 +204,7 @@ pub(super) async fn lift(
     }
 }
 
-/// By UID: a host of the same name may be another machine.
+/// Writes by UID: a host of the same name may be another machine.
 async fn set_power_off(
     context: &StepContext<'_>,
     object: &TargetObject,
@@ -211,7 +214,7 @@ async fn set_power_off(
     context.send(Call::write(Method::Merge, object.path.clone(), &body)).await.map(drop)
 }
 
-/// Without an object that was written down, what its operator reports; with one, off only while it is kept off.
+/// Without a recorded object, the power that the operator reports; with one, off only while the annotation keeps it off.
 pub(super) async fn check_status(
     connection: &Connection,
     order: &ObjectOrder,

@@ -1,5 +1,6 @@
-//! Objects that stand for machines: a Machine of Cluster API or of OpenShift, a NodeClaim of Karpenter. Their controllers keep
-//! each by a finalizer until it is done. [`Provider`] knows of which of them that means that the machine is off.
+//! Objects that represent machines: a Machine of Cluster API or of OpenShift, a NodeClaim of Karpenter. Their
+//! controllers keep each by a finalizer until it is done. [`Provider`] lists for which of them that means that the
+//! machine is off.
 
 use serde_json::Value;
 
@@ -16,12 +17,13 @@ use crate::transport::{Answer, DeviceError, Identity, Power};
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(super) driver: DeviceDriver,
-    /// What people call it.
+    /// Its name in messages.
     pub(super) name: &'static str,
     pub(super) group: &'static str,
     pub(super) plural: &'static str,
     is_namespaced: bool,
-    /// Where it names its node, by name and by UID. A user who can write the status of one in any namespace can write that.
+    /// The fields that name its node, by name and by UID. A user who can write the status of such an object in any
+    /// namespace can write them.
     node: &'static str,
     node_uid: Option<&'static str>,
     provider_id: &'static str,
@@ -90,8 +92,8 @@ pub(super) async fn resolve(
     })
 }
 
-/// Danger note: an object without a finalizer is gone as soon as it is deleted, whether its machine runs or not. With one it is
-/// kept for as long as its provider wants.
+/// Danger note: an object without a finalizer is gone as soon as it is deleted, whether its machine runs or not. With
+/// one it is kept until its controller removes the finalizer.
 fn check_deletion_means_off(kind: &Kind, path: &str, object: &Value) -> Result<(), DeviceError> {
     Provider::from_object(kind.driver, object)
         .check_deletion_means_off(kind.driver)
@@ -105,9 +107,10 @@ fn check_deletion_means_off(kind: &Kind, path: &str, object: &Value) -> Result<(
     }
 }
 
-/// By the node's annotations, or else by looking through the namespaces of the device. A kubelet may write both its annotations
-/// and its providerID: it is the object that must name the node. A tenant may write an object in a namespace of their own: it
-/// counts only in a namespace that the device or the Node names, and with the providerID of the Node.
+/// Finds the object by the node's annotations, or else by searching the namespaces of the device. A kubelet may write
+/// both its annotations and its providerID, so the object must name the node. A tenant may write an object in a
+/// namespace of their own, so it counts only in a namespace that the device or the Node names, and with the
+/// providerID of the Node.
 pub(super) async fn find(
     connection: &Connection,
     order: &ObjectOrder,
@@ -155,7 +158,7 @@ pub(super) async fn find(
     Ok(MachineObject { path, object })
 }
 
-/// Without namespaces of the device, those that Nodes name.
+/// Whether a namespace is accepted. If the device lists none, the namespace that the Node names is accepted.
 pub(super) fn is_namespace_allowed(namespaces: &[String], namespace: &str) -> bool {
     namespaces.is_empty() || namespaces.iter().any(|one| one == namespace)
 }
@@ -173,19 +176,19 @@ impl Kind {
         }
     }
 
-    /// As people write it.
+    /// The field that names the node, for messages.
     fn node_field(&self) -> &'static str {
         if self.node_uid.is_some() { "status.nodeRef" } else { "status.nodeName" }
     }
 
-    /// Whether this object says that it made the node.
+    /// Whether this object names the node as the one that it made.
     fn is_machine_of(&self, object: &Value, node: &Value) -> bool {
         let (name, uid) = (text(node, "/metadata/name"), text(node, "/metadata/uid"));
         let named = self.node_uid.map_or("", |field| text(object, field));
         text(object, self.node) == name && (named.is_empty() || named == uid)
     }
 
-    /// Whether a path can be that of one.
+    /// Whether this can be the path of an object of this kind.
     pub(super) fn is_path(&self, parts: &[&str]) -> bool {
         let named: Vec<&str> = match parts {
             ["", "apis", group, version, "namespaces", namespace, plural, name]
@@ -204,7 +207,7 @@ impl Kind {
     }
 }
 
-/// Danger note: two that name the node are one too many, whichever wrote what it should not.
+/// Danger note: if two objects name the node, neither is accepted, as one of them was written wrongly.
 async fn find_by_reference(
     connection: &Connection,
     version: &str,
@@ -240,15 +243,15 @@ async fn find_by_reference(
     Ok((path, machine))
 }
 
-/// A deletion that others began is not begun again.
+/// Deletes the object, unless it is being deleted already.
 pub(super) async fn power_off(
     context: &StepContext<'_>,
     kind: &Kind,
     object: &TargetObject,
 ) -> Result<(), Outcome> {
-    // What it is comes out when it is looked; it may also be that it cannot be read.
+    // The next status check shows the result; the read may also fail.
     let existing = read_object(context.writer.connection, &object.path).await.ok().flatten();
-    let is_deleting = |there: &Value| there.pointer("/metadata/deletionTimestamp").is_some();
+    let is_deleting = |existing: &Value| existing.pointer("/metadata/deletionTimestamp").is_some();
     if existing.as_ref().is_some_and(is_deleting) {
         return Ok(());
     }
@@ -258,7 +261,8 @@ pub(super) async fn power_off(
     delete(context, object, &object.uid).await
 }
 
-/// Off is that it is gone. Of an object whose provider drops the last finalizer for less, nothing was asked.
+/// Off means that the object is gone. [`power_off`] deletes no object whose provider removes the last finalizer
+/// before the machine is off.
 pub(super) async fn check_status(
     connection: &Connection,
     object: &TargetObject,

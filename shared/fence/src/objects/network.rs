@@ -1,8 +1,8 @@
-//! CSI-Addons' NetworkFence: the storage takes nothing from the addresses of a node any more.
+//! CSI-Addons' NetworkFence: the storage no longer accepts requests from the addresses of a node.
 //!
-//! By which addresses a node reaches its storage is recorded while its kubelet is heard, in the status of the device:
-//! asked after the loss, a storage may name those of the node to which the volume moved. Deleting a NetworkFence does
-//! not lift it: it is set to `Unfenced`, that is waited for, and only then it goes.
+//! The addresses by which a node reaches its storage are recorded in the status of the device while its kubelet
+//! reports: after the loss, a storage may list those of the node to which the volume moved. Deleting a NetworkFence
+//! does not lift it: it is set to `Unfenced`, and deleted when that has succeeded.
 
 use std::collections::BTreeSet;
 
@@ -21,27 +21,27 @@ use crate::{StepContext, Target, name_after};
 
 const VERSION: &str = "/apis/csiaddons.openshift.io/v1alpha1";
 
-/// Where NetworkFences are, before their names.
+/// The path of NetworkFences, before their names.
 pub(super) const FENCES: &str = "/apis/csiaddons.openshift.io/v1alpha1/networkfences/";
 
-/// Whose it is. No owner reference: it must not go with the incident, for that would not lift it.
+/// The UID of the incident. No owner reference: garbage collection with the incident would not lift the fence.
 const FENCE_ANNOTATION: &str = "pod-safety.dev/fence";
 
-/// A node has few addresses. More would be a way to fence everybody.
+/// A node has few addresses. More could fence the whole cluster.
 const MAX_ADDRESSES: usize = 32;
 
-/// The address of one host, if it is that. One address has many spellings, and an IPv4 address one of IPv6 as well
+/// The address of one host, if it is one. One address has many spellings, and an IPv4 address also has an IPv6 form
 /// (`::ffff:10.0.0.1`).
 fn parse_host(cidr: &str) -> Option<IpNet> {
     let net: IpNet = cidr.parse().ok()?;
     let address = net.addr().to_canonical();
     let is_one = net.prefix_len() == net.max_prefix_len();
-    let is_nobodys = address.is_unspecified() || address.is_loopback() || address.is_multicast();
-    (is_one && !is_nobodys).then(|| address.into())
+    let is_special = address.is_unspecified() || address.is_loopback() || address.is_multicast();
+    (is_one && !is_special).then(|| address.into())
 }
 
-/// In one spelling. Danger note: a CSIAddonsNode is written by whatever runs on its node. Each address must be one host's, and
-/// no other node's: `0.0.0.0/0` would take the storage from the whole cluster.
+/// Parses the addresses into one spelling. Danger note: a CSIAddonsNode is written by a pod on its node. Each address
+/// must be that of one host, and of no other node: `0.0.0.0/0` would cut the whole cluster off from the storage.
 fn parse_hosts<'a>(cidrs: impl IntoIterator<Item = &'a String>) -> Result<BTreeSet<IpNet>, DeviceError> {
     let wrong =
         |cidr: &String| failed(format!("{cidr:?} is not the address of one host (ADDRESS/32 or /128)"));
@@ -55,7 +55,8 @@ fn parse_hosts<'a>(cidrs: impl IntoIterator<Item = &'a String>) -> Result<BTreeS
     Ok(hosts)
 }
 
-/// By which addresses the node reaches the storage of this class: what was recorded before, if it is not heard now.
+/// Reads the addresses by which the node reaches the storage of this class; if the node is not Ready, those that were
+/// recorded before.
 pub(crate) async fn read_clients(
     connection: &Connection,
     order: &ObjectOrder,
@@ -65,9 +66,9 @@ pub(crate) async fn read_clients(
     let namespace = name_in_path("networkFence.namespace", &class.namespace)?;
     let (mut own, mut others) = (BTreeSet::new(), BTreeSet::new());
     let mut each = |of_node: Value| {
-        let is_it = text(&of_node, "/spec/driver/nodeID") == name;
+        let is_own = text(&of_node, "/spec/driver/nodeID") == name;
         let addresses = client_addresses(&of_node, &class.class_name);
-        if is_it {
+        if is_own {
             own.extend(addresses);
         } else {
             others.extend(addresses.iter().filter_map(|cidr| parse_host(cidr)));
@@ -98,7 +99,7 @@ pub(crate) async fn read_clients(
     Ok(ClientAddresses { cidrs, boot_id })
 }
 
-/// The addresses that a CSIAddonsNode names as those of a class.
+/// The addresses that a CSIAddonsNode lists for a class.
 fn client_addresses(of_node: &Value, class: &str) -> Vec<String> {
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let by_class = list(of_node.pointer("/status/networkFenceClientStatus")).into_iter();
@@ -109,8 +110,9 @@ fn client_addresses(of_node: &Value, class: &str) -> Vec<String> {
     cidrs.filter_map(|cidr| cidr.as_str().map(str::to_owned)).collect()
 }
 
-/// Which volumes it covers is the class's to say: those of its provisioner. Addresses that were found in another life of
-/// the node may be another machine's by now: then it is not said what is covered, and nothing follows for volumes.
+/// The volumes that the fence covers are those of the class's provisioner. Addresses that were recorded during
+/// another boot of the node may belong to another machine by now: then no coverage is recorded, and no evidence about
+/// volumes follows.
 async fn read_covered_storage(
     connection: &Connection,
     class: &NetworkFence,
@@ -118,7 +120,7 @@ async fn read_covered_storage(
     let name = name_in_path("networkFence.className", &class.class_name)?;
     let path = format!("{VERSION}/networkfenceclasses/{name}");
     let driver =
-        read_object(connection, &path).await?.map(|found| text(&found, "/spec/provisioner").to_owned());
+        read_object(connection, &path).await?.map(|class| text(&class, "/spec/provisioner").to_owned());
     let driver = driver.filter(|driver| !driver.is_empty());
     Ok(driver.map(|driver| FencedStorage { driver, class_name: class.class_name.clone() }))
 }
@@ -138,7 +140,8 @@ pub(super) async fn resolve(
     let cidrs = parse_hosts(cidrs)?.iter().map(ToString::to_string).collect();
     let device = order.device.to_string();
     let storage = match recorded_boot == boot_id && !boot_id.is_empty() {
-        // Beside a device that ends what runs there it is not needed: who cannot read it fences all the same.
+        // A device that powers the machine off does not need it, so a class that cannot be read does not prevent the
+        // fence.
         true => read_covered_storage(connection, class).await.unwrap_or_default(),
         false => None,
     };
@@ -160,7 +163,7 @@ fn is_owned(existing: &Value, object: &TargetObject) -> bool {
         .is_some_and(|uid| *uid == *object.uid)
 }
 
-/// Whether it has come to this state. The messages tell an old success from a new one: nothing else in it does.
+/// Whether it has reached this state. Only the messages distinguish an earlier success from a new one.
 fn has_reached(existing: &Value, state: &str) -> bool {
     let lifted = text(existing, "/status/message").to_lowercase().contains("unfenc");
     text(existing, "/spec/fenceState") == state
@@ -202,28 +205,28 @@ pub(super) async fn check_status(
     let path = &object.path;
     let (power, message) = match read_object(connection, path).await? {
         None => (Power::On, format!("there is no {path}")),
-        Some(there) if !is_owned(&there, object) => {
+        Some(existing) if !is_owned(&existing, object) => {
             return Err(failed(format!("{path} exists and belongs to another owner, so it is left alone")));
         }
-        Some(there) if there["spec"]["cidrs"] != json!(object.cidrs) => {
+        Some(existing) if existing["spec"]["cidrs"] != json!(object.cidrs) => {
             return Err(failed(format!("{path} fences addresses other than {}", object.cidrs.join(", "))));
         }
-        Some(there) if has_other_class(&there, object) => {
+        Some(existing) if has_other_class(&existing, object) => {
             return Err(failed(format!("{path} has another NetworkFenceClass than it was created with")));
         }
-        Some(there) if has_reached(&there, "Fenced") => (Power::Off, format!("{path} is in force")),
-        Some(there) if text(&there, "/status/result") == "Failed" => {
-            return Err(failed(format!("{path} failed: {}", text(&there, "/status/message"))));
+        Some(existing) if has_reached(&existing, "Fenced") => (Power::Off, format!("{path} is in force")),
+        Some(existing) if text(&existing, "/status/result") == "Failed" => {
+            return Err(failed(format!("{path} failed: {}", text(&existing, "/status/message"))));
         }
         Some(_) => (Power::Unknown, format!("{path} is not in force yet")),
     };
     Ok(Answer::new(power, Identity::Unknown, message))
 }
 
-/// The node is back, or nothing was proved: it is lifted, then it goes.
+/// The node is back, or nothing was proved: lifts the fence, then deletes it.
 pub(super) async fn lift(context: &StepContext<'_>, object: &TargetObject) -> Result<(), Outcome> {
     let existing = read_object(context.writer.connection, &object.path).await.map_err(to_outcome)?;
-    let Some(existing) = existing.filter(|there| is_owned(there, object)) else { return Ok(()) };
+    let Some(existing) = existing.filter(|existing| is_owned(existing, object)) else { return Ok(()) };
     let meta = json!({ "uid": existing["metadata"]["uid"], "resourceVersion": existing["metadata"]["resourceVersion"] });
     if text(&existing, "/spec/fenceState") != "Unfenced" {
         let body = json!({ "metadata": meta, "spec": { "fenceState": "Unfenced" } });
@@ -235,7 +238,7 @@ pub(super) async fn lift(context: &StepContext<'_>, object: &TargetObject) -> Re
             Err(outcome) => Err(outcome),
         };
     }
-    // It is asked again until it says so: the incident is not over before.
+    // The step is repeated until it has succeeded: the incident does not end before.
     let message = format!("{} is being lifted: {}", object.path, text(&existing, "/status/message"));
     Err(Outcome::NotReady(message))
 }

@@ -1,7 +1,7 @@
-//! Which object can be one of a device.
+//! Which objects can belong to a device.
 //!
-//! Danger note: paths stand in the status of a NodeFence. Whoever can write one there would have any object read, changed or
-//! deleted, with the rights of this process.
+//! Danger note: paths are recorded in the status of a NodeFence. A client that can write a path there could have any
+//! object read, changed or deleted with the permissions of this process.
 
 use super::{host, machine, network};
 use crate::api::{DeviceDriver, GROUP, TargetObject};
@@ -9,7 +9,7 @@ use crate::model::is_kubernetes_name;
 use crate::stem_of;
 use crate::watchdog;
 
-/// Whether a device of this driver can have written this object down for this node.
+/// Whether a device of this driver can have recorded this object for this node.
 pub(super) fn is_possible(driver: DeviceDriver, object: &TargetObject, node: &str) -> bool {
     let parts: Vec<&str> = object.path.split('/').collect();
     match (driver, &parts[..]) {
@@ -43,7 +43,7 @@ pub(super) fn is_possible(driver: DeviceDriver, object: &TargetObject, node: &st
     }
 }
 
-/// Whether an object that stands for a machine is in a namespace that counts. That of a NodeClaim is none.
+/// Whether an object of a machine is in an accepted namespace. A NodeClaim is cluster-scoped.
 pub(super) fn is_namespace_allowed(
     driver: DeviceDriver,
     object: &TargetObject,
@@ -57,13 +57,13 @@ pub(super) fn is_namespace_allowed(
     !is_machine || machine::is_namespace_allowed(namespaces, namespace)
 }
 
-/// The group of a kind that an operator of the cluster defined: Kubernetes' own have no dot, or end in `k8s.io`.
+/// Whether this is the group of a CRD: Kubernetes' own groups have no dot, or end in `k8s.io`.
 fn is_remediator_group(group: &str) -> bool {
     let of_kubernetes = group == "k8s.io" || group.ends_with(".k8s.io");
     is_kubernetes_name(group) && group.contains('.') && !of_kubernetes && group != GROUP
 }
 
-/// The node's name, or a name that begins with it.
+/// Whether this is the node's name, or a name that begins with it and a dash.
 fn is_named_after(name: &str, node: &str) -> bool {
     let is_after = name.strip_prefix(stem_of(node)).is_some_and(|rest| rest.starts_with('-'));
     is_kubernetes_name(name) && (name == node || is_after)

@@ -1,27 +1,27 @@
-//! What it proves that an object of a machine is gone, by who provides the machine. Pure.
+//! Which providers' machines are off when their object is gone. Pure.
 //!
-//! A controller removes the last finalizer of such an object when it is done. Some wait until their provider says that the instance
-//! has ended; others switch nothing off, or do not wait. So the table is closed: the end of an object that is not in it proves
-//! nothing. Each row names the source in which that was read.
+//! A controller removes the last finalizer of such an object when it is done. Some wait until their provider reports
+//! that the instance has terminated; others switch nothing off, or do not wait. So the table is closed: the deletion
+//! of an object that is not in it proves nothing. Each row names the source in which that was read.
 
 use serde_json::Value;
 
 use super::text;
 use crate::api::DeviceDriver;
 
-/// Who provides the machine, as its object says.
+/// The provider of the machine, as its object names it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Provider<'a> {
     pub(super) group: &'a str,
     pub(super) kind: &'a str,
 }
 
-/// What the end of the object means.
+/// What the deletion of the object means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeletionEffect {
-    /// The provider says that the instance has ended.
+    /// The provider reports that the instance has terminated.
     PowersOff,
-    /// The machine may run on. Why, and what to use instead.
+    /// The machine may run on: why, and what to use instead.
     ProvesNothing { why: &'static str, instead: &'static str },
 }
 
@@ -32,7 +32,7 @@ pub(super) struct ProviderRow {
     pub(super) group: &'static str,
     pub(super) kind: &'static str,
     pub(super) effect: DeletionEffect,
-    /// Where that was read.
+    /// The upstream source of the effect.
     #[cfg_attr(not(test), expect(dead_code, reason = "for readers; a test asks each row for it"))]
     pub(super) source: &'static str,
 }
@@ -188,7 +188,7 @@ pub(super) const TABLE: [ProviderRow; 25] = [
 ];
 
 impl<'a> Provider<'a> {
-    /// Who provides the machine of this object.
+    /// The provider of the machine of this object.
     pub(super) fn from_object(driver: DeviceDriver, object: &'a Value) -> Self {
         let group_of = |version: &'a str| version.split_once('/').map_or("", |(group, _)| group);
         let (group, kind) = match driver {
@@ -200,7 +200,7 @@ impl<'a> Provider<'a> {
                 (text(object, "/spec/nodeClassRef/group"), text(object, "/spec/nodeClassRef/kind"))
             }
             _ => {
-                // v1beta2 has the group, and v1beta1 group and version.
+                // v1beta2 has the group, v1beta1 the group and version.
                 let group = text(object, "/spec/infrastructureRef/apiGroup");
                 let older = group_of(text(object, "/spec/infrastructureRef/apiVersion"));
                 (if group.is_empty() { older } else { group }, text(object, "/spec/infrastructureRef/kind"))
@@ -213,10 +213,10 @@ impl<'a> Provider<'a> {
         TABLE.iter().find(|row| row.driver == driver && row.kind == self.kind && row.has_group(self.group))
     }
 
-    /// Whether the end of this object proves that its machine is off.
+    /// Checks that the deletion of this object proves that its machine is off.
     ///
     /// # Errors
-    /// Why not, and the way out.
+    /// Why it does not, and what to use instead.
     pub(super) fn check_deletion_means_off(&self, driver: DeviceDriver) -> Result<(), String> {
         let Self { group, kind } = self;
         match self.find_row(driver).map(|row| row.effect) {
@@ -236,7 +236,7 @@ impl<'a> Provider<'a> {
 }
 
 impl ProviderRow {
-    /// OpenShift has a group for each provider in older clusters, and one for all in newer ones.
+    /// OpenShift has a group for each provider in older clusters, and one group for all in newer ones.
     fn has_group(&self, group: &str) -> bool {
         match self.driver {
             DeviceDriver::OpenShiftMachine => {
@@ -247,7 +247,7 @@ impl ProviderRow {
     }
 }
 
-/// Where an object names its provider.
+/// The field by which an object names its provider.
 const fn provider_field(driver: DeviceDriver) -> &'static str {
     match driver {
         DeviceDriver::OpenShiftMachine => "spec.providerSpec.value",
@@ -264,8 +264,8 @@ mod tests {
 
     use super::*;
 
-    /// What is judged of an object with this provider, as it is written today.
-    fn judged(driver: DeviceDriver, group: &str, kind: &str) -> Result<(), String> {
+    /// The result for an object with this provider, in the current API version.
+    fn check_deletion(driver: DeviceDriver, group: &str, kind: &str) -> Result<(), String> {
         let version = format!("{group}/v1");
         let object = match driver {
             DeviceDriver::OpenShiftMachine => {
@@ -280,15 +280,15 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_an_object_proves_what_its_row_says() {
-        for ProviderRow { driver, group, kind, effect: end, source } in &TABLE {
+    fn the_deletion_of_an_object_proves_what_its_row_states() {
+        for ProviderRow { driver, group, kind, effect, source } in &TABLE {
             let group =
                 if *driver == DeviceDriver::OpenShiftMachine { "machine.openshift.io" } else { group };
-            let judged = judged(*driver, group, kind);
-            match end {
-                DeletionEffect::PowersOff => assert_eq!(judged, Ok(()), "{kind}"),
+            let result = check_deletion(*driver, group, kind);
+            match effect {
+                DeletionEffect::PowersOff => assert_eq!(result, Ok(()), "{kind}"),
                 DeletionEffect::ProvesNothing { why, .. } => {
-                    assert!(judged.unwrap_err().contains(why), "{kind}")
+                    assert!(result.unwrap_err().contains(why), "{kind}")
                 }
             }
             assert!(source.len() > 10, "{kind} has no source");
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_no_row_proves_nothing() {
+    fn the_deletion_of_an_object_of_an_unknown_provider_proves_nothing() {
         use DeviceDriver::{Machine, NodeClaim, OpenShiftMachine};
         for (driver, group, kind, says) in [
             (Machine, INFRASTRUCTURE, "AcmeMachine", "is not known"),
@@ -313,14 +313,17 @@ mod tests {
             (NodeClaim, "karpenter.azure.com", "EC2NodeClass", "is not known"),
             (NodeClaim, INFRASTRUCTURE, "AWSMachine", "is not known"),
         ] {
-            let said = judged(driver, group, kind).unwrap_err();
-            assert!(said.contains(says) && said.contains("proves nothing"), "{group} {kind}: {said}");
+            let message = check_deletion(driver, group, kind).unwrap_err();
+            assert!(
+                message.contains(says) && message.contains("proves nothing"),
+                "{group} {kind}: {message}"
+            );
         }
     }
 
     /// Cluster API v1beta1, and OpenShift before 4.11.
     #[test]
-    fn older_objects_name_their_provider_otherwise() {
+    fn the_provider_of_older_api_versions_is_found() {
         let older = format!("{INFRASTRUCTURE}/v1beta1");
         let machine =
             json!({ "spec": { "infrastructureRef": { "apiVersion": older, "kind": "AWSMachine" } } });
@@ -330,11 +333,11 @@ mod tests {
             Ok(())
         );
         let group = "awsproviderconfig.openshift.io";
-        assert_eq!(judged(DeviceDriver::OpenShiftMachine, group, "AWSMachineProviderConfig"), Ok(()));
+        assert_eq!(check_deletion(DeviceDriver::OpenShiftMachine, group, "AWSMachineProviderConfig"), Ok(()));
     }
 
     #[test]
-    fn the_page_names_each_kind() {
+    fn docs_fence_devices_names_each_kind() {
         let page = include_str!("../../../../docs/fence-devices.md");
         for ProviderRow { kind, .. } in &TABLE {
             assert!(page.contains(&format!("`{kind}`")), "docs/fence-devices.md does not name {kind}");

@@ -1,8 +1,10 @@
-//! The agent of a node, asked by its watchdog Lease: its last grant is revoked, and a time after that grant was last seen
-//! all that it guards has ended, or its watchdog has reset the machine (`docs/watchdog-lease.md`).
+//! A node's agent, through its watchdog Lease: its last grant is revoked, and a certain time after that grant was
+//! last observed all processes that it guards have terminated, or its watchdog has reset the machine
+//! (`docs/watchdog-lease.md`).
 //!
-//! Danger note: that time counts from the first sight of the grant by this process, on its monotonic clock. So a sight is
-//! noted after the answer has come, is kept in memory alone, and a process that starts begins to count anew.
+//! Danger note: that time counts from the first observation of the grant by this process, on its monotonic clock. So
+//! an observation is recorded after the answer has arrived, is kept in memory alone, and a process that starts begins
+//! to count again.
 
 use std::time::Duration;
 
@@ -24,17 +26,17 @@ fn lease_path(order: &ObjectOrder) -> String {
     watchdog::lease_path(&order.device.namespace, &order.facts.machine.node)
 }
 
-/// The boot that is asked about.
+/// The boot in question.
 fn boot(order: &ObjectOrder) -> Boot {
     let incarnation = &order.facts.incarnation;
     Boot { node: incarnation.uid.as_str().into(), id: incarnation.boot_id.as_str().into() }
 }
 
-/// Which promises a device accepts, and how long it waits.
+/// The promises that a device accepts, and its timeout.
 #[derive(Clone, Debug)]
 pub(crate) struct AcceptedPromises {
     terms: Terms,
-    /// As long as an order to switch off may take.
+    /// The timeout of an `off` order.
     off: Duration,
 }
 
@@ -62,7 +64,7 @@ impl AcceptedPromises {
         Self { terms, off: seconds(off) }
     }
 
-    /// How long after a grant was last seen its promise has come true.
+    /// How long after the last observation of a grant its promise is fulfilled.
     fn wait_time(&self, device: &Device) -> Result<Duration, DeviceError> {
         let wait = self.terms.wait_time(device).map_err(|refusal| refusal_error(&refusal))?;
         if wait <= self.off {
@@ -81,13 +83,13 @@ fn refusal_error(refusal: &Refusal) -> DeviceError {
     failed(refusal.to_string())
 }
 
-/// The Lease by quorum. That it was seen is noted.
+/// Reads the Lease by quorum, and records the observation.
 async fn read_and_observe(
     checker: &StatusChecker<'_>,
     path: &str,
 ) -> Result<(AgentLease, Record), DeviceError> {
     let object = read_object(checker.reader.connection, path).await?;
-    // Not before the answer has come: the grant that it shows is no younger.
+    // Recorded after the answer has arrived: the grant in it is not younger.
     let now = checker.env.now().since_start();
     let watchdogs = checker.reader.cache.watchdogs();
     let Some(object) = object else {
@@ -100,7 +102,7 @@ async fn read_and_observe(
     Ok((lease, record))
 }
 
-/// The Lease of the node's agent, if it has one.
+/// The Lease of the node's agent, if it exists.
 pub(super) async fn resolve(
     checker: &StatusChecker<'_>,
     order: &ObjectOrder,
@@ -118,7 +120,7 @@ pub(super) async fn resolve(
     })
 }
 
-/// Takes the last grant back, over exactly the version that was seen; what is revoked stays so.
+/// Revokes the last grant, at exactly the resourceVersion that was observed. A revocation is final.
 pub(super) async fn revoke(
     context: &StepContext<'_>,
     order: &ObjectOrder,
@@ -130,7 +132,7 @@ pub(super) async fn revoke(
     if record.boot != boot(order) {
         return Err(refusal_error(&Refusal::OtherBoot));
     }
-    // A promise that does not count is left alone: to revoke it would reset the machine, and prove nothing.
+    // A promise that is not accepted is not revoked: that would reset the machine, and prove nothing.
     let device = record.device.as_deref().ok_or_else(|| refusal_error(&Refusal::NotArmed(record.state)))?;
     accepted.wait_time(device)?;
     if record.state == State::Revoked {
@@ -149,7 +151,7 @@ pub(super) async fn revoke(
     };
     let meta: wire::OnlyMeta = answer.decode().map_err(|error| read_error(&ApiError::Undecodable(error)))?;
     let now = context.env.now().since_start();
-    // Without a version the next read is the first sight.
+    // Without a resourceVersion the next read is the first observation.
     if let Some(version) = meta.metadata.as_ref().and_then(resource_version) {
         watchdogs
             .update(path, |watch| watch.confirm_revocation(now, &revocation, version.to_string().into()));
@@ -157,7 +159,7 @@ pub(super) async fn revoke(
     Ok(())
 }
 
-/// Whether all that ran in the boot that is asked about has ended.
+/// Whether all processes of the boot in question have terminated.
 pub(super) async fn check_status(
     checker: &StatusChecker<'_>,
     order: &ObjectOrder,
@@ -187,7 +189,7 @@ pub(super) async fn check_status(
     Ok(Answer::new(power, identity, message))
 }
 
-/// What the agent promises now, while nothing is wrong.
+/// What the agent promises now, while the node is not lost.
 pub(super) async fn check_armed(
     checker: &StatusChecker<'_>,
     order: &ObjectOrder,
