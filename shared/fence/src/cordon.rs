@@ -114,8 +114,8 @@ mod tests {
 
     async fn cordoned(script: impl Fn(&str) -> Answer + Send + Sync + 'static) -> (Option<Cordoned>, Api) {
         let (env, _wall) = env();
-        let api = Api::new(&env, move |asked| {
-            let answer = script(&asked.method);
+        let api = Api::new(&env, move |request| {
+            let answer = script(&request.method);
             async move { answer }
         });
         let deadline = env.now() + Duration::from_secs(10);
@@ -141,7 +141,7 @@ mod tests {
         for (answers, lines) in [(&[200][..], &["PATCH"][..]), (&[409, 200], &["PATCH", "GET", "PATCH"])] {
             let (env, _wall) = env();
             let left = parking_lot::Mutex::new(answers.to_vec());
-            let api = Api::answering(&env, move |asked| match asked.method.as_str() {
+            let api = Api::answering(&env, move |request| match request.method.as_str() {
                 "PATCH" if left.lock().remove(0) == 409 => Answer::status(409, "Conflict", "changed"),
                 _ => Answer::json(&node("n").0),
             });

@@ -29,7 +29,7 @@ use crate::api::{
     Attempt, DeviceRef, FenceTrigger, Incarnation, NodeFenceSpec, NodeFenceStatus, Phase, Trigger, Verified,
 };
 use crate::client::Connection;
-use crate::client::scripted::{Answer as Says, Api, Received, advance, env};
+use crate::client::scripted::{Answer as ApiAnswer, Api, Received, advance, env};
 use crate::clock::Env;
 use crate::events::Recorder;
 use crate::model::{Kind, OUT_OF_SERVICE_TAINT, Uid};
@@ -40,14 +40,14 @@ use crate::transport::{Act, Answer, DeviceError, Driver, FenceTransport, Identit
 const BOOT: &str = "b0000000-0000-4000-8000-000000000001";
 const NEXT_BOOT: &str = "b0000000-0000-4000-8000-000000000002";
 
-/// What a device does when it is asked for the n-th time.
+/// What a device answers to the n-th order.
 type Script = Box<dyn Fn(Act, usize) -> Option<Result<Answer, DeviceError>> + Send + Sync>;
 
-/// Devices that write down what they are asked. `None`: no answer, ever.
+/// Devices that record the orders. `None`: no answer, ever.
 struct Devices {
     script: Script,
-    asked: Mutex<Vec<Order>>,
-    /// Where something answers; `None`: no packet leaves this host.
+    orders: Mutex<Vec<Order>>,
+    /// The addresses at which something answers; `None`: no packet leaves this host.
     open: Mutex<Option<Vec<&'static str>>>,
     log: Arc<Mutex<Vec<String>>>,
 }
@@ -62,9 +62,9 @@ impl FenceTransport for Devices {
     }
 
     fn carry_out(&self, order: Order) -> BoxFuture<'_, Result<Answer, DeviceError>> {
-        let (act, number) = (order.act, self.asked.lock().len());
+        let (act, number) = (order.act, self.orders.lock().len());
         self.log.lock().push(format!("device {}", act.name()));
-        self.asked.lock().push(order);
+        self.orders.lock().push(order);
         match (self.script)(act, number) {
             Some(answer) => Box::pin(std::future::ready(answer)),
             None => Box::pin(std::future::pending()),
@@ -83,28 +83,28 @@ fn answer_with(power: Power) -> Option<Result<Answer, DeviceError>> {
 }
 
 #[derive(Clone)]
-struct There {
+struct Fixture {
     node: Value,
-    /// In which second the Lease was renewed, as it is asked for the n-th time.
+    /// The second in which the Lease was renewed, at the n-th read.
     renewed: Arc<dyn Fn(usize) -> u8 + Send + Sync>,
     secret: Option<Value>,
     proof: Option<Value>,
-    /// The device's spec, if it is another one.
+    /// The device, if it is another one.
     device: Option<Value>,
-    /// What is answered before all that.
+    /// Answers that take precedence.
     first: First,
 }
 
-type First = Arc<dyn Fn(&Received) -> Option<Says> + Send + Sync>;
+type First = Arc<dyn Fn(&Received) -> Option<ApiAnswer> + Send + Sync>;
 
 fn machine() -> Value {
     let node = node("n").boot(BOOT).set("/status/nodeInfo/systemUUID", json!("uuid-1"));
     node.labels(json!({ "rack": "7" })).0
 }
 
-impl Default for There {
+impl Default for Fixture {
     fn default() -> Self {
-        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": lent("bmc"),
+        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": secret_metadata("bmc"),
             "data": { "password": "aHVudGVyMg==" } });
         Self {
             node: machine(),
@@ -130,110 +130,110 @@ fn device() -> Value {
     })
 }
 
-struct Scene {
+struct Harness {
     env: Env,
     api: Api,
     world: World,
     leadership: Arc<Leadership>,
     devices: Devices,
     events: Recorder,
-    /// Requests that write, and what devices were asked, in one order.
+    /// Write requests and orders to devices, in one order.
     log: Arc<Mutex<Vec<String>>>,
 }
 
-fn answer(there: &There, asked: &Received, leases: &Mutex<usize>) -> Says {
-    let last = asked.path.rsplit('/').next().unwrap_or_default();
-    let collection = asked.path.contains("/kube-node-lease/leases/");
-    if let Some(answer) = (there.first)(asked) {
+fn answer(fixture: &Fixture, request: &Received, leases: &Mutex<usize>) -> ApiAnswer {
+    let last = request.path.rsplit('/').next().unwrap_or_default();
+    let collection = request.path.contains("/kube-node-lease/leases/");
+    if let Some(answer) = (fixture.first)(request) {
         return answer;
     }
-    match (asked.method.as_str(), asked.path.as_str()) {
-        ("GET", "/api/v1/nodes/n") => Says::json(&there.node),
+    match (request.method.as_str(), request.path.as_str()) {
+        ("GET", "/api/v1/nodes/n") => ApiAnswer::json(&fixture.node),
         ("GET", _) if collection => {
             let mut count = leases.lock();
             *count += 1;
-            Says::json(&lease("n", (there.renewed)(*count - 1)).0)
+            ApiAnswer::json(&lease("n", (fixture.renewed)(*count - 1)).0)
         }
         ("GET", path) if path.contains("/fencedevices/") && last == "bmc" => {
             let mut device = device();
-            if let Some(spec) = &there.device {
+            if let Some(spec) = &fixture.device {
                 device["spec"] = spec["spec"].clone();
                 device["status"] = spec["status"].clone();
             }
-            Says::json(&device)
+            ApiAnswer::json(&device)
         }
         ("GET", path) if path.contains("/secrets/") => {
-            there.secret.as_ref().map_or_else(Says::not_found, Says::json)
+            fixture.secret.as_ref().map_or_else(ApiAnswer::not_found, ApiAnswer::json)
         }
         ("GET", path) if path.contains("/fenceevidences/") => {
-            there.proof.as_ref().map_or_else(Says::not_found, Says::json)
+            fixture.proof.as_ref().map_or_else(ApiAnswer::not_found, ApiAnswer::json)
         }
-        ("GET", _) => Says::not_found(),
-        ("POST", _) => Says::with_code(201, &json!({ "metadata": { "resourceVersion": "1" } })),
+        ("GET", _) => ApiAnswer::not_found(),
+        ("POST", _) => ApiAnswer::with_code(201, &json!({ "metadata": { "resourceVersion": "1" } })),
         ("PATCH", _) => {
             let rv =
-                asked.json()["metadata"]["resourceVersion"].as_str().and_then(|rv| rv.parse::<u64>().ok());
-            Says::json(&json!({ "metadata": { "resourceVersion": (rv.unwrap_or(0) + 1).to_string() } }))
+                request.json()["metadata"]["resourceVersion"].as_str().and_then(|rv| rv.parse::<u64>().ok());
+            ApiAnswer::json(&json!({ "metadata": { "resourceVersion": (rv.unwrap_or(0) + 1).to_string() } }))
         }
-        _ => Says::not_found(),
+        _ => ApiAnswer::not_found(),
     }
 }
 
-fn scene(
-    there: There,
+fn harness(
+    fixture: Fixture,
     script: impl Fn(Act, usize) -> Option<Result<Answer, DeviceError>> + Send + Sync + 'static,
-) -> Scene {
+) -> Harness {
     let (env, _wall) = env();
     let log = Arc::new(Mutex::new(Vec::new()));
     let (lines, leases) = (Arc::clone(&log), Arc::new(Mutex::new(0)));
-    let api = Api::answering(&env, move |asked| {
-        // Whether there is anybody to be polite to.
-        if asked.method != "GET" && !asked.path.ends_with("selfsubjectaccessreviews") {
-            lines.lock().push(asked.line());
+    let api = Api::answering(&env, move |request| {
+        // Reviews of permissions change nothing.
+        if request.method != "GET" && !request.path.ends_with("selfsubjectaccessreviews") {
+            lines.lock().push(request.line());
         }
-        answer(&there, asked, &leases)
+        answer(&fixture, request, &leases)
     });
     let world = World::listed();
     world.apply(Kind::NodeLeases, &lease("n", 7).0, env.now());
-    let (asked, open) = (Mutex::default(), Mutex::new(Some(Vec::new())));
-    let devices = Devices { script: Box::new(script), asked, open, log: Arc::clone(&log) };
+    let (orders, open) = (Mutex::default(), Mutex::new(Some(Vec::new())));
+    let devices = Devices { script: Box::new(script), orders, open, log: Arc::clone(&log) };
     let events = Recorder::new(env.clone(), Metrics::new().unwrap().authority);
-    Scene { env, api, world, leadership: Leadership::always(), devices, events, log }
+    Harness { env, api, world, leadership: Leadership::always(), devices, events, log }
 }
 
-impl Scene {
-    fn acting<'a>(&'a self, connection: &'a Connection) -> StepContext<'a> {
+impl Harness {
+    fn step_context<'a>(&'a self, connection: &'a Connection) -> StepContext<'a> {
         let (cache, env, leadership) = (self.world.cache(), &self.env, &self.leadership);
-        let means = WriteContext { connection, cache, env, leadership };
-        StepContext::new(means, &self.devices, "this-process", &self.events)
+        let writer = WriteContext { connection, cache, env, leadership };
+        StepContext::new(writer, &self.devices, "this-process", &self.events)
     }
 
     async fn run_step(&self, step: Step) -> Outcome {
         let connection = self.api.connection();
-        execute_step(&self.acting(&connection), &FenceStepRequest { node: "n".into(), step }).await
+        execute_step(&self.step_context(&connection), &FenceStepRequest { node: "n".into(), step }).await
     }
 
-    /// Takes the step, which must end so.
-    async fn ends(&self, step: Step, how: &str) {
+    /// Executes the step, which must have this outcome.
+    async fn assert_outcome(&self, step: Step, how: &str) {
         assert_eq!(self.run_step(step).await.name(), how);
     }
 
-    /// Nothing was written, and no device asked.
-    fn silent(&self) {
+    /// No write and no order was sent.
+    fn assert_no_requests(&self) {
         assert_eq!(self.log(), [""; 0]);
     }
 
-    /// What the looks of the first attempt showed, as it was written.
+    /// The samples of the first attempt, as they were written.
     fn verified(&self) -> Value {
         self.written("nodefences")["status"]["attempts"][0]["verified"].clone()
     }
 
-    async fn run_monitor(&self, wish: &MonitorRequest) -> Outcome {
+    async fn run_monitor(&self, monitor_request: &MonitorRequest) -> Outcome {
         let connection = self.api.connection();
-        monitor(&self.acting(&connection), wish).await
+        monitor(&self.step_context(&connection), monitor_request).await
     }
 
-    /// The Events about devices that were to be written: of whom, and which word.
+    /// The recorded Events about devices: the device's UID, and the reason.
     async fn events(&self) -> Vec<(String, String)> {
         let write = self.events.clone().worker_loop(
             self.api.connection(),
@@ -242,11 +242,12 @@ impl Scene {
             "this-process".to_owned(),
         );
         let _until = tokio::time::timeout(Duration::from_secs(1), write).await;
-        let heard = self.api.requests().into_iter().filter(|asked| asked.path.ends_with("fencing/events"));
-        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        heard
-            .map(|asked| asked.json())
-            .map(|event| (word(&event["involvedObject"]["uid"]), word(&event["reason"])))
+        let events =
+            self.api.requests().into_iter().filter(|request| request.path.ends_with("fencing/events"));
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        events
+            .map(|request| request.json())
+            .map(|event| (text(&event["involvedObject"]["uid"]), text(&event["reason"])))
             .collect()
     }
 
@@ -254,7 +255,7 @@ impl Scene {
         self.log.lock().clone()
     }
 
-    /// What was written, without what devices were asked.
+    /// The write requests, without the orders to devices.
     fn requests(&self) -> Vec<String> {
         self.log().into_iter().filter(|line| !line.starts_with("device ")).collect()
     }
@@ -264,7 +265,7 @@ impl Scene {
             .requests()
             .iter()
             .rev()
-            .find(|asked| asked.method != "GET" && asked.path.contains(path))
+            .find(|request| request.method != "GET" && request.path.contains(path))
             .unwrap()
             .json()
     }
@@ -291,7 +292,7 @@ fn spec() -> NodeFenceSpec {
 }
 
 /// The metadata of the Secret, which allows these devices to use it.
-fn lent(to: &str) -> Value {
+fn secret_metadata(to: &str) -> Value {
     json!({ "name": "bmc", "annotations": { "pod-safety.dev/fence-devices": to } })
 }
 
@@ -335,9 +336,9 @@ const EVIDENCE: &str = "POST /apis/pod-safety.dev/v1alpha1/fenceevidences";
 
 #[tokio::test(start_paused = true)]
 async fn an_incident_is_opened_under_the_name_of_the_incarnation() {
-    let scene = scene(There::default(), |_, _| None);
-    scene.ends(Step::Open(Box::new(spec())), "written").await;
-    let body = scene.written("nodefences");
+    let harness = harness(Fixture::default(), |_, _| None);
+    harness.assert_outcome(Step::Open(Box::new(spec())), "written").await;
+    let body = harness.written("nodefences");
     assert_eq!(body["metadata"]["name"], incident_name(&incarnation()));
     assert_eq!(body["spec"]["node"]["bootID"], BOOT);
     let other = Incarnation { boot_id: NEXT_BOOT.to_owned(), ..incarnation() };
@@ -347,33 +348,34 @@ async fn an_incident_is_opened_under_the_name_of_the_incarnation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_begun_against_a_node_that_was_heard_or_began_another_life() {
-    let heard = There { renewed: Arc::new(|_| 9), ..There::default() };
-    let mut ready = There::default();
+async fn no_attempt_starts_if_the_node_reports_or_has_another_incarnation() {
+    let heard = Fixture { renewed: Arc::new(|_| 9), ..Fixture::default() };
+    let mut ready = Fixture::default();
     ready.node["status"]["conditions"][0]["status"] = json!("True");
-    let mut booted = There::default();
+    let mut booted = Fixture::default();
     booted.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
-    for (there, wanted) in [(heard, "heard"), (ready, "heard"), (booted, "changed")] {
+    for (fixture, wanted) in [(heard, "heard"), (ready, "heard"), (booted, "changed")] {
         for step in [Step::Open(Box::new(spec())), Step::Attempt(target(tried("off")))] {
-            let scene = scene(there.clone(), |_, _| answer_with(Power::Off));
-            scene.ends(step, wanted).await;
-            assert_eq!(scene.log(), [""; 0], "{wanted}: nothing written, no device asked");
+            let harness = harness(fixture.clone(), |_, _| answer_with(Power::Off));
+            harness.assert_outcome(step, wanted).await;
+            assert_eq!(harness.log(), [""; 0], "{wanted}: nothing written, no order sent");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_intent_is_written_before_the_device_is_asked_and_its_answer_after() {
-    let scene = scene(There::default(), |_, _| answer_with(Power::Off));
-    scene.ends(Step::Attempt(target(tried("off"))), "written").await;
-    assert_eq!(scene.log(), [STATUS, "device off", STATUS]);
-    let writes: Vec<_> = scene.api.requests().into_iter().filter(|asked| asked.method == "PATCH").collect();
+async fn the_intent_is_written_before_the_order_is_sent_and_the_answer_after_it() {
+    let harness = harness(Fixture::default(), |_, _| answer_with(Power::Off));
+    harness.assert_outcome(Step::Attempt(target(tried("off"))), "written").await;
+    assert_eq!(harness.log(), [STATUS, "device off", STATUS]);
+    let writes: Vec<_> =
+        harness.api.requests().into_iter().filter(|request| request.method == "PATCH").collect();
     assert_eq!(writes[0].json()["metadata"]["resourceVersion"], "20");
     assert_eq!(writes[1].json()["metadata"]["resourceVersion"], "21", "at the version that the intent made");
     assert_eq!(writes[0].json()["status"]["attempts"][0].get("outcome"), None);
     assert_eq!(writes[1].json()["status"]["attempts"][0]["outcome"], "fencing/bmc: done");
     assert_eq!(writes[0].json()["status"]["attempts"][0]["by"], "this-process");
-    let order = scene.devices.asked.lock()[0].clone();
+    let order = harness.devices.orders.lock()[0].clone();
     assert_eq!(order.parameters["ip"].reveal(), "n.bmc");
     assert_eq!(order.parameters["password"].reveal(), "hunter2");
     assert!(!format!("{order:?}").contains("hunter2"), "secrets have no readable form: {order:?}");
@@ -381,66 +383,66 @@ async fn the_intent_is_written_before_the_device_is_asked_and_its_answer_after()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_device_that_cannot_be_asked_costs_an_attempt_and_says_why() {
-    let no_secret = There { secret: None, ..There::default() };
-    let mut no_key = There::default();
+async fn an_attempt_with_an_unusable_device_is_recorded_with_the_reason() {
+    let no_secret = Fixture { secret: None, ..Fixture::default() };
+    let mut no_key = Fixture::default();
     no_key.secret.as_mut().unwrap()["data"] = json!({ "passwort": "aHVudGVyMg==" });
-    let mut elsewhere = There::default();
+    let mut elsewhere = Fixture::default();
     elsewhere.node["metadata"]["labels"]["rack"] = json!("8");
-    for (there, words) in [
+    for (fixture, words) in [
         (no_secret, "Secret fencing/bmc does not exist"),
         (no_key, "has no key \"password\""),
         (elsewhere, "its nodeSelector does not select it"),
     ] {
-        let scene = scene(there, |_, _| answer_with(Power::Off));
-        scene.ends(Step::Attempt(target(tried("off"))), "written").await;
-        assert_eq!(scene.log(), [STATUS], "{words}: no device is asked");
-        let attempt = scene.written("nodefences")["status"]["attempts"][0].clone();
+        let harness = harness(fixture, |_, _| answer_with(Power::Off));
+        harness.assert_outcome(Step::Attempt(target(tried("off"))), "written").await;
+        assert_eq!(harness.log(), [STATUS], "{words}: no order is sent");
+        let attempt = harness.written("nodefences")["status"]["attempts"][0].clone();
         assert!(attempt["outcome"].as_str().unwrap().contains(words), "{attempt}");
         assert_eq!(attempt["verified"]["power"], "Unknown");
         assert!(!attempt.to_string().contains("hunter2"), "{attempt}");
     }
 }
 
-/// Finding 2 of the security review: whoever might write a FenceDevice could have any Secret of its namespace sent to an
-/// address of their own.
+/// A client that could write a FenceDevice could have any Secret of its namespace sent to an address of its own.
 #[tokio::test(start_paused = true)]
-async fn attack_a_secret_that_is_not_for_this_device_reaches_no_device() {
+async fn attack_a_secret_without_an_annotation_for_the_device_is_not_used() {
     let other = json!({ "name": "sh.helm.release.v1.pod-safety.v1" });
     for (what, metadata, sent) in [
         ("of something else", other, false),
-        ("of another device", lent("psu"), false),
-        ("of a device whose name begins alike", lent("bmc-2, xbmc"), false),
-        ("of several devices", lent("psu, bmc"), true),
-        ("of all devices beside it", lent("*"), true),
+        ("of another device", secret_metadata("psu"), false),
+        ("of a device whose name begins alike", secret_metadata("bmc-2, xbmc"), false),
+        ("of several devices", secret_metadata("psu, bmc"), true),
+        ("of all devices beside it", secret_metadata("*"), true),
     ] {
-        let mut there = There::default();
-        there.secret.as_mut().unwrap()["metadata"] = metadata;
-        let scene = scene(there, |_, _| answer_with(Power::Off));
-        scene.ends(Step::Attempt(target(tried("off"))), "written").await;
-        assert_eq!(scene.devices.asked.lock().len(), usize::from(sent), "a Secret {what}");
-        let attempt = scene.written("nodefences")["status"]["attempts"][0].clone();
+        let mut fixture = Fixture::default();
+        fixture.secret.as_mut().unwrap()["metadata"] = metadata;
+        let harness = harness(fixture, |_, _| answer_with(Power::Off));
+        harness.assert_outcome(Step::Attempt(target(tried("off"))), "written").await;
+        assert_eq!(harness.devices.orders.lock().len(), usize::from(sent), "a Secret {what}");
+        let attempt = harness.written("nodefences")["status"]["attempts"][0].clone();
         let way_out = "kubectl annotate secret bmc -n fencing --overwrite pod-safety.dev/fence-devices=bmc";
         assert_eq!(attempt["outcome"].as_str().unwrap().contains(way_out), !sent, "{attempt}");
         assert!(!attempt.to_string().contains("hunter2"), "{attempt}");
     }
 }
 
-/// Finding 4 of the security review, where the policy names such a device.
+/// The policy names a device in such a namespace.
 #[tokio::test(start_paused = true)]
-async fn attack_a_device_of_a_namespace_that_is_not_followed_is_not_read() {
-    let scene = scene(There::default(), |_, _| answer_with(Power::Off));
-    scene.world.cache().restrict_fencing_to(["pod-safety".to_owned()].into());
-    scene.ends(Step::Attempt(target(tried("off"))), "written").await;
-    assert_eq!(scene.log(), [STATUS], "no device is asked");
-    let outcome = scene.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
+async fn attack_a_device_outside_the_fencing_namespaces_is_not_read() {
+    let harness = harness(Fixture::default(), |_, _| answer_with(Power::Off));
+    harness.world.cache().restrict_fencing_to(["pod-safety".to_owned()].into());
+    harness.assert_outcome(Step::Attempt(target(tried("off"))), "written").await;
+    assert_eq!(harness.log(), [STATUS], "no order is sent");
+    let outcome = harness.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
     let way_out = "add it to --fencing-namespaces (chart: controllers.fencing.namespaces)";
     assert!(outcome.as_str().unwrap().contains(way_out), "{outcome}");
-    let read = scene.api.requests().into_iter().find(|asked| asked.path.contains("/namespaces/fencing/"));
+    let read =
+        harness.api.requests().into_iter().find(|request| request.path.contains("/namespaces/fencing/"));
     assert!(read.is_none(), "{read:?}");
 }
 
-/// Finding 15 of the security review: everybody with the role `view` reads the parameters of a FenceDevice.
+/// Any user with the role `view` reads the parameters of a FenceDevice.
 #[tokio::test(start_paused = true)]
 async fn attack_a_password_among_the_parameters_is_not_used() {
     for (parameter, used) in [
@@ -454,23 +456,24 @@ async fn attack_a_password_among_the_parameters_is_not_used() {
     ] {
         let mut spec = device();
         spec["spec"]["parameters"][parameter] = json!("hunter3");
-        let scene = scene(There { device: Some(spec), ..There::default() }, |_, _| answer_with(Power::Off));
-        scene.ends(Step::Attempt(target(tried("off"))), "written").await;
-        assert_eq!(scene.devices.asked.lock().len(), usize::from(used), "{parameter}");
-        let attempt = scene.written("nodefences")["status"]["attempts"][0].to_string();
+        let harness =
+            harness(Fixture { device: Some(spec), ..Fixture::default() }, |_, _| answer_with(Power::Off));
+        harness.assert_outcome(Step::Attempt(target(tried("off"))), "written").await;
+        assert_eq!(harness.devices.orders.lock().len(), usize::from(used), "{parameter}");
+        let attempt = harness.written("nodefences")["status"]["attempts"][0].to_string();
         assert_eq!(attempt.contains("in secretParameters"), !used, "{attempt}");
         assert!(!attempt.contains("hunter3"), "{attempt}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_looks_five_seconds_apart_and_a_silent_kubelet_show_that_it_is_off() {
-    let scene = scene(There::default(), |_, _| answer_with(Power::Off));
-    let began = scene.env.now();
-    scene.ends(Step::Look(target(tried("off"))), "written").await;
-    assert!(scene.env.now().since(began) >= Verified::MIN_INTERVAL);
-    assert_eq!(scene.log(), ["device look", "device look", STATUS]);
-    let verified = scene.verified();
+async fn two_checks_five_seconds_apart_without_a_lease_renewal_verify_off() {
+    let harness = harness(Fixture::default(), |_, _| answer_with(Power::Off));
+    let began = harness.env.now();
+    harness.assert_outcome(Step::Look(target(tried("off"))), "written").await;
+    assert!(harness.env.now().since(began) >= Verified::MIN_INTERVAL);
+    assert_eq!(harness.log(), ["device look", "device look", STATUS]);
+    let verified = harness.verified();
     assert_eq!(
         (&verified["power"], &verified["leaseRenewed"]),
         (&json!("Off"), &json!("2026-01-01T00:00:07Z"))
@@ -479,52 +482,55 @@ async fn two_looks_five_seconds_apart_and_a_silent_kubelet_show_that_it_is_off()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kubelet_that_speaks_between_the_looks_convicts_the_device() {
-    let there = There { renewed: Arc::new(|number| if number == 0 { 7 } else { 17 }), ..There::default() };
-    let scene = scene(there, |_, _| answer_with(Power::Off));
-    scene.ends(Step::Look(target(tried("off"))), "written").await;
-    let verified = scene.verified();
+async fn a_lease_renewal_between_the_checks_marks_the_device_as_a_mismatch() {
+    let fixture =
+        Fixture { renewed: Arc::new(|number| if number == 0 { 7 } else { 17 }), ..Fixture::default() };
+    let harness = harness(fixture, |_, _| answer_with(Power::Off));
+    harness.assert_outcome(Step::Look(target(tried("off"))), "written").await;
+    let verified = harness.verified();
     assert_eq!(verified["power"], "Unknown");
     assert!(verified["message"].as_str().unwrap().contains("another machine"), "{verified}");
 }
 
-/// Its Node is deleted when the machine is gone, and the Lease is collected with it. A renewal that only the watch has brought
-/// convicts all the same.
+/// The Node is deleted when the machine is gone, and the Lease is garbage collected with it. A renewal that only the
+/// watch delivered contradicts the device all the same.
 #[tokio::test(start_paused = true)]
-async fn bug_a_lease_that_was_collected_between_the_looks_counted_as_renewed() {
+async fn bug_a_lease_garbage_collected_between_the_checks_counted_as_renewed() {
     for (renewed_meanwhile, power) in [(false, "Off"), (true, "Unknown")] {
         let reads = Mutex::new(0);
-        let collected = move |asked: &Received| {
+        let collected = move |request: &Received| {
             let mut reads = reads.lock();
-            *reads += usize::from(asked.path.contains("/kube-node-lease/leases/"));
-            (*reads > 1 && asked.path.contains("/kube-node-lease/leases/")).then(Says::not_found)
+            *reads += usize::from(request.path.contains("/kube-node-lease/leases/"));
+            (*reads > 1 && request.path.contains("/kube-node-lease/leases/")).then(ApiAnswer::not_found)
         };
-        let there = There { first: Arc::new(collected), ..There::default() };
-        let scene = scene(there, |_, _| answer_with(Power::Off));
+        let fixture = Fixture { first: Arc::new(collected), ..Fixture::default() };
+        let harness = harness(fixture, |_, _| answer_with(Power::Off));
         let watch = async {
             advance(2.0).await;
             let second = if renewed_meanwhile { 17 } else { 7 };
-            scene.world.apply(Kind::NodeLeases, &lease("n", second).rv(4).0, scene.env.now());
-            scene.world.remove(Kind::NodeLeases, "lease-n", scene.env.now());
+            harness.world.apply(Kind::NodeLeases, &lease("n", second).rv(4).0, harness.env.now());
+            harness.world.remove(Kind::NodeLeases, "lease-n", harness.env.now());
         };
-        futures::join!(scene.ends(Step::Look(target(tried("off"))), "written"), watch);
-        assert_eq!(scene.verified()["power"], power, "renewed meanwhile: {renewed_meanwhile}");
+        futures::join!(harness.assert_outcome(Step::Look(target(tried("off"))), "written"), watch);
+        assert_eq!(harness.verified()["power"], power, "renewed meanwhile: {renewed_meanwhile}");
     }
-    let there = There {
-        first: Arc::new(|asked| asked.path.contains("/kube-node-lease/leases/").then(Says::not_found)),
-        ..There::default()
+    let fixture = Fixture {
+        first: Arc::new(|request| {
+            request.path.contains("/kube-node-lease/leases/").then(ApiAnswer::not_found)
+        }),
+        ..Fixture::default()
     };
-    let scene = scene(there, |_, _| None);
-    scene.ends(Step::Prove(target(checked_status("Off"))), "changed").await;
-    assert!(scene.log().is_empty(), "the watch may have brought less than the read");
-    scene.world.remove(Kind::NodeLeases, "lease-n", scene.env.now());
-    scene.ends(Step::Prove(target(checked_status("Off"))), "written").await;
-    assert_eq!(scene.log(), [EVIDENCE, STATUS]);
+    let harness = harness(fixture, |_, _| None);
+    harness.assert_outcome(Step::Prove(target(checked_status("Off"))), "changed").await;
+    assert!(harness.log().is_empty(), "the watch may have brought less than the read");
+    harness.world.remove(Kind::NodeLeases, "lease-n", harness.env.now());
+    harness.assert_outcome(Step::Prove(target(checked_status("Off"))), "written").await;
+    assert_eq!(harness.log(), [EVIDENCE, STATUS]);
 }
 
-/// A2: whatever the phase of its renewals, a kubelet that lives convicts the device that says off.
+/// Whatever the phase of its renewals, a running kubelet contradicts a device that reports off.
 #[tokio::test(start_paused = true)]
-async fn a_kubelet_that_renews_each_ten_seconds_is_heard_between_the_looks_in_any_phase() {
+async fn the_interval_contains_a_renewal_of_a_kubelet_that_renews_every_ten_seconds() {
     for tenths in 0..104 {
         let (clock, _wall) = env();
         let began = clock.now();
@@ -533,68 +539,69 @@ async fn a_kubelet_that_renews_each_ten_seconds_is_heard_between_the_looks_in_an
             let renewals = (clock.now().since(began) + phase).as_millis() / 10_400;
             7 + u8::try_from(renewals).unwrap()
         };
-        let there = There { renewed: Arc::new(renewed), ..There::default() };
-        let scene = scene(there, |_, _| answer_with(Power::Off));
-        scene.ends(Step::Look(target(tried("off"))), "written").await;
-        assert_eq!(scene.verified()["power"], "Unknown", "renewed {phase:?} before the first look");
+        let fixture = Fixture { renewed: Arc::new(renewed), ..Fixture::default() };
+        let harness = harness(fixture, |_, _| answer_with(Power::Off));
+        harness.assert_outcome(Step::Look(target(tried("off"))), "written").await;
+        assert_eq!(harness.verified()["power"], "Unknown", "renewed {phase:?} before the first look");
     }
 }
 
-/// The other half of it: to be silent for long already costs nothing.
+/// The time for which the kubelet has not reported already shortens the interval.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_was_silent_for_the_duration_of_its_lease_is_looked_at_five_seconds_apart() {
+async fn the_interval_is_five_seconds_if_the_lease_expired_before() {
     for (silent, apart) in [(0, 15), (20, 15), (30, 10), (40, 5), (600, 5)] {
-        let scene = scene(There::default(), |_, _| answer_with(Power::Off));
+        let harness = harness(Fixture::default(), |_, _| answer_with(Power::Off));
         advance(Duration::from_secs(silent).as_secs_f64()).await;
-        let began = scene.env.now();
-        scene.ends(Step::Look(target(tried("off"))), "written").await;
-        assert_eq!(scene.env.now().since(began).as_secs(), apart, "silent for {silent}s");
-        assert_eq!(scene.verified()["power"], "Off");
+        let began = harness.env.now();
+        harness.assert_outcome(Step::Look(target(tried("off"))), "written").await;
+        assert_eq!(harness.env.now().since(began).as_secs(), apart, "silent for {silent}s");
+        assert_eq!(harness.verified()["power"], "Off");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_supply_that_flaps_proves_nothing() {
-    let scene =
-        scene(There::default(), |_, number| answer_with(if number == 0 { Power::Off } else { Power::On }));
-    scene.run_step(Step::Look(target(tried("off")))).await;
-    let verified = scene.verified();
+async fn a_power_supply_that_flaps_does_not_verify_off() {
+    let harness = harness(Fixture::default(), |_, number| {
+        answer_with(if number == 0 { Power::Off } else { Power::On })
+    });
+    harness.run_step(Step::Look(target(tried("off")))).await;
+    let verified = harness.verified();
     assert_eq!(verified["power"], "On");
 }
 
 #[tokio::test(start_paused = true)]
-async fn evidence_is_written_before_anything_relies_on_it() {
-    let scene = scene(There::default(), |_, _| None);
-    scene.ends(Step::Prove(target(checked_status("Off"))), "written").await;
-    assert_eq!(scene.log(), [EVIDENCE, STATUS]);
-    let evidence = scene.written("fenceevidences");
+async fn evidence_is_created_before_the_status_names_it() {
+    let harness = harness(Fixture::default(), |_, _| None);
+    harness.assert_outcome(Step::Prove(target(checked_status("Off"))), "written").await;
+    assert_eq!(harness.log(), [EVIDENCE, STATUS]);
+    let evidence = harness.written("fenceevidences");
     assert_eq!(evidence["spec"]["kind"], "PowerOff");
     assert_eq!(evidence["spec"]["leaseRenewed"], "2026-01-01T00:00:07Z");
-    assert_eq!(scene.written("nodefences")["status"]["conditions"][0]["status"], "True");
+    assert_eq!(harness.written("nodefences")["status"]["conditions"][0]["status"], "True");
 }
 
-/// What its devices showed off is over, and this boot is not.
+/// The devices powered off the earlier boot; the current one runs.
 #[tokio::test(start_paused = true)]
-async fn there_is_no_evidence_about_a_node_that_has_booted_since() {
+async fn no_evidence_is_created_for_a_node_that_has_rebooted_since() {
     let mut node = machine();
     node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
-    let scene = scene(There { node, ..There::default() }, |_, _| None);
-    scene.ends(Step::Prove(target(checked_status("Off"))), "changed").await;
-    assert!(scene.log().is_empty());
+    let harness = harness(Fixture { node, ..Fixture::default() }, |_, _| None);
+    harness.assert_outcome(Step::Prove(target(checked_status("Off"))), "changed").await;
+    assert!(harness.log().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_is_no_evidence_if_the_kubelet_spoke_since_or_nothing_said_off() {
-    let spoke = There { renewed: Arc::new(|_| 9), ..There::default() };
-    let scene_spoke = scene(spoke, |_, _| None);
-    scene_spoke.run_step(Step::Prove(target(checked_status("Off")))).await;
-    assert_eq!(scene_spoke.log(), [STATUS]);
-    let status = scene_spoke.written("nodefences")["status"].clone();
+async fn no_evidence_is_created_if_the_lease_was_renewed_or_no_device_reported_off() {
+    let spoke = Fixture { renewed: Arc::new(|_| 9), ..Fixture::default() };
+    let renewed = harness(spoke, |_, _| None);
+    renewed.run_step(Step::Prove(target(checked_status("Off")))).await;
+    assert_eq!(renewed.log(), [STATUS]);
+    let status = renewed.written("nodefences")["status"].clone();
     assert_eq!((&status["phase"], status.get("evidence")), (&json!("Fencing"), None));
     for power in ["On", "Unknown"] {
-        let scene = scene(There::default(), |_, _| None);
-        scene.ends(Step::Prove(target(checked_status(power))), "changed").await;
-        scene.silent();
+        let harness = harness(Fixture::default(), |_, _| None);
+        harness.assert_outcome(Step::Prove(target(checked_status(power))), "changed").await;
+        harness.assert_no_requests();
     }
 }
 
@@ -613,119 +620,119 @@ fn proof(invalidated: bool) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_taint_needs_evidence_that_holds_and_keeps_what_others_put_there() {
+async fn the_taint_needs_valid_evidence_and_keeps_other_taints() {
     let theirs = json!([{ "key": "k", "value": "v", "effect": "NoSchedule", "unknownField": 1 }]);
-    let mut there = There { proof: Some(proof(false)), ..There::default() };
-    there.node["spec"]["taints"] = theirs.clone();
-    let (held, outcome) = taint::tainted(there.clone(), target(checked_status("Off"))).await;
+    let mut fixture = Fixture { proof: Some(proof(false)), ..Fixture::default() };
+    fixture.node["spec"]["taints"] = theirs.clone();
+    let (held, outcome) = taint::tainted(fixture.clone(), target(checked_status("Off"))).await;
     assert_eq!((outcome, held.requests()), ("written", vec![NODE.to_owned(), STATUS.to_owned()]));
     let taints = held.written("/nodes/")["spec"]["taints"].clone();
     assert_eq!(taints[0], theirs[0]);
     assert_eq!((&taints[1]["key"], &taints[1]["value"]), (&json!(OUT_OF_SERVICE_TAINT), &json!("n-1")));
-    let mut ready = there.clone();
+    let mut ready = fixture.clone();
     ready.node["status"]["conditions"][0]["status"] = json!("True");
-    let mut booted = there.clone();
+    let mut booted = fixture.clone();
     booted.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
-    let invalid = There { proof: Some(proof(true)), ..there.clone() };
-    let none = There { proof: None, ..there };
-    for (there, wanted) in [(ready, "heard"), (booted, "refused"), (invalid, "refused"), (none, "gone")] {
-        let (scene, outcome) = taint::tainted(there, target(checked_status("Off"))).await;
-        assert_eq!((outcome, scene.requests()), (wanted, Vec::new()));
+    let invalid = Fixture { proof: Some(proof(true)), ..fixture.clone() };
+    let none = Fixture { proof: None, ..fixture };
+    for (fixture, wanted) in [(ready, "heard"), (booted, "refused"), (invalid, "refused"), (none, "gone")] {
+        let (harness, outcome) = taint::tainted(fixture, target(checked_status("Off"))).await;
+        assert_eq!((outcome, harness.requests()), (wanted, Vec::new()));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_our_own_taint_is_taken_away_and_only_from_another_life() {
+async fn only_our_taint_is_removed_and_only_from_another_incarnation() {
     let ours = json!({ "key": OUT_OF_SERVICE_TAINT, "value": "n-1", "effect": "NoExecute" });
     let theirs = json!({ "key": OUT_OF_SERVICE_TAINT, "value": "nodeshutdown", "effect": "NoExecute" });
-    let mut back = There::default();
+    let mut back = Fixture::default();
     back.node["spec"]["taints"] = json!([ours]);
     back.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
     back.node["status"]["conditions"][0]["status"] = json!("True");
-    let scene_back = scene(back.clone(), |_, _| None);
-    scene_back.ends(Step::Untaint(target(checked_status("Off"))), "written").await;
-    assert_eq!(scene_back.log(), [NODE, STATUS]);
-    assert_eq!(scene_back.written("/nodes/")["spec"]["taints"], json!([]));
+    let returned = harness(back.clone(), |_, _| None);
+    returned.assert_outcome(Step::Untaint(target(checked_status("Off"))), "written").await;
+    assert_eq!(returned.log(), [NODE, STATUS]);
+    assert_eq!(returned.written("/nodes/")["spec"]["taints"], json!([]));
     let mut same = back.clone();
     same.node["status"]["nodeInfo"]["bootID"] = json!(BOOT);
-    let scene_same = scene(same, |_, _| None);
-    scene_same.ends(Step::Untaint(target(checked_status("Off"))), "changed").await;
-    scene_same.silent();
+    let unchanged = harness(same, |_, _| None);
+    unchanged.assert_outcome(Step::Untaint(target(checked_status("Off"))), "changed").await;
+    unchanged.assert_no_requests();
     back.node["spec"]["taints"] = json!([theirs]);
-    let foreign = scene(back, |_, _| None);
-    foreign.ends(Step::Untaint(target(checked_status("Off"))), "written").await;
+    let foreign = harness(back, |_, _| None);
+    foreign.assert_outcome(Step::Untaint(target(checked_status("Off"))), "written").await;
     assert_eq!(foreign.log(), [STATUS], "somebody else's taint stays");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_contradiction_first_invalidates_the_evidence_then_distrusts_the_device() {
+async fn a_contradiction_invalidates_the_evidence_before_it_marks_the_devices() {
     let others = json!([{ "type": "Trusted", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" },
         { "type": "Answers", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" }]);
     let mut known = device();
     known["status"] = json!({ "conditions": others });
-    let there = There { proof: Some(proof(false)), device: Some(known), ..There::default() };
-    let scene = scene(there, |_, _| None);
-    // What another level tried before, and nobody saw off, said nothing that is untrue.
+    let fixture = Fixture { proof: Some(proof(false)), device: Some(known), ..Fixture::default() };
+    let harness = harness(fixture, |_, _| None);
+    // A device of another level that did not report off is not contradicted.
     let mut status = checked_status("Off");
     let pdu = DeviceRef { name: "pdu".to_owned(), ..bmc() };
     let tried = Attempt { verified: None, devices: vec![pdu], ..status.attempts[0].clone() };
     status.attempts.insert(0, tried);
-    scene.ends(Step::Contradict(target(status)), "written").await;
-    assert!(scene.api.requests().iter().all(|asked| !asked.path.contains("pdu")));
+    harness.assert_outcome(Step::Contradict(target(status)), "written").await;
+    assert!(harness.api.requests().iter().all(|request| !request.path.contains("pdu")));
     assert_eq!(
-        scene.log(),
+        harness.log(),
         [
             "PATCH /apis/pod-safety.dev/v1alpha1/fenceevidences/n-1/status",
             "PATCH /apis/pod-safety.dev/v1alpha1/namespaces/fencing/fencedevices/bmc/status",
             STATUS
         ]
     );
-    let conditions = scene.written("fencedevices")["status"]["conditions"].clone();
+    let conditions = harness.written("fencedevices")["status"]["conditions"].clone();
     let said = |at: usize| (conditions[at]["type"].clone(), conditions[at]["status"].clone());
     assert_eq!(conditions.as_array().unwrap().len(), 2, "{conditions}");
     assert_eq!((said(0), said(1)), ((json!("Answers"), json!("True")), (json!("Trusted"), json!("False"))));
-    let meant = scene.written("fenceevidences")["metadata"].clone();
+    let meant = harness.written("fenceevidences")["metadata"].clone();
     let read = &proof(false)["metadata"];
     assert_eq!((&meant["uid"], &meant["resourceVersion"]), (&read["uid"], &read["resourceVersion"]));
-    assert_eq!(scene.events().await, [("uid-bmc".to_owned(), "EvidenceContradicted".to_owned())]);
+    assert_eq!(harness.events().await, [("uid-bmc".to_owned(), "EvidenceContradicted".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_device_that_is_being_asked_is_left_when_the_term_ends() {
-    let mut scene = scene(There::default(), |_, _| None);
-    scene.leadership = Leadership::for_tests(scene.env.now() + Duration::from_secs(10));
-    let began = scene.env.now();
-    scene.ends(Step::Attempt(target(tried("off"))), "not_leader").await;
-    assert_eq!(scene.env.now().since(began), Duration::from_secs(10));
-    assert_eq!(scene.log(), [STATUS, "device off"], "the intent is there for whoever leads next");
+async fn an_order_in_progress_is_abandoned_when_the_term_ends() {
+    let mut harness = harness(Fixture::default(), |_, _| None);
+    harness.leadership = Leadership::for_tests(harness.env.now() + Duration::from_secs(10));
+    let began = harness.env.now();
+    harness.assert_outcome(Step::Attempt(target(tried("off"))), "not_leader").await;
+    assert_eq!(harness.env.now().since(began), Duration::from_secs(10));
+    assert_eq!(harness.log(), [STATUS, "device off"], "the intent is there for whoever leads next");
     advance(60.0).await;
-    assert_eq!(scene.log().len(), 2);
+    assert_eq!(harness.log().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_device_that_does_not_keep_to_its_time_is_left() {
-    // The shorter of what the attempt says and of what the device has.
+async fn an_order_is_abandoned_after_its_timeout() {
+    // The shorter of the attempt's timeout and of the device's.
     for (within_seconds, within) in [(60, 60), (5, 5), (90, 60)] {
-        let scene = scene(There::default(), |_, _| None);
+        let harness = harness(Fixture::default(), |_, _| None);
         let mut wanted = tried("off");
         wanted.attempts[0].within_seconds = within_seconds;
-        scene.ends(Step::Attempt(target(wanted)), "written").await;
-        let outcome = scene.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
+        harness.assert_outcome(Step::Attempt(target(wanted)), "written").await;
+        let outcome = harness.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
         assert!(outcome.as_str().unwrap().contains(&format!("no answer within {within}s")), "{outcome}");
     }
 }
 
-fn wish(nodes: &[&str], whole: bool) -> MonitorRequest {
+fn monitor_request(nodes: &[&str], whole: bool) -> MonitorRequest {
     let nodes = nodes.iter().map(|node| Arc::from(*node)).collect();
     let uid = Uid::new("uid-bmc").unwrap();
     MonitorRequest { device: bmc(), uid, nodes, is_complete: whole, test: Some("now".to_owned()) }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_through_names_what_is_wrong_in_a_word_and_answers_who_asked() {
+async fn a_check_of_all_nodes_records_the_problem_and_answers_the_test_annotation() {
     let login = |_, _| Some(Err(DeviceError::Login { said: "401".to_owned() }));
-    let held = scene(There::default(), login);
-    assert_eq!(held.run_monitor(&wish(&["n"], true)).await.name(), "written");
+    let held = harness(Fixture::default(), login);
+    assert_eq!(held.run_monitor(&monitor_request(&["n"], true)).await.name(), "written");
     let status = held.written("/fencedevices/bmc/status")["status"].clone();
     assert_eq!((&status["tested"], &status["observedGeneration"]), (&json!("now"), &json!(2)));
     assert_eq!(status["targets"][0]["problem"], "LoginDenied");
@@ -733,11 +740,11 @@ async fn a_look_through_names_what_is_wrong_in_a_word_and_answers_who_asked() {
     assert_eq!(held.events().await, [("uid-bmc".to_owned(), "LoginDenied".to_owned())]);
     for (secret, word) in [
         (None, "Secret fencing/bmc does not exist"),
-        (Some(json!({ "metadata": lent("bmc"), "data": {} })), "has no key"),
+        (Some(json!({ "metadata": secret_metadata("bmc"), "data": {} })), "has no key"),
     ] {
-        let scene = scene(There { secret, ..There::default() }, |_, _| None);
-        assert_eq!(scene.run_monitor(&wish(&["n"], true)).await.name(), "written");
-        let target = scene.written("/fencedevices/bmc/status")["status"]["targets"][0].clone();
+        let harness = harness(Fixture { secret, ..Fixture::default() }, |_, _| None);
+        assert_eq!(harness.run_monitor(&monitor_request(&["n"], true)).await.name(), "written");
+        let target = harness.written("/fencedevices/bmc/status")["status"]["targets"][0].clone();
         assert_eq!(target["problem"], "BadSecret");
         let message = target["message"].as_str().unwrap();
         assert!(message.contains(word) && message.contains("password"), "{message}");
@@ -746,15 +753,15 @@ async fn a_look_through_names_what_is_wrong_in_a_word_and_answers_who_asked() {
         let identity = Identity::Mismatch { found: "uuid-2".to_owned() };
         Some(Ok(Answer::new(Power::On, identity, String::new())))
     };
-    let scene = scene(There::default(), stranger);
-    assert_eq!(scene.run_monitor(&wish(&["n"], true)).await.name(), "written");
-    let target = scene.written("/fencedevices/bmc/status")["status"]["targets"][0].clone();
+    let harness = harness(Fixture::default(), stranger);
+    assert_eq!(harness.run_monitor(&monitor_request(&["n"], true)).await.name(), "written");
+    let target = harness.written("/fencedevices/bmc/status")["status"]["targets"][0].clone();
     assert_eq!((&target["problem"], &target["identity"]), (&json!("AnotherMachine"), &json!("Mismatch")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_at_one_node_leaves_what_is_known_of_the_others() {
-    let mut there = There::default();
+async fn a_check_of_one_node_keeps_the_recorded_targets_of_others() {
+    let mut fixture = Fixture::default();
     let mut device = device();
     device["status"] = json!({
         "observedGeneration": 1,
@@ -762,14 +769,14 @@ async fn a_look_at_one_node_leaves_what_is_known_of_the_others() {
         "targets": [{ "node": "m", "power": "Unknown", "message": "no answer", "problem": "TimedOut" },
             { "node": "n", "power": "Unknown", "message": "no answer", "problem": "TimedOut" }],
     });
-    there.device = Some(device["spec"].clone());
-    there.first = Arc::new(move |asked: &Received| {
-        let is_it = asked.method == "GET" && asked.path.ends_with("/fencedevices/bmc");
-        is_it.then(|| Says::json(&device))
+    fixture.device = Some(device["spec"].clone());
+    fixture.first = Arc::new(move |request: &Received| {
+        let is_it = request.method == "GET" && request.path.ends_with("/fencedevices/bmc");
+        is_it.then(|| ApiAnswer::json(&device))
     });
-    let scene = scene(there, |_, _| answer_with(Power::On));
-    assert_eq!(scene.run_monitor(&wish(&["n"], false)).await.name(), "written");
-    let status = scene.written("/fencedevices/bmc/status")["status"].clone();
+    let harness = harness(fixture, |_, _| answer_with(Power::On));
+    assert_eq!(harness.run_monitor(&monitor_request(&["n"], false)).await.name(), "written");
+    let status = harness.written("/fencedevices/bmc/status")["status"].clone();
     assert_eq!(status["observedGeneration"], 1, "the others were not looked at since it changed");
     let powers: Vec<_> = status["targets"].as_array().unwrap().iter().map(|one| &one["power"]).collect();
     assert_eq!(powers, ["Unknown", "On"]);
@@ -777,60 +784,62 @@ async fn a_look_at_one_node_leaves_what_is_known_of_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changed_with_a_device_is_said_once_it_is_written_and_what_stays_is_not() {
+async fn an_event_follows_the_write_of_a_changed_condition_and_no_other() {
     let told = async |reason: &str, power: Power| {
         let ready = if reason == "AllTargetsReachable" { "True" } else { "False" };
         let condition = json!({ "type": "Ready", "status": ready, "reason": reason, "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z" });
         let spec = json!({ "spec": device()["spec"], "status": { "conditions": [condition] } });
-        let scene = scene(There { device: Some(spec), ..There::default() }, move |_, _| answer_with(power));
-        assert_eq!(scene.run_monitor(&wish(&["n"], true)).await.name(), "written");
-        scene.events().await.into_iter().map(|(_, word)| word).collect::<Vec<_>>()
+        let harness =
+            harness(Fixture { device: Some(spec), ..Fixture::default() }, move |_, _| answer_with(power));
+        assert_eq!(harness.run_monitor(&monitor_request(&["n"], true)).await.name(), "written");
+        harness.events().await.into_iter().map(|(_, word)| word).collect::<Vec<_>>()
     };
     assert_eq!(told("AllTargetsReachable", Power::On).await, [""; 0]);
     assert_eq!(told("LoginDenied", Power::On).await, ["DeviceReachable"]);
     assert_eq!(told("AllTargetsReachable", Power::Unknown).await, ["PowerUnknown"]);
     assert_eq!(told("LoginDenied", Power::Unknown).await, ["PowerUnknown"], "another thing is wrong");
     assert_eq!(told("PowerUnknown", Power::Unknown).await, [""; 0]);
-    // What could not be written is said when it is.
-    let refused: First =
-        Arc::new(|asked| (asked.method == "PATCH").then(|| Says::with_code(409, &json!({ "code": 409 }))));
-    let scene = scene(There { first: refused, ..There::default() }, |_, _| answer_with(Power::On));
-    assert_ne!(scene.run_monitor(&wish(&["n"], true)).await.name(), "written");
-    assert_eq!(scene.events().await, []);
+    // A change that could not be written is recorded when it is.
+    let refused: First = Arc::new(|request| {
+        (request.method == "PATCH").then(|| ApiAnswer::with_code(409, &json!({ "code": 409 })))
+    });
+    let harness = harness(Fixture { first: refused, ..Fixture::default() }, |_, _| answer_with(Power::On));
+    assert_ne!(harness.run_monitor(&monitor_request(&["n"], true)).await.name(), "written");
+    assert_eq!(harness.events().await, []);
 }
 
 #[tokio::test(start_paused = true)]
-async fn our_taint_goes_with_evidence_that_was_withdrawn_and_stays_while_it_holds() {
+async fn withdraw_removes_our_taint_only_if_the_evidence_is_invalid() {
     let ours = json!({ "key": OUT_OF_SERVICE_TAINT, "value": "n-1", "effect": "NoExecute" });
-    let mut there = There { proof: Some(proof(true)), ..There::default() };
-    there.node["spec"]["taints"] = json!([ours]);
-    let withdrawn = scene(there.clone(), |_, _| None);
-    withdrawn.ends(Step::Withdraw(target(checked_status("Off"))), "written").await;
+    let mut fixture = Fixture { proof: Some(proof(true)), ..Fixture::default() };
+    fixture.node["spec"]["taints"] = json!([ours]);
+    let withdrawn = harness(fixture.clone(), |_, _| None);
+    withdrawn.assert_outcome(Step::Withdraw(target(checked_status("Off"))), "written").await;
     assert_eq!(withdrawn.log(), [NODE, STATUS]);
     assert_eq!(withdrawn.written("/nodes/")["spec"]["taints"], json!([]));
-    there.proof = Some(proof(false));
-    let holds = scene(there, |_, _| None);
-    holds.ends(Step::Withdraw(target(checked_status("Off"))), "changed").await;
-    holds.silent();
+    fixture.proof = Some(proof(false));
+    let holds = harness(fixture, |_, _| None);
+    holds.assert_outcome(Step::Withdraw(target(checked_status("Off"))), "changed").await;
+    holds.assert_no_requests();
 }
 
-/// Seed 22210: a second confirmation held.
+/// A second confirmation held.
 #[tokio::test(start_paused = true)]
-async fn bug_a_contradiction_took_away_the_taint_that_other_evidence_bears_out() {
+async fn bug_a_contradiction_removed_the_taint_although_other_evidence_held() {
     let ours = json!({ "key": OUT_OF_SERVICE_TAINT, "value": "n-1", "effect": "NoExecute" });
     for (tainted, written) in [(false, &[NODE, STATUS][..]), (true, &[STATUS])] {
-        let mut there = There::default();
-        there.node["spec"]["taints"] = json!([ours]);
-        let scene = scene(there, |_, _| None);
+        let mut fixture = Fixture::default();
+        fixture.node["spec"]["taints"] = json!([ours]);
+        let harness = harness(fixture, |_, _| None);
         let status = NodeFenceStatus { tainted, ..NodeFenceStatus::default() };
-        scene.ends(Step::Contradict(target(status)), "written").await;
-        assert_eq!(scene.log(), written);
+        harness.assert_outcome(Step::Contradict(target(status)), "written").await;
+        assert_eq!(harness.log(), written);
     }
 }
 
 #[test]
-fn a_step_says_whom_it_is_about_if_that_is_there() {
+fn a_step_has_a_target_except_open() {
     assert_eq!(Step::Open(Box::new(spec())).target(), None);
     let target = target(tried("off"));
     for step in

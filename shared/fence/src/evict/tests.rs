@@ -1,4 +1,4 @@
-//! Evictions, as they go over the wire and as they are answered.
+//! Evictions: the requests that are sent, and the answers.
 
 use pod_safety_cache::testing::objects::{Obj, pod, uid};
 use serde_json::{Value, json};
@@ -12,27 +12,27 @@ const SENTENCE: &str = "Cannot evict pod as it would violate the pod's disruptio
 
 type Says = fn() -> Answer;
 
-struct Scene {
+struct Harness {
     env: Env,
     api: Api,
 }
 
-fn scene(script: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Scene {
+fn harness(script: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Harness {
     let (env, _wall) = env();
     let api = Api::answering(&env, script);
-    Scene { env, api }
+    Harness { env, api }
 }
 
-/// The API server has this pod, and answers evictions so.
-fn scene_with(object: Obj, answer: impl Fn() -> Answer + Send + Sync + 'static) -> Scene {
-    scene(move |asked| if asked.method == "GET" { Answer::json(&object.0) } else { answer() })
+/// An API server that has this pod, and answers evictions like this.
+fn harness_with(object: Obj, answer: impl Fn() -> Answer + Send + Sync + 'static) -> Harness {
+    harness(move |request| if request.method == "GET" { Answer::json(&object.0) } else { answer() })
 }
 
 fn good() -> Answer {
     Answer::with_code(201, &json!({ "kind": "Status", "status": "Success" }))
 }
 
-/// What eviction.go says, with its cause.
+/// The Status that eviction.go returns, with its cause.
 fn status(code: u16, message: &str, cause: Option<&str>, seconds: u64) -> Answer {
     let causes: Vec<Value> =
         cause.iter().map(|cause| json!({ "reason": "DisruptionBudget", "message": cause })).collect();
@@ -41,7 +41,7 @@ fn status(code: u16, message: &str, cause: Option<&str>, seconds: u64) -> Answer
     Answer::with_code(code, &body)
 }
 
-impl Scene {
+impl Harness {
     async fn run(&self, dry_run: bool) -> Result<Evicted, NotEvicted> {
         let key = PodKey { namespace: "ns".into(), name: "a".into(), uid: uid("uid-a") };
         let deadline = self.env.now() + Duration::from_secs(10);
@@ -52,8 +52,8 @@ impl Scene {
         self.run(false).await
     }
 
-    /// The answer, and that nothing was sent for it.
-    async fn silent(&self) -> Result<Evicted, NotEvicted> {
+    /// The answer, for which no request may have been sent.
+    async fn evict_without_request(&self) -> Result<Evicted, NotEvicted> {
         let answer = self.evict().await;
         assert_eq!(self.api.writes(), Vec::<String>::new());
         answer
@@ -61,11 +61,11 @@ impl Scene {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_eviction_names_the_incarnation_the_version_and_the_pods_own_grace() {
-    let scene = scene_with(pod("a").set("/spec/terminationGracePeriodSeconds", json!(60)), good);
-    assert_eq!(scene.evict().await.unwrap(), Evicted::Terminates { grace: 60 });
-    assert_eq!(scene.api.lines(), [format!("GET {POD}"), EVICT.to_owned()]);
-    let sent = scene.api.requests().pop().unwrap();
+async fn an_eviction_has_the_uid_the_version_and_the_grace_period_of_the_pod() {
+    let harness = harness_with(pod("a").set("/spec/terminationGracePeriodSeconds", json!(60)), good);
+    assert_eq!(harness.evict().await.unwrap(), Evicted::Terminates { grace: 60 });
+    assert_eq!(harness.api.lines(), [format!("GET {POD}"), EVICT.to_owned()]);
+    let sent = harness.api.requests().pop().unwrap();
     assert_eq!(
         sent.json(),
         json!({
@@ -77,40 +77,40 @@ async fn an_eviction_names_the_incarnation_the_version_and_the_pods_own_grace() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_grace_is_never_zero() {
+async fn the_grace_period_of_an_eviction_is_never_zero() {
     for (given, sent) in [(json!(0), 1), (json!(-5), 1), (Value::Null, 30), (json!(7), 7)] {
-        let scene = scene_with(pod("a").set("/spec/terminationGracePeriodSeconds", given.clone()), good);
-        assert_eq!(scene.evict().await.unwrap(), Evicted::Terminates { grace: sent }, "{given}");
-        let body = scene.api.requests().pop().unwrap().json();
+        let harness = harness_with(pod("a").set("/spec/terminationGracePeriodSeconds", given.clone()), good);
+        assert_eq!(harness.evict().await.unwrap(), Evicted::Terminates { grace: sent }, "{given}");
+        let body = harness.api.requests().pop().unwrap().json();
         assert_eq!(body["deleteOptions"]["gracePeriodSeconds"], sent);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_says_so_in_query_and_body() {
-    let scene = scene_with(pod("a"), good);
-    scene.run(true).await.unwrap();
-    let sent = scene.api.requests().pop().unwrap();
+async fn a_dry_run_is_in_query_and_body() {
+    let harness = harness_with(pod("a"), good);
+    harness.run(true).await.unwrap();
+    let sent = harness.api.requests().pop().unwrap();
     assert_eq!(sent.query, "dryRun=All");
     assert_eq!(sent.json()["deleteOptions"]["dryRun"], json!(["All"]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_needs_no_eviction_gets_none() {
+async fn a_pod_that_is_gone_replaced_terminating_or_finished_is_not_evicted() {
     for (object, answer) in [
         (pod("a").uid("uid-another"), Evicted::Replaced),
         (pod("a").terminating(), Evicted::AlreadyTerminating),
         (pod("a").phase("Succeeded"), Evicted::Finished),
         (pod("a").phase("Failed"), Evicted::Finished),
     ] {
-        assert_eq!(scene_with(object, good).silent().await.unwrap(), answer);
+        assert_eq!(harness_with(object, good).evict_without_request().await.unwrap(), answer);
     }
-    assert_eq!(scene(|_| Answer::not_found()).silent().await.unwrap(), Evicted::Gone);
+    assert_eq!(harness(|_| Answer::not_found()).evict_without_request().await.unwrap(), Evicted::Gone);
 }
 
-/// A pod was read again that had just been listed.
+/// The pod had just been listed, and was read again.
 #[tokio::test(start_paused = true)]
-async fn a_pod_as_it_was_listed_is_judged_as_one_that_is_read() {
+async fn a_listed_pod_is_checked_like_one_that_is_read() {
     let key = || PodKey { namespace: "ns".into(), name: "a".into(), uid: uid("uid-a") };
     for (object, wanted) in [
         (pod("a"), Ok(Evicted::Terminates { grace: 30 })),
@@ -118,66 +118,68 @@ async fn a_pod_as_it_was_listed_is_judged_as_one_that_is_read() {
         (pod("a").terminating(), Ok(Evicted::AlreadyTerminating)),
         (pod("a").phase("Failed").running(), Err("TerminalButRunning")),
     ] {
-        let scene = scene_with(object, good);
-        let connection = scene.api.connection();
+        let harness = harness_with(object, good);
+        let connection = harness.api.connection();
         let read = connection.send(Call::get(POD)).await.unwrap();
         let eviction = Eviction { pod: key(), dry_run: false };
-        let deadline = scene.env.now() + Duration::from_secs(10);
-        let answer = evict_read_pod(&connection, &scene.env, &eviction, &read, deadline).await;
+        let deadline = harness.env.now() + Duration::from_secs(10);
+        let answer = evict_read_pod(&connection, &harness.env, &eviction, &read, deadline).await;
         let answer = answer.map_err(|why| why.reason());
         let sent = usize::from(answer == Ok(Evicted::Terminates { grace: 30 }));
-        assert_eq!((answer, scene.api.lines().len()), (wanted, 1 + sent));
+        assert_eq!((answer, harness.api.lines().len()), (wanted, 1 + sent));
     }
 }
 
-/// EV-7: the API server removes a pod of a terminal phase at once, whatever grace it is given.
+/// The API server removes a pod with a terminal phase at once, whatever its grace period is.
 #[tokio::test(start_paused = true)]
-async fn a_finished_phase_over_a_running_container_is_never_evicted() {
+async fn a_pod_with_a_terminal_phase_and_a_running_container_is_never_evicted() {
     for phase in ["Failed", "Succeeded"] {
-        let answer = scene_with(pod("a").phase(phase).running(), good).silent().await;
+        let answer = harness_with(pod("a").phase(phase).running(), good).evict_without_request().await;
         assert!(matches!(answer, Err(NotEvicted::Unsafe)), "{answer:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_cannot_be_read_is_not_evicted() {
-    let answer = scene_with(pod("a").set("/metadata/resourceVersion", json!("")), good).silent().await;
+    let answer = harness_with(pod("a").set("/metadata/resourceVersion", json!("")), good)
+        .evict_without_request()
+        .await;
     let Err(NotEvicted::Unreadable(why)) = answer else { panic!("{answer:?}") };
     assert_eq!(why, "metadata.resourceVersion is missing or empty");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_that_blocks_says_so_with_its_numbers() {
+async fn a_blocking_budget_is_reported_with_its_numbers() {
     const CAUSE: &str = "The disruption budget b needs 3 healthy pods and has 3 currently";
-    let answer = scene_with(pod("a"), || status(429, SENTENCE, Some(CAUSE), 0)).evict().await.unwrap_err();
+    let answer = harness_with(pod("a"), || status(429, SENTENCE, Some(CAUSE), 0)).evict().await.unwrap_err();
     assert!(matches!(answer, NotEvicted::Blocked { retry_after: None, .. }), "{answer:?}");
     assert_eq!((answer.to_string().as_str(), answer.retry_delay()), (CAUSE, Some(BUDGET_RETRY)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_that_is_being_processed_is_another_matter_and_its_pause_is_kept() {
+async fn a_budget_that_is_being_processed_is_reported_with_its_retry_after() {
     const CAUSE: &str = "The disruption budget b is still being processed by the server.";
-    let answer = scene_with(pod("a"), || status(429, SENTENCE, Some(CAUSE), 10)).evict().await.unwrap_err();
+    let answer = harness_with(pod("a"), || status(429, SENTENCE, Some(CAUSE), 10)).evict().await.unwrap_err();
     assert!(matches!(answer, NotEvicted::Processing { .. }), "{answer:?}");
     assert_eq!(answer.retry_delay(), Some(Duration::from_secs(10)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_overloaded_server_is_no_budget() {
+async fn status_429_without_a_budget_cause_is_not_a_blocking_budget() {
     let answer =
-        scene_with(pod("a"), || Answer::plain(429, "Too many requests").with_retry_after(4)).evict().await;
+        harness_with(pod("a"), || Answer::plain(429, "Too many requests").with_retry_after(4)).evict().await;
     let answer = answer.unwrap_err();
     assert!(matches!(answer, NotEvicted::Failed(_)), "{answer:?}");
     assert_eq!(answer.retry_delay(), Some(Duration::from_secs(4)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_budgets_the_names_are_found() {
+async fn the_names_of_several_budgets_are_read() {
     let budget = |name: &str, app: &str| json!({ "metadata": { "namespace": "ns", "name": name }, "spec": { "selector": { "matchLabels": { "app": app } } } });
     let budgets = json!({ "metadata": { "resourceVersion": "9" },
         "items": [budget("two", "db"), budget("other", "web"), budget("one", "db")] });
     let labelled = pod("a").set("/metadata/labels", json!({ "app": "db" }));
-    let scene = scene(move |asked| match asked.line().as_str() {
+    let harness = harness(move |request| match request.line().as_str() {
         EVICT => status(
             500,
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
@@ -187,7 +189,7 @@ async fn of_several_budgets_the_names_are_found() {
         "GET /apis/policy/v1/namespaces/ns/poddisruptionbudgets" => Answer::json(&budgets),
         _ => Answer::json(&labelled.0),
     });
-    let answer = scene.evict().await.unwrap_err();
+    let answer = harness.evict().await.unwrap_err();
     assert_eq!(
         answer.to_string(),
         "2 PodDisruptionBudgets select the pod (one, two), and the API server evicts no such pod"
@@ -196,7 +198,7 @@ async fn of_several_budgets_the_names_are_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_words_of_the_api_server_are_told_apart() {
+async fn other_refusals_of_the_api_server_are_classified() {
     const FULL: &str = "poddisruptionbudgets.policy \"b\" is forbidden: DisruptedPods map too big - too many evictions not confirmed by PDB controller";
     const RIGHTS: &str =
         "pods \"a\" is forbidden: User \"x\" cannot create resource \"pods/eviction\" in API group \"\"";
@@ -223,17 +225,17 @@ async fn other_words_of_the_api_server_are_told_apart() {
         (Answer::never, "Unknown", true),
     ];
     for (answer, reason, again) in cases {
-        let answer = scene_with(pod("a"), answer).evict().await.unwrap_err();
+        let answer = harness_with(pod("a"), answer).evict().await.unwrap_err();
         assert_eq!((answer.reason(), answer.retry_delay().is_some()), (reason, again), "{answer}");
     }
 }
 
-/// A webhook that fails is named, and what fails without an end is tried for a minute.
+/// A webhook that fails is named, and a failure that may be permanent is retried for a minute.
 #[tokio::test(start_paused = true)]
-async fn bug_what_fails_for_ever_was_tried_for_ever() {
+async fn bug_a_permanent_failure_was_retried_without_a_limit() {
     const CALLING: &str =
         "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: no route";
-    let answer = scene_with(pod("a"), || status(500, CALLING, None, 0)).evict().await.unwrap_err();
+    let answer = harness_with(pod("a"), || status(500, CALLING, None, 0)).evict().await.unwrap_err();
     assert_eq!(
         answer.to_string(),
         "the API server asks the admission webhook w.example.com first, and that fails: failed to call webhook: no route"
@@ -241,13 +243,13 @@ async fn bug_what_fails_for_ever_was_tried_for_ever() {
     let minute = Some(Duration::from_secs(60));
     assert_eq!(answer.retry_limit(), minute);
     assert_eq!(
-        scene_with(pod("a"), || status(500, "no", None, 0)).evict().await.unwrap_err().retry_limit(),
+        harness_with(pod("a"), || status(500, "no", None, 0)).evict().await.unwrap_err().retry_limit(),
         minute
     );
-    // Outages and budgets end.
-    assert_eq!(scene(|_| Answer::status(503, "", "")).evict().await.unwrap_err().retry_limit(), None);
+    // Outages and blocking budgets end.
+    assert_eq!(harness(|_| Answer::status(503, "", "")).evict().await.unwrap_err().retry_limit(), None);
     assert_eq!(
-        scene_with(pod("a"), || status(429, "", Some("disruption budget"), 0))
+        harness_with(pod("a"), || status(429, "", Some("disruption budget"), 0))
             .evict()
             .await
             .unwrap_err()
@@ -257,19 +259,19 @@ async fn bug_what_fails_for_ever_was_tried_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_went_between_the_read_and_the_eviction_is_gone() {
+async fn a_pod_deleted_between_the_read_and_the_eviction_is_gone() {
     let reads = std::sync::atomic::AtomicBool::new(false);
-    let scene = scene(move |asked| match asked.method.as_str() {
+    let harness = harness(move |request| match request.method.as_str() {
         "GET" if !reads.swap(true, std::sync::atomic::Ordering::SeqCst) => Answer::json(&pod("a").0),
         _ => Answer::not_found(),
     });
-    assert_eq!(scene.evict().await.unwrap(), Evicted::Gone);
+    assert_eq!(harness.evict().await.unwrap(), Evicted::Gone);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_that_fails_sends_nothing() {
+async fn no_eviction_is_sent_if_the_read_fails() {
     for (code, reason) in [(503, "Unknown"), (403, "Failed")] {
-        let scene = scene(move |_| Answer::status(code, "", ""));
-        assert_eq!(scene.silent().await.unwrap_err().reason(), reason);
+        let harness = harness(move |_| Answer::status(code, "", ""));
+        assert_eq!(harness.evict_without_request().await.unwrap_err().reason(), reason);
     }
 }

@@ -1,4 +1,4 @@
-//! What is written when a person's drain asks for evictions, and what is read of their objects.
+//! The requests that an operator's drain sends, and how EvictionRequests and Evictions are decoded.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn there(requester: &str, uid: &str, intent: &str) -> Value {
 
 /// The name is the same at each try, so a second POST meets the first object.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_there_is_taken_on_and_one_of_another_is_left_alone() {
+async fn an_own_request_is_reused_and_that_of_another_requester_is_not_changed() {
     let mut deleted = there(DRAIN, UID, "Eviction");
     deleted["metadata"]["deletionTimestamp"] = json!("2026-11-21T12:00:00Z");
     for (name, object, is_asked, writes) in [
@@ -30,12 +30,12 @@ async fn a_request_that_is_there_is_taken_on_and_one_of_another_is_left_alone() 
         ("deleted", deleted, false, 1),
     ] {
         let (env, _wall) = env();
-        let api = Api::answering(&env, move |asked| match asked.method.as_str() {
+        let api = Api::answering(&env, move |request| match request.method.as_str() {
             "POST" => Answer::status(409, "AlreadyExists", "there"),
             _ => Answer::json(&object),
         });
-        let asked = create_request(&api.connection(), DRAIN, "n", &pod()).await;
-        assert_eq!((asked.is_ok(), api.writes().len()), (is_asked, writes), "{name}: {asked:?}");
+        let created = create_request(&api.connection(), DRAIN, "n", &pod()).await;
+        assert_eq!((created.is_ok(), api.writes().len()), (is_asked, writes), "{name}: {created:?}");
         if writes == 2 {
             let body = api.requests().pop().unwrap().json();
             let wanted = json!({ "metadata": { "uid": "u" }, "spec": { "intent": "Eviction" } });
@@ -51,8 +51,8 @@ async fn a_request_names_its_pod_by_uid_and_its_node_by_a_label() {
         [("worker-1", "worker-1", None), (&*long, &long[..62], Some(long.as_str()))]
     {
         let (env, _wall) = env();
-        let api = Api::answering(&env, |asked| match asked.method.as_str() {
-            "POST" => Answer::json(&asked.json()),
+        let api = Api::answering(&env, |request| match request.method.as_str() {
+            "POST" => Answer::json(&request.json()),
             _ => Answer::json(&json!({ "items": [] })),
         });
         let connection = api.connection();
@@ -69,9 +69,9 @@ async fn a_request_names_its_pod_by_uid_and_its_node_by_a_label() {
     }
 }
 
-/// Who lacks the right is refused also where the kind does not exist.
+/// A client without the permission is refused also if the kind does not exist.
 #[tokio::test(start_paused = true)]
-async fn a_server_without_the_kind_has_no_requests_and_a_refusal_is_an_error() {
+async fn without_the_kind_there_are_no_requests_and_a_refusal_is_an_error() {
     let group = |resources: Value| json!({ "kind": "APIResourceList", "resources": resources });
     for (name, discovery, listed, found) in [
         ("without the group", 404, 404, Ok(false)),
@@ -81,7 +81,7 @@ async fn a_server_without_the_kind_has_no_requests_and_a_refusal_is_an_error() {
         ("with the group", 200, 200, Ok(true)),
     ] {
         let (env, _wall) = env();
-        let api = Api::answering(&env, move |asked| match (asked.path == GROUP, discovery, listed) {
+        let api = Api::answering(&env, move |request| match (request.path == GROUP, discovery, listed) {
             (true, 200, _) => Answer::json(&group(json!([{ "name": "evictionrequests" }]))),
             (false, _, 200) => {
                 Answer::json(&json!({ "items": [there(DRAIN, UID, "Eviction"), { "spec": 1 }] }))
@@ -119,7 +119,7 @@ fn responders_are_in_the_order_of_kubernetes() {
 }
 
 #[test]
-fn an_active_responder_has_twenty_minutes_from_its_last_sign() {
+fn an_active_responder_has_twenty_minutes_from_its_last_heartbeat() {
     let report = |start: &str, heartbeat: Option<&str>| ResponderStatus {
         start_time: start.parse().ok(),
         heartbeat_time: heartbeat.and_then(|at| at.parse().ok()),

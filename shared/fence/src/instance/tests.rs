@@ -10,9 +10,9 @@ fn parts(provider_id: &str) -> Option<[&str; 6]> {
     Some(found.map(Option::unwrap_or_default))
 }
 
-/// As the cloud controllers of each provider write them.
+/// As the cloud controller manager of each provider writes them.
 #[test]
-fn each_provider_names_its_instances_in_its_own_form() {
+fn the_provider_id_of_each_provider_is_parsed() {
     let azure = format!(
         "azure:///subscriptions/{UUID}/resourceGroups/MC_shop/providers/Microsoft.Compute/virtualMachines/aks-1"
     );
@@ -47,7 +47,7 @@ fn each_provider_names_its_instances_in_its_own_form() {
 
 /// A kubelet may write its providerID when it registers.
 #[test]
-fn attack_a_provider_id_of_another_form_names_no_instance() {
+fn attack_a_malformed_provider_id_names_no_instance() {
     let scale_set = format!(
         "azure:///subscriptions/{UUID}/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/s/virtualMachines/0"
     );
@@ -92,7 +92,8 @@ fn attack_a_provider_id_of_another_form_names_no_instance() {
     }
 }
 
-/// One FenceDevice without a nodeSelector, and nodes of two clouds: the name of one is that of a machine of the other.
+/// One FenceDevice without a nodeSelector, and nodes of two clouds: the name of one is that of a machine of the
+/// other.
 #[test]
 fn attack_an_agent_switches_instances_of_its_own_provider_alone() {
     let (gce, proxmox) = ("gce://p/europe-west1-b/n1", "proxmox://cluster-1/100");
@@ -128,9 +129,10 @@ fn the_table_has_each_scheme_and_each_agent_once() {
     assert_eq!(agents.len(), all);
 }
 
-/// What a device says counts as the word of a provider about this instance only if nothing but the providerID names it.
+/// The report of a device counts as that of a provider about this instance only if nothing but the providerID names
+/// it.
 #[test]
-fn attack_an_instance_is_named_by_its_provider_id_alone_or_not_at_all() {
+fn attack_an_instance_is_named_by_nothing_but_its_provider_id() {
     const AWS: &str = "aws:///eu-central-1a/i-0123456789abcdef0";
     const GCE: &str = "gce://shop/europe-west1-b/w1";
     type Row = (

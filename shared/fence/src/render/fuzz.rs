@@ -1,4 +1,4 @@
-//! Fuzz target: templates of any form, and nodes that say anything of themselves.
+//! Fuzz target: templates of any form, and nodes with any content.
 
 use pod_safety_fuzz::{Draw, fuzz};
 
@@ -58,13 +58,13 @@ fn facts(draw: &mut Draw<'_>) -> NodeFacts {
     }
 }
 
-/// What stands for the inner text of a pair of braces, read once more.
+/// The value of the inner text of a pair of braces, computed by a second implementation.
 fn meant<'a>(inner: &str, facts: &'a NodeFacts) -> Option<&'a str> {
     let text: &str = match inner.trim() {
         ".Node.Name" => &facts.machine.node,
         ".Node.ProviderID" => &facts.machine.provider_id,
         ".Node.SystemUUID" => &facts.machine.system_uuid,
-        // The only providerID of a known form that a node says here.
+        // The only providerID of a known form that a node has here.
         ".Instance.ID" => facts.machine.provider_id.strip_prefix("aws:///eu-central-1a/")?,
         ".Instance.Region" => facts.machine.provider_id.strip_prefix("aws:///")?.get(..12)?,
         label => {
@@ -83,9 +83,9 @@ fn meant<'a>(inner: &str, facts: &'a NodeFacts) -> Option<&'a str> {
     is_word.then_some(text)
 }
 
-/// What is put into an order is what stands between the braces, and that of a node only as one plain word.
+/// An order contains the text between the placeholders, and values of a node only as one plain word.
 #[test]
-fn attack_whatever_a_node_says_is_one_word_or_a_refusal() {
+fn attack_a_rendered_value_of_a_node_is_one_word_or_an_error() {
     fuzz!(4_000, |draw| {
         let (template, facts) = (draw.text(PIECES), facts(draw));
         let Ok(rendered) = render(&template, &facts) else { return };

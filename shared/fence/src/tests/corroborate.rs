@@ -1,4 +1,4 @@
-//! A second fact beside what devices report: it refutes, and proves nothing.
+//! A second fact besides what devices report: it refutes, and proves nothing.
 
 use super::*;
 use crate::api::{Corroborated, Corroboration};
@@ -11,25 +11,26 @@ fn addressed(mut node: Value, address: &str) -> Value {
     node
 }
 
-/// Node `n`, and node `m`, which is well.
-fn lies_off() -> Scene {
+/// Node `n`, and node `m`, which is Ready.
+fn lies_off() -> Harness {
     let other = addressed(node("m").ready("True").0, "10.0.0.2");
-    let first: First = Arc::new(move |asked| (asked.path == "/api/v1/nodes/m").then(|| Says::json(&other)));
-    let there = There { node: addressed(machine(), "10.0.0.1"), first, ..There::default() };
-    let scene = scene(there, |_, _| answer_with(Power::Off));
-    scene.world.apply(Kind::Nodes, &node("m").ready("True").0, scene.env.now());
-    scene
+    let first: First =
+        Arc::new(move |request| (request.path == "/api/v1/nodes/m").then(|| ApiAnswer::json(&other)));
+    let fixture = Fixture { node: addressed(machine(), "10.0.0.1"), first, ..Fixture::default() };
+    let harness = harness(fixture, |_, _| answer_with(Power::Off));
+    harness.world.apply(Kind::Nodes, &node("m").ready("True").0, harness.env.now());
+    harness
 }
 
-async fn check_power(scene: &Scene, wanted: Vec<Corroboration>) -> Verified {
+async fn check_power(harness: &Harness, wanted: Vec<Corroboration>) -> Verified {
     let mut status = tried("off");
     status.attempts[0].corroborate = wanted;
-    scene.ends(Step::Look(target(status)), "written").await;
-    serde_json::from_value(scene.verified()).unwrap()
+    harness.assert_outcome(Step::Look(target(status)), "written").await;
+    serde_json::from_value(harness.verified()).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_switch_that_lies_is_refuted_by_a_machine_that_answers_and_by_what_is_not_known() {
+async fn off_is_refuted_by_an_answering_kubelet_port_and_by_an_unreadable_fact() {
     for (what, open, power, says) in [
         ("silence", Some(vec![OTHER]), "Off", ""),
         (
@@ -46,9 +47,9 @@ async fn a_switch_that_lies_is_refuted_by_a_machine_that_answers_and_by_what_is_
             "cannot be tried: the device cannot be reached: permission denied",
         ),
     ] {
-        let scene = lies_off();
-        *scene.devices.open.lock() = open;
-        let verified = check_power(&scene, vec![Corroboration::KubeletPort]).await;
+        let harness = lies_off();
+        *harness.devices.open.lock() = open;
+        let verified = check_power(&harness, vec![Corroboration::KubeletPort]).await;
         assert_eq!(verified.power.name(), power, "{what}");
         assert!(verified.message.contains(says), "{what}: {verified:?}");
         let found: Vec<_> = verified.corroborated.iter().map(|fact| fact.address.as_str()).collect();
@@ -57,36 +58,36 @@ async fn a_switch_that_lies_is_refuted_by_a_machine_that_answers_and_by_what_is_
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_another_ready_node_silence_says_nothing() {
-    let scene = lies_off();
-    scene.world.apply(Kind::Nodes, &node("m").ready("False").rv(99).0, scene.env.now());
-    *scene.devices.open.lock() = Some(vec![]);
-    let verified = check_power(&scene, vec![Corroboration::KubeletPort]).await;
+async fn an_unanswered_probe_is_no_fact_without_another_ready_node() {
+    let harness = lies_off();
+    harness.world.apply(Kind::Nodes, &node("m").ready("False").rv(99).0, harness.env.now());
+    *harness.devices.open.lock() = Some(vec![]);
+    let verified = check_power(&harness, vec![Corroboration::KubeletPort]).await;
     assert_eq!((verified.power, verified.corroborated.len()), (Power::Unknown, 0), "{verified:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_wish_nothing_is_tried() {
-    let scene = lies_off();
-    *scene.devices.open.lock() = Some(vec![OWN, OTHER]);
-    let verified = check_power(&scene, Vec::new()).await;
+async fn without_a_required_fact_no_port_is_probed() {
+    let harness = lies_off();
+    *harness.devices.open.lock() = Some(vec![OWN, OTHER]);
+    let verified = check_power(&harness, Vec::new()).await;
     assert_eq!((verified.power, verified.corroborated.len()), (Power::Off, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_fact_alone_proves_nothing() {
-    let scene = lies_off();
-    *scene.devices.open.lock() = Some(vec![OTHER]);
+async fn a_second_fact_without_off_devices_proves_nothing() {
+    let harness = lies_off();
+    *harness.devices.open.lock() = Some(vec![OTHER]);
     let mut status = tried("off");
     status.attempts[0].corroborate = vec![Corroboration::KubeletPort];
     status.attempts[0].devices = Vec::new();
-    scene.ends(Step::Look(target(status)), "written").await;
-    assert_eq!(scene.verified()["power"], "Unknown");
+    harness.assert_outcome(Step::Look(target(status)), "written").await;
+    assert_eq!(harness.verified()["power"], "Unknown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_release_it_is_asked_once_more_where_it_was_found() {
-    let scene = lies_off();
+async fn before_a_force_delete_the_fact_is_read_again_at_the_recorded_address() {
+    let harness = lies_off();
     let fact = |address: &str| {
         let (fact, at) = (Corroboration::KubeletPort, String::new());
         [Corroborated { fact, address: address.to_owned(), at }]
@@ -99,9 +100,9 @@ async fn at_the_release_it_is_asked_once_more_where_it_was_found() {
         ("no address", vec![OTHER], fact("w1"), false),
         ("no node answers", vec![], fact(OWN), false),
     ] {
-        *scene.devices.open.lock() = Some(open);
-        let connection = scene.api.connection();
-        let looker = scene.acting(&connection).checker;
+        *harness.devices.open.lock() = Some(open);
+        let connection = harness.api.connection();
+        let looker = harness.step_context(&connection).checker;
         let shown = looker.confirm_all_off(&incarnation(), std::slice::from_ref(&sample), &facts).await;
         assert_eq!(shown.is_ok(), is_off, "{what}: {shown:?}");
     }

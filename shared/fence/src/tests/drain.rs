@@ -1,4 +1,4 @@
-//! The soft remedy of a node that reports, and the live read before each step of its incident.
+//! The soft remedy of a node that reports, and the quorum read before each step of its incident.
 
 use pod_safety_cache::testing::objects::pod;
 
@@ -10,21 +10,21 @@ const CORDON: &str = "PATCH /api/v1/nodes/n";
 const POD: &str = "/api/v1/namespaces/ns/pods/db-0";
 const EVICT: &str = "POST /api/v1/namespaces/ns/pods/db-0/eviction";
 
-/// A node that reports, and shows this condition.
-fn shows(status: &str) -> There {
-    let mut there = There::default();
+/// A node that reports, with this status of the condition.
+fn shows(status: &str) -> Fixture {
+    let mut fixture = Fixture::default();
     let ready = json!({ "type": "Ready", "status": "True" });
-    there.node["status"]["conditions"] = json!([ready, { "type": "KernelDeadlock", "status": status }]);
-    there.renewed = Arc::new(|_| 9);
-    there.first = Arc::new(|asked| match (asked.method.as_str(), asked.path.as_str()) {
-        ("GET", POD) => Some(Says::json(&pod("db-0").on("n").running().0)),
-        ("PATCH", "/api/v1/nodes/n") => Some(Says::json(&machine())),
+    fixture.node["status"]["conditions"] = json!([ready, { "type": "KernelDeadlock", "status": status }]);
+    fixture.renewed = Arc::new(|_| 9);
+    fixture.first = Arc::new(|request| match (request.method.as_str(), request.path.as_str()) {
+        ("GET", POD) => Some(ApiAnswer::json(&pod("db-0").on("n").running().0)),
+        ("PATCH", "/api/v1/nodes/n") => Some(ApiAnswer::json(&machine())),
         ("POST", path) if path.ends_with("/eviction") => {
-            Some(Says::json(&json!({ "kind": "Status", "status": "Success" })))
+            Some(ApiAnswer::json(&json!({ "kind": "Status", "status": "Success" })))
         }
         _ => None,
     });
-    there
+    fixture
 }
 
 /// A step of an incident that began for the condition.
@@ -51,72 +51,77 @@ fn begun(cordoned: bool) -> NodeFenceStatus {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_reports_is_fenced_only_while_a_live_read_shows_the_condition() {
+async fn a_reporting_node_is_fenced_only_while_a_quorum_read_shows_the_condition() {
     for (status, wanted) in [("True", "written"), ("False", "heard"), ("Unknown", "heard")] {
-        let scene = scene(shows(status), |_, _| answer_with(Power::Off));
-        scene.ends(drain_step(Step::Attempt, tried("off")), wanted).await;
-        assert_eq!(scene.log().is_empty(), wanted == "heard", "{status}: {:?}", scene.log());
-        scene.ends(drain(NodeFenceStatus::default()), wanted).await;
+        let harness = harness(shows(status), |_, _| answer_with(Power::Off));
+        harness.assert_outcome(drain_step(Step::Attempt, tried("off")), wanted).await;
+        assert_eq!(harness.log().is_empty(), wanted == "heard", "{status}: {:?}", harness.log());
+        harness.assert_outcome(drain(NodeFenceStatus::default()), wanted).await;
     }
     let mut booted = shows("True");
     booted.node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002");
-    let scene = scene(booted, |_, _| answer_with(Power::Off));
-    scene.ends(drain_step(Step::Attempt, tried("off")), "changed").await;
-    scene.ends(drain(NodeFenceStatus::default()), "changed").await;
-    scene.silent();
+    let harness = harness(booted, |_, _| answer_with(Power::Off));
+    harness.assert_outcome(drain_step(Step::Attempt, tried("off")), "changed").await;
+    harness.assert_outcome(drain(NodeFenceStatus::default()), "changed").await;
+    harness.assert_no_requests();
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_cordon_is_recorded_before_it_is_made_and_the_pod_is_evicted_by_its_identity() {
-    let scene = scene(shows("True"), |_, _| None);
-    scene.ends(drain(NodeFenceStatus::default()), "written").await;
-    assert_eq!(scene.requests(), [STATUS, CORDON, EVICT, STATUS]);
-    let writes: Vec<Value> =
-        scene.api.requests().iter().filter(|asked| asked.method == "PATCH").map(Received::json).collect();
+async fn the_cordon_is_recorded_before_it_is_written_and_pods_are_evicted_by_uid() {
+    let harness = harness(shows("True"), |_, _| None);
+    harness.assert_outcome(drain(NodeFenceStatus::default()), "written").await;
+    assert_eq!(harness.requests(), [STATUS, CORDON, EVICT, STATUS]);
+    let writes: Vec<Value> = harness
+        .api
+        .requests()
+        .iter()
+        .filter(|request| request.method == "PATCH")
+        .map(Received::json)
+        .collect();
     assert_eq!(writes[0]["status"]["drain"]["cordoned"], true);
     assert_eq!(writes[0]["status"]["drain"]["rounds"], 0);
     assert_eq!(writes[1]["spec"], json!({ "unschedulable": true }));
     assert_eq!(writes[2]["status"]["drain"]["rounds"], 1);
-    let options = scene.written("/eviction")["deleteOptions"].clone();
+    let options = harness.written("/eviction")["deleteOptions"].clone();
     assert_eq!(options["preconditions"]["uid"], "uid-db-0");
     assert!(options["gracePeriodSeconds"].as_i64().unwrap() > 0, "{options}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_budget_does_not_allow_is_said_and_is_no_failure() {
-    let mut there = shows("True");
-    let before = Arc::clone(&there.first);
-    there.first = Arc::new(move |asked| match asked.method.as_str() {
-        "POST" => Some(Says::status(429, "TooManyRequests", "the budget db needs 1 healthy pods")),
-        _ => before(asked),
+async fn a_blocking_budget_is_recorded_and_the_step_succeeds() {
+    let mut fixture = shows("True");
+    let before = Arc::clone(&fixture.first);
+    fixture.first = Arc::new(move |request| match request.method.as_str() {
+        "POST" => Some(ApiAnswer::status(429, "TooManyRequests", "the budget db needs 1 healthy pods")),
+        _ => before(request),
     });
-    let scene = scene(there, |_, _| None);
-    scene.ends(drain(begun(true)), "written").await;
-    let drain = scene.written("nodefences")["status"]["drain"].clone();
+    let harness = harness(fixture, |_, _| None);
+    harness.assert_outcome(drain(begun(true)), "written").await;
+    let drain = harness.written("nodefences")["status"]["drain"].clone();
     assert!(drain["message"].as_str().unwrap().starts_with("1 not evicted; ns/db-0: "), "{drain}");
     assert_eq!(drain["rounds"], 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_end_the_node_is_uncordoned_if_it_was_cordoned_for_this_and_is_the_same() {
+async fn the_node_is_uncordoned_at_the_end_only_if_the_incident_cordoned_it() {
     let cordoned = |uid: &str| {
-        let mut there = shows("True");
-        there.node["spec"]["unschedulable"] = json!(true);
-        there.node["metadata"]["uid"] = json!(uid);
-        there
+        let mut fixture = shows("True");
+        fixture.node["spec"]["unschedulable"] = json!(true);
+        fixture.node["metadata"]["uid"] = json!(uid);
+        fixture
     };
     let over = |cordoned| NodeFenceStatus { phase: Phase::Cancelled, ..begun(cordoned) };
     for (uid, by_us, wanted) in
         [("uid-n", true, &[CORDON, STATUS][..]), ("uid-n", false, &[STATUS]), ("another", true, &[STATUS])]
     {
-        let scene = scene(cordoned(uid), |_, _| None);
-        scene.ends(drain_step(Step::Write, over(by_us)), "written").await;
-        assert_eq!(scene.requests(), wanted, "{uid} {by_us}");
+        let harness = harness(cordoned(uid), |_, _| None);
+        harness.assert_outcome(drain_step(Step::Write, over(by_us)), "written").await;
+        assert_eq!(harness.requests(), wanted, "{uid} {by_us}");
         if wanted.len() > 1 {
-            assert_eq!(scene.written("/nodes/n")["spec"], json!({ "unschedulable": null }));
+            assert_eq!(harness.written("/nodes/n")["spec"], json!({ "unschedulable": null }));
         }
     }
-    let scene = scene(cordoned("uid-n"), |_, _| None);
-    scene.ends(drain(NodeFenceStatus::default()), "written").await;
-    assert_eq!(scene.written("nodefences")["status"]["drain"]["cordoned"], false, "somebody else's cordon");
+    let harness = harness(cordoned("uid-n"), |_, _| None);
+    harness.assert_outcome(drain(NodeFenceStatus::default()), "written").await;
+    assert_eq!(harness.written("nodefences")["status"]["drain"]["cordoned"], false, "somebody else's cordon");
 }

@@ -1,4 +1,4 @@
-//! Instances of a provider: what is known of them, when, and by which name.
+//! Instances of a provider: how they are identified, and when their state is evidence.
 
 use super::*;
 use crate::api::{FenceEvidenceKind, IdentityCheck, Sample, evidence_kind_of};
@@ -6,12 +6,12 @@ use crate::api::{FenceEvidenceKind, IdentityCheck, Sample, evidence_kind_of};
 const ID: &str = "i-0123456789abcdef0";
 
 /// A node of EC2, and fence_aws with this plug.
-fn there(plug: &str) -> There {
+fn fixture(plug: &str) -> Fixture {
     let mut node = machine();
     node["spec"]["providerID"] = json!(format!("aws:///eu-central-1a/{ID}"));
     let device = json!({ "spec": { "driver": "Agent", "agent": "fence_aws",
         "parameters": { "region": "{{.Instance.Region}}", "plug": plug } } });
-    There { node, device: Some(device), ..There::default() }
+    Fixture { node, device: Some(device), ..Fixture::default() }
 }
 
 async fn check_power(
@@ -21,24 +21,24 @@ async fn check_power(
     check_power_after(Duration::ZERO, plug, says).await
 }
 
-/// The same, of a node that has been silent for so long.
+/// As [`check_power`], for a node that has not reported for this time.
 async fn check_power_after(
     silent: Duration,
     plug: &str,
     says: impl Fn(usize) -> Power + Send + Sync + 'static,
 ) -> (Verified, Duration) {
-    let scene = scene(there(plug), move |_, number| {
+    let harness = harness(fixture(plug), move |_, number| {
         let said = "as its provider says".to_owned();
         Some(Ok(Answer::new(says(number), Identity::Unknown, said)))
     });
     advance(silent.as_secs_f64()).await;
-    let begun = scene.env.now();
-    scene.ends(Step::Look(target(tried("off"))), "written").await;
-    (serde_json::from_value(scene.verified()).unwrap(), scene.env.now().since(begun))
+    let begun = harness.env.now();
+    harness.assert_outcome(Step::Look(target(tried("off"))), "written").await;
+    (serde_json::from_value(harness.verified()).unwrap(), harness.env.now().since(begun))
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_looks_at_an_instance_by_its_provider_id_say_that_it_is_stopped_or_gone() {
+async fn two_checks_of_an_instance_by_its_provider_id_verify_stopped_or_gone() {
     use Power::{Gone, Off, On, Unknown};
     for (first, second, power, kind) in [
         (Off, Off, "Off", FenceEvidenceKind::InstanceStopped),
@@ -59,9 +59,9 @@ async fn two_looks_at_an_instance_by_its_provider_id_say_that_it_is_stopped_or_g
     }
 }
 
-/// A node that was silent for long is listened to for less.
+/// For a node whose Lease expired before, the interval is shorter.
 #[tokio::test(start_paused = true)]
-async fn two_looks_at_an_instance_are_as_far_apart_however_long_its_node_was_silent() {
+async fn the_interval_for_an_instance_does_not_shrink_with_the_age_of_the_lease() {
     let (verified, took) =
         check_power_after(Duration::from_secs(600), "{{.Instance.ID}}", |_| Power::Off).await;
     assert_eq!(verified.power, Power::Off);
@@ -70,7 +70,7 @@ async fn two_looks_at_an_instance_are_as_far_apart_however_long_its_node_was_sil
 
 /// The machine that had the name of the node before may be the one that is terminated.
 #[tokio::test(start_paused = true)]
-async fn attack_a_plug_by_hand_that_names_a_terminated_instance_proves_nothing() {
+async fn attack_a_literal_plug_of_a_terminated_instance_proves_nothing() {
     let (verified, _) = check_power(ID, |_| Power::Gone).await;
     assert_eq!(verified.power, Power::Unknown);
     assert!(
@@ -86,7 +86,7 @@ async fn attack_a_plug_by_hand_that_names_a_terminated_instance_proves_nothing()
 }
 
 #[test]
-fn with_a_supply_beside_it_an_instance_is_no_more_than_off() {
+fn evidence_of_an_instance_and_a_power_supply_is_of_kind_power_off() {
     let sample = |instance: &str, power: &str| Sample {
         driver: Some(crate::api::DeviceDriver::Agent),
         instance: instance.to_owned(),

@@ -1,4 +1,4 @@
-//! The numbers on which the proof of a switched-off machine rests, with their arguments.
+//! The values on which the evidence of a machine that was powered off relies, with their reasons.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use super::super::status_check::ORDER_GRACE;
 use crate::api::{ActTime, Timeouts, Verified};
 
 #[test]
-fn two_looks_lie_apart_and_an_order_ends_in_its_time() {
+fn the_interval_and_the_order_timeouts_have_their_documented_values() {
     let seconds = Duration::from_secs;
-    // A relay that bounces and a supervisor that restarts what was switched off do so within some seconds: both looks
-    // of a proof must not fall before that.
+    // A relay that bounces and a supervisor that restarts what was switched off do so within some seconds: the second
+    // check must come later.
     assert_eq!(Verified::MIN_INTERVAL, seconds(5));
-    // A transport kills what it started when its time is over; so long it may take to say so. Whoever leads next waits
-    // for the time of the order, and for more than this.
+    // A transport kills what it started after its timeout, and may take this long to report it. The next leader waits
+    // for the order's timeout, and for more than this.
     assert_eq!(ORDER_GRACE, seconds(1));
-    // A BMC that is reset by the same failure needs a minute; a look that takes longer than that of a proof's age
-    // (`MINIMUM_BOOT`) is refused when it is used, not here.
+    // A BMC that is reset by the same failure needs a minute; a status check that takes longer than `MINIMUM_BOOT` is
+    // refused when the evidence is used, not here.
     assert_eq!(
         Timeouts::default(),
         Timeouts { power_off: ActTime(60), power_on: ActTime(60), status: ActTime(20) }

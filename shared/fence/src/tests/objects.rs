@@ -1,4 +1,4 @@
-//! Devices that are objects of the cluster, and the courtesy of medik8s' Leases, against a scripted API server.
+//! Devices that are objects of the cluster, and medik8s' Leases, against a scripted API server.
 
 mod hosts;
 mod lookups;
@@ -11,7 +11,7 @@ use super::*;
 use crate::api::{DeviceDriver, FenceEvidenceKind, Sample, TargetObject, evidence_kind_of};
 use crate::storage_evidence_name;
 
-/// Objects by their paths; writes are done to them. A collection answers with what was posted, and a Status refuses a read.
+/// Objects by their paths; writes change them. A collection returns what was posted, and a Status refuses a read.
 #[derive(Clone, Default)]
 struct Store(Arc<Mutex<BTreeMap<String, Value>>>);
 
@@ -29,45 +29,47 @@ impl Store {
         change(self.0.lock().get_mut(path).unwrap());
     }
 
-    fn answer(&self, asked: &Received) -> Option<Says> {
-        let path = asked.path.as_str();
+    fn answer(&self, request: &Received) -> Option<ApiAnswer> {
+        let path = request.path.as_str();
         let mut all = self.0.lock();
-        if asked.method == "GET" {
-            // A list of two pages: the second lies under the token of the first.
-            let page = asked.parameter("continue").map(|token| format!("{path}?continue={token}"));
-            let there = all.get(page.as_deref().unwrap_or(path))?;
-            let refused = there["code"].as_u64().and_then(|code| u16::try_from(code).ok());
-            return Some(refused.map_or_else(|| Says::json(there), |code| Says::with_code(code, there)));
+        if request.method == "GET" {
+            // A list of two pages: the second has the first one's token.
+            let page = request.parameter("continue").map(|token| format!("{path}?continue={token}"));
+            let fixture = all.get(page.as_deref().unwrap_or(path))?;
+            let refused = fixture["code"].as_u64().and_then(|code| u16::try_from(code).ok());
+            return Some(
+                refused.map_or_else(|| ApiAnswer::json(fixture), |code| ApiAnswer::with_code(code, fixture)),
+            );
         }
-        if asked.method == "POST" && all.contains_key(path) {
-            let mut object = asked.json();
+        if request.method == "POST" && all.contains_key(path) {
+            let mut object = request.json();
             let name = object["metadata"]["name"].as_str().unwrap().to_owned();
             if all.contains_key(&format!("{path}/{name}")) {
-                return Some(Says::with_code(409, &json!({ "reason": "AlreadyExists" })));
+                return Some(ApiAnswer::with_code(409, &json!({ "reason": "AlreadyExists" })));
             }
             object["metadata"]["uid"] = json!(format!("uid-{name}"));
             object["metadata"]["resourceVersion"] = json!("1");
-            let answer = Says::with_code(201, &object);
+            let answer = ApiAnswer::with_code(201, &object);
             all.insert(format!("{path}/{name}"), object);
             return Some(answer);
         }
-        let there = all.get_mut(path)?;
-        match asked.method.as_str() {
+        let fixture = all.get_mut(path)?;
+        match request.method.as_str() {
             "PATCH" => {
-                merge(there, &asked.json());
+                merge(fixture, &request.json());
                 if path.contains("/leases/") {
-                    there["metadata"]["resourceVersion"] = json!("18");
+                    fixture["metadata"]["resourceVersion"] = json!("18");
                 }
-                Some(Says::json(there))
+                Some(ApiAnswer::json(fixture))
             }
             "DELETE" => {
-                let wanted = &asked.json()["preconditions"]["uid"];
-                assert_eq!(*wanted, there["metadata"]["uid"], "by UID");
-                match there["metadata"]["finalizers"].is_array() {
-                    true => there["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
+                let wanted = &request.json()["preconditions"]["uid"];
+                assert_eq!(*wanted, fixture["metadata"]["uid"], "by UID");
+                match fixture["metadata"]["finalizers"].is_array() {
+                    true => fixture["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
                     false => drop(all.remove(path)),
                 }
-                Some(Says::json(&json!({ "metadata": {} })))
+                Some(ApiAnswer::json(&json!({ "metadata": {} })))
             }
             _ => None,
         }
@@ -85,14 +87,15 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-fn with(store: &Store, spec: Value) -> Scene {
+fn with(store: &Store, spec: Value) -> Harness {
     let answers = store.clone();
-    let mut there = There { first: Arc::new(move |asked| answers.answer(asked)), ..There::default() };
-    there.node["spec"]["providerID"] = json!("cloud:///n");
-    there.node["metadata"]["annotations"] =
+    let mut fixture =
+        Fixture { first: Arc::new(move |request| answers.answer(request)), ..Fixture::default() };
+    fixture.node["spec"]["providerID"] = json!("cloud:///n");
+    fixture.node["metadata"]["annotations"] =
         json!({ "cluster.x-k8s.io/machine": "m", "cluster.x-k8s.io/cluster-namespace": "capi" });
-    there.device = Some(spec);
-    scene(there, |_, _| panic!("no transport is asked"))
+    fixture.device = Some(spec);
+    harness(fixture, |_, _| panic!("no transport is used"))
 }
 
 const FAR: &str = "/apis/far.medik8s.io/v1";
@@ -113,8 +116,8 @@ fn external() -> (Store, Value) {
     (store, json!({ "spec": spec }))
 }
 
-fn attempted(scene: &Scene) -> crate::api::Attempt {
-    let status = scene.written("nodefences")["status"].clone();
+fn attempted(harness: &Harness) -> crate::api::Attempt {
+    let status = harness.written("nodefences")["status"].clone();
     serde_json::from_value::<NodeFenceStatus>(status).unwrap().attempts.pop().unwrap()
 }
 
@@ -122,48 +125,49 @@ fn again(attempt: crate::api::Attempt) -> NodeFenceStatus {
     NodeFenceStatus { phase: Phase::Fencing, attempts: vec![attempt], ..NodeFenceStatus::default() }
 }
 
-/// What a look at this attempt showed.
-async fn check_power(scene: &Scene, attempt: crate::api::Attempt) -> Verified {
-    scene.run_step(Step::Look(target(again(attempt)))).await;
-    attempted(scene).verified.unwrap()
+/// The samples of a status check of this attempt.
+async fn check_power(harness: &Harness, attempt: crate::api::Attempt) -> Verified {
+    harness.run_step(Step::Look(target(again(attempt)))).await;
+    attempted(harness).verified.unwrap()
 }
 
-impl Scene {
-    /// A first attempt, however it ends.
-    async fn tries(&self) {
+impl Harness {
+    /// Runs a first attempt, with any result.
+    async fn run_off_attempt(&self) {
         self.run_step(Step::Attempt(target(tried("off")))).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_remediator_is_asked_by_its_template_and_its_success_is_off() {
+async fn an_object_of_another_remediator_is_created_from_its_template_and_success_is_off() {
     let (store, spec) = external();
-    let scene = with(&store, spec);
+    let harness = with(&store, spec);
     let says = store.clone();
     let far = async {
-        // A foreign controller.
+        // The other remediator.
         while store.get(MADE).is_none() {
-            scene.env.sleep(Duration::from_secs(1)).await;
+            harness.env.sleep(Duration::from_secs(1)).await;
         }
-        scene.env.sleep(Duration::from_secs(9)).await;
+        harness.env.sleep(Duration::from_secs(9)).await;
         let done = json!([{ "type": "Succeeded", "status": "True" }]);
         says.change(MADE, |object| object["status"] = json!({ "conditions": done }));
     };
-    let (outcome, ()) = futures::future::join(scene.run_step(Step::Attempt(target(tried("off")))), far).await;
+    let (outcome, ()) =
+        futures::future::join(harness.run_step(Step::Attempt(target(tried("off")))), far).await;
     assert_eq!(outcome.name(), "written");
     let made = store.get(MADE).unwrap();
     assert_eq!(made["spec"], json!({ "agent": "a" }));
     assert_eq!(made["metadata"]["annotations"]["remediation.medik8s.io/node-name"], "n");
     assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], "uid-nf");
-    let attempt = attempted(&scene);
+    let attempt = attempted(&harness);
     assert_eq!((attempt.objects[0].path.as_str(), attempt.objects[0].uid.as_str()), (MADE, "uid-nf"));
     assert!(attempt.outcome.as_deref().unwrap().contains("Succeeded=True"), "{attempt:?}");
-    assert_eq!(scene.log()[0], STATUS, "which object it is stands there before it is made");
-    let looked = check_power(&scene, attempt).await;
+    assert_eq!(harness.log()[0], STATUS, "which object it is stands there before it is made");
+    let looked = check_power(&harness, attempt).await;
     assert_eq!(looked.power, Power::Off);
     assert_eq!(evidence_kind_of(&looked.samples), FenceEvidenceKind::Remediated);
-    let connection = scene.api.connection();
-    let looker = StatusChecker::new(&connection, scene.world.cache(), &scene.env, &scene.devices);
+    let connection = harness.api.connection();
+    let looker = StatusChecker::new(&connection, harness.world.cache(), &harness.env, &harness.devices);
     let (kind, _) = looker.confirm_all_off(&incarnation(), &looked.samples, &[]).await.unwrap();
     assert_eq!(kind, FenceEvidenceKind::Remediated);
     store.change(MADE, |object| object["status"] = json!({}));
@@ -174,44 +178,44 @@ async fn another_remediator_is_asked_by_its_template_and_its_success_is_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_whose_time_is_over_is_told_so_made_anew_and_goes_when_all_is_over() {
+async fn an_object_that_timed_out_is_marked_recreated_and_deleted_at_the_end() {
     let (store, spec) = external();
-    let scene = with(&store, spec);
-    scene.tries().await;
-    let attempt = attempted(&scene);
+    let harness = with(&store, spec);
+    harness.run_off_attempt().await;
+    let attempt = attempted(&harness);
     assert!(attempt.outcome.as_deref().unwrap().contains("no answer within 60s"), "{attempt:?}");
     let annotations = store.get(MADE).unwrap()["metadata"]["annotations"].clone();
     assert!(annotations["remediation.medik8s.io/nhc-timed-out"].is_string(), "{annotations}");
-    // The next attempt takes it away, the one after makes another.
-    scene.tries().await;
+    // The next attempt deletes it, the one after creates another.
+    harness.run_off_attempt().await;
     assert_eq!(store.get(MADE), None);
-    scene.tries().await;
+    harness.run_off_attempt().await;
     assert!(store.get(MADE).is_some());
     let done = NodeFenceStatus { phase: Phase::Done, ..again(attempt.clone()) };
-    scene.ends(Step::Write(target(done.clone())), "written").await;
+    harness.assert_outcome(Step::Write(target(done.clone())), "written").await;
     assert_eq!(store.get(MADE), None);
     store.put(MADE, json!({ "metadata": { "uid": "other" } }));
-    scene.run_step(Step::Write(target(done))).await;
+    harness.run_step(Step::Write(target(done))).await;
     assert!(store.get(MADE).is_some(), "somebody else's is left alone");
-    scene.tries().await;
-    let outcome = attempted(&scene).outcome.unwrap();
+    harness.run_off_attempt().await;
+    let outcome = attempted(&harness).outcome.unwrap();
     assert!(outcome.contains("belongs to another owner"), "{outcome}");
     assert_eq!(store.get(MADE), Some(json!({ "metadata": { "uid": "other" } })), "and is told nothing");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_cluster_does_not_serve_costs_an_attempt_and_is_named() {
+async fn an_attempt_with_a_kind_that_is_not_served_is_recorded_with_the_reason() {
     let (_, spec) = external();
-    let scene = with(&Store::default(), spec);
-    scene.tries().await;
-    let outcome = attempted(&scene).outcome.unwrap();
+    let harness = with(&Store::default(), spec);
+    harness.run_off_attempt().await;
+    let outcome = attempted(&harness).outcome.unwrap();
     assert!(outcome.contains("does not serve FarTemplate of far.medik8s.io/v1"), "{outcome}");
-    assert_eq!(scene.log(), [STATUS], "nothing was made");
+    assert_eq!(harness.log(), [STATUS], "nothing was made");
 }
 
 const MACHINE: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/capi/machines/m";
 
-/// A provider that waits until the instance has ended.
+/// A provider that waits until the instance has terminated.
 fn aws() -> Value {
     json!({ "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSMachine", "name": "m" })
 }
@@ -231,38 +235,38 @@ fn machine_of(provider: &str) -> (Store, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_is_off_when_it_is_gone_and_not_while_it_is_being_deleted() {
+async fn a_machine_is_off_when_its_object_is_gone_and_not_while_terminating() {
     let (store, spec) = machine_of("cloud:///n");
-    let scene = with(&store, spec);
-    scene.tries().await;
+    let harness = with(&store, spec);
+    harness.run_off_attempt().await;
     assert!(store.get(MACHINE).unwrap()["metadata"]["deletionTimestamp"].is_string());
-    let attempt = attempted(&scene);
+    let attempt = attempted(&harness);
     assert_eq!(
-        check_power(&scene, attempt.clone()).await.power,
+        check_power(&harness, attempt.clone()).await.power,
         Power::Unknown,
         "its provider may still have it"
     );
     store.change(MACHINE, |machine| {
         drop(machine["metadata"].as_object_mut().unwrap().remove("deletionTimestamp"))
     });
-    assert_eq!(check_power(&scene, attempt.clone()).await.power, Power::On, "it is not being deleted");
+    assert_eq!(check_power(&harness, attempt.clone()).await.power, Power::On, "it is not being deleted");
     store.0.lock().remove(MACHINE);
-    let gone = check_power(&scene, attempt.clone()).await;
+    let gone = check_power(&harness, attempt.clone()).await;
     assert_eq!(
         (gone.power, evidence_kind_of(&gone.samples)),
         (Power::Off, FenceEvidenceKind::Decommissioned)
     );
-    // Another one of its name is another one; what was written down is asked again.
+    // Another object of the same name is a different one; the recorded one is checked again.
     store.put(MACHINE, json!({ "metadata": { "uid": "uid-m2" }, "spec": { "providerID": "cloud:///n" } }));
-    assert_eq!(check_power(&scene, attempt).await.power, Power::Off);
+    assert_eq!(check_power(&harness, attempt).await.power, Power::Off);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_machine_of_another_node_is_not_deleted() {
     let (store, spec) = machine_of("cloud:///other");
-    let scene = with(&store, spec);
-    scene.tries().await;
-    let outcome = attempted(&scene).outcome.unwrap();
+    let harness = with(&store, spec);
+    harness.run_off_attempt().await;
+    let outcome = attempted(&harness).outcome.unwrap();
     assert!(outcome.contains("cloud:///other") && outcome.contains("cloud:///n"), "{outcome}");
     assert_eq!(store.get(MACHINE).unwrap()["metadata"].get("deletionTimestamp"), None);
 }
@@ -280,11 +284,11 @@ fn network(clients: &[&str]) -> (Store, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_network_fence_is_made_of_recorded_addresses_and_lifted_before_it_goes() {
+async fn a_network_fence_has_the_recorded_addresses_and_is_lifted_before_its_deletion() {
     let (store, spec) = network(&["10.0.0.1/32"]);
-    let scene = with(&store, spec);
-    scene.tries().await;
-    let attempt = attempted(&scene);
+    let harness = with(&store, spec);
+    harness.run_off_attempt().await;
+    let attempt = attempted(&harness);
     let path = attempt.objects[0].path.clone();
     let made = store.get(&path).unwrap();
     assert_eq!(
@@ -296,100 +300,108 @@ async fn a_network_fence_is_made_of_recorded_addresses_and_lifted_before_it_goes
         store.change(&path, |object| object["status"] = status);
     };
     says("fencing operation successful");
-    assert_eq!(check_power(&scene, attempt.clone()).await.power, Power::Off);
+    assert_eq!(check_power(&harness, attempt.clone()).await.power, Power::Off);
     let done = target(NodeFenceStatus { phase: Phase::Done, ..again(attempt) });
-    assert_eq!(scene.run_step(Step::Write(done.clone())).await.name(), "not_ready", "it is not lifted yet");
+    assert_eq!(harness.run_step(Step::Write(done.clone())).await.name(), "not_ready", "it is not lifted yet");
     assert_eq!(store.get(&path).unwrap()["spec"]["fenceState"], "Unfenced");
-    assert_eq!(scene.run_step(Step::Write(done.clone())).await.name(), "not_ready", "an old success is none");
+    assert_eq!(
+        harness.run_step(Step::Write(done.clone())).await.name(),
+        "not_ready",
+        "an old success is none"
+    );
     says("unfencing operation successful");
-    scene.ends(Step::Write(done), "written").await;
+    harness.assert_outcome(Step::Write(done), "written").await;
     assert_eq!(store.get(&path), None);
 }
 
 const PROOFS: &str = "/apis/pod-safety.dev/v1alpha1/fenceevidences";
 
-/// The storage of the node is fenced, and seen so; what was written down of it.
-async fn fenced(store: &Store, spec: Value) -> (Scene, crate::api::Attempt) {
+/// A node whose storage is fenced and was checked, and the recorded attempt.
+async fn fenced(store: &Store, spec: Value) -> (Harness, crate::api::Attempt) {
     store.put(PROOFS, json!({}));
-    let scene = with(store, spec);
-    scene.tries().await;
-    let attempt = attempted(&scene);
+    let harness = with(store, spec);
+    harness.run_off_attempt().await;
+    let attempt = attempted(&harness);
     let status = json!({ "result": "Succeeded", "message": "fencing operation successful" });
     store.change(&attempt.objects[0].path, |object| object["status"] = status);
-    scene.run_step(Step::Look(target(again(attempt)))).await;
-    let mut attempt = attempted(&scene);
+    harness.run_step(Step::Look(target(again(attempt)))).await;
+    let mut attempt = attempted(&harness);
     attempt.evidence = Some(storage_evidence_name(&incarnation(), &Uid::new("uid-nf").unwrap(), attempt.id));
-    (scene, attempt)
+    (harness, attempt)
 }
 
 #[tokio::test(start_paused = true)]
-async fn storage_that_is_fenced_alone_is_evidence_about_its_volumes_until_it_is_lifted() {
+async fn fenced_storage_alone_is_evidence_about_volumes_until_it_is_lifted() {
     let (store, spec) = network(&["10.0.0.1/32"]);
-    let (scene, attempt) = fenced(&store, spec).await;
+    let (harness, attempt) = fenced(&store, spec).await;
     assert!(attempt.has_fenced_storage());
-    scene.ends(Step::ProveStorage(target(again(attempt.clone()))), "written").await;
+    harness.assert_outcome(Step::ProveStorage(target(again(attempt.clone()))), "written").await;
     let path = format!("{PROOFS}/{}", attempt.evidence.clone().unwrap());
     let proof = store.get(&path).unwrap()["spec"].clone();
     assert_eq!(proof["kind"], "StorageFenced");
     assert_eq!(proof["storage"], json!([{ "driver": "rbd.csi.ceph.com", "className": "rbd" }]));
     assert_eq!(proof["node"]["bootID"], "b0000000-0000-4000-8000-000000000001");
-    let status = scene.written("nodefences")["status"].clone();
+    let status = harness.written("nodefences")["status"].clone();
     assert_eq!(
         (&status["phase"], status.get("evidence")),
         (&json!("Fencing"), None),
         "of pods nothing is proved"
     );
-    // What is lifted proves nothing: that is written first.
+    // A fence that is lifted proves nothing: the evidence is invalidated first.
     let done = target(NodeFenceStatus { phase: Phase::Cancelled, ..again(attempt.clone()) });
-    scene.run_step(Step::Write(done)).await;
-    let said = scene.written("fenceevidences")["status"]["invalidated"]["reason"].clone();
+    harness.run_step(Step::Write(done)).await;
+    let said = harness.written("fenceevidences")["status"]["invalidated"]["reason"].clone();
     assert_eq!(said, "the fence of its storage is lifted");
     assert_eq!(store.get(&attempt.objects[0].path).unwrap()["spec"]["fenceState"], "Unfenced");
     let order = |path: &str| {
-        scene.api.requests().iter().position(|asked| asked.method == "PATCH" && asked.path.contains(path))
+        harness
+            .api
+            .requests()
+            .iter()
+            .position(|request| request.method == "PATCH" && request.path.contains(path))
     };
     assert!(order("fenceevidences").is_some_and(|first| Some(first) < order("networkfences")));
 }
 
-/// Planted bugs: what a class does not say is guessed, and the addresses of another life are this one's.
+/// The mutants: a provisioner that the class does not name is guessed, and addresses of another boot are used.
 #[tokio::test(start_paused = true)]
-async fn storage_alone_is_not_fenced_where_nobody_says_which_volumes_that_covers() {
+async fn storage_alone_is_not_fenced_if_the_covered_volumes_are_unknown() {
     let class = "/apis/csiaddons.openshift.io/v1alpha1/networkfenceclasses/rbd";
     let (store, spec) = network(&["10.0.0.1/32"]);
     store.put(class, json!({ "metadata": {}, "spec": {} }));
     let (other, mut of_another_life) = network(&["10.0.0.1/32"]);
     of_another_life["status"]["targets"][0]["bootID"] = json!("b0000000-0000-4000-8000-000000000000");
     for (store, spec) in [(store, spec), (other, of_another_life)] {
-        let scene = with(&store, spec);
-        scene.tries().await;
-        let outcome = attempted(&scene).outcome.unwrap();
+        let harness = with(&store, spec);
+        harness.run_off_attempt().await;
+        let outcome = attempted(&harness).outcome.unwrap();
         assert!(outcome.contains("it is not known which volumes it covers"), "{outcome}");
-        assert_eq!(scene.log(), [STATUS], "it is not begun");
+        assert_eq!(harness.log(), [STATUS], "it is not begun");
     }
 }
 
-/// A planted bug: what is about storage becomes evidence that nothing runs.
+/// The mutant: evidence about storage ends the incarnation.
 #[tokio::test(start_paused = true)]
-async fn storage_that_is_fenced_never_proves_that_a_machine_is_off() {
+async fn fenced_storage_never_proves_that_a_machine_is_off() {
     let (store, spec) = network(&["10.0.0.1/32"]);
-    let (scene, attempt) = fenced(&store, spec).await;
+    let (harness, attempt) = fenced(&store, spec).await;
     let status = NodeFenceStatus { evidence: Some("e".to_owned()), ..again(attempt) };
-    scene.ends(Step::Prove(target(status)), "changed").await;
+    harness.assert_outcome(Step::Prove(target(status)), "changed").await;
     assert!(store.0.lock().keys().all(|path| !path.starts_with(&format!("{PROOFS}/"))));
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_addresses_from_before_the_loss_nothing_is_fenced() {
+async fn without_addresses_recorded_before_the_loss_storage_is_not_fenced() {
     let (store, spec) = network(&[]);
-    let scene = with(&store, spec);
-    scene.tries().await;
-    let outcome = attempted(&scene).outcome.unwrap();
+    let harness = with(&store, spec);
+    harness.run_off_attempt().await;
+    let outcome = attempted(&harness).outcome.unwrap();
     assert!(outcome.contains("no addresses of n were recorded"), "{outcome}");
-    assert_eq!(scene.log(), [STATUS]);
+    assert_eq!(harness.log(), [STATUS]);
 }
 
 #[test]
-fn evidence_is_as_good_as_the_weakest_of_its_devices_and_storage_adds_nothing_to_it() {
+fn the_kind_of_evidence_is_that_of_its_weakest_device_without_storage() {
     use DeviceDriver::{Agent, External, Machine, NetworkFence, Redfish};
     let of = |drivers: &[DeviceDriver]| {
         let sample = |driver: &DeviceDriver| Sample { driver: Some(*driver), ..Sample::default() };
@@ -410,18 +422,19 @@ fn evidence_is_as_good_as_the_weakest_of_its_devices_and_storage_adds_nothing_to
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases/node-n";
 
-/// A cluster where we may take medik8s' Leases.
-fn polite(store: &Store, trigger: Trigger) -> (Scene, Target) {
+/// A cluster where pod-safety may write medik8s' Leases.
+fn with_medik8s_leases(store: &Store, trigger: Trigger) -> (Harness, Target) {
     let answers = store.clone();
-    let first = move |asked: &Received| {
-        let review = asked.path.ends_with("selfsubjectaccessreviews");
-        let allowed = || Says::with_code(201, &json!({ "status": { "allowed": true } }));
-        if review { Some(allowed()) } else { answers.answer(asked) }
+    let first = move |request: &Received| {
+        let review = request.path.ends_with("selfsubjectaccessreviews");
+        let allowed = || ApiAnswer::with_code(201, &json!({ "status": { "allowed": true } }));
+        if review { Some(allowed()) } else { answers.answer(request) }
     };
-    let scene = scene(There { first: Arc::new(first), ..There::default() }, |_, _| answer_with(Power::Off));
+    let harness =
+        harness(Fixture { first: Arc::new(first), ..Fixture::default() }, |_, _| answer_with(Power::Off));
     let mut target = target(tried("off"));
     target.spec.trigger.kind = trigger;
-    (scene, target)
+    (harness, target)
 }
 
 fn held_by(holder: &str, renewed: &str) -> Value {
@@ -433,18 +446,18 @@ fn held_by(holder: &str, renewed: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_else_has_the_node_is_shown_and_waited_for_unless_he_asked_for_it() {
+async fn another_holder_of_the_lease_is_a_gate_unless_it_requested_the_fencing() {
     let store = Store::default();
     store.put(LEASE, held_by("node-maintenance", "2999-01-01T00:00:00.000000Z"));
-    let (scene, wanted) = polite(&store, Trigger::Detected);
-    scene.ends(Step::Attempt(wanted), "changed").await;
-    assert!(scene.devices.asked.lock().is_empty(), "nobody was shot");
-    let status = scene.written("nodefences")["status"].clone();
+    let (harness, wanted) = with_medik8s_leases(&store, Trigger::Detected);
+    harness.assert_outcome(Step::Attempt(wanted), "changed").await;
+    assert!(harness.devices.orders.lock().is_empty(), "nobody was shot");
+    let status = harness.written("nodefences")["status"].clone();
     assert_eq!(status["phase"], "Pending");
     assert_eq!(status["gates"][0]["name"], "LeaseHeld");
     assert!(status["message"].as_str().unwrap().starts_with("node-maintenance has the node"), "{status}");
-    let (scene, wanted) = polite(&store, Trigger::External);
-    scene.ends(Step::Attempt(wanted), "written").await;
+    let (harness, wanted) = with_medik8s_leases(&store, Trigger::External);
+    harness.assert_outcome(Step::Attempt(wanted), "written").await;
     assert_eq!(store.get(LEASE).unwrap()["spec"]["holderIdentity"], "node-maintenance");
     // It is noon, and a Lease lasts ten minutes.
     for (holder, renewed, outcome) in [
@@ -454,38 +467,38 @@ async fn who_else_has_the_node_is_shown_and_waited_for_unless_he_asked_for_it() 
         ("", "11:59:00", "written"),
     ] {
         store.put(LEASE, held_by(holder, &format!("2026-11-21T{renewed}.000000Z")));
-        let (scene, wanted) = polite(&store, Trigger::Detected);
-        assert_eq!(scene.run_step(Step::Attempt(wanted)).await.name(), outcome, "{holder:?} {renewed}");
+        let (harness, wanted) = with_medik8s_leases(&store, Trigger::Detected);
+        assert_eq!(harness.run_step(Step::Attempt(wanted)).await.name(), outcome, "{holder:?} {renewed}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_is_taken_before_and_given_back_after() {
+async fn the_medik8s_lease_is_acquired_before_off_and_released_at_the_end() {
     let store = Store::default();
     store.put(LEASES, json!({}));
-    let (scene, wanted) = polite(&store, Trigger::Detected);
-    scene.ends(Step::Attempt(wanted.clone()), "written").await;
+    let (harness, wanted) = with_medik8s_leases(&store, Trigger::Detected);
+    harness.assert_outcome(Step::Attempt(wanted.clone()), "written").await;
     assert_eq!(store.get(LEASE).unwrap()["spec"]["holderIdentity"], "pod-safety");
     let done = NodeFenceStatus { phase: Phase::Done, ..tried("off") };
     let done = Target { status: Box::new(done), ..wanted.clone() };
-    scene.ends(Step::Write(done.clone()), "written").await;
+    harness.assert_outcome(Step::Write(done.clone()), "written").await;
     assert_eq!(store.get(LEASE), None);
     store.put(LEASE, held_by("another", "2000-01-01T00:00:00.000000Z"));
-    assert_eq!(scene.run_step(Step::Attempt(wanted)).await.name(), "written", "it was over");
+    assert_eq!(harness.run_step(Step::Attempt(wanted)).await.name(), "written", "it was over");
     store.change(LEASE, |lease| lease["spec"]["holderIdentity"] = json!("another"));
-    scene.run_step(Step::Write(done)).await;
+    harness.run_step(Step::Write(done)).await;
     assert!(store.get(LEASE).is_some(), "somebody else's is left alone");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_is_added_beside_those_of_others_and_taken_away_alone() {
+async fn our_finalizer_is_added_and_removed_without_changing_others() {
     use crate::{RemediationRequest, RemediationUpdate};
     let store = Store::default();
     let path = "/apis/pod-safety.dev/v1alpha1/namespaces/ops/podsafetyremediations/n";
     let meta = json!({ "name": "n", "uid": "uid-r", "resourceVersion": "7", "finalizers": ["theirs"] });
     store.put(path, json!({ "metadata": meta, "spec": {} }));
-    let scene = with(&store, json!({ "spec": { "driver": "Manual" } }));
-    let wish = |reply| RemediationRequest {
+    let harness = with(&store, json!({ "spec": { "driver": "Manual" } }));
+    let monitor_request = |reply| RemediationRequest {
         namespace: "ops".into(),
         name: "n".into(),
         uid: Uid::new("uid-r").unwrap(),
@@ -497,31 +510,32 @@ async fn a_finalizer_is_added_beside_those_of_others_and_taken_away_alone() {
         (RemediationUpdate::AddFinalizer, json!(["theirs", crate::api::REMEDIATION_FINALIZER])),
         (RemediationUpdate::RemoveFinalizer, json!(["theirs"])),
     ] {
-        let connection = scene.api.connection();
-        let answered = super::super::update_remediation(&scene.acting(&connection), &wish(reply)).await;
+        let connection = harness.api.connection();
+        let answered =
+            super::super::update_remediation(&harness.step_context(&connection), &monitor_request(reply))
+                .await;
         assert_eq!(answered.name(), "written");
         assert_eq!(store.get(path).unwrap()["metadata"]["finalizers"], wanted);
     }
 }
 
 #[test]
-fn an_acted_on_object_of_an_older_version_is_read() {
+fn a_target_object_of_an_older_version_is_decoded() {
     let old =
         json!({ "device": { "namespace": "a", "name": "b" }, "driver": "Machine", "path": "/p", "uid": "u" });
     let read: TargetObject = serde_json::from_value(old).unwrap();
     assert!(!read.matched && read.cidrs.is_empty());
 }
 
-/// Finding 3c of the security review: the annotations of a node named a neighbour's Machine, and its providerID, and that one
-/// was deleted, as `Matched`.
+/// The annotations and the providerID of a node named a neighbour's Machine, which was deleted, as `Matched`.
 #[tokio::test(start_paused = true)]
-async fn attack_the_machine_of_a_neighbour_is_not_deleted_because_a_node_names_it() {
+async fn attack_a_machine_is_not_deleted_because_another_node_names_it() {
     for reference in [json!({ "name": "other" }), json!({ "name": "n", "uid": "uid-other" }), json!({})] {
         let (store, spec) = machine_of("cloud:///n");
         store.change(MACHINE, |machine| machine["status"]["nodeRef"] = reference.clone());
-        let scene = with(&store, spec);
-        scene.tries().await;
-        let outcome = attempted(&scene).outcome.unwrap();
+        let harness = with(&store, spec);
+        harness.run_off_attempt().await;
+        let outcome = attempted(&harness).outcome.unwrap();
         assert!(
             outcome.contains("does not belong to node n: its status.nodeRef names"),
             "{reference}: {outcome}"
@@ -530,7 +544,7 @@ async fn attack_the_machine_of_a_neighbour_is_not_deleted_because_a_node_names_i
     }
 }
 
-/// Finding 3d: `0.0.0.0/0` in a CSIAddonsNode took the storage from the whole cluster. The status may be forged as well.
+/// `0.0.0.0/0` in a CSIAddonsNode cut the whole cluster off from the storage. The status may be forged as well.
 #[tokio::test(start_paused = true)]
 async fn attack_only_single_hosts_are_fenced_from_their_storage() {
     let many: Vec<String> = (0..33).map(|last| format!("10.0.0.{last}/32")).collect();
@@ -548,9 +562,9 @@ async fn attack_only_single_hosts_are_fenced_from_their_storage() {
         (&["fd00::1/128"], true),
     ] {
         let (store, spec) = network(clients);
-        let scene = with(&store, spec);
-        scene.tries().await;
+        let harness = with(&store, spec);
+        harness.run_off_attempt().await;
         let made = store.0.lock().keys().any(|path| path.contains("/networkfences/"));
-        assert_eq!(made, fenced, "{clients:?}: {:?}", attempted(&scene).outcome);
+        assert_eq!(made, fenced, "{clients:?}: {:?}", attempted(&harness).outcome);
     }
 }

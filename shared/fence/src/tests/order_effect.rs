@@ -1,25 +1,26 @@
-//! Devices that call more than one state off: their word counts of a machine that the order met.
+//! Devices that call more than one state off: their report counts if the order met a machine that was on.
 
 use super::*;
 
-fn there(driver: &str, agent: Option<&str>) -> There {
+fn fixture(driver: &str, agent: Option<&str>) -> Fixture {
     let mut spec =
         json!({ "driver": driver, "parameters": { "address": "https://bmc.example", "insecure": "true" } });
     if let Some(agent) = agent {
         spec["agent"] = json!(agent);
     }
-    There { device: Some(json!({ "spec": spec })), ..There::default() }
+    Fixture { device: Some(json!({ "spec": spec })), ..Fixture::default() }
 }
 
-/// What two looks prove after an order to a machine that is in this state before, and off afterwards; and in which order all that was.
+/// What two checks prove after an order to a machine that is in this state before, and off afterwards; and the
+/// sequence of calls.
 async fn fenced(
-    there: There,
+    fixture: Fixture,
     before: Power,
     order: Result<(), ()>,
     earlier: bool,
 ) -> (Verified, Vec<String>) {
     let ordered = Mutex::new(false);
-    let scene = scene(there, move |act, _| {
+    let harness = harness(fixture, move |act, _| {
         let mut ordered = ordered.lock();
         *ordered |= act == Act::Off;
         match (act, order) {
@@ -35,22 +36,22 @@ async fn fenced(
         let first = Attempt { met: vec![bmc()], ..status.attempts[0].clone() };
         status.attempts.insert(0, first);
     }
-    scene.ends(Step::Attempt(target(status)), "written").await;
-    let log = scene.log();
-    let written = scene.written("nodefences")["status"].clone();
-    scene.ends(Step::Look(target(serde_json::from_value(written).unwrap())), "written").await;
-    let written = scene.written("nodefences")["status"].clone();
+    harness.assert_outcome(Step::Attempt(target(status)), "written").await;
+    let log = harness.log();
+    let written = harness.written("nodefences")["status"].clone();
+    harness.assert_outcome(Step::Look(target(serde_json::from_value(written).unwrap())), "written").await;
+    let written = harness.written("nodefences")["status"].clone();
     let status: NodeFenceStatus = serde_json::from_value(written).unwrap();
     (status.attempts.last().unwrap().verified.clone().unwrap(), log)
 }
 
-/// A machine that was suspended by somebody else was evidence, and continued later.
+/// A machine that another client had suspended was evidence, and continued later.
 #[tokio::test(start_paused = true)]
-async fn bug_a_machine_that_was_off_for_a_device_in_doubt_before_it_was_ordered_was_proved_off() {
+async fn bug_an_ambiguous_off_from_before_the_order_proved_off() {
     use Power::{Off, On, Unknown};
-    let agent = |name| there("Agent", Some(name));
-    let redfish = || there("Redfish", None);
-    for (what, there, before, order, proved) in [
+    let agent = |name| fixture("Agent", Some(name));
+    let redfish = || fixture("Redfish", None);
+    for (what, fixture, before, order, proved) in [
         ("switched off", agent("fence_pve"), On, Ok(()), true),
         ("the answer is lost", agent("fence_pve"), On, Err(()), true),
         ("suspended before", agent("fence_pve"), Off, Ok(()), false),
@@ -62,7 +63,7 @@ async fn bug_a_machine_that_was_off_for_a_device_in_doubt_before_it_was_ordered_
         ("a controller that was reset refuses it", redfish(), Off, Err(()), false),
         ("a controller that loses its answer", redfish(), On, Err(()), true),
     ] {
-        let (verified, _) = fenced(there, before, order, false).await;
+        let (verified, _) = fenced(fixture, before, order, false).await;
         assert_eq!(verified.power == Power::Off, proved, "{what}: {verified:?}");
         assert_eq!(verified.message.contains("was not seen on before"), !proved, "{what}: {verified:?}");
     }
@@ -71,9 +72,9 @@ async fn bug_a_machine_that_was_off_for_a_device_in_doubt_before_it_was_ordered_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_seen_before_stands_in_the_intent_and_only_devices_in_doubt_are_asked_for_it() {
-    let (_, log) = fenced(there("Agent", Some("fence_pve")), Power::On, Ok(()), false).await;
+async fn the_state_before_the_order_is_recorded_for_ambiguous_devices_only() {
+    let (_, log) = fenced(fixture("Agent", Some("fence_pve")), Power::On, Ok(()), false).await;
     assert_eq!(log, ["device look", STATUS, "device off", STATUS]);
-    let (_, log) = fenced(there("Agent", Some("fence_ipmilan")), Power::On, Ok(()), false).await;
+    let (_, log) = fenced(fixture("Agent", Some("fence_ipmilan")), Power::On, Ok(()), false).await;
     assert_eq!(log, [STATUS, "device off", STATUS]);
 }

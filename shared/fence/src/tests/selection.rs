@@ -1,4 +1,4 @@
-//! Devices that are the same for every node, and the labels by which they choose one.
+//! Devices that are the same for every node, and the labels by which they select one.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn labels(key: &str) -> Value {
     json!({ "matchLabels": { key: "w3" } })
 }
 
-/// A device with one address; `change` makes more of it.
+/// A device with one address; `change` adds to it.
 fn fixed(selector: &Value, change: Value) -> Value {
     let mut device = device();
     let spec = device["spec"].as_object_mut().unwrap();
@@ -19,25 +19,24 @@ fn fixed(selector: &Value, change: Value) -> Value {
     device
 }
 
-/// What an attempt at node `n` comes to, which calls itself `w3` by each label that any selector of this file has.
+/// The result of an attempt at node `n`, which has the value `w3` for each label that a selector of this file uses.
 async fn outcome(device: Value, uuid: &str) -> (usize, String) {
-    let mut there = There { device: Some(device), ..There::default() };
+    let mut fixture = Fixture { device: Some(device), ..Fixture::default() };
     let all =
         [HOSTNAME, BMC, "rack", "example.com/rack", "kubelet.kubernetes.io/a", "a.node.kubernetes.io/b"];
     let all = all.into_iter().chain(["topology.kubernetes.io/zone", "node-role.kubernetes.io/db"]);
-    there.node["metadata"]["labels"] = all.map(|key| (key.to_owned(), json!("w3"))).collect();
-    there.node["status"]["nodeInfo"]["systemUUID"] = json!(uuid);
-    let scene = scene(there, |_, _| answer_with(Power::Off));
-    scene.ends(Step::Attempt(target(tried("off"))), "written").await;
-    let outcome = scene.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
-    let asked = scene.devices.asked.lock().iter().filter(|order| order.act == Act::Off).count();
-    (asked, outcome.as_str().unwrap().to_owned())
+    fixture.node["metadata"]["labels"] = all.map(|key| (key.to_owned(), json!("w3"))).collect();
+    fixture.node["status"]["nodeInfo"]["systemUUID"] = json!(uuid);
+    let harness = harness(fixture, |_, _| answer_with(Power::Off));
+    harness.assert_outcome(Step::Attempt(target(tried("off"))), "written").await;
+    let outcome = harness.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
+    let sent = harness.devices.orders.lock().iter().filter(|order| order.act == Act::Off).count();
+    (sent, outcome.as_str().unwrap().to_owned())
 }
 
-/// Finding 3c of the security review: a kubelet wrote `kubernetes.io/hostname: w3` on its own node, and the machine of w3 was
-/// switched off in its place.
+/// A kubelet wrote `kubernetes.io/hostname: w3` on its own node, and the machine of w3 was switched off in its place.
 #[tokio::test(start_paused = true)]
-async fn attack_a_node_that_takes_the_label_of_a_neighbour_does_not_have_its_machine_switched() {
+async fn attack_a_node_with_the_label_of_another_does_not_switch_its_machine() {
     let exists = json!({ "matchExpressions": [{ "key": "rack", "operator": "Exists" }] });
     let mixed = json!({ "matchLabels": { BMC: "w3", HOSTNAME: "w3" } });
     let of = |node: &str| json!({ "nodeParameters": { node: { "ip": "192.0.2.4" } } });
@@ -59,19 +58,19 @@ async fn attack_a_node_that_takes_the_label_of_a_neighbour_does_not_have_its_mac
         (labels("node-role.kubernetes.io/db"), none.clone(), None),
         (json!({}), none, None),
     ] {
-        let (asked, said) = outcome(fixed(&selector, change.clone()), "uuid-1").await;
-        assert_eq!(asked, usize::from(refused.is_none()), "{selector} {change}: {said}");
+        let (sent, message) = outcome(fixed(&selector, change.clone()), "uuid-1").await;
+        assert_eq!(sent, usize::from(refused.is_none()), "{selector} {change}: {message}");
         if let Some(key) = refused {
             let ways_out =
-                said.contains("nodeParameters") && said.contains("node-restriction.kubernetes.io/");
-            assert!(said.contains(&format!("{key:?}")) && ways_out, "{said}");
+                message.contains("nodeParameters") && message.contains("node-restriction.kubernetes.io/");
+            assert!(message.contains(&format!("{key:?}")) && ways_out, "{message}");
         }
     }
 }
 
-/// A device that says which machine it reaches, and must, switches no neighbour's.
+/// A device that reports which machine it reaches, and whose identity check is required, switches no neighbour's.
 #[tokio::test(start_paused = true)]
-async fn a_device_that_must_say_which_machine_it_is_may_choose_by_any_label() {
+async fn a_device_that_requires_the_machine_identity_may_select_by_any_label() {
     const UUID: &str = "4c4c4544-0051-3610-8052-b4c04f4d3132";
     for (driver, check, uuid, used) in [
         ("Redfish", "Required", UUID, true),
@@ -81,17 +80,17 @@ async fn a_device_that_must_say_which_machine_it_is_may_choose_by_any_label() {
         ("Agent", "Required", UUID, false),
     ] {
         let device = fixed(&labels(HOSTNAME), json!({ "driver": driver, "identityCheck": check }));
-        let (asked, said) = outcome(device, uuid).await;
-        assert_eq!(asked, usize::from(used), "{driver} {check} {uuid:?}: {said}");
+        let (sent, message) = outcome(device, uuid).await;
+        assert_eq!(sent, usize::from(used), "{driver} {check} {uuid:?}: {message}");
     }
 }
 
-/// Of a node whose object is gone nobody knows the labels, and it had them when the incident began.
+/// The labels of a node whose object is gone are unknown, although it had them when the incident began.
 #[tokio::test(start_paused = true)]
-async fn attack_the_label_of_a_neighbour_is_refused_after_the_node_is_gone() {
-    let first: First = Arc::new(|asked| (asked.path == "/api/v1/nodes/n").then(Says::not_found));
+async fn attack_a_label_of_another_node_is_refused_after_the_node_is_gone() {
+    let first: First = Arc::new(|request| (request.path == "/api/v1/nodes/n").then(ApiAnswer::not_found));
     let device = Some(fixed(&labels(HOSTNAME), json!({})));
-    let scene = scene(There { device, first, ..There::default() }, |_, _| answer_with(Power::Off));
-    scene.run_step(Step::Attempt(target(tried("off")))).await;
-    assert!(scene.devices.asked.lock().is_empty());
+    let harness = harness(Fixture { device, first, ..Fixture::default() }, |_, _| answer_with(Power::Off));
+    harness.run_step(Step::Attempt(target(tried("off")))).await;
+    assert!(harness.devices.orders.lock().is_empty());
 }

@@ -1,31 +1,31 @@
-//! What looks at devices come to in words, and what cannot be read.
+//! How the results of status checks are recorded, and failed reads.
 
 use super::super::orders::{MAX_OUTCOME_BYTES, OrderError};
 use super::*;
 
-/// The target of the one node as a look through the device writes it.
-async fn run_status_check(there: There, answer: fn() -> Option<Result<Answer, DeviceError>>) -> Value {
-    let scene = scene(there, move |_, _| answer());
-    assert_eq!(scene.run_monitor(&wish(&["n"], true)).await.name(), "written");
-    scene.written("/fencedevices/bmc/status")["status"].clone()
+/// The status of the device after a check of its node.
+async fn run_status_check(fixture: Fixture, answer: fn() -> Option<Result<Answer, DeviceError>>) -> Value {
+    let harness = harness(fixture, move |_, _| answer());
+    assert_eq!(harness.run_monitor(&monitor_request(&["n"], true)).await.name(), "written");
+    harness.written("/fencedevices/bmc/status")["status"].clone()
 }
 
-fn requires_identity() -> There {
+fn requires_identity() -> Fixture {
     let mut device = device();
     device["spec"]["identityCheck"] = json!("Required");
-    There { device: Some(device), ..There::default() }
+    Fixture { device: Some(device), ..Fixture::default() }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_device_that_cannot_be_used_as_it_must_be_is_not_ready_and_says_why() {
+async fn a_device_that_fails_its_check_is_not_ready_with_the_reason() {
     let nameless = || Some(Ok(Answer::new(Power::On, Identity::Unknown, String::new())));
     let matching = || Some(Ok(Answer::new(Power::On, Identity::Match, String::new())));
-    for (what, there, answer, problem) in [
-        ("names no machine, and need not", There::default(), nameless as fn() -> _, ""),
+    for (what, fixture, answer, problem) in [
+        ("names no machine, and need not", Fixture::default(), nameless as fn() -> _, ""),
         ("names no machine, and must", requires_identity(), nameless, "IdentityUnknown"),
         ("names the machine, and must", requires_identity(), matching, ""),
     ] {
-        let status = run_status_check(there, answer).await;
+        let status = run_status_check(fixture, answer).await;
         let target = &status["targets"][0];
         assert_eq!(target["problem"].as_str().unwrap_or_default(), problem, "one that {what}");
         assert_eq!(status["conditions"][0]["status"], if problem.is_empty() { "True" } else { "False" });
@@ -35,9 +35,9 @@ async fn a_device_that_cannot_be_used_as_it_must_be_is_not_ready_and_says_why() 
 
 #[tokio::test(start_paused = true)]
 async fn a_device_that_selects_no_node_is_not_ready() {
-    let scene = scene(There::default(), |_, _| None);
-    assert_eq!(scene.run_monitor(&wish(&[], true)).await.name(), "written");
-    let status = scene.written("/fencedevices/bmc/status")["status"].clone();
+    let harness = harness(Fixture::default(), |_, _| None);
+    assert_eq!(harness.run_monitor(&monitor_request(&[], true)).await.name(), "written");
+    let status = harness.written("/fencedevices/bmc/status")["status"].clone();
     assert_eq!(
         (&status["conditions"][0]["status"], &status["conditions"][0]["reason"]),
         (&json!("False"), &json!("NoNodes"))
@@ -45,28 +45,28 @@ async fn a_device_that_selects_no_node_is_not_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_check_says_when_it_was_and_whether_the_machine_is_the_one() {
-    let scene = scene(There::default(), |_, _| answer_with(Power::Off));
-    scene.ends(Step::Look(target(tried("off"))), "written").await;
-    for sample in scene.verified()["samples"].as_array().unwrap() {
+async fn a_status_check_records_its_time_and_the_identity() {
+    let harness = harness(Fixture::default(), |_, _| answer_with(Power::Off));
+    harness.assert_outcome(Step::Look(target(tried("off"))), "written").await;
+    for sample in harness.verified()["samples"].as_array().unwrap() {
         assert!(sample["at"].as_str().is_some_and(|at| at.ends_with('Z')), "{sample}");
         assert_eq!(sample["identity"], "Match", "{sample}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_proves_nothing_says_so_in_its_incident() {
-    let spoke = There { renewed: Arc::new(|_| 9), ..There::default() };
-    let scene_spoke = scene(spoke, |_, _| None);
-    scene_spoke.run_step(Step::Prove(target(checked_status("Off")))).await;
-    let verified = scene_spoke.verified();
+async fn an_attempt_that_proves_nothing_is_recorded_with_the_reason() {
+    let spoke = Fixture { renewed: Arc::new(|_| 9), ..Fixture::default() };
+    let renewed = harness(spoke, |_, _| None);
+    renewed.run_step(Step::Prove(target(checked_status("Off")))).await;
+    let verified = renewed.verified();
     assert_eq!(verified["power"], "Unknown");
     assert!(verified["message"].as_str().unwrap().contains("renewed its Lease"), "{verified}");
 }
 
-/// Devices say what they like, in any language.
+/// Devices answer with any text, in any language.
 #[tokio::test(start_paused = true)]
-async fn what_devices_answered_is_kept_up_to_a_length_and_whole_up_to_there() {
+async fn the_answers_of_devices_are_truncated_at_a_character_boundary() {
     for (length, kept) in [
         (10, 10),
         (MAX_OUTCOME_BYTES - 13, MAX_OUTCOME_BYTES - 13),
@@ -76,9 +76,9 @@ async fn what_devices_answered_is_kept_up_to_a_length_and_whole_up_to_there() {
             let said = "\u{e9}".repeat(length / 2);
             Some(Ok(Answer::new(Power::Off, Identity::Match, said)))
         };
-        let scene = scene(There::default(), said);
-        scene.ends(Step::Attempt(target(tried("off"))), "written").await;
-        let outcome = scene.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
+        let harness = harness(Fixture::default(), said);
+        harness.assert_outcome(Step::Attempt(target(tried("off"))), "written").await;
+        let outcome = harness.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
         let text = outcome.as_str().unwrap();
         let of_device = text.matches('\u{e9}').count() * 2;
         assert!(
@@ -89,7 +89,7 @@ async fn what_devices_answered_is_kept_up_to_a_length_and_whole_up_to_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_is_not_what_is_not_there() {
+async fn a_failed_read_of_the_node_is_not_a_missing_node() {
     for (path, code, expected) in [
         ("/fencedevices/bmc", 404, "no device"),
         ("/fencedevices/bmc", 500, "unread device"),
@@ -99,12 +99,13 @@ async fn what_cannot_be_read_is_not_what_is_not_there() {
         ("/secrets/", 403, "unread device"),
     ] {
         let reason = if code == 404 { "NotFound" } else { "No" };
-        let first: First =
-            Arc::new(move |asked| asked.path.contains(path).then(|| Says::status(code, reason, "no")));
-        let scene = scene(There { first, ..There::default() }, |_, _| None);
-        let connection = scene.api.connection();
-        let acting = scene.acting(&connection);
-        let reader = &acting.checker.reader;
+        let first: First = Arc::new(move |request| {
+            request.path.contains(path).then(|| ApiAnswer::status(code, reason, "no"))
+        });
+        let harness = harness(Fixture { first, ..Fixture::default() }, |_, _| None);
+        let connection = harness.api.connection();
+        let step_context = harness.step_context(&connection);
+        let reader = &step_context.checker.reader;
         let found = match reader.read_facts(&incarnation()).await {
             Err(_) => "unread node",
             Ok(facts) if facts.labels.is_none() => "gone",
@@ -120,15 +121,15 @@ async fn what_cannot_be_read_is_not_what_is_not_there() {
     }
 }
 
-/// What its labels say is not about the node that is meant.
+/// Its labels are not about the node in question.
 #[tokio::test(start_paused = true)]
-async fn another_node_of_the_name_is_not_the_node() {
-    let scene = scene(There::default(), |_, _| None);
-    let connection = scene.api.connection();
-    let acting = scene.acting(&connection);
+async fn the_facts_of_another_node_of_the_same_name_are_not_used() {
+    let harness = harness(Fixture::default(), |_, _| None);
+    let connection = harness.api.connection();
+    let step_context = harness.step_context(&connection);
     let of = async |uid: &str| {
         let node = Incarnation { uid: uid.to_owned(), ..incarnation() };
-        acting.checker.reader.read_facts(&node).await.unwrap().labels.is_some()
+        step_context.checker.reader.read_facts(&node).await.unwrap().labels.is_some()
     };
     assert!(of("uid-n").await && of("").await && !of("uid-earlier").await);
 }

@@ -47,42 +47,42 @@ fn held(store: &Store) -> Option<Value> {
     store.get(HOST).unwrap()["metadata"]["annotations"].get(HOLD).filter(|hold| !hold.is_null()).cloned()
 }
 
-fn scene_of(store: &Store) -> Scene {
+fn harness_for(store: &Store) -> Harness {
     with(store, json!({ "spec": { "driver": "BareMetalHost", "identityCheck": "Required" } }))
 }
 
-/// Its operator switches it as the annotation says, after some seconds.
-async fn operator(scene: &Scene, store: &Store) {
+/// The scripted operator switches the host as the annotation requests, after some seconds.
+async fn operator(harness: &Harness, store: &Store) {
     while held(store).is_none() {
-        scene.env.sleep(Duration::from_secs(1)).await;
+        harness.env.sleep(Duration::from_secs(1)).await;
     }
-    scene.env.sleep(Duration::from_secs(9)).await;
+    harness.env.sleep(Duration::from_secs(9)).await;
     store.change(HOST, |host| host["status"]["poweredOn"] = json!(false));
 }
 
-/// It was switched off by its operator.
-async fn fenced() -> (Store, Scene, crate::api::Attempt) {
+/// A host that the operator has switched off.
+async fn fenced() -> (Store, Harness, crate::api::Attempt) {
     let store = two();
-    let scene = scene_of(&store);
-    futures::future::join(scene.tries(), operator(&scene, &store)).await;
-    let attempt = attempted(&scene);
-    (store, scene, attempt)
+    let harness = harness_for(&store);
+    futures::future::join(harness.run_off_attempt(), operator(&harness, &store)).await;
+    let attempt = attempted(&harness);
+    (store, harness, attempt)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_is_kept_off_by_an_annotation_until_the_incident_is_over() {
-    let (store, scene, attempt) = fenced().await;
+async fn a_host_has_the_power_off_annotation_until_the_incident_is_over() {
+    let (store, harness, attempt) = fenced().await;
     assert_eq!(attempt.objects[0].path, HOST);
     let hold: Value = serde_json::from_str(held(&store).unwrap().as_str().unwrap()).unwrap();
     assert_eq!(hold, json!({ "mode": "hard", "fence": "uid-nf" }), "not softly, and by this incident");
     assert_eq!(store.get(HOST).unwrap()["spec"]["online"], true, "that field is its owner's");
     assert!(attempt.outcome.as_deref().unwrap().contains("poweredOn false"), "{attempt:?}");
-    let off = check_power(&scene, attempt.clone()).await;
+    let off = check_power(&harness, attempt.clone()).await;
     assert_eq!((off.power, evidence_kind_of(&off.samples)), (Power::Off, FenceEvidenceKind::PowerOff));
     assert_eq!(off.samples[0].identity, IdentityMatch::Match);
 
     let done = target(NodeFenceStatus { phase: Phase::Done, ..again(attempt) });
-    scene.ends(Step::Write(done), "written").await;
+    harness.assert_outcome(Step::Write(done), "written").await;
     assert_eq!(held(&store), None);
     let other = store.get(HOST.replace("7", "8").as_str()).unwrap();
     assert_eq!(other["metadata"]["annotations"], json!({}), "the neighbour's host");
@@ -90,17 +90,18 @@ async fn a_host_is_kept_off_by_an_annotation_until_the_incident_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn the_annotation_of_another_incident_stays() {
-    let (store, scene, attempt) = fenced().await;
+    let (store, harness, attempt) = fenced().await;
     let of_another = json!("{\"mode\":\"hard\",\"fence\":\"uid-other\"}");
     store.change(HOST, |host| host["metadata"]["annotations"][HOLD] = of_another.clone());
     let done = target(NodeFenceStatus { phase: Phase::Done, ..again(attempt) });
-    scene.ends(Step::Write(done), "written").await;
+    harness.assert_outcome(Step::Write(done), "written").await;
     assert_eq!(held(&store), Some(of_another));
 }
 
-/// Each is a way, in the operator's own documentation, in which `poweredOn: false` is not that the machine is off and stays so.
+/// The cases of the operator's documentation in which `poweredOn: false` does not mean that the machine is off and
+/// stays off.
 #[tokio::test(start_paused = true)]
-async fn attack_a_status_that_says_off_where_its_operator_does_not_look_is_no_evidence() {
+async fn attack_powered_off_in_a_state_the_operator_does_not_read_is_no_evidence() {
     type Change = fn(&mut Value);
     let rows: [(&str, Change); 9] = [
         ("paused", |host| host["metadata"]["annotations"]["baremetalhost.metal3.io/paused"] = json!("")),
@@ -116,16 +117,16 @@ async fn attack_a_status_that_says_off_where_its_operator_does_not_look_is_no_ev
         ("is gone", |host| host["metadata"]["uid"] = json!("another")),
     ];
     for (says, change) in rows {
-        let (store, scene, attempt) = fenced().await;
+        let (store, harness, attempt) = fenced().await;
         store.change(HOST, change);
-        let looked = check_power(&scene, attempt).await;
+        let looked = check_power(&harness, attempt).await;
         assert_ne!(looked.power, Power::Off, "{says}");
         assert!(looked.samples[0].said.contains(says), "{says}: {:?}", looked.samples);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_its_operator_would_not_keep_off_is_not_asked() {
+async fn a_host_that_its_operator_would_not_keep_off_gets_no_order() {
     for (field, value, says) in [
         ("/spec/disablePowerOff", json!(true), "would reboot it instead"),
         ("/status/provisioning/state", json!("provisioning"), "does not switch it"),
@@ -136,9 +137,9 @@ async fn a_host_that_its_operator_would_not_keep_off_is_not_asked() {
             let (parent, key) = field.rsplit_once('/').unwrap();
             host.pointer_mut(parent).unwrap()[key] = value;
         });
-        let scene = scene_of(&store);
-        scene.tries().await;
-        let outcome = attempted(&scene).outcome.unwrap();
+        let harness = harness_for(&store);
+        harness.run_off_attempt().await;
+        let outcome = attempted(&harness).outcome.unwrap();
         assert!(outcome.contains(says), "{outcome}");
         assert_eq!(held(&store), None, "{field}");
     }
@@ -146,7 +147,7 @@ async fn a_host_that_its_operator_would_not_keep_off_is_not_asked() {
 
 /// The Machine names the node, and the host names the Machine: a kubelet writes neither.
 #[tokio::test(start_paused = true)]
-async fn attack_a_host_that_is_not_plainly_this_nodes_is_not_switched() {
+async fn attack_a_host_without_one_clear_reference_to_the_node_is_not_switched() {
     let mut foreign = host("rack-7", "m3m-1");
     foreign["spec"]["consumerRef"]["apiVersion"] = json!("evil.example.com/v1");
     for (what, hosts, says) in [
@@ -159,29 +160,29 @@ async fn attack_a_host_that_is_not_plainly_this_nodes_is_not_switched() {
         ("of another project", vec![foreign], "0 BareMetalHosts are consumed"),
     ] {
         let store = rack(&hosts);
-        let scene = scene_of(&store);
-        scene.tries().await;
-        let outcome = attempted(&scene).outcome.unwrap();
+        let harness = harness_for(&store);
+        harness.run_off_attempt().await;
+        let outcome = attempted(&harness).outcome.unwrap();
         assert!(outcome.contains(says), "{what}: {outcome}");
         assert_eq!(held(&store), None, "{what}");
     }
     let store = two();
     store.change(MACHINES, |machine| machine["status"]["nodeRef"]["name"] = json!("m"));
-    let scene = scene_of(&store);
-    scene.tries().await;
-    let outcome = attempted(&scene).outcome.unwrap();
+    let harness = harness_for(&store);
+    harness.run_off_attempt().await;
+    let outcome = attempted(&harness).outcome.unwrap();
     assert!(outcome.contains("does not belong to node n"), "{outcome}");
     assert_eq!(held(&store), None);
 }
 
-/// A tenant's host in a namespace of their own says that the Machine consumes it, too: then there were two.
+/// A tenant's host in a namespace of their own names the Machine as its consumer, too: then there were two.
 #[tokio::test(start_paused = true)]
-async fn attack_a_host_in_a_tenants_namespace_keeps_no_node_from_being_fenced() {
+async fn attack_a_host_in_a_tenants_namespace_does_not_prevent_fencing() {
     let mut evil = host("evil", "m3m-1");
     evil["metadata"]["namespace"] = json!("tenant");
     let store = rack(&[host("rack-7", "m3m-1"), evil]);
-    let scene = scene_of(&store);
-    let long_enough = tokio::time::timeout(Duration::from_secs(120), operator(&scene, &store));
-    let (_, told) = futures::future::join(scene.tries(), long_enough).await;
-    assert!(told.is_ok(), "its operator was not told: {:?}", attempted(&scene).outcome);
+    let harness = harness_for(&store);
+    let long_enough = tokio::time::timeout(Duration::from_secs(120), operator(&harness, &store));
+    let (_, told) = futures::future::join(harness.run_off_attempt(), long_enough).await;
+    assert!(told.is_ok(), "its operator was not told: {:?}", attempted(&harness).outcome);
 }

@@ -1,4 +1,4 @@
-//! Which object is a node's, and by which addresses it reaches a storage.
+//! How the object of a node is found, and the addresses by which the node reaches a storage.
 
 use super::*;
 
@@ -14,24 +14,27 @@ fn listed(name: &str, node: &str, uid: &str) -> Value {
 }
 
 /// The node runs on this machine, and names no Machine.
-fn unnamed(store: &Store, spec: Value) -> Scene {
+fn unnamed(store: &Store, spec: Value) -> Harness {
     let answers = store.clone();
-    let mut there =
-        There { first: Arc::new(move |asked| answers.answer(asked)), device: Some(spec), ..There::default() };
-    there.node["spec"]["providerID"] = json!("cloud:///n");
-    scene(there, |_, _| panic!("no transport is asked"))
+    let mut fixture = Fixture {
+        first: Arc::new(move |request| answers.answer(request)),
+        device: Some(spec),
+        ..Fixture::default()
+    };
+    fixture.node["spec"]["providerID"] = json!("cloud:///n");
+    harness(fixture, |_, _| panic!("no transport is used"))
 }
 
 /// The Machine that is found for a node that does not name it.
 async fn machine_among(machines: Value) -> Result<String, String> {
     let (store, mut spec) = machine_of("cloud:///n");
     spec["spec"]["namespaces"] = json!(["capi"]);
-    // A list of all Machines of a large cluster was more than an answer may have, and none was found.
+    // A single list of all Machines of a large cluster exceeded the limit of an answer, and none was found.
     store.put(MACHINES, json!({ "metadata": { "continue": "more" }, "items": [listed("z", "z", "")] }));
     store.put(&format!("{MACHINES}?continue=more"), json!({ "items": machines }));
-    let scene = unnamed(&store, spec);
-    scene.run_step(Step::Attempt(target(tried("off")))).await;
-    let attempt = attempted(&scene);
+    let harness = unnamed(&store, spec);
+    harness.run_step(Step::Attempt(target(tried("off")))).await;
+    let attempt = attempted(&harness);
     match attempt.objects.first() {
         Some(object) => Ok(object.path.rsplit('/').next().unwrap().to_owned()),
         None => Err(attempt.outcome.unwrap_or_default()),
@@ -39,7 +42,7 @@ async fn machine_among(machines: Value) -> Result<String, String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_machine_of_a_node_that_does_not_name_it_is_the_one_that_names_the_node() {
+async fn without_annotations_the_machine_that_references_the_node_is_found() {
     for (what, machines, expected) in [
         ("by name and UID", json!([listed("a", "m", "uid-m"), listed("b", "n", "uid-n")]), Some("b")),
         ("by name alone, where it knows no UID", json!([listed("b", "n", "")]), Some("b")),
@@ -59,11 +62,11 @@ async fn the_machine_of_a_node_that_does_not_name_it_is_the_one_that_names_the_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_kind_of_remediation_says_in_its_own_words_that_the_node_is_fenced() {
+async fn each_kind_of_remediation_has_its_own_success_condition() {
     for (kind, own, condition, power) in [
         ("FarTemplate", None, "Succeeded", "Off"),
         ("FarTemplate", None, "FencingSucceeded", "Unknown"),
-        // Succeeded comes after it deleted the pods, which it may not without evidence.
+        // `Succeeded` is set after it deleted the pods, which is denied without evidence.
         ("FenceAgentsRemediationTemplate", None, "FenceAgentActionSucceeded", "Off"),
         ("FenceAgentsRemediationTemplate", None, "Succeeded", "Unknown"),
         ("FenceAgentsRemediationTemplate", Some("Succeeded"), "Succeeded", "Off"),
@@ -80,20 +83,20 @@ async fn each_kind_of_remediation_says_in_its_own_words_that_the_node_is_fenced(
         if let Some(own) = own {
             spec["spec"]["external"]["successCondition"] = json!(own);
         }
-        let scene = with(&store, spec);
-        scene.run_step(Step::Attempt(target(tried("off")))).await;
-        let attempt = attempted(&scene);
+        let harness = with(&store, spec);
+        harness.run_step(Step::Attempt(target(tried("off")))).await;
+        let attempt = attempted(&harness);
         let said = json!([{ "type": condition, "status": "True" }]);
         store.change(MADE, |object| object["status"] = json!({ "conditions": said }));
-        scene.run_step(Step::Look(target(again(attempt)))).await;
-        let looked = attempted(&scene).verified.unwrap().power;
+        harness.run_step(Step::Look(target(again(attempt)))).await;
+        let looked = attempted(&harness).verified.unwrap().power;
         assert_eq!(looked == Power::Off, power == "Off", "{kind} {own:?} says {condition}: {looked}");
     }
 }
 
-/// Its `Succeeded` comes after it deleted the pods, which it may not without evidence.
+/// Its `Succeeded` is set after it deleted the pods, which is denied without evidence.
 #[tokio::test(start_paused = true)]
-async fn bug_a_self_node_remediation_was_waited_for_until_it_had_deleted_the_pods() {
+async fn bug_a_self_node_remediation_was_off_only_after_it_had_deleted_the_pods() {
     for (own, phase, power) in [
         (None, "Fencing-Started", "Unknown"),
         (None, "Pre-Reboot-Completed", "Unknown"),
@@ -109,23 +112,23 @@ async fn bug_a_self_node_remediation_was_waited_for_until_it_had_deleted_the_pod
         if let Some(own) = own {
             spec["spec"]["external"]["successCondition"] = json!(own);
         }
-        let scene = with(&store, spec);
-        scene.tries().await;
+        let harness = with(&store, spec);
+        harness.run_off_attempt().await;
         let processing = json!([{ "type": "Processing", "status": "True" }]);
         store.change(MADE, |made| made["status"] = json!({ "phase": phase, "conditions": processing }));
-        assert_eq!(check_power(&scene, attempted(&scene)).await.power.name(), power, "{own:?} {phase}");
+        assert_eq!(check_power(&harness, attempted(&harness)).await.power.name(), power, "{own:?} {phase}");
     }
 }
 
 const CLIENTS: &str = "/apis/csiaddons.openshift.io/v1alpha1/namespaces/rook-ceph/csiaddonsnodes";
 
-/// What a CSIAddonsNode says of the addresses of a node.
+/// A CSIAddonsNode with this address of the node.
 fn client(node: &str, class: &str, cidr: &str) -> Value {
     json!({ "spec": { "driver": { "nodeID": node } }, "status": { "networkFenceClientStatus": [
         { "networkFenceClassName": class, "ClientDetails": [{ "cidrs": [cidr] }] }] } })
 }
 
-/// Which addresses a look through the device writes down, and of which life.
+/// The addresses that a check of the device records, and their boot ID.
 async fn recorded(ready: &str, said: Option<Value>) -> (Value, Value) {
     let (store, spec) = network(&["10.0.0.9/32"]);
     if let Some(said) = said {
@@ -136,18 +139,21 @@ async fn recorded(ready: &str, said: Option<Value>) -> (Value, Value) {
         store.put(&format!("{CLIENTS}?continue=more"), json!({ "items": said }));
     }
     let answers = store.clone();
-    let mut there =
-        There { first: Arc::new(move |asked| answers.answer(asked)), device: Some(spec), ..There::default() };
-    there.node["status"]["conditions"][0]["status"] = json!(ready);
-    there.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
-    let scene = scene(there, |_, _| panic!("no transport is asked"));
-    assert_eq!(scene.run_monitor(&wish(&["n"], true)).await.name(), "written");
-    let target = scene.written("/fencedevices/bmc/status")["status"]["targets"][0].clone();
+    let mut fixture = Fixture {
+        first: Arc::new(move |request| answers.answer(request)),
+        device: Some(spec),
+        ..Fixture::default()
+    };
+    fixture.node["status"]["conditions"][0]["status"] = json!(ready);
+    fixture.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
+    let harness = harness(fixture, |_, _| panic!("no transport is used"));
+    assert_eq!(harness.run_monitor(&monitor_request(&["n"], true)).await.name(), "written");
+    let target = harness.written("/fencedevices/bmc/status")["status"]["targets"][0].clone();
     (target["clients"].clone(), target["bootID"].clone())
 }
 
 #[tokio::test(start_paused = true)]
-async fn addresses_are_recorded_while_the_node_is_heard_and_kept_when_it_is_not() {
+async fn addresses_are_recorded_while_the_node_reports_and_kept_afterwards() {
     let ours = || {
         json!([
             client("n", "rbd", "10.0.0.1/32"),
@@ -183,44 +189,46 @@ async fn addresses_are_recorded_while_the_node_is_heard_and_kept_when_it_is_not(
     }
 }
 
-/// Evidence of this name is there already.
-async fn proved(there: Value) -> (String, Vec<String>) {
+/// Evidence of this name exists already.
+async fn proved(existing: Value) -> (String, Vec<String>) {
     let store = Store::default();
     let path = format!("{PROOFS}/{}", incident_name(&incarnation()));
-    store.put(PROOFS, json!({})).put(&path, there);
+    store.put(PROOFS, json!({})).put(&path, existing);
     let answers = store.clone();
-    let scene =
-        scene(There { first: Arc::new(move |asked| answers.answer(asked)), ..There::default() }, |_, _| None);
-    let ended = scene.run_step(Step::Prove(target(checked_status("Off")))).await.name().to_owned();
-    (ended, scene.log())
+    let harness = harness(
+        Fixture { first: Arc::new(move |request| answers.answer(request)), ..Fixture::default() },
+        |_, _| None,
+    );
+    let ended = harness.run_step(Step::Prove(target(checked_status("Off")))).await.name().to_owned();
+    (ended, harness.log())
 }
 
 #[tokio::test(start_paused = true)]
-async fn evidence_from_before_a_crash_is_taken_for_this_one_only_if_it_holds_and_says_the_same() {
-    let there = |kind: &str, boot: &str| {
+async fn existing_evidence_is_reused_only_if_it_holds_for_the_same_incarnation() {
+    let existing = |kind: &str, boot: &str| {
         json!({ "metadata": { "name": "e", "uid": "uid-e" }, "spec": { "node": { "name": "n", "uid": "uid-n", "bootID": boot },
             "kind": kind, "by": "p", "fence": "n-1" } })
     };
-    let mut invalid = there("PowerOff", BOOT);
+    let mut invalid = existing("PowerOff", BOOT);
     invalid["status"] = json!({ "invalidated": { "at": "t", "reason": "heard" } });
     let created = EVIDENCE.to_owned();
-    for (what, there, ended, writes) in [
-        ("the same", there("PowerOff", BOOT), "written", vec![created.clone(), STATUS.to_owned()]),
+    for (what, existing, ended, writes) in [
+        ("the same", existing("PowerOff", BOOT), "written", vec![created.clone(), STATUS.to_owned()]),
         (
-            "of another life",
-            there("PowerOff", "b0000000-0000-4000-8000-000000000000"),
+            "of another incarnation",
+            existing("PowerOff", "b0000000-0000-4000-8000-000000000000"),
             "changed",
             vec![created.clone()],
         ),
-        ("of storage alone", there("StorageFenced", BOOT), "changed", vec![created.clone()]),
+        ("of storage alone", existing("StorageFenced", BOOT), "changed", vec![created.clone()]),
         ("that was invalidated", invalid, "changed", vec![created]),
     ] {
-        assert_eq!(proved(there).await, (ended.to_owned(), writes), "evidence {what}");
+        assert_eq!(proved(existing).await, (ended.to_owned(), writes), "evidence {what}");
     }
 }
 
-/// A tenant with all verbs in a namespace of their own writes a Machine there that names a node of others. Its deletion was
-/// evidence that the node is off.
+/// A tenant with all verbs in a namespace of their own writes a Machine there that names another node. Its deletion
+/// was evidence that the node is off.
 #[tokio::test(start_paused = true)]
 async fn attack_a_machine_in_a_tenants_namespace_proves_nothing() {
     const THEIRS: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/tenant/machines/evil";
@@ -254,23 +262,23 @@ async fn attack_a_machine_in_a_tenants_namespace_proves_nothing() {
                 json!({ "items": [evil.clone()] }),
             );
         }
-        let scene = unnamed(&store, json!({ "spec": spec }));
-        scene.tries().await;
-        let attempt = attempted(&scene);
+        let harness = unnamed(&store, json!({ "spec": spec }));
+        harness.run_off_attempt().await;
+        let attempt = attempted(&harness);
         let outcome = attempt.outcome.clone().unwrap_or_default();
         assert!(outcome.contains(says) && attempt.objects.is_empty(), "{says}: {attempt:?}");
         assert!(store.get(THEIRS).unwrap()["metadata"].get("deletionTimestamp").is_none(), "{says}");
     }
 }
 
-/// A kubelet names a Machine of a namespace that the device does not list.
+/// A kubelet names a Machine in a namespace that the device does not list.
 #[tokio::test(start_paused = true)]
-async fn attack_a_machine_that_a_node_names_elsewhere_is_not_deleted() {
+async fn attack_a_machine_outside_the_listed_namespaces_is_not_deleted() {
     let (store, mut spec) = machine_of("cloud:///n");
     spec["spec"]["namespaces"] = json!(["other"]);
-    let scene = with(&store, spec);
-    scene.tries().await;
-    let outcome = attempted(&scene).outcome.unwrap();
+    let harness = with(&store, spec);
+    harness.run_off_attempt().await;
+    let outcome = attempted(&harness).outcome.unwrap();
     assert!(outcome.contains("capi is not in spec.namespaces of the FenceDevice"), "{outcome}");
     assert!(store.get(MACHINE).unwrap()["metadata"].get("deletionTimestamp").is_none());
 }

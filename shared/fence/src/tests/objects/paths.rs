@@ -1,8 +1,8 @@
-//! Objects that stand in a status, and that no device of that status can have made.
+//! Objects in a status that no device of that status can have created.
 
 use super::*;
 
-/// Whose object it is says what stands in the object and in the status: both may be forged.
+/// The owner is named by the object and by the status: both may be forged.
 fn in_store(path: &str) -> Store {
     let store = Store::default();
     let meta = json!({ "uid": "u", "resourceVersion": "1", "annotations": { "pod-safety.dev/fence": "uid-nf" },
@@ -84,41 +84,44 @@ fn rows() -> Vec<(DeviceDriver, Value, &'static str)> {
     rows
 }
 
-fn sent(scene: &Scene, path: &str) -> Vec<String> {
-    let heard =
-        scene.api.requests().into_iter().filter(|asked| asked.path == path || asked.path.contains(".."));
-    heard.map(|asked| asked.line()).collect()
+fn sent(harness: &Harness, path: &str) -> Vec<String> {
+    let requests = harness
+        .api
+        .requests()
+        .into_iter()
+        .filter(|request| request.path == path || request.path.contains(".."));
+    requests.map(|request| request.line()).collect()
 }
 
-/// Finding 9 of the security review: what a tenant wrote into the status of a NodeFence was read and deleted as if pod-safety
-/// had made it.
+/// A path that a tenant wrote into the status of a NodeFence was read and deleted as if pod-safety had created the
+/// object.
 #[tokio::test(start_paused = true)]
-async fn attack_a_forged_status_has_nothing_read_or_changed_that_no_device_can_have_made() {
+async fn attack_a_forged_path_in_the_status_is_neither_read_nor_written() {
     for (driver, spec, path) in rows() {
-        let scene = with(&in_store(path), spec.clone());
+        let harness = with(&in_store(path), spec.clone());
         let done = NodeFenceStatus { phase: Phase::Done, ..again(forged(driver, path)) };
-        scene.ends(Step::Write(target(done)), "written").await;
-        assert_eq!(sent(&scene, path), [""; 0], "the incident is over");
-        let scene = with(&in_store(path), spec);
-        let looked = check_power(&scene, forged(driver, path)).await;
+        harness.assert_outcome(Step::Write(target(done)), "written").await;
+        assert_eq!(sent(&harness, path), [""; 0], "the incident is over");
+        let harness = with(&in_store(path), spec);
+        let looked = check_power(&harness, forged(driver, path)).await;
         assert_eq!(looked.power, Power::Unknown, "{path}");
-        assert_eq!(sent(&scene, path), [""; 0], "a look");
+        assert_eq!(sent(&harness, path), [""; 0], "a look");
     }
 }
 
-/// A namespace that is not followed is nobody's in which devices are.
+/// No device is accepted in a namespace that is not used for fencing.
 #[tokio::test(start_paused = true)]
-async fn attack_a_forged_status_reaches_no_namespace_that_is_not_followed() {
-    let scene = with(&in_store(MADE), external().1);
-    scene.world.cache().restrict_fencing_to(["pod-safety".to_owned()].into());
+async fn attack_a_forged_path_outside_the_fencing_namespaces_is_not_read() {
+    let harness = with(&in_store(MADE), external().1);
+    harness.world.cache().restrict_fencing_to(["pod-safety".to_owned()].into());
     let done = NodeFenceStatus { phase: Phase::Done, ..again(forged(DeviceDriver::External, MADE)) };
-    scene.ends(Step::Write(target(done)), "written").await;
-    assert_eq!(sent(&scene, MADE), [""; 0]);
+    harness.assert_outcome(Step::Write(target(done)), "written").await;
+    assert_eq!(sent(&harness, MADE), [""; 0]);
 }
 
-/// Finding 20: names of a device became parts of paths.
+/// Names of a device became parts of paths.
 #[tokio::test(start_paused = true)]
-async fn attack_a_name_that_walks_up_is_no_part_of_a_path() {
+async fn attack_a_name_with_dots_and_slashes_is_not_put_into_a_path() {
     let walks_up = "../../secrets/bmc";
     let external = |field: &str, value: &str| {
         let (store, mut spec) = external();
@@ -133,16 +136,16 @@ async fn attack_a_name_that_walks_up_is_no_part_of_a_path() {
         ("templateRef.apiVersion", external("apiVersion", "far.medik8s.io/../v1")),
         ("className", (class, by_class)),
     ] {
-        let scene = with(&store, spec);
-        scene.tries().await;
-        let walked: Vec<_> = scene
+        let harness = with(&store, spec);
+        harness.run_off_attempt().await;
+        let walked: Vec<_> = harness
             .api
             .requests()
             .into_iter()
-            .filter(|asked| asked.path.contains(".."))
+            .filter(|request| request.path.contains(".."))
             .map(|one| one.line())
             .collect();
         assert_eq!(walked, [""; 0], "{what}");
-        assert!(attempted(&scene).outcome.is_some(), "{what}");
+        assert!(attempted(&harness).outcome.is_some(), "{what}");
     }
 }

@@ -1,4 +1,5 @@
-//! What is no proof, and what is not touched: reads that fail, objects of others, conditions of a failure.
+//! Answers that prove nothing, and objects that are not changed: failed reads, objects of other owners, failure
+//! conditions.
 
 use super::*;
 use crate::api::IdentityMatch;
@@ -7,13 +8,14 @@ fn refused(code: u16, reason: &str) -> Value {
     json!({ "kind": "Status", "code": code, "reason": reason, "message": "no" })
 }
 
-/// A mutant took each failed read for the word of the registry that there is no such object, which is evidence about a machine.
+/// The mutant treated each failed read as the answer that the object does not exist, which is evidence about a
+/// machine.
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_cannot_be_read_is_not_gone() {
     let (store, spec) = machine_of("cloud:///n");
-    let scene = with(&store, spec);
-    scene.tries().await;
-    let attempt = attempted(&scene);
+    let harness = with(&store, spec);
+    harness.run_off_attempt().await;
+    let attempt = attempted(&harness);
     let not_served = "does not serve /apis/cluster.x-k8s.io";
     for (code, reason, power, said) in [
         (404, "NotFound", "Off", "is gone"),
@@ -22,7 +24,7 @@ async fn a_machine_that_cannot_be_read_is_not_gone() {
         (500, "InternalError", "Unknown", "500 InternalError"),
     ] {
         store.put(MACHINE, refused(code, reason));
-        let verified = check_power(&scene, attempt.clone()).await;
+        let verified = check_power(&harness, attempt.clone()).await;
         assert_eq!(verified.power.name(), power, "{code} {reason}");
         for sample in &verified.samples {
             assert!(sample.said.contains(said), "{code} {reason}: {sample:?}");
@@ -34,12 +36,12 @@ async fn a_machine_that_cannot_be_read_is_not_gone() {
 
 /// A NetworkFence of the name that an incident uses may exist already, with another owner.
 #[tokio::test(start_paused = true)]
-async fn the_network_fence_of_another_owner_proves_nothing_and_is_not_lifted() {
+async fn a_network_fence_of_another_owner_proves_nothing_and_is_not_lifted() {
     let (store, spec) = network(&["10.0.0.1/32"]);
-    let (scene, attempt) = fenced(&store, spec).await;
+    let (harness, attempt) = fenced(&store, spec).await;
     let path = attempt.objects[0].path.clone();
     let said = async || {
-        let verified = check_power(&scene, attempt.clone()).await;
+        let verified = check_power(&harness, attempt.clone()).await;
         (verified.power, verified.samples[0].said.clone())
     };
     assert_eq!(said().await.0, Power::Off);
@@ -55,33 +57,33 @@ async fn the_network_fence_of_another_owner_proves_nothing_and_is_not_lifted() {
     let (power, said) = said().await;
     assert!(power == Power::Unknown && said.contains("belongs to another owner"), "{power}: {said}");
     let done = NodeFenceStatus { phase: Phase::Done, ..again(attempt.clone()) };
-    scene.run_step(Step::Write(target(done))).await;
+    harness.run_step(Step::Write(target(done))).await;
     assert_eq!(store.get(&path).unwrap()["spec"]["fenceState"], "Fenced");
 }
 
-/// medik8s' remediators say with `Succeeded` that they gave up. What they made stays, and cannot begin again.
+/// medik8s' remediators report their failure by `Succeeded=False`. The failed object stays, and cannot be restarted.
 #[tokio::test(start_paused = true)]
-async fn a_remediator_that_failed_has_another_object_made() {
+async fn a_failed_remediation_object_is_replaced() {
     let (store, spec) = external();
-    let scene = with(&store, spec);
-    scene.tries().await;
-    let attempt = attempted(&scene);
+    let harness = with(&store, spec);
+    harness.run_off_attempt().await;
+    let attempt = attempted(&harness);
     store.change(MADE, |far| {
         far["metadata"]["annotations"] = json!({});
         far["status"] = json!({ "conditions": [{ "type": "Succeeded", "status": "False" }] });
     });
-    let verified = check_power(&scene, attempt).await;
+    let verified = check_power(&harness, attempt).await;
     assert!(verified.samples[0].said.contains("says that it failed"), "{verified:?}");
-    scene.tries().await;
-    let outcome = attempted(&scene).outcome.unwrap();
+    harness.run_off_attempt().await;
+    let outcome = attempted(&harness).outcome.unwrap();
     assert!(outcome.contains("failed before and is being deleted") && store.get(MADE).is_none(), "{outcome}");
-    scene.tries().await;
+    harness.run_off_attempt().await;
     store.change(MADE, |far| far["metadata"]["annotations"] = json!({}));
-    scene.tries().await;
+    harness.run_off_attempt().await;
     assert!(store.get(MADE).is_some(), "one that has not failed is not made anew");
 }
 
-/// The agent of one provider does not get the instance of another one.
+/// The agent of one provider does not get the instance of another.
 #[tokio::test(start_paused = true)]
 async fn attack_the_instance_of_another_provider_is_not_switched() {
     for (agent, plug, is_asked) in [
@@ -89,21 +91,21 @@ async fn attack_the_instance_of_another_provider_is_not_switched() {
         ("fence_gce", "{{.Instance.ID}}", false),
         ("fence_gce", "{{.Node.Name}}", true),
     ] {
-        let mut there = There::default();
-        there.node["spec"]["providerID"] = json!("aws:///eu-central-1a/i-0123456789abcdef0");
-        there.device =
+        let mut fixture = Fixture::default();
+        fixture.node["spec"]["providerID"] = json!("aws:///eu-central-1a/i-0123456789abcdef0");
+        fixture.device =
             Some(json!({ "spec": { "driver": "Agent", "agent": agent, "parameters": { "plug": plug } } }));
-        let scene = super::super::scene(there, |_, _| answer_with(Power::Off));
-        scene.tries().await;
-        assert_eq!(scene.devices.asked.lock().len(), usize::from(is_asked), "{agent} {plug}");
+        let harness = super::super::harness(fixture, |_, _| answer_with(Power::Off));
+        harness.run_off_attempt().await;
+        assert_eq!(harness.devices.orders.lock().len(), usize::from(is_asked), "{agent} {plug}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_condition_fenced_tells_contradicted_evidence_from_a_node_that_waits_for_a_person() {
+async fn the_condition_fenced_distinguishes_contradicted_evidence_from_awaiting_operator() {
     for (tainted, fenced) in [(true, ("Unknown", "AwaitingOperator")), (false, ("False", "EvidenceInvalid"))]
     {
-        let scene = scene(There::default(), |_, _| None);
+        let harness = harness(Fixture::default(), |_, _| None);
         let evidence = Some("n-1".to_owned());
         let status = NodeFenceStatus {
             phase: Phase::AwaitingOperator,
@@ -111,8 +113,8 @@ async fn the_condition_fenced_tells_contradicted_evidence_from_a_node_that_waits
             evidence,
             ..NodeFenceStatus::default()
         };
-        scene.ends(Step::Write(target(status)), "written").await;
-        let conditions = scene.written("nodefences")["status"]["conditions"].clone();
+        harness.assert_outcome(Step::Write(target(status)), "written").await;
+        let conditions = harness.written("nodefences")["status"]["conditions"].clone();
         let one = conditions.as_array().unwrap().iter().find(|one| one["type"] == "Fenced").unwrap().clone();
         assert_eq!((one["status"].as_str(), one["reason"].as_str()), (Some(fenced.0), Some(fenced.1)));
     }

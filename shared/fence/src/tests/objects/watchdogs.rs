@@ -41,28 +41,28 @@ fn state(store: &Store) -> Value {
     store.get(LEASE).unwrap()["metadata"]["annotations"][STATE].clone()
 }
 
-/// It was fenced: 3 × 11 s × 1.01 + 5 s after the grant was seen.
-async fn fenced() -> (Store, Scene, crate::api::Attempt) {
+/// A node that was fenced: 3 × 11 s × 1.01 + 5 s after the grant was observed.
+async fn fenced() -> (Store, Harness, crate::api::Attempt) {
     let store = Store::default();
     store.put(LEASE, lease(State::Armed, BOOT, |_| ()));
-    let scene = with(&store, spec());
-    let begun = scene.env.now();
-    scene.tries().await;
-    let took = scene.env.now().since(begun);
+    let harness = with(&store, spec());
+    let begun = harness.env.now();
+    harness.run_off_attempt().await;
+    let took = harness.env.now().since(begun);
     assert!((Duration::from_millis(38_330)..Duration::from_secs(41)).contains(&took), "{took:?}");
-    let attempt = attempted(&scene);
-    (store, scene, attempt)
+    let attempt = attempted(&harness);
+    (store, harness, attempt)
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_grant_of_an_agent_is_revoked_and_its_node_is_off_when_its_time_is_over() {
-    let (store, scene, attempt) = fenced().await;
+async fn the_grant_is_revoked_and_the_node_is_off_after_the_wait_time() {
+    let (store, harness, attempt) = fenced().await;
     assert_eq!((state(&store), attempt.objects[0].path.as_str()), (json!("Revoked"), LEASE));
     assert!(attempt.outcome.as_deref().unwrap().contains("its grant was revoked"), "{attempt:?}");
-    let off = check_power(&scene, attempt).await;
+    let off = check_power(&harness, attempt).await;
     assert_eq!((off.power, evidence_kind_of(&off.samples)), (Power::Off, FenceEvidenceKind::WatchdogLease));
-    let connection = scene.api.connection();
-    let looker = StatusChecker::new(&connection, scene.world.cache(), &scene.env, &scene.devices);
+    let connection = harness.api.connection();
+    let looker = StatusChecker::new(&connection, harness.world.cache(), &harness.env, &harness.devices);
     let now = async || looker.confirm_all_off(&incarnation(), &off.samples, &[]).await;
     assert_eq!(now().await.unwrap().0, FenceEvidenceKind::WatchdogLease);
     let other = Incarnation { boot_id: NEXT_BOOT.to_owned(), ..incarnation() };
@@ -77,9 +77,9 @@ async fn the_grant_of_an_agent_is_revoked_and_its_node_is_off_when_its_time_is_o
     assert!(now().await.unwrap_err().contains("the machine runs"));
 }
 
-/// What it saw is in its memory alone.
+/// The observation is in memory alone.
 #[tokio::test(start_paused = true)]
-async fn a_process_that_did_not_see_the_grant_waits_anew() {
+async fn a_process_that_did_not_observe_the_grant_waits_from_its_first_read() {
     let (store, _, attempt) = fenced().await;
     let later = with(&store, spec());
     let looked = check_power(&later, attempt.clone()).await;
@@ -89,9 +89,9 @@ async fn a_process_that_did_not_see_the_grant_waits_anew() {
     assert_eq!(check_power(&later, attempt).await.power, Power::Off);
 }
 
-/// To revoke it would reset the machine, and prove nothing.
+/// Its revocation would reset the machine, and prove nothing.
 #[tokio::test(start_paused = true)]
-async fn a_promise_that_does_not_count_is_left_alone_and_the_reason_is_said() {
+async fn a_promise_that_is_not_accepted_is_not_revoked_and_the_reason_is_recorded() {
     type Change = fn(&mut Device);
     let as_it_is: Change = |_| ();
     let rows: [(State, &str, Change, &str); 7] = [
@@ -106,37 +106,37 @@ async fn a_promise_that_does_not_count_is_left_alone_and_the_reason_is_said() {
     for (said, boot, change, words) in rows {
         let store = Store::default();
         store.put(LEASE, lease(said, boot, change));
-        let scene = with(&store, spec());
-        scene.tries().await;
-        let outcome = attempted(&scene).outcome.unwrap();
+        let harness = with(&store, spec());
+        harness.run_off_attempt().await;
+        let outcome = attempted(&harness).outcome.unwrap();
         assert!(outcome.contains(words), "{words}: {outcome}");
         assert_eq!(state(&store), said.to_string(), "{words}");
     }
-    let scene = with(&Store::default(), spec());
-    scene.tries().await;
-    let outcome = attempted(&scene).outcome.unwrap();
+    let harness = with(&Store::default(), spec());
+    harness.run_off_attempt().await;
+    let outcome = attempted(&harness).outcome.unwrap();
     assert!(outcome.contains("does pod-safety-agent run on the node?"), "{outcome}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_comes_after_the_one_that_was_seen_is_a_machine_that_runs() {
+async fn a_grant_after_the_observed_one_means_that_the_machine_runs() {
     let store = Store::default();
     store.put(LEASE, lease(State::Armed, BOOT, |_| ()));
     let answers = store.clone();
     // The agent writes between the read and the revocation.
-    let first = move |asked: &Received| {
-        let revokes = asked.method == "PATCH" && asked.path == LEASE;
+    let first = move |request: &Received| {
+        let revokes = request.method == "PATCH" && request.path == LEASE;
         if revokes {
-            Some(Says::with_code(409, &json!({ "reason": "Conflict" })))
+            Some(ApiAnswer::with_code(409, &json!({ "reason": "Conflict" })))
         } else {
-            answers.answer(asked)
+            answers.answer(request)
         }
     };
-    let there = There { first: Arc::new(first), device: Some(spec()), ..There::default() };
-    let scene = scene(there, |_, _| panic!("no transport is asked"));
-    scene.tries().await;
-    let attempt = attempted(&scene);
+    let fixture = Fixture { first: Arc::new(first), device: Some(spec()), ..Fixture::default() };
+    let harness = harness(fixture, |_, _| panic!("no transport is used"));
+    harness.run_off_attempt().await;
+    let attempt = attempted(&harness);
     assert!(attempt.outcome.as_deref().unwrap().contains("a new grant: its machine runs"), "{attempt:?}");
-    scene.env.sleep(Duration::from_secs(60)).await;
-    assert_eq!(check_power(&scene, attempt).await.power, Power::On);
+    harness.env.sleep(Duration::from_secs(60)).await;
+    assert_eq!(check_power(&harness, attempt).await.power, Power::On);
 }
