@@ -57,7 +57,7 @@ mod tests {
     use pod_safety_watchdog::record::{Boot, Epoch, State};
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_record_is_decoded_as_it_was_encoded() {
         let boot = Boot { node: "7a1c".into(), id: "c3d0".into() };
         let record = Record {
             state: State::Unarmed,

@@ -1,4 +1,4 @@
-//! Objects of our own kinds, as decisions see them: few, so they are kept whole.
+//! Objects of the custom resources of pod-safety, as decisions read them: they are few, so they are kept whole.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -13,25 +13,25 @@ use crate::{
     PodSafetyRemediationStatus,
 };
 
-/// The spec of a kind of ours.
+/// The spec of a custom resource of pod-safety.
 pub trait CustomSpec: DeserializeOwned + Clone + Debug + PartialEq + Send + Sync + 'static {
     /// Its status.
     type Status: DeserializeOwned + Default + Clone + Debug + PartialEq + Send + Sync + 'static;
 
-    /// The node that an object is about; `None`: about several.
+    /// The node that an object is about; `None`: it is about several.
     fn node_name(_object: &CustomObject<Self>) -> Option<&str> {
         None
     }
 }
 
-/// Which fence device, and which of those that had its name.
+/// A fence device, by its UID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceKey {
     /// Its namespace.
     pub namespace: Arc<str>,
     /// Its name.
     pub name: Arc<str>,
-    /// The identity.
+    /// Its UID.
     pub uid: Uid,
 }
 
@@ -68,39 +68,39 @@ impl CustomSpec for PodSafetyRemediationSpec {
     }
 }
 
-/// An object of a kind of ours.
+/// An object of a custom resource of pod-safety.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomObject<S: CustomSpec> {
     /// Its name.
     pub name: Arc<str>,
     /// Its namespace; empty for cluster-scoped kinds.
     pub namespace: Arc<str>,
-    /// Its identity.
+    /// Its UID.
     pub uid: Uid,
-    /// The version that was read.
+    /// The resourceVersion that was read.
     pub rv: Rv,
-    /// Counts changes of the spec.
+    /// The generation of its spec.
     pub generation: i64,
     /// `creationTimestamp`, seconds of the API server's clock.
     pub created: i64,
-    /// Somebody asked for its deletion.
+    /// Whether its deletion was requested.
     pub deleting: bool,
     /// Its annotations.
     pub annotations: BTreeMap<String, String>,
-    /// What keeps it after its deletion.
+    /// Its finalizers.
     pub finalizers: Vec<String>,
-    /// What is wanted.
+    /// Its spec.
     pub spec: S,
-    /// What became of it.
+    /// Its status.
     pub status: S::Status,
     /// When this process first saw it.
     pub first_seen: Mono,
-    /// When this process first saw its status as it is. Deadlines that the status names count from here, by our clock.
+    /// When this process first saw this status. Deadlines in the status count from here, on the monotonic clock.
     pub status_seen: Mono,
 }
 
 impl<S: CustomSpec> CustomObject<S> {
-    /// The node that it is about; `None`: about several.
+    /// The node that it is about; `None`: it is about several.
     #[must_use]
     pub fn node(&self) -> Option<&str> {
         S::node_name(self)
@@ -110,12 +110,12 @@ impl<S: CustomSpec> CustomObject<S> {
 /// A FenceDevice.
 pub type FenceDeviceObject = CustomObject<FenceDeviceSpec>;
 
-/// What is known of a device: one word for metrics, `status` and `doctor`.
+/// The state of a device, for metrics, `status` and `doctor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 pub enum DeviceState {
-    /// At the last status check every node was reported.
+    /// Every node was answered for at the last status check.
     Ready,
-    /// Some were not, or the check found something wrong.
+    /// Some were not, or the check found a problem.
     NotReady,
     /// Evidence from it was contradicted: it is not used, whatever it reports.
     NotTrusted,
@@ -127,7 +127,7 @@ impl DeviceState {
     /// All of them.
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Its word.
+    /// The state's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
@@ -135,7 +135,8 @@ impl DeviceState {
 }
 
 impl FenceDeviceObject {
-    /// By its conditions. What they say of an earlier spec is not known of this one, except that it lied.
+    /// The state by its conditions. A condition about an earlier spec does not count for this one, except
+    /// `Trusted=False`.
     #[must_use]
     pub fn state(&self) -> DeviceState {
         if self.status.condition_status("Trusted") == Some("False") {
@@ -152,7 +153,7 @@ impl FenceDeviceObject {
         }
     }
 
-    /// What the last status check found, for people.
+    /// The result of the last status check, for operators.
     #[must_use]
     pub fn not_ready_reason(&self) -> &str {
         let ready = self.status.conditions.iter().find(|one| one.r#type == "Ready");
@@ -167,7 +168,7 @@ impl FenceDeviceObject {
 pub type FencePolicyObject = CustomObject<FencePolicySpec>;
 /// A NodeFence.
 pub type NodeFenceObject = CustomObject<NodeFenceSpec>;
-/// A FenceEvidence: what an object says. The authority makes its own evidence of it, by live reads.
+/// A FenceEvidence: the object. The kernel makes its own evidence of it, by live reads.
 pub type FenceEvidenceObject = CustomObject<FenceEvidenceSpec>;
 /// A PodSafetyRemediation.
 pub type RemediationObject = CustomObject<PodSafetyRemediationSpec>;

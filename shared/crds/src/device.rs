@@ -1,4 +1,4 @@
-//! `FenceDevice`: how to reach the power of which nodes.
+//! `FenceDevice`: how to reach the devices that switch nodes.
 #![expect(unreachable_pub, reason = "the derive makes such items inside functions")]
 
 use kube::KubeSchema;
@@ -10,8 +10,8 @@ use pod_safety_transport::{Identity, Power};
 
 use super::{Condition, NodeSelector};
 
-/// By this annotation a person has a device looked at now: a text that was not there before, and after a blank the
-/// name of a node, if only that one is meant.
+/// The annotation by which an operator requests a status check of the device now: a value that was not there before,
+/// and after a space the name of a node, if only that node is to be checked.
 pub const TEST_ANNOTATION: &str = "pod-safety.dev/test";
 
 /// A device that powers machines on and off, and reports their power state.
@@ -101,13 +101,14 @@ pub struct FenceDeviceSpec {
     pub monitor_seconds: u32,
 }
 
-/// No agent of the fence-agents project has as many. Without a bound the API server takes the rules on their names for too expensive.
+/// No agent of the fence-agents project has this many. Without a bound the API server rejects the rules on parameter
+/// names as too expensive.
 const MOST_PARAMETERS: u32 = 64;
 
-/// The largest cluster that Kubernetes is tested with has as many nodes.
+/// The number of nodes of the largest cluster that Kubernetes is tested with.
 const MOST_NODES: u32 = 5_000;
 
-/// The parameters of each node are as many as those of all.
+/// Gives the parameters of each node the same bound as those of all nodes.
 fn bound_each(schema: &mut schemars::Schema) {
     if let Some(each) = schema.get_mut("additionalProperties").and_then(serde_json::Value::as_object_mut) {
         each.insert("maxProperties".to_owned(), MOST_PARAMETERS.into());
@@ -148,7 +149,7 @@ pub enum DeviceDriver {
 }
 
 impl DeviceDriver {
-    /// Whether off is that the object of the machine is gone, and so the machine.
+    /// Whether the device reports off when the object of the machine is gone, and with it the machine.
     #[must_use]
     pub const fn deletes_machine(self) -> bool {
         match self {
@@ -217,7 +218,7 @@ const fn tick_seconds() -> u32 {
     1
 }
 
-/// A hundredth: twenty times what a crystal is off by.
+/// 1 %: twenty times the drift of a crystal.
 const fn drift_ppm() -> u32 {
     10_000
 }
@@ -328,7 +329,7 @@ pub struct SecretParameter {
     pub key: String,
 }
 
-/// A second to `Order::LONGEST` of the devices. Patterns cost the API server less than rules.
+/// From a second to `Order::LONGEST` of the devices. Patterns cost the API server less than rules.
 const UP_TO_AN_HOUR: &str =
     r"^(([1-9]|[1-5][0-9])m([1-5]?[0-9]s)?|([1-9][0-9]{0,2}|[12][0-9]{3}|3[0-5][0-9]{2}|3600)s|60m|1h)$";
 
@@ -356,7 +357,7 @@ impl Default for Timeouts {
     }
 }
 
-/// How many seconds an act may take, written as Kubernetes writes durations: `60s`, `1m30s`.
+/// How many seconds an order may take, written as a Kubernetes duration: `60s`, `1m30s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ActTime(pub u32);
@@ -404,8 +405,8 @@ impl std::fmt::Display for DeviceRef {
     }
 }
 
-/// The words for what was wrong at a look: of those who reach devices (`transport::DeviceError`), of those who prepare
-/// that, and of who judges what was seen.
+/// The reasons for a problem at a status check: of the transports (`transport::DeviceError`), of the preparation of
+/// orders, and of the evaluation of samples.
 pub const PROBLEM_REASONS: [&str; 26] = [
     "NoAgent",
     "AgentsUnavailable",
@@ -489,7 +490,7 @@ pub struct TargetStatus {
     pub message: String,
 }
 
-/// Whether a device reaches the machine that it is taken for, as statuses say it.
+/// Whether a device reaches the node's machine, as in statuses.
 #[derive(
     Clone,
     Copy,
@@ -504,18 +505,18 @@ pub struct TargetStatus {
     strum::EnumString,
 )]
 pub enum IdentityMatch {
-    /// It does.
+    /// It reaches the node's machine.
     Match,
-    /// It reaches another one.
+    /// It reaches another machine.
     Mismatch,
-    /// The device, or the Node, does not say. So does a word that this version does not know.
+    /// The device, or the Node, reports no identity. Also a value that this version does not know.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
 impl IdentityMatch {
-    /// Its word in statuses.
+    /// The name in statuses.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
@@ -533,7 +534,7 @@ impl From<&Identity> for IdentityMatch {
 }
 
 impl TargetStatus {
-    /// Whether the device reported that the machine has no power, or never has it again.
+    /// Whether the device reported that the machine has no power, or was terminated.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.power.is_off()
@@ -541,7 +542,7 @@ impl TargetStatus {
 }
 
 impl FenceDeviceStatus {
-    /// The status of a condition, if it is there.
+    /// The status of a condition, if it is set.
     #[must_use]
     pub fn condition_status(&self, condition: &str) -> Option<&str> {
         self.conditions.iter().find(|one| one.r#type == condition).map(|one| one.status.as_str())

@@ -23,7 +23,7 @@ use super::{
     category = "pod-safety",
     status = "FenceEvidenceStatus",
     derive = "PartialEq",
-    // At the root: a rule on `status` is not evaluated when the whole status goes.
+    // At the root: a rule on `status` is not evaluated when the whole status is removed.
     validation = (
         "!has(oldSelf.status) || !has(oldSelf.status.invalidated) || (has(self.status) && has(self.status.invalidated))",
         "what is invalid stays so"
@@ -84,20 +84,20 @@ pub struct FenceEvidenceSpec {
 }
 
 impl FenceEvidenceSpec {
-    /// How long it releases pods; `None`: without limit.
+    /// For how long it allows force deletes; `None`: without limit.
     #[must_use]
     pub fn valid_for(&self) -> Option<std::time::Duration> {
         self.valid_seconds.map(|seconds| std::time::Duration::from_secs(seconds.into()))
     }
 }
 
-/// What status checks by these drivers prove if all of them report off: as much as the weakest of them.
+/// The kind of evidence that samples of these drivers give if all of them are off: that of the weakest of them.
 #[must_use]
 pub fn evidence_kind_of(samples: &[Sample]) -> FenceEvidenceKind {
-    // That a storage is fenced says nothing of what runs; alone it is about the storage.
+    // Fenced storage shows nothing about processes; alone it is evidence about the storage.
     let mut ending: Vec<_> = samples.iter().collect();
     ending.retain(|sample| sample.driver != Some(DeviceDriver::NetworkFence));
-    // A watchdog proves as much as a switch: it is named only where there is none.
+    // A watchdog proves as much as a switch: the kind names it only if there is no switch.
     let mut switches = ending.clone();
     switches.retain(|sample| sample.driver != Some(DeviceDriver::WatchdogLease));
     let all = |is: fn(&Sample) -> bool| switches.iter().all(|sample| is(sample));
@@ -134,7 +134,7 @@ pub struct Corroborated {
 }
 
 impl Sample {
-    /// Whether the device reported that the machine has no power, or never has it again.
+    /// Whether the device reported that the machine has no power, or was terminated.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.power.is_off()

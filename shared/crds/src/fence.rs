@@ -130,13 +130,13 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Whether nothing more will come of it.
+    /// Whether the incident is over.
     #[must_use]
     pub const fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Cancelled | Self::Superseded)
     }
 
-    /// Its word.
+    /// The phase's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
@@ -176,7 +176,7 @@ pub struct NodeFenceStatus {
 }
 
 impl NodeFenceStatus {
-    /// When it changed last, by its attempts and conditions.
+    /// When it last changed, by its attempts and conditions.
     #[must_use]
     pub fn last_change(&self) -> Option<Timestamp> {
         let attempts = self.attempts.iter().filter_map(Attempt::started_at);
@@ -210,7 +210,7 @@ pub struct Gate {
     pub message: String,
 }
 
-/// To what an attempt switches a machine.
+/// The power state that an attempt requests.
 #[derive(
     Clone,
     Copy,
@@ -231,7 +231,7 @@ pub enum DesiredPower {
     Off,
     /// On.
     On,
-    /// A word that this version does not know.
+    /// A value that this version does not know.
     #[default]
     #[serde(other)]
     Unknown,
@@ -278,20 +278,20 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// When the intent was recorded, if that can be read.
+    /// When the intent was recorded, if that can be parsed.
     #[must_use]
     pub fn started_at(&self) -> Option<Timestamp> {
         self.at.parse().ok()
     }
 
-    /// When its devices were checked last, if they were.
+    /// When its devices were last checked, if they were.
     #[must_use]
     pub fn last_checked_at(&self) -> Option<Timestamp> {
         let samples = self.verified.iter().flat_map(|verified| &verified.samples);
         samples.filter_map(|sample| sample.at.parse().ok()).max()
     }
 
-    /// Whether it was seen to have fenced storage, and nothing else.
+    /// Whether its status checks verified that it fenced storage, and nothing else.
     #[must_use]
     pub fn has_fenced_storage(&self) -> bool {
         let off = self
@@ -301,14 +301,14 @@ impl Attempt {
         off.is_some_and(|verified| evidence_kind_of(&verified.samples) == FenceEvidenceKind::StorageFenced)
     }
 
-    /// Whether its devices were seen to be off, and that ended what ran.
+    /// Whether its status checks verified that the machine, and with it its processes, is off.
     #[must_use]
     pub fn has_ended_workloads(&self) -> bool {
         self.verified.as_ref().is_some_and(|verified| verified.power == Power::Off)
             && !self.has_fenced_storage()
     }
 
-    /// So many attempts are kept in a status.
+    /// How many attempts a status keeps.
     pub const MAX_ATTEMPTS: usize = 20;
 }
 
@@ -333,14 +333,16 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// How far the two looks lie apart at least: a supply that flaps, or a machine on its way, shows itself. Where the
-    /// kubelet was heard lately, they lie as far apart as it takes to hear it again (`authority::silence`).
+    /// The minimum interval between the two checks: long enough to notice a power supply that flaps, or a machine
+    /// that is changing its state. If the kubelet renewed its Lease recently, the interval is as long as the next
+    /// renewal may take (`proof::lease_age`).
     /// docs/assumptions.md: two-checks-tell-flapping
     pub const MIN_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);
 
-    /// The same for instances of a provider, which may answer from a copy that is behind. To be wrong, both looks would have to
-    /// show the instance as it was before the boot of this incarnation: older than a boot (10 s), than the silence of its
-    /// kubelet (40 s), and than this time. A copy may be minutes behind: so the first look waits for `--fence-provider-behind`.
+    /// The minimum interval for instances of a provider, which may answer from a replica that lags. For wrong
+    /// evidence, both checks would have to show the instance as it was before the boot of this incarnation: longer
+    /// ago than a boot takes (10 s), plus the time for which its kubelet has not reported (40 s), plus this time. A
+    /// replica may lag by minutes: so the first check waits for `--fence-provider-behind`.
     /// docs/assumptions.md: provider-is-current
     pub const MIN_INSTANCE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(15);
 }

@@ -1,19 +1,19 @@
-//! Our own kinds: `pod-safety.dev/v1alpha1`.
+//! The custom resources of pod-safety: `pod-safety.dev/v1alpha1`.
 //!
-//! Duty: the Rust types are the source. The CRDs that the chart ships and that `pod-safety manifests` prints are made
-//! from them, CEL rules, columns and defaults included.
+//! Duty: the Rust types are the source. The CRDs that the chart ships and that `pod-safety manifests` prints are
+//! generated from them, with CEL rules, columns and defaults.
 //!
-//! | kind | short | scope | says |
+//! | | kind | short | scope | content |
 //! |---|---|---|---|
-//! | [`FenceDevice`] | `fd` | namespaced: it sits beside its Secret | how to reach the power of which nodes |
-//! | [`FencePolicy`] | `fp` | cluster | when to fence which nodes, in which order, with which brakes |
+//! | | [`FenceDevice`] | `fd` | namespaced: in the namespace of its Secret | how to reach the device that switches nodes |
+//! | | [`FencePolicy`] | `fp` | cluster | when to fence which nodes, in which order, with which limits |
 //! | [`NodeFence`] | `nf` | cluster | one incident of one incarnation of a node: intent, attempts, phase |
 //! | [`FenceEvidence`] | `fe` | cluster | an immutable fact about one incarnation |
-//! | [`PodSafetyRemediation`] | `psr` | namespaced, by the contract of medik8s | that somebody else wants a node fenced; with a template, `psrt` |
+//! | | [`PodSafetyRemediation`] | `psr` | namespaced, by the contract of medik8s | a request of another operator to fence a node; with a template, `psrt` |
 //!
-//! Invariants: facts are about an *incarnation* of a node ([`Incarnation`]), never about a name. What a spec of evidence
-//! says cannot be changed; it can be declared invalid, once. Times in statuses are for people: no decision compares
-//! them with our clock.
+//! Invariants: facts are about an *incarnation* of a node ([`Incarnation`]), never about a name. The spec of evidence
+//! cannot be changed; it can be invalidated, once. Times in statuses are for operators: no decision compares them
+//! with this process's clock.
 
 mod custom_object;
 mod device;
@@ -84,8 +84,8 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// The condition that follows on those `before`: it began when they say, if its status is the same, else `at`. An empty `at`:
-    /// when it is written ([`Condition::set_transition_time`]).
+    /// The condition that follows those of `before`: if its status is the same, it keeps its transition time, else it
+    /// gets `at`. An empty `at` is set when it is written ([`Condition::set_transition_time`]).
     #[must_use]
     pub fn transition(
         before: &[Self],
@@ -105,13 +105,13 @@ impl Condition {
         }
     }
 
-    /// When the status last changed, if that can be read.
+    /// When the status last changed, if that can be parsed.
     #[must_use]
     pub fn last_transition(&self) -> Option<Timestamp> {
         self.last_transition_time.parse().ok()
     }
 
-    /// Those without a time begin `at`.
+    /// Sets the time of conditions that have none.
     pub fn set_transition_time(conditions: &mut [Self], at: &str) {
         for condition in conditions.iter_mut().filter(|one| one.last_transition_time.is_empty()) {
             at.clone_into(&mut condition.last_transition_time);
@@ -158,7 +158,7 @@ pub enum ExpressionOperator {
 }
 
 impl NodeSelector {
-    /// Whether it chooses a node with these labels.
+    /// Whether it selects a node with these labels.
     #[must_use]
     pub fn matches(&self, labels: &std::collections::BTreeMap<String, String>) -> bool {
         let fits = |one: &Expression| {

@@ -1,35 +1,35 @@
-//! That somebody has fencing pause: why, who, and since when, as one text.
+//! A pause of fencing: the reason, the user, and the time, as one text.
 //!
-//! It stands in `spec.paused` of a FencePolicy, or in [`PAUSE_ANNOTATION`] of a Node, and people read it there as it is.
-//! What somebody wrote there by hand is a reason without a name.
+//! It is the value of `spec.paused` of a FencePolicy, or of [`PAUSE_ANNOTATION`] of a Node, where operators read it
+//! as it is. A text that was written by hand is a reason without a user.
 //!
-//! There is no end to it but [`RESUMED_ANNOTATION`]'s: a pause that ended by a clock would switch machines off at a time
-//! when nobody looks, while somebody may still have his hands in them.
+//! A pause has no expiry and ends only with [`RESUMED_ANNOTATION`]: one that expired would switch machines off at an
+//! unattended time, while a person may be working on them.
 
 use std::fmt;
 
 use jiff::Timestamp;
 
-/// On a Node: it is not fenced, for the reason that is its value.
+/// The annotation of a Node that is not fenced; its value is the reason.
 pub const PAUSE_ANNOTATION: &str = "pod-safety.dev/pause-fencing";
 
-/// On a Node or a FencePolicy: who last ended a pause, and why.
+/// The annotation of a Node or a FencePolicy that records who last ended a pause, and why.
 pub const RESUMED_ANNOTATION: &str = "pod-safety.dev/resumed-fencing";
 
-/// Why, who, and since when.
+/// A pause of fencing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Who, by the API server's name for him, and since when, by the clock of his machine.
+    /// The user by the API server's name, and the time by the clock of that user's machine.
     pub by: Option<(String, Timestamp)>,
 }
 
 impl Pause {
-    /// So many characters the API server takes (`spec.paused`).
+    /// The longest text that the API server accepts (`spec.paused`).
     pub const MAX_LENGTH: usize = 256;
 
-    /// Reads such a text.
+    /// Parses such a text.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let signed = text.strip_suffix(')').and_then(|text| text.rsplit_once(" (by ")).and_then(
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again_and_what_people_wrote_by_hand_is_a_reason() {
+    fn a_pause_is_parsed_as_written_and_other_text_is_a_reason() {
         let since = "2026-11-21T10:23:05Z".parse().unwrap();
         let pause = Pause {
             reason: "rack b moves (by truck)".to_owned(),

@@ -1,4 +1,4 @@
-//! `FencePolicy`: when to fence which nodes, in which order, with which brakes.
+//! `FencePolicy`: when to fence which nodes, in which order, with which limits.
 #![expect(unreachable_pub, reason = "the derive makes such items inside functions")]
 
 use kube::KubeSchema;
@@ -133,7 +133,7 @@ const fn silent_seconds() -> u32 {
     60
 }
 
-/// As long as `brakes.collateralSeconds`: a PodDisruptionBudget delays a drain and a fence equally.
+/// The same time as `brakes.collateralSeconds`: a PodDisruptionBudget delays a drain and a fence equally.
 const fn drain_seconds() -> u32 {
     300
 }
@@ -167,7 +167,7 @@ pub struct UnhealthyCondition {
     pub seconds: u32,
 }
 
-/// node-problem-detector checks most conditions each 30 s or more often: ten checks in a row.
+/// node-problem-detector checks most conditions every 30 s or more often: this is ten checks in a row.
 const fn condition_seconds() -> u32 {
     300
 }
@@ -185,7 +185,7 @@ pub enum ConditionStatus {
 }
 
 impl ConditionStatus {
-    /// Whether a condition says this. One that is missing says nothing.
+    /// Whether a condition has this status. A missing condition has none.
     #[must_use]
     pub const fn matches(self, state: ConditionState) -> bool {
         matches!(
@@ -291,12 +291,12 @@ const fn cooldown_seconds() -> u32 {
     60
 }
 
-/// What powering a machine off and on did not cure, it does not cure the next minute.
+/// A power cycle that did not help is not repeated within an hour.
 const fn repeat_seconds() -> u32 {
     3600
 }
 
-/// As long as pods tolerate a lost node unless they say otherwise (`tolerationSeconds`).
+/// The time for which pods tolerate an unreachable node by default (`tolerationSeconds`).
 const fn collateral_seconds() -> u32 {
     300
 }

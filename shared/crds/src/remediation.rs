@@ -1,16 +1,16 @@
-//! `PodSafetyRemediation` and its template: by these medik8s' NodeHealthCheck, and whoever else keeps its contract, asks
-//! for a node to be fenced.
+//! `PodSafetyRemediation` and its template: medik8s' NodeHealthCheck, and other operators that follow its contract,
+//! request with them that a node is fenced.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Condition;
 
-/// The annotation that says of which node a remediation is; without it, it is the one of the same name.
+/// The annotation that names the node of a remediation; without it, the node has the remediation's name.
 pub const NODE_NAME_ANNOTATION: &str = "remediation.medik8s.io/node-name";
-/// The annotation by which a remediation is told that its time is over.
+/// The annotation that marks a remediation as timed out.
 pub const TIMED_OUT_ANNOTATION: &str = "remediation.medik8s.io/nhc-timed-out";
-/// Keeps a remediation until nothing is begun for it any more.
+/// The finalizer that keeps a remediation while something that was started for it is in progress.
 pub const REMEDIATION_FINALIZER: &str = "pod-safety.dev/fencing";
 
 /// A request of another remediator to fence a node, as long as this object exists.
@@ -46,7 +46,7 @@ pub struct PodSafetyRemediationStatus {
 }
 
 impl PodSafetyRemediationStatus {
-    /// The status of a condition, if it is there.
+    /// The status of a condition, if it is set.
     #[must_use]
     pub fn condition_status(&self, condition: &str) -> Option<&str> {
         self.conditions.iter().find(|one| one.r#type == condition).map(|one| one.status.as_str())

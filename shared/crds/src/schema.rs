@@ -1,4 +1,4 @@
-//! The CRDs, made from the types.
+//! The CRDs, generated from the types.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -9,7 +9,7 @@ use super::{
     PodSafetyRemediationTemplate, VERSION,
 };
 
-/// Every CRD of ours.
+/// Every CRD of pod-safety.
 #[must_use]
 pub fn crds() -> Vec<Value> {
     let all: [CustomResourceDefinition; 6] = [
@@ -29,7 +29,7 @@ pub fn group_path(plural: &str) -> String {
     format!("/apis/{GROUP}/{VERSION}/{plural}")
 }
 
-/// An object of a kind of ours, to be created.
+/// The body that creates an object of a custom resource of pod-safety.
 #[must_use]
 pub fn new_object(kind: &str, metadata: Value, spec: &impl serde::Serialize) -> Value {
     serde_json::json!({
@@ -40,7 +40,7 @@ pub fn new_object(kind: &str, metadata: Value, spec: &impl serde::Serialize) -> 
     })
 }
 
-/// What a derive says of Rust's types and an API server does not know.
+/// Removes what the derive states about Rust's types and an API server does not accept.
 fn normalize(mut crd: Value) -> Value {
     use_signed_integers(&mut crd);
     let versions = crd.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
@@ -48,7 +48,7 @@ fn normalize(mut crd: Value) -> Value {
         if let Some(status) = version.pointer_mut("/schema/openAPIV3Schema/properties/status") {
             remove_defaults(status);
         }
-        // What a fact does not say must not be filled in.
+        // A field that a fact does not contain must not be defaulted.
         if let Some(samples) =
             version.pointer_mut("/schema/openAPIV3Schema/properties/spec/properties/samples")
         {
@@ -58,7 +58,7 @@ fn normalize(mut crd: Value) -> Value {
     crd
 }
 
-/// OpenAPI has no unsigned numbers; ranges say what is allowed.
+/// OpenAPI has no unsigned numbers; ranges state what is allowed.
 fn use_signed_integers(schema: &mut Value) {
     if let Some(format) = schema.get_mut("format").filter(|format| *format == "uint32") {
         *format = Value::from("int64");
@@ -66,7 +66,7 @@ fn use_signed_integers(schema: &mut Value) {
     for_each_child(schema, use_signed_integers);
 }
 
-/// Whoever writes a status says all of it. Rust's empty texts are no names.
+/// A writer of a status writes all of it. Rust's empty strings are no valid names.
 fn remove_defaults(schema: &mut Value) {
     if let Some(fields) =
         schema.as_object_mut().filter(|fields| fields.contains_key("type") || fields.contains_key("allOf"))

@@ -1,16 +1,17 @@
-//! Whether a node's own kubelet can make a device choose it.
+//! Whether a node's own kubelet can make a device select it.
 //!
 //! Danger note: a kubelet may write most labels of its Node. Where a device does the same for every node that its
-//! `nodeSelector` chooses, a kubelet that takes the label of a neighbour has the neighbour's machine switched.
+//! `nodeSelector` selects, a kubelet that takes the label of a neighbour has the neighbour's machine switched.
 
 use pod_safety_transport::is_secret_name;
 
 use super::{DeviceDriver, FenceDeviceSpec, IdentityCheck, NodeSelector, SecretParameter};
 
-/// Labels below it no kubelet may set, by the API server's admission plugin NodeRestriction.
+/// The domain of labels that no kubelet may set, by the admission plugin NodeRestriction.
 pub const PROTECTED: &str = "node-restriction.kubernetes.io";
 
-/// What NodeRestriction lets kubelets set below `kubernetes.io` and `k8s.io` (`IsKubeletLabel` of k8s.io/kubelet).
+/// The labels below `kubernetes.io` and `k8s.io` that NodeRestriction allows kubelets to set (`IsKubeletLabel` of
+/// k8s.io/kubelet).
 const KUBELET_LABELS: [&str; 11] = [
     "beta.kubernetes.io/arch",
     "beta.kubernetes.io/instance-type",
@@ -25,7 +26,7 @@ const KUBELET_LABELS: [&str; 11] = [
     "topology.kubernetes.io/zone",
 ];
 
-/// Whether it contains anything that a node is.
+/// Whether it contains a placeholder for a fact of the node.
 pub fn is_template(text: &str) -> bool {
     text.contains("{{")
 }
@@ -34,7 +35,7 @@ fn domain_of(key: &str) -> &str {
     key.split_once('/').map_or("", |(domain, _)| domain)
 }
 
-/// Whether `domain` is this one, or below it.
+/// Whether `domain` is `parent`, or below it.
 fn is_within(domain: &str, parent: &str) -> bool {
     domain.strip_suffix(parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
@@ -44,7 +45,7 @@ pub fn is_protected(key: &str) -> bool {
     is_within(domain_of(key), PROTECTED)
 }
 
-/// Whether NodeRestriction lets a kubelet set this label on its own Node.
+/// Whether NodeRestriction allows a kubelet to set this label on its own Node.
 fn kubelet_may_set(key: &str) -> bool {
     let within = |parent| is_within(domain_of(key), parent);
     let of_kubernetes = within("kubernetes.io") || within("k8s.io");
@@ -62,14 +63,14 @@ impl NodeSelector {
 }
 
 impl FenceDeviceSpec {
-    /// The label by which a kubelet can make this device choose its node, though the device then switches the same machine as
-    /// for another node. `None`: it switches another one, or no kubelet can set the labels.
+    /// The label by which a kubelet can make this device select its node, although the device then switches the same
+    /// machine as for another node. `None`: it switches another machine, or no kubelet can set the labels.
     #[must_use]
     pub fn kubelet_settable_label(&self, node: &str) -> Option<&str> {
         self.node_selector.kubelet_settable_key().filter(|_| self.switches_same_machine_for(node))
     }
 
-    /// Whether it switches the same machine for this node as for others: nothing in its parameters is made of what the node is.
+    /// Whether it switches the same machine for this node as for others: no parameter contains a fact of the node.
     #[must_use]
     pub fn switches_same_machine_for(&self, node: &str) -> bool {
         match self.driver {
@@ -86,7 +87,7 @@ impl FenceDeviceSpec {
         }
     }
 
-    /// Whether anything that names a machine is made of what this node is. A login names none.
+    /// Whether a parameter that names a machine contains a fact of this node. A login names no machine.
     fn depends_on_node(&self, node: &str) -> bool {
         let secret = |one: &SecretParameter| {
             let is_login = is_secret_name(&one.parameter) || one.parameter == "username";
@@ -97,7 +98,7 @@ impl FenceDeviceSpec {
             || self.secret_parameters.iter().any(secret)
     }
 
-    /// Whether it proves and switches nothing but the machine whose identity the Node says.
+    /// Whether it reports and switches only the machine whose identity matches that of the Node.
     #[must_use]
     pub fn requires_machine_identity(&self) -> bool {
         self.driver == DeviceDriver::Redfish && self.identity_check == IdentityCheck::Required
@@ -110,7 +111,7 @@ mod tests {
 
     /// As `getForbiddenLabels` of NodeRestriction has it.
     #[test]
-    fn a_kubelet_may_set_what_node_restriction_lets_it() {
+    fn a_kubelet_may_set_the_labels_that_node_restriction_allows() {
         for (key, may) in [
             ("rack", true),
             ("example.com/rack", true),
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_a_machine_depends_on_the_node_and_a_login_does_not() {
+    fn a_machine_parameter_depends_on_the_node_and_a_login_does_not() {
         let of = |more: serde_json::Value| {
             let mut spec = serde_json::json!({ "driver": "Agent", "agent": "fence_a",
                 "nodeSelector": { "matchLabels": { "rack": "7" } } });

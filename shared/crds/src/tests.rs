@@ -1,4 +1,4 @@
-//! The CRDs say what the types say.
+//! The CRDs have the names, descriptions and rules of the types.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn bug_no_kind_had_a_description_of_its_own() {
     }
 }
 
-/// A real API server refused them: an empty name is no name, and it warned of numbers that it does not know.
+/// An API server refused them: an empty string is no valid name, and it warned of unknown number formats.
 #[test]
 fn bug_defaults_of_statuses_were_no_valid_values() {
     for crd in crds() {
@@ -65,7 +65,7 @@ fn evidence_cannot_be_changed() {
 }
 
 #[test]
-fn a_selector_chooses_by_all_that_it_says() {
+fn a_selector_requires_all_labels_and_expressions() {
     let selector = NodeSelector {
         match_labels: labels(&[("role", "db")]),
         match_expressions: vec![

@@ -199,7 +199,7 @@ mod tests {
             target("w5", "u5", &NEXT.to_uppercase()),
         ];
         for (what, facts, fine) in [
-            ("what it facts before", facts("w1", "u1", "A"), true),
+            ("the same as before", facts("w1", "u1", "A"), true),
             ("a neighbour's", facts("w1", "u1", "B"), false),
             ("something new", facts("w1", "u1", "C"), false),
             ("nothing", facts("w1", "u1", ""), true),

@@ -1,11 +1,11 @@
-//! What is asked of a fence device, and what it answers.
+//! Orders to fence devices, and their answers.
 //!
-//! Duty: the seam between those who decide and what touches the world. The authority makes an [`Order`] only after
-//! the intent to carry it out is written down; a [`FenceTransport`] carries it out, within its time.
+//! Duty: the interface between decisions and effects. The writer makes an [`Order`] only after the intent was
+//! recorded; a [`FenceTransport`] executes it within its timeout.
 //!
-//! Invariants: an order names a goal or a look, never a pulse (no reboot, no cycle): whoever repeats it changes
-//! nothing. An answer is a hint; that a machine is off follows from looks alone. Nothing that an order started runs on
-//! after its time. A [`Secret`] has no readable form but for the device itself.
+//! Invariants: an order names a desired state or a status check, never a pulse (no reboot, no cycle): repeating it
+//! changes nothing. An answer is a hint; that a machine is off follows from status checks alone. Nothing that an
+//! order started runs on after its timeout. A [`Secret`] has no readable form except for the device itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,13 +23,13 @@ mod uuid;
 pub use off::off_ambiguity;
 pub use uuid::MachineUuid;
 
-/// By which means a device is reached.
+/// How a device is reached.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Driver {
     /// An executable of the fence-agents project, by its name: `fence_ipmilan`.
     Agent(Arc<str>),
-    /// A Redfish service, spoken to by this program itself.
+    /// A Redfish service, for which this program is a client.
     Redfish,
 }
 
@@ -41,38 +41,38 @@ impl Driver {
     }
 }
 
-/// What is wanted of a machine.
+/// What an order requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Act {
-    /// It should be off.
+    /// The machine should be off.
     Off,
-    /// It should be on.
+    /// The machine should be on.
     On,
-    /// Is it on? And is it the machine that it is taken for?
+    /// The power state is read, and the identity of the machine.
     Look,
 }
 
 impl Act {
-    /// Its word in statuses and metrics.
+    /// The name in statuses and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// A text that nobody may read but the device: not in logs, not in statuses, not in errors.
+/// A text that only the device may receive: it is not in logs, not in statuses, not in errors.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(zeroize::Zeroizing<String>);
 
 impl Secret {
-    /// Wraps it.
+    /// Wraps a text.
     #[must_use]
     pub fn new(text: String) -> Self {
         Self(zeroize::Zeroizing::new(text))
     }
 
-    /// Danger note: for the device's own connection, and for taking it out of what the device says.
+    /// Danger note: for the device's own connection, and for removing the text from what the device prints.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -85,7 +85,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Parts of the names of parameters whose values are secret. `key` is not among them: `plug` maps and the like would go.
+/// Parts of the names of parameters whose values are secret. `key` is not among them: it would match other
+/// parameters.
 const SECRET_NAMES: [&str; 8] =
     ["passw", "secret", "token", "community", "apikey", "api_key", "private_key", "_kg"];
 
@@ -99,7 +100,7 @@ pub fn is_secret_name(parameter: &str) -> bool {
 /// The value of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Written in the device's spec.
+    /// From the device's spec.
     Plain(String),
     /// From a Secret.
     Secret(Secret),
@@ -116,38 +117,38 @@ impl Value {
     }
 }
 
-/// Whom an order is about: what the Node object says of its machine.
+/// The machine of an order, as the Node describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
     /// The node's name.
     pub node: Arc<str>,
-    /// `status.nodeInfo.systemUUID`, empty if unknown, or if the device is to be believed without it.
+    /// `status.nodeInfo.systemUUID`, empty if unknown, or if it is not compared.
     pub system_uuid: Arc<str>,
     /// `spec.providerID`, empty if unknown.
     pub provider_id: Arc<str>,
 }
 
-/// One question or demand.
+/// One order to a device.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// By which means.
+    /// How the device is reached.
     pub driver: Driver,
-    /// With which parameters: rendered for this node, Secrets read.
+    /// The parameters, rendered for this node and with the values of Secrets.
     pub parameters: BTreeMap<String, Value>,
-    /// Of which machine.
+    /// The machine.
     pub machine: Machine,
-    /// What.
+    /// The action.
     pub act: Act,
-    /// After this nothing of it may run any more.
+    /// The timeout: afterwards nothing of the order may run.
     pub within: Duration,
 }
 
 impl Order {
-    /// No FenceDevice lets an act take longer. A machine of Cluster API may take an hour to be gone.
+    /// The longest timeout of a FenceDevice. A Machine of Cluster API may take an hour until it is gone.
     pub const LONGEST: Duration = Duration::from_secs(3_600);
 }
 
-/// Whether a machine has power.
+/// The power state of a machine.
 #[derive(
     Clone,
     Copy,
@@ -164,81 +165,82 @@ impl Order {
     EnumString,
 )]
 pub enum Power {
-    /// The device says on.
+    /// The device reports on.
     On,
-    /// The device says off.
+    /// The device reports off.
     Off,
-    /// The provider says that this very machine was terminated: it never has power again.
+    /// The provider reports that this instance was terminated: it never has power again.
     Gone,
-    /// The device answers, and says neither: on its way, for instance. So does a word that this version does not know.
+    /// The device answers with neither, for instance while the state changes. Also a value that this version does not
+    /// know.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
 impl Power {
-    /// Whether the machine has no power, or never has it again.
+    /// Whether the machine has no power, or was terminated.
     #[must_use]
     pub const fn is_off(self) -> bool {
         matches!(self, Self::Off | Self::Gone)
     }
 
-    /// Its word in statuses.
+    /// The name in statuses.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// Whether the device reaches the machine that it is taken for.
+/// Whether the device reaches the node's machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Identity {
-    /// What the device says of itself is what the Node says.
+    /// The device reports the identity that the Node has.
     Match,
-    /// It is another machine. Then `off` and `on` do nothing: nobody meant a stranger.
+    /// It is another machine. Then `off` and `on` do nothing.
     Mismatch {
-        /// What the device says.
+        /// The identity that the device reports.
         found: String,
     },
-    /// The device, or the Node, does not say.
+    /// The device, or the Node, reports no identity.
     Unknown,
 }
 
-/// What a device answered.
+/// The answer of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// What it read; after `off` and `on` what it read last, if it did.
+    /// The power state; after `off` and `on` the one that was last read, if it was.
     pub power: Power,
     /// Whether it is the right machine.
     pub identity: Identity,
-    /// What else it said, at most [`MAX_OUTPUT_BYTES`] bytes, without secrets.
+    /// The device's message, at most [`MAX_OUTPUT_BYTES`] bytes, without secrets.
     pub said: String,
-    /// For so long after the order was given the device had not been asked: the order waited for its turn, or its agent started. So
-    /// what the device reported is younger than the order by this. Zero if it is not known.
+    /// How long after the order was given the device was queried: the order waited in a queue, or its agent was
+    /// starting. The reported state is younger than the order by this time. Zero if it is not known.
     #[serde(default)]
     pub asked_after: Duration,
 }
 
 impl Answer {
-    /// Of a device that was asked at an unknown time after the order.
+    /// The answer of a device that was queried at an unknown time after the order.
     #[must_use]
     pub const fn new(power: Power, identity: Identity, said: String) -> Self {
         Self { power, identity, said, asked_after: Duration::ZERO }
     }
 }
 
-/// More than this of what a device says is not kept.
+/// How many bytes of a device's output are kept.
 pub const MAX_OUTPUT_BYTES: usize = 1_024;
 
-/// Why a device gave no answer. What it was asked may have been done all the same.
+/// Why a device gave no answer. The order may have been executed all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum DeviceError {
-    /// There is no such program.
+    /// The fence agent is not installed.
     #[error("there is no fence agent {agent:?} in {searched}; install it, or correct spec.agent")]
     NoAgent {
         /// Its name.
         agent: String,
-        /// Where it was looked for.
+        /// The folders that were searched.
         searched: String,
     },
     /// The process that runs fence agents does not answer.
@@ -246,15 +248,15 @@ pub enum DeviceError {
     AgentsUnavailable {
         /// Its Unix socket.
         socket: String,
-        /// What happened, and whether the order may have been carried out.
+        /// The error, and whether the order may have been executed.
         why: String,
     },
-    /// What the agent says of itself cannot be used.
+    /// The agent's metadata cannot be used.
     #[error("fence agent {agent:?}: {why}")]
     Metadata {
         /// Its name.
         agent: String,
-        /// What is wrong, and the way out.
+        /// What is wrong, and the remedy.
         why: String,
     },
     /// A parameter that cannot be used.
@@ -262,69 +264,69 @@ pub enum DeviceError {
     Parameter {
         /// Its name.
         name: String,
-        /// What is wrong, and the way out; never its value if that is a secret.
+        /// What is wrong, and the remedy; never the value of a secret.
         why: String,
     },
-    /// Name or password are wrong.
+    /// User name or password are wrong.
     #[error("the device refuses the login: {said}")]
     Login {
-        /// What it said.
+        /// The device's message.
         said: String,
     },
-    /// They were right once.
+    /// The credentials have expired.
     #[error("the credentials have expired: {said}")]
     Expired {
-        /// What it said.
+        /// The device's message.
         said: String,
     },
-    /// It is asked too often, by whomever.
+    /// The device gets too many requests, from all its clients.
     #[error("the provider limits the rate of requests, so this one was not carried out: {said}")]
     Throttled {
-        /// What it said.
+        /// The device's message.
         said: String,
     },
-    /// The provider refused, and the agent has one sentence for all reasons.
+    /// The provider refused, and the agent prints the same message for several reasons.
     #[error(
         "the provider refused the request: wrong or expired keys, a missing right, or too many requests, for which this agent has the same words: {said}"
     )]
     Refused {
-        /// What it said.
+        /// The device's message.
         said: String,
     },
-    /// Nobody is there.
+    /// The device does not answer.
     #[error("the device cannot be reached: {said}")]
     Unreachable {
-        /// What was seen.
+        /// The network error.
         said: String,
     },
-    /// The connection is not safe.
+    /// The TLS connection is not trusted.
     #[error("the device's TLS certificate is not trusted: {said}")]
     Tls {
-        /// What is wrong with it.
+        /// The TLS error.
         said: String,
     },
-    /// It did not answer in time; what it started was killed.
+    /// It did not answer in time; the processes that were started were killed.
     #[error("no answer within {}s; what was started was killed, and may have taken effect anyway", after.as_secs())]
     TimedOut {
-        /// After which time.
+        /// The timeout.
         after: Duration,
     },
-    /// It says that it failed.
+    /// The device reports a failure.
     #[error("the device failed: {said}")]
     Failed {
-        /// What it said.
+        /// The device's message.
         said: String,
     },
-    /// It said what cannot be understood.
+    /// The answer cannot be parsed.
     #[error("the device's answer cannot be understood: {said}")]
     Garbage {
-        /// What it said.
+        /// The device's message.
         said: String,
     },
 }
 
 impl DeviceError {
-    /// Its word in metrics and conditions: closed.
+    /// The category in metrics and conditions, from a closed set.
     #[must_use]
     pub const fn category(&self) -> &'static str {
         match self {
@@ -345,30 +347,30 @@ impl DeviceError {
     }
 }
 
-/// Carries orders out.
+/// Executes orders.
 pub trait FenceTransport: Send + Sync + 'static {
-    /// Whether a device with this driver and these names of parameters can be what its spec says: the agent is there,
-    /// can look, and knows every parameter. Values that are there are looked at too; secrets and templates (`{{`) are
-    /// not. Reaches no device.
+    /// Checks that a device with this driver and these parameters can be as its spec states: the agent is installed,
+    /// has a status action, and knows every parameter. Values are validated too; secrets and templates (`{{`) are
+    /// not. Connects to no device.
     fn check<'a>(
         &'a self,
         driver: &'a Driver,
         parameters: &'a BTreeMap<String, Value>,
     ) -> BoxFuture<'a, Result<(), DeviceError>>;
 
-    /// Carries one order out. Dropping the future kills what it started: a child at once, an agent of another process as
-    /// soon as that process sees the connection close, and never later than `within`.
+    /// Executes one order. Dropping the future kills what it started: a child process at once, an agent in another
+    /// process when that process notices that the connection was closed, and never later than `within`.
     fn carry_out(&self, order: Order) -> BoxFuture<'_, Result<Answer, DeviceError>>;
 
-    /// Whether anything answers to a TCP connection: accepts it, or resets it. `Ok(false)`: for so long nothing did. `Err`: that is
-    /// not known, because no packet left this host.
+    /// Whether anything answers a TCP connection, by accepting or resetting it. `Ok(false)`: nothing did within this
+    /// time. `Err`: unknown, because no packet left this host.
     fn probe_tcp(&self, address: SocketAddr, within: Duration) -> BoxFuture<'_, Result<bool, DeviceError>> {
         let _ = (address, within);
         Box::pin(std::future::ready(Err(no_transport())))
     }
 }
 
-/// Where there is no transport, nothing can be fenced by itself: each order is refused.
+/// The transport of a process without devices: each order is refused.
 #[derive(Clone, Copy, Debug)]
 pub struct NoTransport;
 

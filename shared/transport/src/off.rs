@@ -1,20 +1,20 @@
-//! Which "off" of which device means that the memory of the machine is gone.
+//! For which devices "off" means that the memory of the machine is lost.
 //!
-//! The table is closed: read in the agents of fence-agents 4.12.1 (`get_power_status` of each). Agents of hypervisors call a machine
-//! off that is suspended and continues later, and some agents call everything off that they do not recognize. The "off" of such a
-//! device, and of an agent that is not in the table, counts only after a second fact: the device reported the machine on when the
-//! order began.
+//! The table is closed: it was read in the agents of fence-agents 4.12.1 (`get_power_status` of each). Agents of
+//! hypervisors report a machine off that is suspended and continues later, and some agents report every state off
+//! that they do not recognize. The "off" of such a device, and of an agent that is not in the table, counts only with
+//! a second fact: the device reported the machine on when the order began.
 
 use super::Driver;
 
-/// What "off" of an agent means.
+/// The meaning of an agent's "off".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OffMeaning {
-    /// The machine has no power, or was stopped: nothing is left in its memory.
+    /// The machine has no power, or was stopped: its memory is lost.
     Gone,
-    /// The same, where the owner keeps a promise: no hibernation (docs/fence-devices.md).
+    /// As `Gone`, if the operator ensures that the instance does not hibernate (docs/fence-devices.md).
     GoneUnlessHibernated,
-    /// Also something else.
+    /// Another state is reported off, too.
     Also(&'static str),
 }
 
@@ -23,7 +23,7 @@ use OffMeaning::{Also, Gone, GoneUnlessHibernated};
 const SUSPENDED: &str = "a machine off that is suspended, with its memory on disk";
 const UNCLEAR: &str = "every state off that it does not recognize";
 
-/// By agent, each as its `get_power_status` reads it.
+/// By agent, as its `get_power_status` is implemented.
 const AGENTS: &[(&str, OffMeaning)] = &[
     ("fence_aliyun", GoneUnlessHibernated),
     ("fence_alom", Gone),
@@ -69,7 +69,7 @@ const AGENTS: &[(&str, OffMeaning)] = &[
     ("fence_ipmilan", Gone),
     ("fence_ipmilanplus", Gone),
     ("fence_ironic", Gone),
-    // Without a VirtualMachineInstance, which may have lost its pod and not its process.
+    // Off without a VirtualMachineInstance, whose pod may be gone while its process runs.
     ("fence_kubevirt", Also("a machine off whose VirtualMachineInstance is gone")),
     ("fence_ldom", Gone),
     ("fence_lindypdu", Gone),
@@ -87,7 +87,7 @@ const AGENTS: &[(&str, OffMeaning)] = &[
     ("fence_skalar", Gone),
     ("fence_tripplite_snmp", Gone),
     ("fence_vbox", Also(SUSPENDED)),
-    // `crashed`, `pmsuspended`, `in shutdown`, a saved domain, and each line that is not one of its words.
+    // `crashed`, `pmsuspended`, `in shutdown`, a saved domain, and each line that it does not recognize.
     ("fence_virsh", Also("every state off but the running ones, suspended and crashed among them")),
     ("fence_vmware", Also(SUSPENDED)),
     ("fence_vmware_rest", Also(SUSPENDED)),
@@ -102,7 +102,8 @@ const AGENTS: &[(&str, OffMeaning)] = &[
 const STALE: &str = "a machine off of whose power it knows nothing since it was reset";
 const NOT_LISTED: &str = "other states off for all that is known";
 
-/// What else this device calls off: then its "off" needs a second fact. `None`: its "off" means that the memory is gone.
+/// Which other state this device reports off: then its "off" needs a second fact. `None`: its "off" means that the
+/// memory is lost.
 #[must_use]
 pub fn off_ambiguity(driver: &Driver) -> Option<&'static str> {
     let Driver::Agent(agent) = driver else { return Some(STALE) };
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn bug_what_is_suspended_or_unclear_was_off_for_agents_of_hypervisors() {
+    fn bug_a_suspended_machine_was_off_for_agents_of_hypervisors() {
         for agent in ["fence_pve", "fence_virsh", "fence_vbox", "fence_vmware_rest", "fence_vmware_soap"] {
             assert!(of(agent).is_some(), "{agent}");
         }
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_agent_has_one_row_and_the_page_names_those_in_doubt() {
+    fn each_agent_has_one_row_and_docs_name_the_ambiguous_ones() {
         assert!(AGENTS.is_sorted_by(|(one, _), (other, _)| one < other));
         let page = include_str!("../../../docs/fence-devices.md");
         for (agent, off) in AGENTS {

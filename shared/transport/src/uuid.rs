@@ -1,23 +1,23 @@
-//! The UUID by which firmware names a machine.
+//! The UUID by which firmware identifies a machine.
 //!
-//! Firmware shows one UUID in two ways: the kubelet reads it from SMBIOS, where the first three groups have their bytes
-//! the other way round, and not every controller and kernel turns them. Makers that forgot to set one ship many
-//! machines with the same; such a UUID says nothing, neither match nor mismatch.
+//! Firmware shows one UUID in two byte orders: the kubelet reads it from SMBIOS, where the bytes of the first three
+//! groups are swapped, and not every controller and kernel swaps them back. Makers that did not set one ship many
+//! machines with the same UUID; such a UUID is neither a match nor a mismatch.
 
 use std::fmt;
 
-/// Sixteen bytes, as they are written.
+/// Sixteen bytes, in the order of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineUuid([u8; 16]);
 
-/// Found on many boards: filled with ascending bytes, in both ways of writing.
+/// Placeholders on many boards: ascending bytes, in both byte orders.
 const PLACEHOLDERS: [[u8; 16]; 2] = [
     [0x03, 0x00, 0x02, 0x00, 0x04, 0x00, 0x05, 0x00, 0x00, 0x06, 0x00, 0x07, 0x00, 0x08, 0x00, 0x09],
     [0x00, 0x02, 0x00, 0x03, 0x00, 0x04, 0x00, 0x05, 0x00, 0x06, 0x00, 0x07, 0x00, 0x08, 0x00, 0x09],
 ];
 
 impl MachineUuid {
-    /// `None` for what is no UUID. Case, dashes and blanks do not matter.
+    /// `None` if the text is no UUID. Case, dashes and blanks are ignored.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.trim().strip_prefix("VMware-").unwrap_or(text.trim());
@@ -32,7 +32,7 @@ impl MachineUuid {
         Some(Self(uuid))
     }
 
-    /// The UUID of one machine: `None` for what is no UUID, and for one that many machines have.
+    /// The UUID of one machine: `None` if the text is no UUID, or a placeholder.
     #[must_use]
     pub fn parse_unique(text: &str) -> Option<Self> {
         Self::parse(text).filter(|Self(uuid)| {
@@ -41,7 +41,7 @@ impl MachineUuid {
         })
     }
 
-    /// Whether both name one machine, also if one of them has the bytes of its first three groups the other way round.
+    /// Whether both identify one machine, also if the bytes of the first three groups of one of them are swapped.
     #[must_use]
     pub fn is_same(self, other: Self) -> bool {
         self == other || self.byte_swapped() == other
@@ -56,7 +56,7 @@ impl MachineUuid {
     }
 }
 
-/// With dashes, in small letters.
+/// With dashes, in lower case.
 impl fmt::Display for MachineUuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, byte) in self.0.iter().enumerate() {
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_spelling_is_one_uuid_and_is_written_in_one_way() {
+    fn each_spelling_of_a_uuid_is_parsed_and_written_in_one_way() {
         let one = "4c4c4544-0051-3610-8052-b4c04f4d3132";
         for spelling in [
             one,
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uuid_that_many_machines_have_names_none() {
+    fn a_placeholder_uuid_identifies_no_machine() {
         for everyone in [
             "00000000-0000-0000-0000-000000000000",
             "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF",

@@ -1,32 +1,33 @@
-//! The machine of the agent: what to do next, and what the answer means.
+//! The state machine of the agent: what to do next, and what an answer means.
 //!
-//! The caller asks [`Agent::next`] with the time, carries out one [`Order`], and hands its [`Answer`] back. It carries out
+//! The caller asks [`Agent::next`] with the time, executes one [`Order`], and passes its [`Answer`] back. It executes
 //! nothing else, and one order at a time: there is no second loop that pets.
 //!
 //! Rules, each of which the bound needs:
 //!
-//! 1. Nothing touches the device before a grant of this process was acknowledged, or its pods were proved ended. Opening a
-//!    device starts it, closing it pets it: a process that is started again and again would pet without a grant.
+//! 1. The device is not touched before a grant of this process was acknowledged, or its pods were proved ended.
+//! Opening a device starts it, closing it pets it: a process in a restart loop would pet without a grant.
 //! 2. One pet for each acknowledged grant, and round k+1 is sent after the pet of round k.
-//! 3. A round that was not acknowledged is asked for again as the same round, or its epoch is given up.
-//! 4. Late or revoked: the kubelet is stopped and the pods are ended. Then each pet needs its own proof that both still holds.
+//! 3. A round that was not acknowledged is requested again as the same round, or its epoch is abandoned.
+//! 4. If the grant is late or revoked, the kubelet is stopped and the pods are ended. Then each pet needs a new proof
+//! that both still hold.
 //! 5. The kubelet starts again only under a grant of a new epoch, and no sooner than [`Times::settle`] after it was acknowledged.
-//! 6. A boot that was revoked gets no grant again. Its pods end, nothing is petted, and the watchdog resets the machine: evidence is
-//!    about a boot, and the next one shows itself by its boot ID.
+//! 6. A boot that was revoked gets no further grant. Its pods are ended, nothing is petted, and the watchdog resets
+//! the machine: evidence is about a boot, and the next one is identified by its boot ID.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::record::{Boot, Device, Epoch, ObservedLease, Record, State, Version};
 
-/// How often, and how late.
+/// The intervals of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Times {
     /// From one grant to the next.
     pub interval: Duration,
-    /// A grant that is older than this is late. Shorter than the device's timeout, by the time that ending pods takes.
+    /// The age at which a grant is late. Shorter than the device's timeout, by the time that ending pods takes.
     pub soft: Duration,
-    /// From a grant that follows an end of pods to the start of the kubelet: longer than evidence lasts.
+    /// From a grant that follows an end of pods to the start of the kubelet: longer than evidence is valid.
     pub settle: Duration,
 }
 
@@ -35,38 +36,38 @@ pub struct Times {
 pub enum Order {
     /// Read the Lease by quorum.
     Read,
-    /// Write this over that version and no other; without one, create the Lease.
+    /// Write this record at that resourceVersion; without one, create the Lease.
     Write(Record, Option<Version>),
-    /// Open the device, set it and read it back. This starts it.
+    /// Open the device, set its timeout and read it back. This starts it.
     Open,
-    /// Pet it.
+    /// Pet the device.
     Pet,
-    /// Stop the kubelet so that it starts nothing, end the guarded pods, take their mounts away.
+    /// Stop the kubelet so that it starts nothing, end the guarded pods, unmount their volumes.
     Stop,
-    /// Look whether the kubelet is stopped, the cgroups of the pods are empty and their mounts gone.
+    /// Check that the kubelet is stopped, the cgroups of the pods are empty and their mounts gone.
     Prove,
-    /// End the stopped kubelet and let a new one start.
+    /// End the stopped kubelet and allow a new one to start.
     Release,
     /// Stop the device and close it.
     Close,
-    /// Do nothing until then.
+    /// Do nothing until this time.
     Wait(Duration),
     /// End this process.
     Exit,
 }
 
-/// What came of an order.
+/// The result of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// The order was carried out.
+    /// The order was executed.
     Done,
-    /// It failed, or nobody knows: a request without an answer, a device that cannot be opened.
+    /// It failed, or its result is unknown: a request without an answer, a device that cannot be opened.
     Failed,
-    /// The Lease as it is now; None: there is none.
+    /// The current Lease; None: it does not exist.
     Lease(Option<ObservedLease>),
-    /// The Lease was written, and has this version.
+    /// The Lease was written, and has this resourceVersion.
     Written(Version),
-    /// The Lease has another version than the one that was named.
+    /// The Lease has another resourceVersion than the named one.
     Conflict,
     /// The device is open.
     Opened(Arc<Device>),
@@ -74,26 +75,26 @@ pub enum Answer {
     Verified(bool),
 }
 
-/// Where the agent is, for people.
+/// The phase of the agent, for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// No grant yet.
     Begin,
     /// A grant without a promise: the device is being opened.
     Unarmed,
-    /// The promise stands.
+    /// The promise holds.
     Armed,
-    /// Late or revoked, and not proved ended. Nothing is petted.
+    /// Late or revoked, and the pods are not proved ended. Nothing is petted.
     Ending,
     /// Proved ended.
     Ended,
     /// Proved ended after a revocation: the watchdog resets the machine.
     Fenced,
-    /// The promise was taken back.
+    /// The promise was withdrawn.
     Left,
 }
 
-/// Where it is, and what comes next there.
+/// The phase, with what is due in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Stage {
     Begin { due: Duration },
@@ -105,7 +106,7 @@ enum Stage {
     Left,
 }
 
-/// A grant. `sent` is when it was first asked for.
+/// A grant. `sent` is when it was first requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Round {
     Due {
@@ -114,7 +115,7 @@ enum Round {
     Sent {
         sent: Duration,
     },
-    /// Its answer did not come, or named another version: read what is there.
+    /// Its answer did not arrive, or named another version: the Lease is read.
     Doubtful {
         sent: Duration,
         due: Duration,
@@ -137,7 +138,7 @@ enum Ended {
     },
     /// Proved, for one pet.
     Proved,
-    /// Petted. Is there a grant to be had?
+    /// Petted; the Lease is read for a new grant.
     Read,
     Request,
     Requested {
@@ -145,7 +146,7 @@ enum Ended {
     },
 }
 
-/// What a process of the agent finds when it starts.
+/// The state that a process of the agent finds when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StartupState {
     /// Whether an earlier process of this boot may have made a promise.
@@ -162,21 +163,23 @@ pub struct Agent {
     epoch: Epoch,
     round: u64,
     stage: Stage,
-    /// When the last acknowledged round was first sent; before one, when this process started.
+    /// When the last acknowledged round was first sent; before the first, when this process started.
     granted_at: Duration,
     predecessor: bool,
     is_shutting_down: bool,
-    /// What the Lease was when it was last read or written. None: not read yet. Some(None): there is none.
+    /// The resourceVersion when the Lease was last read or written. None: not read yet. Some(None): it does not
+    /// exist.
     lease: Option<Option<Version>>,
     device: Option<Arc<Device>>,
-    /// The kubelet is stopped.
+    /// Whether the kubelet is stopped.
     stopped: bool,
-    /// When the first grant of this epoch was acknowledged: evidence about the one before it may have been found until then.
+    /// When the first grant of this epoch was acknowledged: evidence about the earlier epoch may have been created
+    /// until then.
     epoch_granted_at: Duration,
 }
 
 impl Agent {
-    /// A process that starts. `process` is random.
+    /// The agent of a process that starts. `process` is random.
     #[must_use]
     pub const fn new(boot: Boot, times: Times, process: u64, startup: StartupState, now: Duration) -> Self {
         Self {
@@ -195,7 +198,7 @@ impl Agent {
         }
     }
 
-    /// Where it is.
+    /// The current phase.
     #[must_use]
     pub const fn phase(&self) -> Phase {
         match self.stage {
@@ -209,7 +212,7 @@ impl Agent {
         }
     }
 
-    /// Take the promise back and end, as soon as nothing stands against it.
+    /// Withdraws the promise and ends, as soon as that is allowed.
     pub const fn shut_down(&mut self) {
         self.is_shutting_down = true;
     }
@@ -234,7 +237,7 @@ impl Agent {
             Stage::Ending(Ending::Stop { .. }) => Order::Stop,
             Stage::Ending(Ending::Prove) => Order::Prove,
             Stage::Ended(ended) => self.next_when_ended(ended, now),
-            // There may be evidence about this boot. The next one shows by its boot ID that the pods have ended.
+            // There may be evidence about this boot. The boot ID of the next one shows that the pods have ended.
             Stage::Fenced if self.is_shutting_down => Order::Exit,
             Stage::Fenced => Order::Wait(self.next_attempt(now)),
             Stage::Left if self.device.is_some() => Order::Close,
@@ -242,7 +245,7 @@ impl Agent {
         }
     }
 
-    /// Whether the last grant is so old that the pods must end. Nothing must before the first promise of this boot.
+    /// Whether the last grant is so old that the pods must end. Before the first promise of this boot they need not.
     fn is_late(&self, now: Duration) -> bool {
         let bound = match self.stage {
             Stage::Begin { .. } | Stage::Unarmed { .. } => self.predecessor,
@@ -262,7 +265,8 @@ impl Agent {
 
     fn next_when_armed(&mut self, round: Round, now: Duration) -> Order {
         match round {
-            // Such a pet is allowed. It is left out because the next one is as good, and this one would come late.
+            // Such a pet is allowed. It is skipped because the next one has the same effect, and this one would be
+            // late.
             Round::Granted { sent } if now.saturating_sub(sent) > self.times.interval => {
                 self.start_round(now)
             }
@@ -279,7 +283,7 @@ impl Agent {
         }
     }
 
-    /// The next round: its number and its time stay, however often it has to be sent.
+    /// The next round: its number and its time stay, however often it is sent.
     fn start_round(&mut self, now: Duration) -> Order {
         self.round += 1;
         self.stage = Stage::Armed(Round::Sent { sent: now });
@@ -298,7 +302,7 @@ impl Agent {
             Ended::Proved if self.device.is_none() => Order::Open,
             Ended::Proved => Order::Pet,
             Ended::Read => Order::Read,
-            // A new epoch for each attempt. An older attempt may turn out to be granted, before a pet that had no grant.
+            // A new epoch for each attempt: an older attempt may have been granted, before a pet that had no grant.
             Ended::Request => {
                 self.epoch.count += 1;
                 (self.round, self.stage) = (1, Stage::Ended(Ended::Requested { sent: now }));
@@ -313,7 +317,7 @@ impl Agent {
         Record { state, epoch, round, boot, device }
     }
 
-    /// What came of `order`.
+    /// Handles the answer to `order`.
     pub fn handle_answer(&mut self, now: Duration, order: &Order, answer: Answer) {
         match (order, answer) {
             (Order::Read, Answer::Lease(lease)) => self.on_read(lease),
@@ -326,7 +330,7 @@ impl Agent {
             (Order::Open, _) => self.on_open_failed(now),
             (Order::Pet, Answer::Done) => self.on_petted(),
             (Order::Pet, _) => {
-                // What the promise rests on is gone: what it is about must end.
+                // Without the device the promise does not hold: the pods must end.
                 self.device = None;
                 self.start_ending();
             }
@@ -357,12 +361,13 @@ impl Agent {
         }
     }
 
-    /// Of an earlier boot nothing is left that could be ended.
+    /// Only of this boot: processes of an earlier one do not exist any more.
     fn is_revoked(&self, record: Option<&Record>) -> bool {
         record.is_some_and(|record| record.state == State::Revoked && record.boot == self.boot)
     }
 
-    /// The Lease has this round: it is granted. The Lease is what it was before: the round was not written. Else another wrote.
+    /// If the Lease has this round, it is granted. If the Lease is unchanged, the round was not written. Otherwise
+    /// another client wrote.
     fn on_doubtful_read(&mut self, sent: Duration, version: Option<Version>, record: Option<Record>) {
         let mine = |record: &Record| (record.epoch, record.round) == (self.epoch, self.round);
         match record.filter(mine).map(|record| record.state) {
@@ -467,17 +472,17 @@ impl Agent {
 mod tests {
     use super::*;
 
-    /// Evidence is about a boot: a process of the same boot that starts anew has another epoch.
+    /// Evidence is about a boot: a process of the same boot that restarts has another epoch.
     #[test]
-    fn a_boot_that_was_revoked_gets_no_grant_from_a_process_that_starts_anew() {
+    fn a_revoked_boot_gets_no_grant_after_the_agent_restarts() {
         let (boot, second) = (Boot { node: "7a1c".into(), id: "c3d0".into() }, Duration::from_secs(1));
         let times = Times { interval: second, soft: second * 10, settle: second };
-        let found = StartupState { predecessor: false, stopped: false };
+        let startup = StartupState { predecessor: false, stopped: false };
         for (what, of, expected) in [
             ("its boot", boot.clone(), Phase::Ending),
             ("an earlier boot", Boot { id: "0".into(), ..boot.clone() }, Phase::Begin),
         ] {
-            let mut agent = Agent::new(boot.clone(), times, 2, found, Duration::ZERO);
+            let mut agent = Agent::new(boot.clone(), times, 2, startup, Duration::ZERO);
             assert_eq!(agent.next(Duration::ZERO), Order::Read);
             let epoch = Epoch { process: 1, count: 0 };
             let record = Record { state: State::Revoked, epoch, round: 3, boot: of, device: None };

@@ -1,23 +1,24 @@
-//! How long after the last sight of a grant all guarded processes have ended.
+//! How long after the last observation of a grant all guarded processes have ended.
 //!
 //! `T = n (W + g)(1 + rho) + R + P`, where n is 3 for a device that the kernel pings when it is closed, and 2 for others.
 //!
-//! Let grant k be the last one. It was sent at `s`, and the controller saw it first at `o`, so `s <= o`. Pet k-1 came before
-//! `s`. Pet k came before the device fired, so less than one timeout after pet k-1, and less than one timeout after `s`. There
-//! is no pet k+1, because the revocation took the version that round k+1 names. So the device fires within two timeouts of
-//! `s`. Linux adds a ping when the last descriptor of a running device is closed, and the kernel closes it when the agent
-//! dies. That is the third.
+//! Let grant k be the last one. It was sent at `s`, and the controller first observed it at `o`, so `s <= o`. Pet k-1
+//! came before `s`. Pet k came before the device fired, so less than one timeout after pet k-1, and less than one
+//! timeout after `s`. There is no pet k+1, because the revocation replaced the version that round k+1 names. So the
+//! device fires within two timeouts of `s`. Linux adds a ping when the last descriptor of a running device is closed,
+//! and the kernel closes it when the agent dies. That is the third.
 //!
-//! How soon after `s` the agent pets is not in the formula: it may be suspended between its look at the clock and its pet.
+//! How soon after `s` the agent pets is not in the formula: it may be suspended between its read of the clock and its
+//! pet.
 
 use std::time::Duration;
 
-/// What the length of the wait depends on.
+/// The inputs of the wait time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bound {
-    /// W: the timeout that the device reports, not the one that was asked for.
+    /// W: the timeout that the device reports, not the one that was requested.
     pub timeout: Duration,
-    /// g: how much later than that it may fire, because it counts in ticks.
+    /// g: how much later than that the device may fire, because it counts in ticks.
     pub tick: Duration,
     /// rho, in millionths: how much slower than the controller's clock the device may run.
     pub drift_ppm: u32,
@@ -30,7 +31,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// T. None if that is longer than a [`Duration`] can be.
+    /// T. None if it exceeds [`Duration::MAX`].
     #[must_use]
     pub fn wait_time(&self) -> Option<Duration> {
         let timeouts = if self.pings_on_close { 3 } else { 2 };
@@ -59,7 +60,7 @@ mod tests {
     };
 
     #[test]
-    fn the_wait_is_what_the_page_says() {
+    fn the_wait_time_equals_the_values_in_the_docs() {
         let keeper = Bound { pings_on_close: false, ..BARE };
         let short = Bound { timeout: seconds(5), ..BARE };
         for (bound, millis) in [(BARE, 38_330), (keeper, 27_220), (short, 23_180)] {
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_rounded_up_and_never_wraps() {
+    fn the_wait_time_is_rounded_up_and_never_overflows() {
         let odd = Bound { timeout: Duration::from_nanos(1), tick: Duration::ZERO, drift_ppm: 1, ..BARE };
         assert_eq!(odd.wait_time(), Some(seconds(5) + Duration::from_nanos(4)));
         assert_eq!(Bound { timeout: Duration::MAX, ..BARE }.wait_time(), None);

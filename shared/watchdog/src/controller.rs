@@ -1,6 +1,7 @@
-//! The machine of the controller: when it first saw a grant, that it took this very grant back, and what follows.
+//! The state machine of the controller: when it first observed a grant, that it revoked this grant, and what follows.
 //!
-//! It counts from its own first sight of a grant, on its own monotonic clock. No time that the node wrote is read.
+//! It counts from its own first observation of a grant, on its own monotonic clock. It reads no time that the node
+//! wrote.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,50 +10,50 @@ use std::time::Duration;
 use crate::bound::Bound;
 use crate::record::{Boot, Class, Device, ObservedLease, Record, State, Version};
 
-/// A version of the Lease, and when it was first seen.
+/// A version of the Lease, and when it was first observed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Observation {
     version: Version,
     record: Record,
-    /// o. For a revoked Lease it is that of the grant, if that was seen.
+    /// o. For a revoked Lease it is that of the grant, if the grant was observed.
     first_seen: Duration,
 }
 
-/// What this process knows of the Lease of one node.
+/// What this process has observed of the Lease of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LeaseWatch {
     observation: Option<Observation>,
-    /// The version of our own revocation, and when the API server had confirmed it.
+    /// The resourceVersion of our own revocation, and when the API server confirmed it.
     revoked: Option<(Version, Duration)>,
 }
 
-/// A write: this record over that version and no other.
+/// A write of this record at this resourceVersion.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Revocation {
-    /// What the Lease must be.
+    /// The resourceVersion that the Lease must have.
     pub version: Version,
-    /// What it becomes.
+    /// The record to write.
     pub record: Record,
 }
 
-/// Which promises count, and what their wait depends on besides the device.
+/// Which promises are accepted, and what their wait time depends on besides the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// The kinds of devices that are accepted. [`Class::Cloud`] never is.
     pub classes: Vec<Class>,
     /// g, rho, R and P of [`Bound`]. P is only used for a virtual machine, and must be more than zero there.
     pub tick: Duration,
-    /// See there.
+    /// See [`Bound`].
     pub drift_ppm: u32,
-    /// See there.
+    /// See [`Bound`].
     pub reset: Duration,
-    /// See there.
+    /// See [`Bound`].
     pub pause: Duration,
     /// The devices that have reset their machine on time in a drill.
     pub drilled: Vec<DrilledDevice>,
 }
 
-/// What passed a drill.
+/// A device that passed a drill.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DrilledDevice {
     /// [`Device::identity`].
@@ -66,13 +67,13 @@ pub struct DrilledDevice {
 /// Why there is no evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// The Lease was not seen, or cannot be read.
+    /// The Lease was not observed, or cannot be decoded.
     NotSeen,
-    /// It holds no promise.
+    /// It contains no promise.
     NotArmed(State),
-    /// It is not revoked, or not by this process as far as it knows.
+    /// It is not revoked, or no revocation by this process is known.
     NotRevoked,
-    /// It is not what was revoked: the agent has a new grant.
+    /// It is not the revoked one: the agent has a new grant.
     Changed,
     /// It is about another Node or boot.
     OtherBoot,
@@ -80,13 +81,13 @@ pub enum Refusal {
     Class(Class),
     /// Closing the device stops it, so a dead agent does not reset the machine.
     CanBeStopped,
-    /// A virtual machine, and nobody said for how long it may be paused.
+    /// A virtual machine, without a configured limit for pauses.
     NoPauseBudget,
     /// No such device, firmware and kernel has passed a drill.
     NotDrilled(DrilledDevice),
-    /// The device names no timeout, or one that is too long to wait for.
+    /// The device reports no timeout, or one that is too long to wait for.
     Timeout(Duration),
-    /// Not yet.
+    /// The wait time is not over: it ends then.
     Until(Duration),
 }
 
@@ -119,7 +120,7 @@ impl fmt::Display for Refusal {
 }
 
 impl LeaseWatch {
-    /// The Lease as a watch or a read shows it. What was seen before stays as old as it was.
+    /// Records the Lease as a watch or a read returned it. An earlier observation of it keeps its time.
     pub fn observe(&mut self, now: Duration, seen: &ObservedLease) {
         let Some(record) = seen.record.clone() else {
             *self = Self::default();
@@ -129,7 +130,7 @@ impl LeaseWatch {
         if self.observation.as_ref().filter(same).is_some() {
             return;
         }
-        // What was revoked is the grant that was seen: no later one was given.
+        // The revoked grant is the observed one: there was no later one.
         let grant =
             |sight: &&Observation| record.state == State::Revoked && sight.record.is_grant_of(&record);
         let first = self.observation.as_ref().filter(grant).map_or(now, |sight| sight.first_seen);
@@ -137,15 +138,15 @@ impl LeaseWatch {
             Some(Observation { version: Arc::clone(&seen.version), record, first_seen: first });
     }
 
-    /// The watch showed that there is no Lease.
+    /// Records that the Lease does not exist.
     pub fn observe_absent(&mut self) {
         *self = Self::default();
     }
 
-    /// What to write, to take the last grant back.
+    /// The write that revokes the last grant.
     ///
     /// # Errors
-    /// If nothing was seen that could be revoked.
+    /// If no grant was observed that could be revoked.
     pub fn plan_revocation(&self) -> Result<Revocation, Refusal> {
         let sight = self.observation.as_ref().ok_or(Refusal::NotSeen)?;
         match sight.record.state {
@@ -157,7 +158,7 @@ impl LeaseWatch {
         }
     }
 
-    /// The API server confirmed the revocation, as this version.
+    /// Records that the API server confirmed the revocation, with this resourceVersion.
     pub fn confirm_revocation(&mut self, now: Duration, revocation: &Revocation, version: Version) {
         self.observe(
             now,
@@ -166,11 +167,11 @@ impl LeaseWatch {
         self.revoked = Some((version, now));
     }
 
-    /// Whether all guarded processes of `boot` have ended. `read` is the Lease as a quorum read shows it now, and `boot` what a
-    /// quorum read of the Node shows.
+    /// Checks that all guarded processes of `boot` have ended. `read` is the Lease by a quorum read now, and `boot`
+    /// the boot of the Node by a quorum read.
     ///
     /// # Errors
-    /// With the reason, if that does not follow.
+    /// The reason why that does not follow.
     pub fn verify_ended(
         &self,
         now: Duration,
@@ -200,7 +201,7 @@ impl LeaseWatch {
 }
 
 impl Terms {
-    /// How long after the first sight the promise of this device has come true.
+    /// How long after the first observation of a grant the promise of this device is fulfilled.
     ///
     /// # Errors
     /// If its promise is not accepted.
@@ -231,10 +232,10 @@ impl Terms {
     }
 }
 
-/// Whether the promise of this device can count at all, whatever is accepted.
+/// Checks that the promise of this device can be accepted at all, whatever is configured.
 ///
 /// # Errors
-/// With the reason, if it never does.
+/// The reason why it never is.
 pub fn check_promise(device: &Device) -> Result<(), Refusal> {
     match device.class {
         Class::Cloud => Err(Refusal::Class(device.class)),

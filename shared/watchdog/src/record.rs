@@ -1,4 +1,4 @@
-//! What stands in the Lease of a node's agent, as annotations.
+//! The content of the Lease of a node's agent, as annotations.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,38 +9,40 @@ use std::time::Duration;
 /// The resourceVersion of the Lease.
 pub type Version = Arc<str>;
 
-/// All annotations begin so.
+/// The prefix of all annotations.
 pub const PREFIX: &str = "watchdog.pod-safety.dev/";
 
-/// The name of the Lease of a node's agent. Leases of other names are in the same namespace, and nodes may have any of those.
+/// The name of the Lease of a node's agent. The namespace also has Leases of other names, and a node may have any of
+/// these names.
 #[must_use]
 pub fn lease_name(node: &str) -> String {
     format!("watchdog.{node}")
 }
 
-/// One attempt of one process of the agent to make its promise. Never used twice: a random number of the process, and a count.
+/// One attempt of one process of the agent to make its promise. Never reused: a random number of the process, and a
+/// count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch {
-    /// Drawn when the process starts.
+    /// A random number, drawn when the process starts.
     pub process: u64,
-    /// Its attempts.
+    /// The number of its attempts.
     pub count: u32,
 }
 
-/// What a Lease says.
+/// The state in a Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// The agent may open its device. It promises nothing.
     Unarmed,
-    /// A grant: the promise stands.
+    /// A grant: the promise holds.
     Armed,
-    /// The controller took the last grant back.
+    /// The controller revoked the last grant.
     Revoked,
-    /// The agent took its promise back. Its device no longer runs.
+    /// The agent withdrew its promise. Its device no longer runs.
     Disarmed,
 }
 
-/// The kind of a watchdog, which decides what its promise is worth.
+/// The kind of a watchdog, which decides whether its promise is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// A circuit of a machine without a hypervisor.
@@ -53,7 +55,7 @@ pub enum Class {
     Cloud,
 }
 
-/// What the device says of itself, read back after it was set.
+/// What the device reports after its timeout was set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Device {
     /// Its kind.
@@ -84,46 +86,46 @@ pub struct Boot {
 /// The content of the Lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// What it says.
+    /// The state.
     pub state: State,
-    /// Who says it.
+    /// The epoch of the writer.
     pub epoch: Epoch,
     /// The number of the grant within its epoch.
     pub round: u64,
-    /// About which boot.
+    /// The boot that the promise is about.
     pub boot: Boot,
     /// The device, once it is open.
     pub device: Option<Arc<Device>>,
 }
 
-/// For how long an earlier boot of the machine outlived its last pet, as its agent wrote it down until the reset.
+/// For how long an earlier boot of the machine ran on after its last pet, as its agent recorded it until the reset.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BootSurvival {
     /// The boot ID of that boot.
     pub boot: Arc<str>,
-    /// From the last pet to the last sign of it.
+    /// From the last pet to the last record.
     pub outlived: Duration,
 }
 
-/// What an agent found of the pods of its node when it looked. Pods that simply run are not in it.
+/// The result of an agent's check of the pods of its node. Pods that run normally are not in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodReport {
-    /// The round that was sent after the look.
+    /// The round that was sent after the check.
     pub checked_round: u64,
     /// UIDs of pods that have a cgroup, and neither a process nor a mount.
     pub terminated: Vec<String>,
-    /// UIDs of pods that cannot end, and what keeps them.
+    /// UIDs of pods that cannot terminate, and what prevents it.
     pub leftover: Vec<(String, String)>,
 }
 
-/// So many of each are named. A node has few of these.
+/// How many pods of each list are reported. A node has few of these.
 const MAX_PODS: usize = 200;
 
-/// So many bytes the list of pods that cannot end has: pods that have ended come first, and an answer of the API server with the Lease
-/// in it, in which a character can take six bytes, is read as a whole.
+/// The size of the list of pods that cannot terminate. Pods that have terminated come first. The agent decodes the
+/// API server's answer with the whole Lease, in which one character can take six bytes.
 const MAX_LEFTOVER_BYTES: usize = 16 << 10;
 
-/// What keeps a pod is told in so many bytes.
+/// The size of the description of what keeps a pod.
 const MAX_DESCRIPTION_BYTES: usize = 300;
 
 /// A Lease as it was read.
@@ -131,11 +133,11 @@ const MAX_DESCRIPTION_BYTES: usize = 300;
 pub struct ObservedLease {
     /// Its resourceVersion.
     pub version: Version,
-    /// Its content. None if it cannot be read: it was not written by an agent of ours.
+    /// Its content. None if it cannot be decoded: it was not written by pod-safety-agent.
     pub record: Option<Record>,
 }
 
-/// An annotation that is missing or says nothing that is known.
+/// An annotation that is missing or has an unknown value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidAnnotation {
     field: &'static str,
@@ -155,7 +157,7 @@ impl fmt::Display for InvalidAnnotation {
 
 impl std::error::Error for InvalidAnnotation {}
 
-/// Names of a closed enum.
+/// The names of a closed enum.
 trait Named: Copy + PartialEq + Sized + 'static {
     const NAMES: &'static [(Self, &'static str)];
     fn name(self) -> &'static str {
@@ -219,7 +221,7 @@ impl FromStr for Epoch {
 }
 
 impl Record {
-    /// As annotations.
+    /// The record as annotations.
     #[must_use]
     pub fn to_annotations(&self) -> BTreeMap<String, String> {
         let mut all = vec![
@@ -243,10 +245,10 @@ impl Record {
         all.into_iter().map(|(name, value)| (format!("{PREFIX}{name}"), value)).collect()
     }
 
-    /// Back from annotations.
+    /// Decodes annotations.
     ///
     /// # Errors
-    /// If one is missing, or says nothing that an agent would write.
+    /// An annotation is missing, or has a value that no agent writes.
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, InvalidAnnotation> {
         let from = Annotations(annotations);
         let device = if from.has("class") {
@@ -272,7 +274,7 @@ impl Record {
         })
     }
 
-    /// Whether this is the same grant, whatever its state says.
+    /// Whether this is the same grant, in whichever state.
     #[must_use]
     pub fn is_grant_of(&self, other: &Self) -> bool {
         (self.epoch, self.round, &self.boot) == (other.epoch, other.round, &other.boot)
@@ -280,7 +282,7 @@ impl Record {
 }
 
 impl BootSurvival {
-    /// As annotations.
+    /// The value as annotations.
     #[must_use]
     pub fn to_annotations(&self) -> [(String, String); 2] {
         let name = |name: &str| format!("{PREFIX}{name}");
@@ -290,7 +292,7 @@ impl BootSurvival {
         ]
     }
 
-    /// Back from annotations; none, if they do not have it.
+    /// Decodes annotations; none, if they do not contain it.
     #[must_use]
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Option<Self> {
         let from = Annotations(annotations);
@@ -303,22 +305,23 @@ impl BootSurvival {
 }
 
 impl PodReport {
-    /// As annotations.
+    /// The report as annotations.
     #[must_use]
     pub fn to_annotations(&self) -> Vec<(String, String)> {
-        let Self { checked_round: looked, terminated: ended, leftover: left } = self;
+        let Self { checked_round: round, terminated: ended, leftover } = self;
         let ended: Vec<&str> = ended.iter().take(MAX_PODS).map(String::as_str).collect();
-        let line = |(uid, words): &(String, String)| {
-            let words = words.replace(char::is_control, " ");
-            format!("{uid} {}\n", &words[..words.floor_char_boundary(MAX_DESCRIPTION_BYTES)])
+        let line = |(uid, description): &(String, String)| {
+            let description = description.replace(char::is_control, " ");
+            format!("{uid} {}\n", &description[..description.floor_char_boundary(MAX_DESCRIPTION_BYTES)])
         };
         let mut room = MAX_LEFTOVER_BYTES;
         let fits = |line: &String| {
             room = room.saturating_sub(line.len());
             room > 0
         };
-        let left: String = left.iter().take(MAX_PODS).map(line).take_while(fits).collect();
-        let all = [("pods-looked", looked.to_string()), ("pods-ended", ended.join(" ")), ("pods-left", left)];
+        let leftover: String = leftover.iter().take(MAX_PODS).map(line).take_while(fits).collect();
+        let all =
+            [("pods-looked", round.to_string()), ("pods-ended", ended.join(" ")), ("pods-left", leftover)];
         let entries = all.into_iter().filter(|(_, value)| !value.is_empty());
         entries.map(|(name, value)| (format!("{PREFIX}{name}"), value)).collect()
     }
@@ -332,8 +335,8 @@ impl<'a> Annotations<'a> {
     }
 
     fn text(&self, field: &'static str) -> Result<&'a str, InvalidAnnotation> {
-        let found = self.0.get(&format!("{PREFIX}{field}"));
-        found.map(String::as_str).ok_or(InvalidAnnotation { field, value: None })
+        let value = self.0.get(&format!("{PREFIX}{field}"));
+        value.map(String::as_str).ok_or(InvalidAnnotation { field, value: None })
     }
 
     fn parsed<T: FromStr>(&self, field: &'static str) -> Result<T, InvalidAnnotation> {
@@ -371,14 +374,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_record_is_decoded_as_it_was_encoded() {
         assert_eq!(Record::from_annotations(&record().to_annotations()), Ok(record()));
         let bare = Record { device: None, state: State::Unarmed, ..record() };
         assert_eq!(Record::from_annotations(&bare.to_annotations()), Ok(bare));
     }
 
     #[test]
-    fn what_an_earlier_boot_survived_is_read_beside_the_record() {
+    fn the_survival_of_an_earlier_boot_is_decoded_beside_the_record() {
         let survived = BootSurvival { boot: "b2a1".into(), outlived: Duration::from_millis(9_750) };
         let mut all = record().to_annotations();
         assert_eq!(BootSurvival::from_annotations(&all), None);
@@ -390,32 +393,32 @@ mod tests {
     }
 
     #[test]
-    fn attack_a_process_with_a_line_in_its_name_says_nothing_about_another_pod() {
-        let left =
+    fn attack_a_newline_in_a_process_name_adds_no_line_about_another_pod() {
+        let leftover =
             vec![("uid-a".to_owned(), "process 7 (x\nuid-b ended)\u{1b}".to_owned() + &"é".repeat(300))];
-        let all = PodReport { checked_round: 3, terminated: Vec::new(), leftover: left }.to_annotations();
-        let [(looked, round), (name, text)] = &all[..] else { panic!("{all:?}") };
-        assert_eq!((&**looked, &**round), ("watchdog.pod-safety.dev/pods-looked", "3"));
+        let all = PodReport { checked_round: 3, terminated: Vec::new(), leftover }.to_annotations();
+        let [(name_of_round, round), (name, text)] = &all[..] else { panic!("{all:?}") };
+        assert_eq!((&**name_of_round, &**round), ("watchdog.pod-safety.dev/pods-looked", "3"));
         assert_eq!((&**name, text.lines().count()), ("watchdog.pod-safety.dev/pods-left", 1));
         assert!(text.starts_with("uid-a process 7 (x uid-b ended) é") && text.len() < 320, "{text}");
     }
 
-    /// The API server answers with the whole Lease, and an agent that could not read that got no grant any more.
+    /// The API server answers with the whole Lease, and an agent that could not decode it got no grant any more.
     #[test]
-    fn bug_a_report_about_many_pods_is_read_again() {
+    fn bug_a_report_about_many_pods_was_too_large_to_be_read() {
         let pods: Vec<_> = (0..400).map(|number| (format!("{number:036}"), "<".repeat(400))).collect();
         let ended = pods.iter().map(|(uid, _)| uid.clone()).collect();
         let all = PodReport { checked_round: 3, terminated: ended, leftover: pods }.to_annotations();
         let bytes: usize = all.iter().map(|(_, value)| value.len()).sum();
         assert!(bytes < 24 << 10, "{bytes}");
-        let (_, left) = all.last().unwrap();
-        assert!(left.ends_with("<\n") && left.lines().count() > 40, "whole lines: {left}");
-        // As Kubernetes writes JSON.
-        assert!(left.len() + 5 * left.matches('<').count() < 128 << 10);
+        let (_, leftover) = all.last().unwrap();
+        assert!(leftover.ends_with("<\n") && leftover.lines().count() > 40, "whole lines: {leftover}");
+        // As Kubernetes encodes JSON.
+        assert!(leftover.len() + 5 * leftover.matches('<').count() < 128 << 10);
     }
 
     #[test]
-    fn what_no_agent_writes_is_refused_with_its_field_and_the_way_out() {
+    fn an_annotation_no_agent_writes_is_refused_with_its_field_and_a_remedy() {
         for (field, value) in [
             ("state", "Granted"),
             ("epoch", "17"),
@@ -426,10 +429,10 @@ mod tests {
         ] {
             let mut all = record().to_annotations();
             all.insert(format!("{PREFIX}{field}"), value.to_owned());
-            let said = Record::from_annotations(&all).unwrap_err().to_string();
+            let message = Record::from_annotations(&all).unwrap_err().to_string();
             assert!(
-                said.contains(field) && said.contains(value) && said.contains("delete the Lease"),
-                "{said}"
+                message.contains(field) && message.contains(value) && message.contains("delete the Lease"),
+                "{message}"
             );
             all.remove(&format!("{PREFIX}{field}"));
             // Without a class there is no device.

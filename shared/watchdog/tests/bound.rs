@@ -1,7 +1,8 @@
 //! The bound, for all parameters at once: z3 finds no schedule beyond it, and finds one for each wrong variant.
 //!
-//! `lemma` asks for a schedule in which something of the machine still runs after the wait, and there must be none. `variant` asks
-//! the same of a shorter wait or a weaker rule, and there must be one: then the part that was left out is needed.
+//! `lemma` searches a schedule in which something of the machine still runs after the wait, and there must be none.
+//! `variant` searches the same with a shorter wait or a weaker rule, and there must be one: then the part that was
+//! left out is needed.
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
@@ -36,7 +37,7 @@ fn z3(question: &str) -> String {
     String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
 }
 
-/// Whether something may still run when `wait` has passed since `from`, under these rules. With the schedule.
+/// A schedule in which something still runs when `wait` has passed since `from`, under these rules.
 fn runs_after(wait: &str, from: &str, rules: &[&str]) -> Option<String> {
     let page = include_str!("bound.smt2");
     let shown = "W g rho R P before sent committed seen pet closed dies ended";
@@ -75,14 +76,15 @@ fn without_a_ping_on_close_two_periods_are_enough() {
     lemma(TWICE, &[IN_TURN, NO_CLOSE]);
 }
 
-/// The bound is tight: whatever is taken from it, there is a schedule.
+/// The bound is tight: whichever part is taken from it, there is a schedule.
 #[test]
 fn nothing_can_be_taken_from_it() {
     variant("(+ (* 3 D) R P (- 0.001))", "seen", &[IN_TURN, CLOSES]);
     variant("(+ (* 2 D) R P (- 0.001))", "seen", &[IN_TURN, NO_CLOSE]);
 }
 
-/// The design had two periods. Linux pets a running device when its last descriptor is closed, also when a signal closes it.
+/// The design had two periods. Linux pets a running device when its last descriptor is closed, also when a signal
+/// closes it.
 #[test]
 fn bug_the_ping_on_close_was_not_counted() {
     variant(TWICE, "seen", &[IN_TURN, CLOSES]);
@@ -93,7 +95,8 @@ fn variant_one_period() {
     variant("(+ D R P)", "seen", &[IN_TURN, NO_CLOSE]);
 }
 
-/// The agent pets if its look at the clock is within delta of the send. It may be suspended between the look and the pet.
+/// The agent pets if its read of the clock is within delta of the send. It may be suspended between the read and the
+/// pet.
 #[test]
 fn variant_one_period_and_the_time_that_a_grant_may_take() {
     let looks = "(declare-const delta Real) (declare-const look Real)
@@ -110,7 +113,7 @@ fn variant_counted_from_the_time_that_the_node_wrote() {
     assert!(runs_after(THRICE, "renewed", &[IN_TURN, CLOSES, skewed, "(assert (= skew 0))"]).is_none());
 }
 
-/// Round k+1 is petted before its answer, which says that round k was revoked.
+/// Round k+1 is petted before its answer, which reports that round k was revoked.
 #[test]
 fn variant_pet_before_the_acknowledgement() {
     let early = "(declare-const next Real) (assert (< pet next)) (assert (<= next (+ pet D P2)))
@@ -118,7 +121,7 @@ fn variant_pet_before_the_acknowledgement() {
     variant(THRICE, "seen", &[IN_TURN, early]);
 }
 
-/// A feeder of its own pets until it is told to stop: three pets more are enough to break the bound.
+/// A separate feeder pets until it is stopped: three more pets are enough to break the bound.
 #[test]
 fn variant_a_separate_feeder() {
     let feeder = "(declare-const f1 Real) (declare-const f2 Real) (assert (<= pet f1 (+ pet D))) (assert (<= f1 f2 (+ f1 D)))
@@ -126,7 +129,7 @@ fn variant_a_separate_feeder() {
     variant(THRICE, "seen", &[IN_TURN, feeder]);
 }
 
-/// Round k is sent before round k-1 was petted, and may be seen before that too.
+/// Round k is sent before round k-1 was petted, and may be observed before that too.
 #[test]
 fn variant_rounds_out_of_turn() {
     variant(THRICE, "seen", &[CLOSES]);
@@ -153,19 +156,19 @@ fn variant_a_virtual_machine_without_a_pause_budget() {
     variant("(+ (* 3 D) R)", "seen", &[IN_TURN, CLOSES]);
 }
 
-/// The kernel pets on after the agent has died, or the device stops: there is no last death.
+/// The kernel continues to pet after the agent has died, or the device stops: there is no last ping.
 #[test]
 fn variant_closed_without_nowayout() {
     variant("(+ (* 1000 D) R P)", "seen", &[IN_TURN, "(assert (<= pet closed dies))"]);
 }
 
-/// A revocation that does not name the version that was seen: a later grant was committed, and not seen.
+/// A revocation that does not name the observed version: a later grant was committed, and not observed.
 #[test]
 fn variant_revoked_without_compare_and_swap() {
     variant(THRICE, "earlier", &[IN_TURN, CLOSES, "(declare-const earlier Real) (assert (< earlier sent))"]);
 }
 
-/// What the program computes is what the lemma is about.
+/// The program computes the wait time of the lemma.
 #[test]
 fn the_program_computes_the_wait_of_the_lemma() {
     for (timeout, drift_ppm, reset, pause, pings_on_close) in

@@ -1,4 +1,4 @@
-//! The two shipped machines beside an adversary: every order of every step of small worlds.
+//! The two shipped state machines against an adversary: every order of every step of small models.
 #![expect(
     clippy::panic,
     clippy::print_stdout,
@@ -11,7 +11,7 @@ use stateright::{Checker, HasDiscoveries, Model};
 use world::NO_PROCESS;
 use world::scope::{FaultBudget, Plant, Scope};
 
-/// All states: so many, and none farther than so many steps from the beginning.
+/// Searches all states: this number, and none farther than this number of steps from the beginning.
 fn all(scope: &Scope, states: usize, depth: usize) {
     let checker = scope.clone().checker().spawn_bfs().join();
     println!("{} states, depth {}", checker.unique_state_count(), checker.max_depth());
@@ -19,7 +19,7 @@ fn all(scope: &Scope, states: usize, depth: usize) {
     assert_eq!((checker.unique_state_count(), checker.max_depth()), (states, depth));
 }
 
-/// A short way to evidence about a process that runs.
+/// Searches the shortest path to evidence about a process that runs.
 fn planted(plant: Plant, scope: &Scope) {
     let scope = Scope { plant: Some(plant), ..scope.clone() };
     let checker = scope.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();

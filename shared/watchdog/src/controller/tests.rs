@@ -41,7 +41,8 @@ fn grant(version: &str, round: u64) -> ObservedLease {
     }
 }
 
-/// A watch that saw the grant of version 7 at 100 s and revoked it at 110 s, as version 8; and the Lease as it is.
+/// A watch that observed the grant of version 7 at 100 s and revoked it at 110 s, as version 8; and the current
+/// Lease.
 fn revoked() -> (LeaseWatch, ObservedLease) {
     let mut watch = LeaseWatch::default();
     watch.observe(seconds(100), &grant("7", 3));
@@ -54,22 +55,22 @@ fn revoked() -> (LeaseWatch, ObservedLease) {
 const WAIT: Duration = Duration::from_millis(38_330);
 
 #[test]
-fn the_wait_is_counted_from_the_first_sight() {
+fn the_wait_counts_from_the_first_observation() {
     let (mut watch, lease) = revoked();
     let until = seconds(100) + WAIT;
     let early = until.checked_sub(Duration::from_nanos(1)).unwrap();
     assert_eq!(watch.verify_ended(early, &lease, &boot(), &terms()), Err(Refusal::Until(until)));
     assert_eq!(
-        watch.verify_ended(until, &lease, &boot(), &terms()).map(|found| (*found).clone()),
+        watch.verify_ended(until, &lease, &boot(), &terms()).map(|device| (*device).clone()),
         Ok(device())
     );
-    // Seen again, it is as old as it was.
+    // A repeated observation keeps its time.
     watch.observe(seconds(130), &lease);
     assert!(watch.verify_ended(until, &lease, &boot(), &terms()).is_ok());
 }
 
 #[test]
-fn the_wait_is_counted_from_the_first_sight_of_the_last_grant() {
+fn the_wait_counts_from_the_first_observation_of_the_last_grant() {
     let mut watch = LeaseWatch::default();
     watch.observe(seconds(100), &grant("7", 3));
     watch.observe(seconds(105), &grant("8", 4));
@@ -81,7 +82,7 @@ fn the_wait_is_counted_from_the_first_sight_of_the_last_grant() {
 }
 
 #[test]
-fn nothing_is_found_before_the_revocation_was_confirmed() {
+fn no_end_is_verified_before_the_revocation_was_confirmed() {
     let mut watch = LeaseWatch::default();
     watch.observe(seconds(100), &grant("7", 3));
     let later = seconds(900);
@@ -95,7 +96,7 @@ fn nothing_is_found_before_the_revocation_was_confirmed() {
 }
 
 #[test]
-fn an_answer_that_was_lost_is_seen_and_a_restart_begins_the_wait_anew() {
+fn a_lost_answer_keeps_the_wait_and_a_restart_begins_it_again() {
     let (_, lease) = revoked();
     let mut watch = LeaseWatch::default();
     watch.observe(seconds(100), &grant("7", 3));
@@ -111,7 +112,7 @@ fn an_answer_that_was_lost_is_seen_and_a_restart_begins_the_wait_anew() {
 }
 
 #[test]
-fn a_new_grant_after_the_revocation_is_a_machine_that_runs() {
+fn a_new_grant_after_the_revocation_means_that_the_machine_runs() {
     let (mut watch, lease) = revoked();
     let later = seconds(900);
     assert_eq!(watch.verify_ended(later, &grant("9", 1), &boot(), &terms()), Err(Refusal::Changed));
@@ -119,9 +120,9 @@ fn a_new_grant_after_the_revocation_is_a_machine_that_runs() {
     assert_eq!(watch.verify_ended(later, &lease, &boot(), &terms()), Err(Refusal::Changed));
 }
 
-/// After a restore of etcd a version can come again, with another content.
+/// After a restore of etcd a resourceVersion can be reused, with another content.
 #[test]
-fn a_version_that_comes_again_is_another() {
+fn a_reused_resource_version_with_another_content_is_refused() {
     let (watch, lease) = revoked();
     let mut other = lease;
     other.record.as_mut().unwrap().round = 2;
@@ -136,7 +137,7 @@ fn a_promise_is_about_one_boot() {
     }
 }
 
-/// The node writes its Lease. No time in it is read: a clock that is wrong by hours moves nothing.
+/// The node writes its Lease. No time in it is read: a clock that is wrong by hours changes nothing.
 #[test]
 fn attack_no_time_that_a_node_wrote_shortens_the_wait() {
     let mut all = grant("7", 3).record.unwrap().to_annotations();
@@ -152,15 +153,16 @@ fn attack_no_time_that_a_node_wrote_shortens_the_wait() {
     assert_eq!(watch.verify_ended(seconds(138), &lease, &boot(), &terms()), until);
 }
 
-/// What a device says of itself is believed only of devices that have reset a machine in time.
+/// A device's own report is accepted only if such a device has reset a machine in a drill.
 #[test]
 fn attack_a_device_that_lies_is_not_accepted_without_a_drill() {
     let refused = |device: &Device, terms: &Terms| terms.wait_time(device).unwrap_err();
     let short = Device { identity: "fast_wdt".into(), timeout: seconds(1), ..device() };
-    let said = refused(&short, &terms());
+    let refusal = refused(&short, &terms());
     assert!(
-        matches!(said, Refusal::NotDrilled(_)) && said.to_string().contains("pod-safety drill --watchdog"),
-        "{said}"
+        matches!(refusal, Refusal::NotDrilled(_))
+            && refusal.to_string().contains("pod-safety drill --watchdog"),
+        "{refusal}"
     );
     let updated = Device { kernel: "6.1.1".into(), ..device() };
     assert!(matches!(refused(&updated, &terms()), Refusal::NotDrilled(_)));
@@ -188,7 +190,7 @@ fn a_virtual_machine_needs_a_pause_budget_and_a_public_cloud_never_counts() {
     );
 }
 
-/// A Lease that another client wrote, or a pod with stolen rights, is no promise.
+/// A Lease that another client wrote, or a pod with stolen credentials, is no promise.
 #[test]
 fn attack_a_lease_that_no_agent_wrote_promises_nothing() {
     let (mut watch, _) = revoked();

@@ -9,13 +9,13 @@ use super::{Flight, World};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Machine {
     pub(crate) agent: Option<Agent>,
-    /// Decided, and not done yet.
+    /// Decided, and not executed yet.
     pub(crate) order: Option<Order>,
-    /// Done, and not known to the agent yet.
+    /// Executed, and the agent has not received the answer yet.
     pub(crate) answer: Option<(Order, Answer)>,
-    /// A write whose answer it waits for.
+    /// A write whose answer the agent waits for.
     pub(crate) waits: Option<Order>,
-    /// Its number.
+    /// The number of the process.
     pub(crate) process: u8,
     /// The device, while it runs.
     pub(crate) device: Option<Device>,
@@ -23,7 +23,7 @@ pub(crate) struct Machine {
     pub(crate) pods: bool,
     pub(crate) mounts: bool,
     pub(crate) boot: u8,
-    /// Since when it is off.
+    /// When the machine was switched off.
     pub(crate) off: Option<u8>,
     /// A promise was made in this boot.
     pub(crate) promised: bool,
@@ -79,7 +79,7 @@ impl Machine {
         Some(())
     }
 
-    /// The process is gone. The kernel closes its device.
+    /// The process ends. The kernel closes its device.
     pub(crate) fn dies(&mut self, scope: &Scope, now: u8) -> Option<()> {
         self.agent.take()?;
         (self.order, self.answer, self.waits) = (None, None, None);
@@ -105,7 +105,7 @@ impl Machine {
         Some(())
     }
 
-    /// One period after the last pet, or up to a tick later.
+    /// The device fires one period after the last pet, or up to a tick later.
     pub(crate) fn fires(&mut self, scope: &Scope, now: u8) -> Option<()> {
         let device = self.device.take()?;
         if now < device.petted + scope.timeout {
@@ -126,7 +126,7 @@ impl Machine {
         Some(())
     }
 
-    /// The answer to a write, if the process that sent it still waits for it.
+    /// Delivers the answer to a write, if the process that sent it still waits for it.
     pub(crate) fn receive_answer(&mut self, flight: &Flight, version: Option<Version>) {
         if self.process != flight.process {
             return;
@@ -138,7 +138,7 @@ impl Machine {
     }
 }
 
-/// The agent waits no longer. What it sent may still arrive.
+/// The agent stops waiting. What it sent may still arrive.
 pub(crate) fn gives_up(world: &mut World, scope: &Scope, at: u8) -> Option<()> {
     let machine = &mut world.machines[usize::from(at)];
     let order = machine.waits.take()?;
@@ -151,7 +151,7 @@ pub(crate) fn gives_up(world: &mut World, scope: &Scope, at: u8) -> Option<()> {
     Some(())
 }
 
-/// Carries out what was decided.
+/// Executes what was decided.
 pub(crate) fn does(world: &mut World, scope: &Scope, at: u8, fails: bool) -> Option<()> {
     let now = world.now;
     let machine = &mut world.machines[usize::from(at)];
@@ -165,7 +165,7 @@ pub(crate) fn does(world: &mut World, scope: &Scope, at: u8, fails: bool) -> Opt
             machine.stopped = true;
             machine.ended = true;
             if fails {
-                // Something stays: a process in state D with its mount, or the mount alone.
+                // Something remains: a process in state D with its mount, or the mount alone.
                 world.left.stuck = world.left.stuck.checked_sub(1)?;
                 machine.pods &= !scope.has(Plant::NoMounts);
             } else {
@@ -208,7 +208,7 @@ pub(crate) fn does(world: &mut World, scope: &Scope, at: u8, fails: bool) -> Opt
     Some(())
 }
 
-/// The write leaves, and the agent waits for its answer.
+/// The write is sent, and the agent waits for its answer.
 fn sends(world: &mut World, scope: &Scope, at: u8, order: Order) -> Option<()> {
     let Order::Write(record, over) = &order else { return None };
     let machine = &mut world.machines[usize::from(at)];

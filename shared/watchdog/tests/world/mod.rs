@@ -1,4 +1,4 @@
-//! A node or two with one identity, an API server, and the controller.
+//! One or two nodes with one identity, an API server, and the controller.
 
 pub(crate) mod machine;
 pub(crate) mod scope;
@@ -13,11 +13,11 @@ use stateright::{Model, Property};
 use machine::Machine;
 use scope::{FaultBudget, Plant, SETTLE, Scope, TICK, VALID, ticks};
 
-/// The property that everything is about.
+/// The property that is checked.
 pub(crate) const NO_PROCESS: &str =
     "no guarded process of a boot runs, and no mount is left, while there is evidence about it";
 
-/// All that is.
+/// The state of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct World {
     pub(crate) now: u8,
@@ -27,12 +27,12 @@ pub(crate) struct World {
     pub(crate) revision: u8,
     /// An older state, to be restored.
     pub(crate) kept: Option<(Option<ObservedLease>, u8)>,
-    /// Writes on their way.
+    /// Writes that were sent and have not arrived.
     pub(crate) flying: Vec<Flight>,
     /// The boot ID that the Node object shows.
     pub(crate) boot: u8,
     pub(crate) ours: LeaseWatch,
-    /// About which boot there is evidence, and until when.
+    /// The boot that there is evidence about, and until when.
     pub(crate) evidence: Option<(u8, u8)>,
 }
 
@@ -46,19 +46,19 @@ pub(crate) struct Flight {
     pub(crate) over: Option<Version>,
 }
 
-/// What can happen.
+/// The steps of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Tick,
-    /// Time passes, and the machine does not notice.
+    /// Time passes while the machine is paused.
     Paused,
-    /// The agent reads the clock, and knows what to do next.
+    /// The agent reads the clock, and decides what to do next.
     Decides(u8),
-    /// It does that; the second says that it fails.
+    /// It does that; `true`: it fails.
     Does(u8, bool),
-    /// It reads the clock, and takes the answer.
+    /// It reads the clock, and receives the answer.
     Takes(u8),
-    /// The answer to its write does not come.
+    /// The answer to its write does not arrive.
     GivesUp(u8),
     Arrives(u8),
     /// The kubelet starts a guarded pod.
@@ -195,13 +195,13 @@ impl World {
             return None;
         }
         *machine = Machine { boot: machine.boot + 1, agent: None, ..Machine::new(scope, at) };
-        // A kubelet that starts writes the boot ID, and to a pod, before it starts the pod: what was found is void, since each
-        // request names the version of its object (an axiom of docs/kernel-search.md).
+        // A kubelet that starts writes the boot ID, and the status of a pod before it starts the pod: earlier
+        // evidence is void, since each request names the version of its object (an axiom of docs/kernel-search.md).
         (self.boot, self.evidence) = (machine.boot, None);
         machine.restarts(scope, at, self.now)
     }
 
-    /// A device that was not petted fires at the end of its time, if it has not before.
+    /// A device that was not petted fires at the end of its timeout, if it has not before.
     fn tick(&mut self, scope: &Scope, paused: bool) -> Option<()> {
         if self.now >= scope.horizon {
             return None;
@@ -241,7 +241,7 @@ impl World {
         Some(())
     }
 
-    /// The API server compares and writes.
+    /// The API server compares the version and writes.
     pub(crate) fn write(&mut self, over: Option<&Version>, record: Record) -> Option<Version> {
         if self.lease.as_ref().map(|lease| &lease.version) != over {
             return None;
@@ -263,13 +263,13 @@ impl World {
         let mut revocation = self.ours.plan_revocation().ok()?;
         if scope.has(Plant::Blind) {
             revocation.version = Arc::clone(&self.lease.as_ref()?.version);
-            // It keeps what it does not name.
+            // It keeps the annotations that the write does not name.
             if let Some(lease) = &mut self.lease {
                 lease.record = Some(revocation.record.clone());
             }
         }
         let now = ticks(self.now);
-        // A request whose answer is lost is seen later, like what others write.
+        // A request whose answer is lost is observed later, like a write of another client.
         let version = self.write(Some(&revocation.version), revocation.record.clone())?;
         if !lost {
             self.ours.confirm_revocation(now, &revocation, version);

@@ -1,4 +1,4 @@
-//! Small worlds, and what is planted in them.
+//! Small models, and what is planted in them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use pod_safety_watchdog::agent::Times;
 use pod_safety_watchdog::controller::{DrilledDevice, Terms};
 use pod_safety_watchdog::record::{Class, Device};
 
-/// How often each thing may still happen.
+/// How often each fault may still occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct FaultBudget {
     /// Writes of agents that reach the API server.
@@ -30,7 +30,7 @@ pub(crate) struct FaultBudget {
     pub(crate) restores: u8,
 }
 
-/// A wrong protocol, made from outside of the machines.
+/// A wrong protocol, made from outside of the state machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plant {
     /// The controller waits for one period of the device.
@@ -45,11 +45,11 @@ pub(crate) enum Plant {
     PetFirst,
     /// A second loop pets until the process ends (medik8s).
     Feeder,
-    /// An answer that does not come counts as a grant (Deckhouse).
+    /// An answer that does not arrive counts as a grant (Deckhouse).
     GateOpen,
     /// A process that starts opens the device before it has a grant.
     OpensFirst,
-    /// The device is stopped before the Lease says so.
+    /// The device is stopped before the Lease is updated.
     DisarmsFirst,
     /// The boot ID is not compared.
     NoBootId,
@@ -57,15 +57,15 @@ pub(crate) enum Plant {
     CanBeStopped,
     /// A virtual machine without a pause budget.
     NoPause,
-    /// Mounts are not looked at.
+    /// Mounts are not checked.
     NoMounts,
-    /// The revocation does not name the version that was seen.
+    /// The revocation does not name the version that was observed.
     Blind,
     /// The kubelet starts as soon as there is a grant.
     StartsAtOnce,
 }
 
-/// A world.
+/// The scope of a model.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     pub(crate) left: FaultBudget,
@@ -76,18 +76,18 @@ pub(crate) struct Scope {
     pub(crate) timeout: u8,
     /// Whether closing the device pets it.
     pub(crate) pings_on_close: bool,
-    /// Pods must be seen to end and to start again.
+    /// Pods must have ended and started again.
     pub(crate) again: bool,
     pub(crate) plant: Option<Plant>,
 }
 
 /// g. All times are in ticks of a second.
 pub(crate) const TICK: u8 = 1;
-/// For how long evidence is used.
+/// How long evidence is valid.
 pub(crate) const VALID: u8 = 1;
 /// No machine boots faster, and no kubelet starts sooner after a grant.
 pub(crate) const SETTLE: u8 = 2;
-/// The most that a virtual machine is paused.
+/// The longest pause of a virtual machine.
 pub(crate) const PAUSES: u8 = 2;
 
 pub(crate) const fn ticks(ticks: u8) -> Duration {
@@ -124,7 +124,7 @@ impl Scope {
         Terms { classes: vec![Class::Hardware, Class::Virtual], tick, drift_ppm: 0, reset, pause, drilled }
     }
 
-    /// How much too early the controller judges.
+    /// How much too early the controller verifies.
     pub(crate) fn early(&self) -> u8 {
         match self.plant {
             Some(Plant::OnePeriod) => 2 * (self.timeout + TICK),
