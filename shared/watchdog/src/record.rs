@@ -308,7 +308,7 @@ impl PodReport {
     /// The report as annotations.
     #[must_use]
     pub fn to_annotations(&self) -> Vec<(String, String)> {
-        let Self { checked_round: round, terminated: ended, leftover } = self;
+        let Self { checked_round: round, terminated: ended, leftover: stuck } = self;
         let ended: Vec<&str> = ended.iter().take(MAX_PODS).map(String::as_str).collect();
         let line = |(uid, description): &(String, String)| {
             let description = description.replace(char::is_control, " ");
@@ -319,9 +319,8 @@ impl PodReport {
             room = room.saturating_sub(line.len());
             room > 0
         };
-        let leftover: String = leftover.iter().take(MAX_PODS).map(line).take_while(fits).collect();
-        let all =
-            [("pods-looked", round.to_string()), ("pods-ended", ended.join(" ")), ("pods-left", leftover)];
+        let stuck: String = stuck.iter().take(MAX_PODS).map(line).take_while(fits).collect();
+        let all = [("pods-looked", round.to_string()), ("pods-ended", ended.join(" ")), ("pods-left", stuck)];
         let entries = all.into_iter().filter(|(_, value)| !value.is_empty());
         entries.map(|(name, value)| (format!("{PREFIX}{name}"), value)).collect()
     }
