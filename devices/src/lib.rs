@@ -1,19 +1,20 @@
-//! What fence orders reach: executables of the fence-agents project, and Redfish services.
+//! The transports of fence orders: executables of the fence-agents project, and Redfish services.
 //!
 //! ```text
-//! Order ─ Devices ─┬─ agent    one process per act, told by stdin, killed with all that it started
+//! Order ─ Devices ─┬─ agent    one process per order, controlled by stdin, killed with all that it started
 //!                  ├─ socket   the same agents, run by an AgentServer in another container
-//!                  ├─ redfish  HTTPS to a management controller, identity read with every look
+//!                  ├─ redfish  HTTPS to a management controller, identity read with every status check
 //!                  └─ port     whether a machine answers at all
 //! ```
 //!
-//! Duty: carry an [`Order`] out within its time, and say what was seen.
+//! Duty: execute an [`Order`] within its timeout, and report the result.
 //!
-//! Invariants: a goal (off, on) or a look, never a pulse. After the answer, and after its time, nothing of an order runs. When
-//! the future is dropped, its processes are killed: children at once, those of another process as soon as it notices. No secret leaves but to its device: all that a device says
-//! goes through `said` first. What is not plainly off is not off.
+//! Invariants: a desired state (off, on) or a status check, never a pulse. After the answer, and after the timeout,
+//! nothing of an order runs. When the future is dropped, its processes are killed: children at once, those of another
+//! process as soon as it notices. No secret is sent to anything but its device: all output of a device goes through
+//! `redact` first. A state that is not clearly off is not off.
 //!
-//! This crate knows no cluster. Who is to be fenced, when, and what an answer proves is decided elsewhere.
+//! This crate knows no cluster. Which node is fenced, when, and what an answer proves is decided elsewhere.
 #![forbid(unsafe_code)]
 
 mod agent;
@@ -35,15 +36,15 @@ use agent::Agents;
 use socket::AgentsAtSocket;
 pub use socket::{AgentServer, ServeError};
 
-/// Where distributions put fence agents.
+/// Where distributions install fence agents.
 pub const AGENT_DIRECTORIES: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 
 /// Which fence agents may run.
 #[derive(Clone, Debug, Default)]
 pub struct AgentOptions {
-    /// Where they are, the first folder that has one wins; [`AGENT_DIRECTORIES`] is what people expect.
+    /// Their folders, the first that has the agent counts; [`AGENT_DIRECTORIES`] is the default.
     pub directories: Vec<PathBuf>,
-    /// Whether `fence_dummy` may run, which switches nothing and takes a missing file for a machine that is off.
+    /// Whether `fence_dummy` may run, which switches nothing and reports a missing file as a machine that is off.
     pub fence_dummy: bool,
 }
 

@@ -1,7 +1,8 @@
-//! Whether anything answers at a port of a machine: a second fact, which only refutes.
+//! Whether anything answers at a port of a machine: a second fact, which can only refute.
 //!
-//! The kernel of a machine that runs answers, whatever becomes of its kubelet: it accepts, or resets. Only silence for the whole time
-//! bears out that nothing runs there. A host or gateway on the way that says that it cannot reach the machine is silence, too.
+//! The kernel of a machine that runs answers, whatever the state of its kubelet: it accepts, or resets. Only if
+//! nothing answers for the whole time does the fact agree with off. A host or gateway on the way that reports the
+//! machine as unreachable counts as no answer.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -24,7 +25,7 @@ fn classify_error(error: &std::io::Error) -> Result<bool, DeviceError> {
     match error.kind() {
         ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted => Ok(true),
         ErrorKind::TimedOut | ErrorKind::HostUnreachable => Ok(false),
-        // A rule of this host, no route, no descriptor left: nothing was asked.
+        // A rule of this host, no route, no file descriptor left: no packet was sent.
         _ => Err(DeviceError::Unreachable { said: error.to_string() }),
     }
 }
@@ -46,14 +47,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_does_not_answer_in_time_is_silent() {
+    async fn a_machine_that_does_not_answer_in_time_is_unreachable() {
         let env = Env::real(1);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         assert_eq!(probe_tcp(&env, listener.local_addr().unwrap(), Duration::ZERO).await, Ok(false));
     }
 
     #[test]
-    fn an_error_of_this_host_says_nothing_of_the_machine() {
+    fn an_error_of_this_host_is_no_answer_of_the_machine() {
         for (kind, wanted) in [
             (ErrorKind::ConnectionRefused, Some(true)),
             (ErrorKind::ConnectionReset, Some(true)),

@@ -1,9 +1,9 @@
-//! What devices say, made fit for logs, statuses and errors.
+//! The output of devices, prepared for logs, statuses and errors.
 //!
-//! Duty: take every secret out, in the forms in which programs repeat them, and leave one short line.
+//! Duty: remove every secret, in all encodings in which programs repeat it, and keep one short line.
 //!
-//! Invariants: secrets go before anything is cut, so that no half of one is left. A parameter whose name says that it
-//! is secret is treated as one, whether it came from a Secret or not.
+//! Invariants: secrets are removed before the text is truncated, so that no part of one is left. A parameter whose
+//! name is that of a secret is treated as one, whether it came from a Secret or not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,10 +13,10 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use pod_safety_transport::{Answer, DeviceError, MAX_OUTPUT_BYTES, Value, is_secret_name};
 use zeroize::Zeroizing;
 
-/// Stands where a secret stood.
+/// The replacement of a secret.
 const REDACTED: &str = "[secret]";
 
-/// Takes the secrets of one order out of what its device says.
+/// Removes the secrets of one order from the output of its device.
 pub(crate) struct Redactor {
     /// Longest first: a short secret may be part of a long one.
     needles: Vec<Zeroizing<String>>,
@@ -28,7 +28,7 @@ impl Redactor {
         for (name, value) in parameters.iter().filter(|(name, value)| is_secret(name, value)) {
             let secret = value.reveal();
             forms.extend(encodings_of(secret));
-            // The header of Basic authentication, as HTTP libraries print it when they are told to be talkative.
+            // The header of Basic authentication, as HTTP libraries print it in verbose mode.
             if let Some(username) = parameters.get("username").filter(|_| name != "username") {
                 let pair = Zeroizing::new(format!("{}:{secret}", username.reveal()));
                 forms.insert(BASE64.encode(pair.as_bytes()));
@@ -40,13 +40,13 @@ impl Redactor {
         Self { needles }
     }
 
-    /// One line without secrets, its end if it is too long: what went wrong stands there. `cut` says that `bytes` are
-    /// only the beginning of what was said.
+    /// One line without secrets. If it is too long, its end is kept, which contains the error. `cut`: `bytes` are
+    /// only the beginning of the output.
     pub(crate) fn clean(&self, bytes: &[u8], cut: bool) -> String {
         let text = Zeroizing::new(String::from_utf8_lossy(bytes).into_owned());
         let text = self.without_partial_secret(&text, cut);
         let line = Zeroizing::new(one_line(&self.without_secrets(&text)));
-        // Once more: where blanks were joined, a secret may stand that did not before.
+        // Once more: joining blanks may have produced a secret.
         last(&self.without_secrets(&line), MAX_OUTPUT_BYTES)
     }
 
@@ -58,7 +58,7 @@ impl Redactor {
         text
     }
 
-    /// Cleans all texts of an answer or an error.
+    /// Removes the secrets from all texts of an answer or an error.
     pub(crate) fn redact_answer(&self, answer: Result<Answer, DeviceError>) -> Result<Answer, DeviceError> {
         let clean = |text: String| self.clean(text.as_bytes(), false);
         match answer {
@@ -67,7 +67,7 @@ impl Redactor {
         }
     }
 
-    /// The last bytes of a cut text may be the beginning of a secret.
+    /// The last bytes of a truncated text may be the beginning of a secret.
     fn without_partial_secret(&self, text: &str, cut: bool) -> Zeroizing<String> {
         let longest = self.needles.first().map_or(0, |needle| needle.len());
         let most = if cut { text.len().saturating_sub(longest) } else { text.len() };
@@ -99,12 +99,12 @@ fn redact_error(error: DeviceError, clean: impl Fn(String) -> String) -> DeviceE
     }
 }
 
-/// Whether nobody may read this parameter.
+/// Whether this parameter is secret.
 pub(crate) fn is_secret(name: &str, value: &Value) -> bool {
     matches!(value, Value::Secret(_)) || is_secret_name(name)
 }
 
-/// How programs write a text: as it is, quoted for a shell, escaped for a string, a URL, a page, a header.
+/// How programs print a text: unchanged, quoted for a shell, escaped for a string, a URL, a page, a header.
 fn encodings_of(secret: &str) -> Vec<String> {
     let escaped = secret.replace('\\', "\\\\");
     let page = secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
@@ -130,13 +130,13 @@ fn encodings_of(secret: &str) -> Vec<String> {
     ]
 }
 
-/// Within the quotes of a JSON string.
+/// The text within the quotes of a JSON string.
 fn json(text: &str) -> String {
     let quoted = serde_json::Value::from(text).to_string();
     quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or_default().to_owned()
 }
 
-/// As Python's `json` writes it: a letter beyond ASCII as one or two numbers of UTF-16.
+/// As Python's `json` encodes it: a character beyond ASCII as one or two UTF-16 units.
 fn escape_non_ascii(json: &str) -> String {
     json.chars().fold(String::with_capacity(json.len()), |mut text, letter| {
         if letter.is_ascii() {
@@ -166,12 +166,12 @@ fn percent(text: &str, slash: bool) -> String {
     encoded
 }
 
-/// The other way to write percent encoding.
+/// Percent encoding with lower-case digits.
 fn small_hex(url: &str) -> String {
-    let mut left = 0;
+    let mut remaining = 0;
     let small = |letter: char| {
-        left = if letter == '%' { 3 } else { usize::saturating_sub(left, 1) };
-        if left > 0 { letter.to_ascii_lowercase() } else { letter }
+        remaining = if letter == '%' { 3 } else { usize::saturating_sub(remaining, 1) };
+        if remaining > 0 { letter.to_ascii_lowercase() } else { letter }
     };
     url.chars().map(small).collect()
 }
@@ -181,7 +181,7 @@ trait EscapeUnicode {
 }
 
 impl EscapeUnicode for String {
-    /// As Python prints text where the locale is C.
+    /// As Python prints text in the locale C.
     fn escape_unicode_beyond_ascii(&self) -> String {
         self.chars().fold(Self::with_capacity(self.len()), |mut text, letter| {
             let code = u32::from(letter);
@@ -197,7 +197,7 @@ impl EscapeUnicode for String {
     }
 }
 
-/// Lines joined by `; `, control characters as blanks: nobody's log is to be forged or coloured.
+/// Joins lines by `; ` and replaces control characters by blanks: no output can forge or colour a log.
 fn one_line(text: &str) -> String {
     let mut lines = text.lines().map(|line| {
         let shown: String =
@@ -239,12 +239,12 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_a_secret_goes() {
+    fn every_encoding_of_a_secret_is_removed() {
         let secret = "p'a\"s\\s w<ö>/&%";
         let redactor = redactor(secret);
         for form in encodings_of(secret) {
-            let said = redactor.clean(format!("before {form} after").as_bytes(), false);
-            assert_eq!(said, "before [secret] after", "{form}");
+            let line = redactor.clean(format!("before {form} after").as_bytes(), false);
+            assert_eq!(line, "before [secret] after", "{form}");
         }
         let basic = BASE64.encode(format!("admin:{secret}"));
         assert_eq!(
@@ -267,17 +267,17 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_at_the_cut_leaves_no_half() {
+    fn a_truncated_secret_is_removed() {
         let redactor = redactor("TOPSECRET");
-        let said = redactor.clean(b"user admin, the password is this: TOPSEC", true);
-        assert!(said.starts_with("user admin") && !said.contains("TOP"), "{said}");
+        let line = redactor.clean(b"user admin, the password is this: TOPSEC", true);
+        assert!(line.starts_with("user admin") && !line.contains("TOP"), "{line}");
         let long = format!("{}TOPSECRET{}", "x".repeat(50), "y".repeat(MAX_OUTPUT_BYTES - 4));
-        let said = redactor.clean(long.as_bytes(), false);
-        assert!(!said.contains("SECRET") && said.len() <= MAX_OUTPUT_BYTES, "{said}");
+        let line = redactor.clean(long.as_bytes(), false);
+        assert!(!line.contains("SECRET") && line.len() <= MAX_OUTPUT_BYTES, "{line}");
     }
 
     #[test]
-    fn a_plain_value_with_a_secret_name_goes_too() {
+    fn a_plain_value_with_a_secret_name_is_removed() {
         let plain = |text: &str| Value::Plain(text.to_owned());
         let parameters = BTreeMap::from([
             ("snmp_priv_passwd".to_owned(), plain("one")),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_ends_and_no_colours() {
+    fn line_ends_and_colours_are_removed() {
         let redactor = redactor("x!");
         assert_eq!(
             redactor.clean(b"\n\x1b[31mfirst\r\n\n  second\tthird \x07\n", false),

@@ -1,17 +1,17 @@
-//! From an agent's name to its executable.
+//! Finds the executable of an agent by its name.
 //!
-//! Invariants: a name is one word of a small alphabet. Whoever may write a device may choose among the agents that
-//! are installed, and cannot name any other program.
+//! Invariants: a name is one word of a small alphabet. A client that may write a FenceDevice may choose among the
+//! installed agents, and cannot name any other program.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use pod_safety_transport::DeviceError;
 
-/// What every agent's name begins with.
+/// The prefix of every agent's name.
 const PREFIX: &str = "fence_";
 
-/// An agent that is there.
+/// An installed agent.
 #[derive(Debug)]
 pub(super) struct InstalledAgent {
     pub(super) name: String,
@@ -48,7 +48,7 @@ fn describe_directories(directories: &[PathBuf]) -> String {
     shown.join(", ")
 }
 
-/// `None` if it is no file that somebody may execute. Links are followed: many agents are one under several names.
+/// `None` if it is no executable file. Links are followed: many agents are one file under several names.
 fn file_version(path: &Path) -> Option<Version> {
     let file = std::fs::metadata(path).ok()?;
     let runs = file.is_file() && file.permissions().mode() & 0o111 != 0;

@@ -1,8 +1,8 @@
 //! Parameters as the lines that an agent reads from stdin.
 //!
-//! The agents' reader trims lines, drops comments, takes one pair of quotes off, prints what it does not know, and
-//! takes a flag for set when it is there at all, as `0` too. So every value is one that survives this unchanged, or it
-//! is refused before anything runs.
+//! The agents' reader trims lines, drops comments, removes one pair of quotes, prints what it does not know, and
+//! treats a flag as set whenever it is present, even as `0`. So every value must pass it unchanged, or it is refused
+//! before anything runs.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use super::traps;
 /// The only flag that agents read by its value where it is on by default.
 const FLAG_BY_VALUE: &str = "lanplus";
 
-/// A value that is made for each node is not there yet when a device is checked.
+/// The begin of a placeholder. A value with one is rendered for each node, and is not known when a device is checked.
 const TEMPLATE: &str = "{{";
 
-/// Whether `agent` takes these parameters. Secrets and templates are looked at when they are there.
+/// Checks whether `agent` accepts these parameters. Secrets and templates are checked when their values are known.
 pub(super) fn check(
     agent: &str,
     metadata: &Metadata,
@@ -35,7 +35,7 @@ pub(super) fn check(
     check_required(agent, metadata, parameters)
 }
 
-/// What is written to the agent's stdin for `order`.
+/// The input that is written to the agent's stdin for `order`.
 pub(super) fn order_input(
     agent: &str,
     metadata: &Metadata,
@@ -43,7 +43,7 @@ pub(super) fn order_input(
 ) -> Result<Zeroizing<Vec<u8>>, DeviceError> {
     check_required(agent, metadata, &order.parameters)?;
     let node = ("nodename", order.machine.node.as_ref());
-    // The agents' own name for a look, and last: a doubled line would be the one that counts.
+    // The agents' own name for a status check, and last: of a duplicate line the last one counts.
     let action = ("action", action(order.act));
     let mut text = Zeroizing::new(String::new());
     for (name, value) in &order.parameters {
@@ -58,8 +58,8 @@ pub(super) fn order_input(
     Ok(Zeroizing::new(text.as_bytes().to_vec()))
 }
 
-/// What is written to the agent's stdin to have it list what this filter selects. The filter is ours, and no parameter of the order
-/// changes what is listed or how.
+/// The input that makes the agent list what this filter selects. The filter is constant, and no parameter of the
+/// order changes what is listed or how.
 pub(super) fn list_input(
     agent: &str,
     metadata: &Metadata,
@@ -83,7 +83,7 @@ pub(super) fn list_input(
 /// Parameters that change what an agent lists.
 const LISTS: [&str; 4] = ["filter", "plug", "plug_separator", "separator"];
 
-/// Written out, so that a new act has to be thought about here. Never `reboot`, which is the agents' default.
+/// A match over all acts, so that a new one must be added here. Never `reboot`, which is the agents' default.
 const fn action(act: Act) -> &'static str {
     match act {
         Act::Off => "off",
@@ -93,7 +93,7 @@ const fn action(act: Act) -> &'static str {
 }
 
 fn push(text: &mut Zeroizing<String>, name: &str, value: &str) {
-    // Room first: a String that grows leaves its old content behind.
+    // A new buffer: a String that grows leaves its old content in memory.
     let mut longer = Zeroizing::new(String::with_capacity(text.len() + name.len() + value.len() + 2));
     for part in [text.as_str(), name, "=", value, "\n"] {
         longer.push_str(part);
@@ -127,7 +127,7 @@ fn unknown(metadata: &Metadata, name: &str) -> String {
     format!("the agent has no such parameter; it has {}", names.join(", "))
 }
 
-/// What must be there.
+/// Checks that all required parameters are given.
 fn check_required(
     agent: &str,
     metadata: &Metadata,
@@ -139,13 +139,13 @@ fn check_required(
         return Err(refuse(name, why));
     }
     let missing = metadata.parameters.iter().find(|(name, parameter)| {
-        let asked = parameter.required && parameter.default.is_none() && parameter.replaced_by.is_none();
-        asked && traps::parameter_problem(name).is_none() && !parameters.contains_key(name.as_str())
+        let required = parameter.required && parameter.default.is_none() && parameter.replaced_by.is_none();
+        required && traps::parameter_problem(name).is_none() && !parameters.contains_key(name.as_str())
     });
     missing.map_or(Ok(()), |(name, _)| Err(refuse(name, "the agent requires it, and it is missing")))
 }
 
-/// The value as it is written; `None` if the line is left out.
+/// The value as it is written; `None`: the line is left out.
 fn line<'a>(name: &str, parameter: &Parameter, value: &'a str) -> Result<Option<&'a str>, DeviceError> {
     check_plain(name, value)?;
     if let Some(why) = traps::value_problem(name, value) {
@@ -165,7 +165,7 @@ fn line<'a>(name: &str, parameter: &Parameter, value: &'a str) -> Result<Option<
     }
 }
 
-/// Agents ask whether a flag is there: off is its absence.
+/// Agents check whether a flag is present: off is its absence.
 fn flag(name: &str, parameter: &Parameter, value: &str) -> Result<Option<&'static str>, DeviceError> {
     if traps::is_truthy(value) {
         return Ok(Some("1"));
@@ -184,7 +184,7 @@ fn flag(name: &str, parameter: &Parameter, value: &str) -> Result<Option<&'stati
     }
 }
 
-/// Whether a value reaches the agent as it is.
+/// Checks that a value reaches the agent unchanged.
 fn check_plain(name: &str, value: &str) -> Result<(), DeviceError> {
     let why = if value.is_empty() {
         "it is empty; leave the parameter out, or correct its Secret"

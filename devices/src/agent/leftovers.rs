@@ -1,9 +1,9 @@
-//! What an agent started, found and killed.
+//! Finds and kills the processes that an agent started.
 //!
-//! A process group is killed as one, and agents stay in theirs. What leaves it (`setsid`, a daemon) is found by a mark
-//! that everything inherits: one variable of its environment, made anew for each run. What does both, leaves the group
-//! and wipes its environment, is out of reach, and so is what runs as another user; agents are programs of the
-//! distribution and do neither.
+//! A process group is killed as a whole, and agents stay in theirs. A process that leaves it (`setsid`, a daemon) is
+//! found by a mark that all children inherit: one environment variable, with a new value for each run. A process that
+//! leaves the group and clears its environment is not found, nor one that runs as another user; agents are programs
+//! of the distribution and do neither.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -23,8 +23,8 @@ pub(super) struct LeftoverProcesses {
     group: Option<Pid>,
     /// The beginning of `NAME=value` in an environment.
     mark: String,
-    /// Those found outside of the group's leader, by handles that mean this very process and never a later one of
-    /// the same number.
+    /// The processes that were found besides the group's leader, by pidfds: a pidfd never refers to a later process
+    /// with the same PID.
     handles: BTreeMap<i32, OwnedFd>,
 }
 
@@ -33,18 +33,18 @@ impl LeftoverProcesses {
         Self { group: Some(group), mark: format!("{MARK}={mark}"), handles: BTreeMap::new() }
     }
 
-    /// All runs whose mark begins with `owner`.
+    /// The processes of all runs whose mark begins with `owner`.
     pub(super) fn for_owner(owner: &str) -> Self {
         Self { group: None, mark: format!("{MARK}={owner}"), handles: BTreeMap::new() }
     }
 
-    /// Kills the group and everything with the mark; says how many processes were seen beside the leader: zero means
-    /// that nothing is left. May be called while the leader is not reaped yet, and only then: afterwards its number
-    /// can be a stranger's.
+    /// Kills the group and every process with the mark; returns how many processes were found besides the leader:
+    /// zero means that none is left. Only to be called while the leader is not reaped: afterwards its PID can belong
+    /// to another process.
     pub(super) fn kill(&mut self) -> usize {
         let count = self.scan();
         if let Some(group) = self.group {
-            // It fails when the group is empty, which is what is wanted.
+            // It fails when the group is empty, which is the goal.
             let _ = kill_process_group(group, Signal::KILL);
         }
         for handle in self.handles.values() {
@@ -54,17 +54,17 @@ impl LeftoverProcesses {
         count
     }
 
-    /// Whether all that were found have ended, each after at most `wait`. One that was killed runs no more, but takes a
-    /// moment to let go of its files.
+    /// Whether all processes that were found have ended, each after at most `wait`. A killed process runs no more,
+    /// but closes its files a moment later.
     pub(super) fn all_ended(&self, wait: Timespec) -> bool {
         self.handles.values().all(|handle| has_ended(handle, wait))
     }
 
-    /// Takes the exit states of those that became our children when their parents died: as the first process of a
-    /// container we are everybody's last parent, and nobody else would. To be called when all have ended.
+    /// Reaps the processes that became our children when their parents ended: as the first process of a container, this one
+    /// inherits all orphans. To be called when all have ended.
     pub(super) fn reap(&self) {
         for handle in self.handles.values() {
-            // It fails for those that are not our children.
+            // It fails for processes that are not our children.
             let _ = waitid(WaitId::PidFd(handle.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         }
     }
@@ -78,7 +78,7 @@ impl LeftoverProcesses {
                 continue;
             }
             seen += 1;
-            // The handle first, then one more look: between the two the number may have passed on.
+            // The pidfd first, then the check again: between the two the PID may have been reused.
             if let Ok(handle) = pidfd_open(pid, PidfdFlags::empty())
                 && self.is_part_of_run(&entry.path())
             {
@@ -89,15 +89,15 @@ impl LeftoverProcesses {
     }
 
     fn is_part_of_run(&self, process: &Path) -> bool {
-        // Gone, or not ours to read: not one of these.
+        // Gone, or not readable for us: not one of these.
         let environment = std::fs::read(process.join("environ")).unwrap_or_default();
         let marked =
             environment.split(|byte| *byte == 0).any(|entry| entry.starts_with(self.mark.as_bytes()));
         marked || self.in_group(process).unwrap_or_default()
     }
 
-    /// Whether it lives in the group: its state and the group are the first and the third word behind its name, which
-    /// stands in brackets and may hold any others.
+    /// Whether it is alive and in the group: in `stat`, the state and the group are the first and the third field
+    /// after its name, which is in parentheses and may contain any characters.
     fn in_group(&self, process: &Path) -> Option<bool> {
         let own_group = self.group?.as_raw_nonzero().get();
         let stat = std::fs::read_to_string(process.join("stat")).ok()?;

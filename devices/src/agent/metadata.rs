@@ -1,8 +1,8 @@
-//! What an agent says of itself: its parameters and actions.
+//! An agent's own metadata: its parameters and actions.
 //!
-//! Invariants: an agent that cannot look at the power of a machine is not used, since nothing that it does could be
-//! verified. One that cuts a node off from network or storage and leaves it running is not used either: its "off"
-//! is not power.
+//! Invariants: an agent that cannot read the power of a machine is not used, since no effect of it could be verified.
+//! An agent that cuts a node off from network or storage and leaves it running is not used either: its "off" is not
+//! power.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::find::{InstalledAgent, Version};
 use super::parameters::{self, Kind};
 use super::traps;
 
-/// What is known of the agents of this machine.
+/// The metadata of agents that was read, by name and version.
 #[derive(Default)]
 pub(super) struct MetadataCache(Mutex<BTreeMap<String, (Version, Arc<Metadata>)>>);
 
@@ -30,20 +30,20 @@ impl MetadataCache {
     }
 }
 
-/// An agent's description.
+/// The metadata of an agent.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Metadata {
     pub(super) parameters: BTreeMap<String, Parameter>,
     actions: BTreeSet<String>,
 }
 
-/// One of its parameters.
+/// A parameter of an agent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Parameter {
     pub(super) kind: Kind,
     pub(super) required: bool,
     pub(super) default: Option<String>,
-    /// It is the old spelling of this one.
+    /// The new name of this parameter, if this one is deprecated.
     pub(super) replaced_by: Option<String>,
     deprecated: bool,
 }
@@ -71,7 +71,7 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// New spellings name the old ones (`obsoletes`); people ask the other way round.
+    /// Links deprecated names to the new ones: the metadata has only the opposite direction (`obsoletes`).
     fn link_old_spellings(&mut self, root: Node<'_, '_>) {
         for node in children(root, "parameters", "parameter") {
             let (Some(new), Some(old)) = (node.attribute("name"), node.attribute("obsoletes")) else {
@@ -81,12 +81,12 @@ impl Metadata {
                 parameter.replaced_by = Some(new.to_owned());
             }
         }
-        // Where a parameter has two old spellings, one of them is linked to nothing.
+        // Of a parameter with two deprecated names, one is linked to nothing.
         self.parameters.retain(|_, parameter| !parameter.deprecated || parameter.replaced_by.is_some());
     }
 
     /// # Errors
-    /// Why nothing that it does can be relied on, and the way out.
+    /// Why no effect of the agent can be relied on, and the remedy.
     pub(super) fn check_usable(&self, name: &str) -> Result<(), String> {
         if let Some(why) = traps::agent_problem(name) {
             return Err(why.to_owned());
@@ -115,7 +115,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// Names that may be given, for messages.
+    /// The names of accepted parameters, for messages.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let taken = self.parameters.iter().filter(|(name, parameter)| {
             let is_reviewed = parameters::class_of(name, &parameter.kind).is_some();

@@ -1,23 +1,23 @@
 //! # Fence agents
 //!
-//! **Duty.** Run executables of the fence-agents project: one process per act, told by stdin, understood by its exit
-//! code and its words, ended with everything that it started.
+//! **Duty.** Run executables of the fence-agents project: one process per order, controlled by stdin, interpreted by
+//! its exit code and its output, killed with all processes that it started.
 //!
 //! **Inputs.** An [`Order`]; the agent's own metadata, read once per version of its file.
 //!
 //! | file | subject |
 //! |---|---|
 //! | [`find`] | from a name to an executable: never a path |
-//! | [`metadata`] | what the agent says of itself, and whether it can be used at all |
-//! | [`traps`] | agents and parameters that turn "I do not know" into "off", or run other programs |
-//! | [`parameters`] | which strings agents may be given: what is not known to be safe is refused |
+//! | | [`metadata`] | the agent's parameters and actions, and whether it can be used at all |
+//! | | [`traps`] | agents and parameters that report an unknown state as "off", or run other programs |
+//! | | [`parameters`] | which strings agents may get: all that are not known to be safe are refused |
 //! | [`input`] | parameters as lines of stdin |
-//! | [`process`], [`run_result`], [`leftovers`] | a run, how it ended, and what is left of it; on Linux only (`unsupported`) |
-//! | [`verdict`] | exit code and words as an answer |
-//! | [`terminated`] | the second question: is this very instance terminated |
+//! | | [`process`], [`run_result`], [`leftovers`] | a run, its result, and the processes that it leaves behind; on Linux only (`unsupported`) |
+//! | | [`verdict`] | exit code and output as an answer |
+//! | | [`terminated`] | the second query: whether this instance is terminated |
 //!
-//! **Invariants.** No argument is ever given: with one, agents ignore stdin and reboot their default device. What a
-//! run of `off` returns is a hint, and says nothing of power; only `status` does.
+//! **Invariants.** No command line argument is ever given: with one, agents ignore stdin and reboot their default
+//! device. The result of `off` is a hint, and shows nothing about power; only `status` does.
 
 mod find;
 mod input;
@@ -53,14 +53,15 @@ use find::InstalledAgent;
 use metadata::{Metadata, MetadataCache};
 use run_result::{RunError, RunResult};
 
-/// Agents are Python: most say what they are in 0.2 s, those with a cloud's library in some seconds on a busy node.
+/// Agents are Python programs: most print their metadata in 0.2 s, those with a cloud's library in some seconds on a
+/// busy node.
 pub(crate) const METADATA_WITHIN: Duration = Duration::from_secs(20);
 
 /// The agents of this machine.
 pub(crate) struct Agents {
     env: Env,
     options: AgentOptions,
-    /// The marks of its runs begin with this.
+    /// The prefix of the marks of its runs.
     owner: String,
     metadata_cache: MetadataCache,
 }
@@ -72,12 +73,13 @@ impl std::fmt::Debug for Agents {
 }
 
 impl Agents {
-    /// `owner` tells their runs from those of other processes on this host.
+    /// `owner` distinguishes its runs from those of other processes on this host.
     pub(crate) fn new(env: Env, options: AgentOptions, owner: &str) -> Self {
         Self { env, options, owner: owner.to_owned(), metadata_cache: MetadataCache::default() }
     }
 
-    /// Kills the runs of an earlier process with the same owner, and waits for their end. `Err`: so many survive.
+    /// Kills the runs of an earlier process with the same owner, and waits for their end. `Err`: the number of
+    /// survivors.
     pub(crate) async fn end_earlier(&self) -> Result<(), usize> {
         process::end_earlier(&self.env, &self.owner).await
     }
@@ -119,7 +121,8 @@ impl Agents {
         Ok(Answer { asked_after: unread_until.since(began), ..answer })
     }
 
-    /// The second question, and until when it had not been asked. `None`: it does not say so.
+    /// The second query, and until when its input had not been read. `None`: the instance is not listed as
+    /// terminated.
     async fn is_terminated(
         &self,
         agent: &InstalledAgent,
@@ -133,7 +136,7 @@ impl Agents {
         Some((question.find_in_list(&ended)?, ended.input_unread_until))
     }
 
-    /// What the agent says of itself; asked anew when its file has changed.
+    /// The agent's metadata; read again when its file has changed.
     async fn metadata(&self, agent: &InstalledAgent, deadline: Mono) -> Result<Arc<Metadata>, DeviceError> {
         if let Some(metadata) = self.metadata_cache.get(agent) {
             return Ok(metadata);
@@ -151,7 +154,7 @@ impl Agents {
             ))
         })?;
         if code != Some(0) {
-            let said = Redactor::new(&BTreeMap::new()).clean(&stderr.text, stderr.is_truncated);
+            let output = Redactor::new(&BTreeMap::new()).clean(&stderr.text, stderr.is_truncated);
             return Err(bad(format!(
                 "does not print its metadata ({said}); check that the libraries that it needs are installed"
             )));

@@ -1,30 +1,30 @@
-//! Which parameters agents may be given, and which values. A user who may write a FenceDevice must not be able to read files
-//! in the container of the agents, send credentials to another host, or run commands there.
+//! Which parameters agents may get, and which values. A user who may write a FenceDevice must not be able to read
+//! files in the container of the agents, send credentials to another host, or run commands there.
 //!
 //! The list has the parameters of fence-agents 4.12.1 that were reviewed, by what an agent does with their values. A
-//! parameter that is not listed is refused, as are those that a newer release adds. A test reads the metadata of all agents
-//! and fails for each parameter that is neither listed here nor refused by [`traps`](super::traps).
+//! parameter that is not listed is refused, as are those that a newer release adds. A test reads the metadata of all
+//! agents and fails for each parameter that is neither listed here nor refused by [`traps`](super::traps).
 
 use std::path::{Path, PathBuf};
 
 /// What an agent does with a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// A number, a flag, or a choice among options that the agent lists. Refused if the agent takes text.
+    /// A number, a flag, or a choice among options that the agent lists. Refused if the agent accepts text.
     Setting,
-    /// It logs in with it: it arrives as it is.
+    /// It logs in with the value, which must arrive unchanged.
     Login,
-    /// It compares or splits with it.
+    /// It compares or splits with the value.
     Pattern,
-    /// It becomes, or becomes part of, the name of a host to which the login is sent.
+    /// The value becomes, or becomes part of, the name of a host to which the login is sent.
     Host,
     /// The URL of the service to which the login is sent.
     Url,
-    /// It opens this file. For `fence_dummy` only.
+    /// The agent opens this file. For `fence_dummy` only.
     File,
-    /// It names a file to another program, or a path on the device's own host.
+    /// The agent passes a file name to another program, or a path on the device's own host.
     Path,
-    /// It is pasted into command lines, requests, or lines that are typed at the device.
+    /// The value is inserted into command lines, requests, or lines that are typed at the device.
     Word,
 }
 
@@ -131,17 +131,17 @@ const WORDS: &[&str] = &[
     "vmware_type",
 ];
 
-/// What a parameter's value is.
+/// The type of a parameter.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
-    /// Plain digits: `20s` ends an agent.
+    /// Plain digits: a value such as `20s` makes an agent fail.
     Number,
     Flag,
     Choice(Vec<String>),
 }
 
-/// What an agent does with this parameter, which has this kind in its metadata; `None`: it was not reviewed.
+/// The class of this parameter, which has this type in its metadata; `None`: it was not reviewed.
 pub(super) fn class_of(name: &str, kind: &Kind) -> Option<Class> {
     let (class, _) = CLASSES.into_iter().find(|(_, names)| names.contains(&name))?;
     let is_text = matches!(kind, Kind::Text);
@@ -152,14 +152,14 @@ pub(super) fn class_of(name: &str, kind: &Kind) -> Option<Class> {
 pub(super) const NOT_REVIEWED: &str = "it is not known to be safe: it may name a file that the agent reads \
                                   or writes with the rights of this process, a host, or a command; leave it out";
 
-/// Where this process and its node keep what is nobody's business.
+/// Where this process and its node keep credentials.
 const PRIVATE: [&str; 6] = ["/var/run", "/run", "/proc", "/sys", "/etc", "/root"];
 
-/// What a shell, or a device's own command line, reads as more than a word.
+/// The characters with which a shell, or a device's own command line, reads more than one word.
 const SHELL: &[char] =
     &['\'', '"', '`', '$', ';', '|', '&', '<', '>', '(', ')', '{', '}', '\\', '*', '?', '!', '#', '~'];
 
-/// As the kernel reads it: doubled slashes and `.` change nothing, and `..` may lead anywhere.
+/// As the kernel resolves it: doubled slashes and `.` change nothing, and `..` may lead anywhere.
 fn is_private(value: &str) -> bool {
     let path: PathBuf = Path::new(value).components().collect();
     let path = path.to_string_lossy();
@@ -187,7 +187,7 @@ pub(super) fn value_problem(class: Class, value: &str) -> Option<&'static str> {
         Class::Url if !["https://", "http://"].iter().any(|scheme| value.starts_with(scheme)) => {
             Some("the login is sent there; write an address that begins with https://")
         }
-        // `https://ADDRESS:443` and `@host/` is `host`.
+        // In `https://ADDRESS:443` + `@host/`, the host is `host`.
         Class::Path if !value.starts_with('/') => Some(
             "an agent may put it behind the host of an address, where it could name another host; begin it with /",
         ),
@@ -206,8 +206,8 @@ mod tests {
         class_of(name, &Kind::Text).is_none_or(|class| value_problem(class, text).is_some())
     }
 
-    /// Security review 1 and 3b: the token of this process was sent to a host of the device's author, and a Node's
-    /// systemUUID ran a command on the hypervisor.
+    /// The token of this process was sent to a host of the device's author, and a Node's systemUUID ran a command on
+    /// the hypervisor.
     #[test]
     fn bug_a_device_made_an_agent_send_the_token_away_and_run_commands() {
         for (name, text) in [
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_devices_need_passes() {
+    fn values_that_devices_need_are_accepted() {
         for (name, text) in [
             ("ip", "192.0.2.1"),
             ("ip", "[2001:db8::1]"),

@@ -1,11 +1,11 @@
 //! One run of an agent.
 //!
-//! Duty: start it with nothing but its stdin, keep a little of what it says, and see that nothing of it is left when
-//! its deadline is over, when it has ended, or when nobody waits for it any more.
+//! Duty: start it with nothing but its stdin, keep the beginning of its output, and make sure that no process of it
+//! is left when its deadline is over, when it has ended, or when its future is dropped.
 //!
-//! Invariants: no arguments; an environment of three variables; a process group of its own. The deadline is kept by
-//! two: by us, and by `timeout` of coreutils (if there is one), which also lives on when this program is killed: an
-//! intent that a successor reads is over at its `notAfter`.
+//! Invariants: no arguments; an environment of a few constants; a process group of its own. The deadline is enforced
+//! twice: by this process, and by `timeout` of coreutils (if it is installed), which continues when this process is
+//! killed: the next leader counts on an order being over at its `notAfter`.
 
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
@@ -27,30 +27,31 @@ use zeroize::Zeroizing;
 use super::leftovers::{LeftoverProcesses, MARK, has_ended};
 use super::run_result::{CapturedOutput, RunError, RunResult};
 
-/// Where agents find what they call by name.
+/// Where agents find the programs that they call by name.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The second keeper of the deadline.
+/// The second enforcement of the deadline.
 const TIMEOUT_PROGRAMS: [&str; 2] = ["/usr/bin/timeout", "/bin/timeout"];
 
-/// Kept of each of stdout and stderr. The longest metadata of fence-agents 4.12.1 has 11 KiB, the longest help 20.
+/// How much of each of stdout and stderr is kept. The longest metadata of fence-agents 4.12.1 has 11 KiB, the longest
+/// help 20.
 const MAX_CAPTURE_BYTES: usize = 256 << 10;
 
-/// Between two looks for what is left: a killed process needs some time to be gone.
+/// Between two scans for leftover processes: a killed process needs some time to be gone.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// So often it is looked: for a second. What is alive then waits for hardware, or belongs to another user.
+/// The number of scans, over one second. A process that is alive then waits for hardware, or belongs to another user.
 const MAX_POLLS: u32 = 200;
 
-/// Between two looks whether an agent has read its input.
+/// Between two checks whether an agent has read its input.
 const INPUT_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// How long a dropped future may hold its thread until the agent is gone. It takes far less than a millisecond.
+/// How long a dropped future may block its thread until the agent is gone. It takes far less than a millisecond.
 const DROP_WAITS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Runs `path` until it ends, at most until `deadline`, and gives it `input`.
+/// Runs `path` with `input` until it ends, at most until `deadline`.
 pub(super) async fn run(
     env: &Env,
     owner: &str,
@@ -67,8 +68,8 @@ pub(super) async fn run(
     match result {
         Some(ended) => ended,
         None => {
-            // Not left to the drop: who gets this answer relies on nothing being left. Its end may have come and only
-            // the end of its words not, where something out of our reach holds its pipes.
+            // Not left to the drop: the caller relies on no process being left. The agent itself may have ended, with
+            // only its output open, where a process that cannot be killed holds its pipes.
             if !group.reaped {
                 group.kill_and_wait(env).await?;
             }
@@ -77,10 +78,10 @@ pub(super) async fn run(
     }
 }
 
-/// A started agent. Dropping it kills everything that it started.
+/// A started agent. Dropping it kills all processes that it started.
 struct ProcessGroup {
     child: Child,
-    /// Readable when it has ended; it is not reaped by that, so its number stays its own.
+    /// Readable when the agent has ended; it is not reaped by that, so its PID is not reused.
     handle: AsyncFd<OwnedFd>,
     leftovers: LeftoverProcesses,
     reaped: bool,
@@ -102,25 +103,25 @@ impl ProcessGroup {
             Ok((handle, pipes)) => Ok((Self { child, handle, leftovers: remains, reaped: false }, pipes)),
             Err(error) => {
                 remains.kill();
-                // Just killed, so this takes no time.
+                // It was just killed, so this takes no time.
                 let _ = child.wait();
                 Err(RunError::NotWatched(error))
             }
         }
     }
 
-    /// Feeds it, listens to it, and waits for its end, all at once: each of the pipes can fill up.
+    /// Writes its input, reads its output, and waits for its end, all at once: each of the pipes can fill up.
     async fn communicate(&mut self, env: &Env, pipes: Pipes, input: &[u8]) -> Result<RunResult, RunError> {
         let Pipes { mut stdin, stdout, stderr } = pipes;
         let began = env.now();
         let feed = async move {
-            // An agent that does not read to the end says why itself. Dropping the pipe is the end of file.
+            // An agent that does not read to the end reports why itself. Dropping the pipe is the end of file.
             let _ = stdin.write_all(input).await;
             last_unread(env, &stdin, input.len(), began).await
         };
         let end = async {
             drop(self.handle.readable().await.map_err(RunError::NotWatched)?);
-            // At once: what it left behind holds the pipes open.
+            // At once: leftover processes hold the pipes open.
             self.kill_and_wait(env).await
         };
         let (unread_until, stdout, stderr, end) = tokio::join!(feed, capture(stdout), capture(stderr), end);
@@ -135,7 +136,8 @@ impl ProcessGroup {
         })
     }
 
-    /// Kills what runs of it and waits until nothing is left. Says how it ended, and how much it had left behind.
+    /// Kills all processes of the run and waits until none is left. Returns the exit status, and how many were left
+    /// behind.
     async fn kill_and_wait(&mut self, env: &Env) -> Result<(ExitStatus, usize), RunError> {
         let killed = self.leftovers.kill();
         for _ in 0..MAX_POLLS {
@@ -147,7 +149,7 @@ impl ProcessGroup {
         Err(RunError::Unkillable(self.leftovers.kill().max(1)))
     }
 
-    /// One look: whether nothing with the mark is left and the agent itself has ended.
+    /// Checks once whether no process with the mark is left and the agent itself has ended.
     fn try_reap(&mut self) -> std::io::Result<ControlFlow<ExitStatus>> {
         let remaining = self.leftovers.kill();
         if remaining > 0 || !self.leftovers.all_ended(AT_ONCE) || !has_ended(self.handle.get_ref(), AT_ONCE) {
@@ -165,10 +167,10 @@ impl Drop for ProcessGroup {
         if self.reaped {
             return;
         }
-        // Until nobody is found any more, or one will not die, which nothing of ours can change.
+        // Until no process is found any more, or one cannot be killed.
         while self.leftovers.kill() > 0 && self.leftovers.all_ended(DROP_WAITS) {}
         if has_ended(self.handle.get_ref(), DROP_WAITS) {
-            // Nobody is left to tell.
+            // No caller is left for an error.
             let _ = self.child.wait();
         }
         self.leftovers.reap();
@@ -198,11 +200,11 @@ fn watch(child: &mut Child, pid: Pid) -> std::io::Result<(AsyncFd<OwnedFd>, Pipe
 }
 
 pub(super) fn command(path: &Path, remaining: Duration, mark: &str) -> Command {
-    let timeout_program = TIMEOUT_PROGRAMS.into_iter().find(|keeper| Path::new(keeper).is_file());
+    let timeout_program = TIMEOUT_PROGRAMS.into_iter().find(|program| Path::new(program).is_file());
     let mut command = match timeout_program {
-        Some(keeper) => {
-            let mut command = Command::new(keeper);
-            // Whole seconds, rounded up: not every `timeout` knows parts, and ours comes first.
+        Some(program) => {
+            let mut command = Command::new(program);
+            // Whole seconds, rounded up: not every `timeout` accepts fractions, and our own deadline comes first.
             let seconds = remaining.as_secs() + u64::from(remaining.subsec_nanos() > 0);
             command.args(["-s", "KILL", &seconds.to_string()]).arg(path);
             command
@@ -215,19 +217,20 @@ pub(super) fn command(path: &Path, remaining: Duration, mark: &str) -> Command {
     command
 }
 
-/// Unique on the host, and not the beginning of another mark. A restarted process may get the same id: [`end_earlier`].
+/// Unique on the host, and no prefix of another mark. A restarted process may get the same id: [`end_earlier`].
 fn new_mark(owner: &str) -> String {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     format!("{owner}{}-{};", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Kills the runs of `owner`. They are reaped by their orders.
+/// Kills the runs of `owner`. Their orders reap them.
 pub(super) fn kill(owner: &str) {
     LeftoverProcesses::for_owner(owner).kill();
 }
 
-/// Kills the runs of an earlier process with this owner, waits for their end, and reaps them. `Err`: so many survive. Danger
-/// note: only before this process has runs of that owner, for a reaped process id can become another process's.
+/// Kills the runs of an earlier process with this owner, waits for their end, and reaps them. `Err`: the number of
+/// survivors. Danger note: only before this process has runs of that owner, for a reaped PID can become another
+/// process's.
 pub(super) async fn end_earlier(env: &Env, owner: &str) -> Result<(), usize> {
     let mut earlier = LeftoverProcesses::for_owner(owner);
     for _ in 0..MAX_POLLS {
@@ -240,14 +243,15 @@ pub(super) async fn end_earlier(env: &Env, owner: &str) -> Result<(), usize> {
     Err(earlier.kill().max(1))
 }
 
-/// The last time when nothing of an input of this length had been read. An agent that is Python starts for a second, on a busy
-/// machine for many, and asks no device before it has read which. Comes back when it has read something, or reads no more.
+/// The last time when nothing of an input of this length had been read. A Python agent takes a second to start, on a
+/// busy machine many, and queries no device before it has read its input. Returns when the agent has read something,
+/// or cannot read any more.
 async fn last_unread(env: &Env, stdin: &pipe::Sender, length: usize, began: Mono) -> Mono {
     let mut unread = began;
     loop {
         let now = env.now();
         // A longer input than a pipe holds was read in part while it was written.
-        let all = ioctl_fionread(stdin).is_ok_and(|left| usize::try_from(left) == Ok(length));
+        let all = ioctl_fionread(stdin).is_ok_and(|unread_bytes| usize::try_from(unread_bytes) == Ok(length));
         if !all || has_no_reader(stdin) {
             return unread;
         }
@@ -261,10 +265,10 @@ fn has_no_reader(stdin: &pipe::Sender) -> bool {
     poll(&mut ends, Some(&AT_ONCE)).is_err() || ends[0].revents().contains(PollFlags::ERR)
 }
 
-/// Reads to the end, so that the writer never waits for us; keeps the beginning.
+/// Reads to the end, so that the writer never blocks; keeps the beginning.
 async fn capture(mut pipe: pipe::Receiver) -> CapturedOutput {
     let mut captured = CapturedOutput::default();
-    // All of it at once: a vector that grows leaves its old content behind.
+    // The whole capacity at once: a vector that grows leaves its old content in memory.
     captured.text.reserve_exact(MAX_CAPTURE_BYTES);
     let mut piece = Zeroizing::new([0_u8; 8 << 10]);
     loop {

@@ -1,31 +1,31 @@
-//! How a run of an agent ended.
+//! The result of a run of an agent.
 
 use pod_safety_clock::Mono;
 use zeroize::Zeroizing;
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Debug)]
 pub(super) struct RunResult {
-    /// Its exit code, if it was not killed.
+    /// The exit code, if it was not killed.
     pub(super) code: Option<i32>,
     pub(super) signal: Option<i32>,
     pub(super) stdout: CapturedOutput,
     pub(super) stderr: CapturedOutput,
-    /// Processes that it had left behind; they were killed.
+    /// How many processes it had left behind; they were killed.
     pub(super) killed_leftovers: usize,
-    /// Until then it had read nothing of its input, and so had asked no device.
+    /// Until then it had read nothing of its input, and so had queried no device.
     pub(super) input_unread_until: Mono,
 }
 
-/// The beginning of what it said.
+/// The beginning of an output.
 #[derive(Debug, Default)]
 pub(super) struct CapturedOutput {
     pub(super) text: Zeroizing<Vec<u8>>,
-    /// It said more.
+    /// Whether the output was longer.
     pub(super) is_truncated: bool,
 }
 
-/// Why there is no end to speak of.
+/// Why a run has no result.
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "no agent runs there"))]
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RunError {

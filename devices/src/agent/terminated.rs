@@ -1,30 +1,31 @@
-//! Whether a provider says that an instance is terminated. Read in fence-agents 4.12.1.
+//! Whether a provider reports that an instance is terminated. From the sources of fence-agents 4.12.1.
 //!
-//! `status` fails with the same words for an instance that is terminated, one that is on its way between two states, and one that
-//! was never there. So the agent is asked for the list of what is terminated. Only a line with this very instance counts. A list
-//! without it, an error, and no answer say nothing: missing rights, a wrong region and an instance of another account look so.
+//! `status` fails with the same message for an instance that is terminated, one that changes its state, and one that
+//! never existed. So the agent is called for the list of terminated instances. Only a line with exactly this instance
+//! counts. A list without it, an error, and no answer show nothing: missing permissions, a wrong region and an
+//! instance of another account look the same.
 //!
-//! | agent | what its provider says of an instance that is terminated |
+//! | | agent | what its provider reports for a terminated instance |
 //! |---|---|
-//! | `fence_aws` | it lists it for about an hour, with this state |
+//! | | `fence_aws` | it is listed for about an hour, with this state |
 //! | `fence_azure_arm`, `fence_gce`, `fence_openstack` | that it does not exist: an error, so nothing follows from it |
 
 use pod_safety_transport::{Answer, Identity, Order, Power};
 
 use super::run_result::RunResult;
 
-/// The words of the agents' library for a state that is neither on nor off, or is not known.
+/// The message of the agents' library for a state that is neither on nor off, or is unknown.
 const IN_DOUBT: &str = "unable to obtain correct plug status or plug is not available";
 
-/// What is asked, and about which instance.
+/// The query, and the instance that it is about.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ListQuery<'a> {
-    /// It selects what is terminated.
+    /// The filter that selects terminated instances.
     pub(super) filter: &'static str,
     instance: &'a str,
 }
 
-/// The question for this agent, if it has one.
+/// The query for this agent, if there is one.
 pub(super) fn list_query<'a>(agent: &str, order: &'a Order) -> Option<ListQuery<'a>> {
     let filter = match agent {
         "fence_aws" => "instance-state-name=terminated",
@@ -33,20 +34,20 @@ pub(super) fn list_query<'a>(agent: &str, order: &'a Order) -> Option<ListQuery<
     Some(ListQuery { filter, instance: order.parameters.get("plug")?.reveal() })
 }
 
-/// Whether a failure can be that of an instance that is terminated.
+/// Whether a failure can be that of a terminated instance.
 pub(super) fn may_be_terminated(output: &str) -> bool {
     output.to_lowercase().contains(IN_DOUBT)
 }
 
 impl ListQuery<'_> {
-    /// `None`: the list is none, or the instance is not in it.
+    /// `None`: there is no complete list, or the instance is not in it.
     pub(super) fn find_in_list(&self, result: &RunResult) -> Option<Answer> {
         let Self { instance, .. } = self;
         let listed = result.code == Some(0) && !result.stdout.is_truncated;
         let list = String::from_utf8_lossy(&result.stdout.text);
-        // Its name, the separator that agents have by default, and no alias.
-        let is_it = |line: &str| line.trim_end().strip_suffix(',') == Some(instance);
-        (listed && !instance.is_empty() && list.lines().any(is_it)).then(|| {
+        // The ID, the default separator of the agents, and no alias.
+        let is_own_line = |line: &str| line.trim_end().strip_suffix(',') == Some(instance);
+        (listed && !instance.is_empty() && list.lines().any(is_own_line)).then(|| {
             Answer::new(Power::Gone, Identity::Unknown, format!("instance {instance} is terminated"))
         })
     }
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn other_agents_and_orders_without_a_plug_are_not_asked() {
+    fn other_agents_and_orders_without_a_plug_have_no_list_query() {
         let mut order = order(Act::Look, Duration::from_secs(20));
         assert_eq!(list_query("fence_aws", &order), None, "it has no plug");
         order.parameters = plain(&[("plug", MINE)]);
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_state_that_is_neither_on_nor_off_is_asked_about() {
+    fn only_a_state_that_is_neither_on_nor_off_may_be_terminated() {
         assert!(may_be_terminated(
             "ERROR: Failed: Unable to obtain correct plug status or plug is not available"
         ));

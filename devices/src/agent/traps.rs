@@ -1,5 +1,5 @@
-//! Agents and parameters that are not used, each with its reason: they turn what they do not know into "off", act
-//! otherwise than they are told, or run programs that somebody else chose. Read in fence-agents 4.12.1.
+//! Agents and parameters that are not used, each with its reason: they report an unknown state as "off", do something
+//! other than requested, or run programs that another user chose. From the sources of fence-agents 4.12.1.
 
 /// An agent that switches nothing.
 pub(super) const DUMMY_AGENT: &str = "fence_dummy";
@@ -8,7 +8,7 @@ pub(super) const DUMMY_AGENT: &str = "fence_dummy";
 pub(super) const DUMMY_REFUSED: &str = "it is for tests: it switches nothing, and reports a missing file as a machine that is off; use the agent of your hardware \
      (--allow-fence-dummy allows it in a test cluster)";
 
-/// Why this agent cannot be used, whatever its metadata says.
+/// Why this agent cannot be used, whatever its metadata contains.
 pub(super) fn agent_problem(name: &str) -> Option<&'static str> {
     match name {
         "fence_ack_manual" => Some("it asks a person at a terminal; use pod-safety confirm-down"),
@@ -23,7 +23,7 @@ pub(super) fn agent_problem(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Why nobody may give this parameter, whatever its value.
+/// Why this parameter is refused, whatever its value is.
 pub(super) fn parameter_problem(name: &str) -> Option<&'static str> {
     let name = name.replace('-', "_");
     match name.as_str() {
@@ -63,7 +63,7 @@ const RUNS: &str = "it names a program that would run with all rights of this pr
 
 const READS: &str = "it names a file that the agent reads, writes or sends to the device; leave it out";
 
-/// It ends like the path of a program, and is a part of an address.
+/// A parameter whose name ends like that of a program's path, but which is a part of an address.
 const NO_PROGRAM: &str = "api_path";
 
 /// Why this parameter may not have this value.
@@ -79,7 +79,7 @@ pub(super) fn value_problem(name: &str, value: &str) -> Option<&'static str> {
     }
 }
 
-/// Without it this agent would choose a machine by itself.
+/// A parameter without which this agent would choose a machine itself.
 pub(super) fn required_parameter(agent: &str) -> Option<(&'static str, &'static str)> {
     match agent {
         "fence_redfish" => Some((
@@ -93,12 +93,12 @@ pub(super) fn required_parameter(agent: &str) -> Option<(&'static str, &'static 
     }
 }
 
-/// As agents read flags.
+/// Whether agents read this value as a set flag.
 pub(super) fn is_truthy(value: &str) -> bool {
     ["1", "yes", "on", "true"].iter().any(|word| value.eq_ignore_ascii_case(word))
 }
 
-/// As agents read flags.
+/// Whether agents read this value as an unset flag.
 pub(super) fn is_falsy(value: &str) -> bool {
     ["0", "no", "off", "false"].iter().any(|word| value.eq_ignore_ascii_case(word))
 }

@@ -1,10 +1,11 @@
-//! In place of `process` where this program cannot kill all that an agent started: agents run on Linux only.
+//! In place of `process` on systems where this program cannot kill all processes that an agent started: agents run on
+//! Linux only.
 
 use std::path::Path;
 
 use pod_safety_clock::{Env, Mono};
 
-use super::ended::{Ended, RunError};
+use super::run_result::{RunError, RunResult};
 
 /// Runs nothing.
 pub(super) async fn run(
@@ -13,7 +14,7 @@ pub(super) async fn run(
     _path: &Path,
     _input: &[u8],
     _deadline: Mono,
-) -> Result<Ended, RunError> {
+) -> Result<RunResult, RunError> {
     let unsupported = "fence agents run on Linux only";
     Err(RunError::NotStarted(std::io::Error::new(std::io::ErrorKind::Unsupported, unsupported)))
 }

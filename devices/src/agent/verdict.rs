@@ -1,8 +1,8 @@
-//! Exit code and words of an agent as an answer.
+//! The exit code and the output of an agent as an answer.
 //!
-//! Exit codes of `status`: 0 on, 2 off. But 2 is also what Python, shells and getopt say when they cannot even begin;
-//! off is therefore believed only where the agent says it in words as well. Classes of failure are in the words alone:
-//! agents end with 1 whatever went wrong.
+//! Exit codes of `status`: 0 on, 2 off. But Python, shells and getopt also exit with 2 if they cannot start; so off
+//! counts only if the agent prints it as well. Categories of failures are in the output alone: agents exit with 1 for
+//! each of them.
 
 use pod_safety_transport::{Act, Answer, DeviceError, Identity, Power};
 
@@ -13,11 +13,11 @@ const ON: i32 = 0;
 const OFF: i32 = 2;
 const FAILED: i32 = 1;
 
-/// The line that the library of the agents prints for `status`, in whatever letters.
+/// The line that the library of the agents prints for `status`, in any case.
 const OFF_LINE: &str = "status: off";
 const ON_LINE: &str = "status: on";
 
-/// What `ended` says about `act`.
+/// The answer that `result` gives for `act`.
 pub(super) fn interpret(act: Act, result: &RunResult, redactor: &Redactor) -> Result<Answer, DeviceError> {
     let output = describe_output(result, redactor);
     if result.stdout.is_truncated || result.stderr.is_truncated {
@@ -26,7 +26,7 @@ pub(super) fn interpret(act: Act, result: &RunResult, redactor: &Redactor) -> Re
         });
     }
     let power = match act {
-        // It says that it did what it was told. Whether that is so is for a look to say.
+        // The agent reports that it executed the order. Only a later status check shows whether it did.
         Act::Off | Act::On if result.code == Some(ON) => Power::Unknown,
         Act::Off | Act::On => return Err(failure(result, output)),
         Act::Look => interpret_status(result, &output)?,
@@ -36,7 +36,7 @@ pub(super) fn interpret(act: Act, result: &RunResult, redactor: &Redactor) -> Re
 
 fn interpret_status(result: &RunResult, output: &str) -> Result<Power, DeviceError> {
     let stdout = String::from_utf8_lossy(&result.stdout.text);
-    // A whole line: a device may be `offline`, and `on` in the middle of a line is a doubt.
+    // A whole line: the output may contain `offline`, and `on` in the middle of a line is a doubt.
     let off = stdout.lines().any(|line| line.trim().eq_ignore_ascii_case(OFF_LINE));
     let stdout = stdout.to_lowercase();
     let (maybe_off, maybe_on) = (stdout.contains(OFF_LINE), stdout.contains(ON_LINE));
@@ -51,7 +51,7 @@ fn interpret_status(result: &RunResult, output: &str) -> Result<Power, DeviceErr
     }
 }
 
-/// Both streams, the complaints last, since the end is what is kept.
+/// Both outputs, stderr last, since the end is kept.
 fn describe_output(result: &RunResult, redactor: &Redactor) -> String {
     let parts = [
         redactor.clean(&result.stdout.text, result.stdout.is_truncated),
@@ -63,7 +63,7 @@ fn describe_output(result: &RunResult, redactor: &Redactor) -> String {
         },
     ];
     let joined = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
-    // Cut once more: each of the parts may be as long as all may be. No secret is left in them.
+    // Truncated once more: each part may have the full length. No secret is left in them.
     Redactor::new(&std::collections::BTreeMap::new()).clean(joined.as_bytes(), false)
 }
 
@@ -85,11 +85,11 @@ fn failure(result: &RunResult, said: String) -> DeviceError {
     }
 }
 
-/// The class by words, most telling first. `Unable to connect/login` stands for both; it counts as not reached, which
-/// is always true of it.
+/// The category by phrases, the most specific first. `Unable to connect/login` means either; it counts as
+/// unreachable, which is always true.
 fn classify(said: String) -> DeviceError {
     let lowercase = said.to_lowercase();
-    let any = |list: &[&str]| list.iter().any(|word| lowercase.contains(word));
+    let any = |list: &[&str]| list.iter().any(|phrase| lowercase.contains(phrase));
     if any(TLS) {
         DeviceError::Tls { said }
     } else if any(EXPIRED) {
@@ -152,7 +152,7 @@ const LOGIN: &[&str] = &[
 
 const UNREACHABLE: &[&str] = &[
     "unable to connect",
-    // fence_aws, where the name of the region is no host.
+    // fence_aws, if the name of the region is no host.
     "incorrect region",
     "connection refused",
     "connection timed out",

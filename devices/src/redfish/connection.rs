@@ -1,7 +1,7 @@
 //! One connection to a service: requests and answers, each within limits.
 //!
-//! One connection serves all requests of an order: a handshake costs a small controller a second. Nothing is sent
-//! twice: a request whose answer is lost may have been obeyed.
+//! One connection serves all requests of an order: a handshake takes a small controller a second. Nothing is sent
+//! twice: a request whose answer is lost may have been executed.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,13 +24,13 @@ use tokio_rustls::TlsConnector;
 
 use super::handshake;
 
-/// A controller that lives answers a connection at once; a slow one needs seconds for the handshake.
+/// A controller that runs accepts a connection at once; a slow one needs seconds for the handshake.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Some controllers ask the machine's firmware before they answer.
+/// Some controllers query the machine's firmware before they answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
-/// The largest systems describe themselves in some tens of KiB.
+/// The descriptions of the largest systems have some tens of KiB.
 const LARGEST_ANSWER: usize = 1 << 20;
 
 const HTTPS: u16 = 443;
@@ -39,18 +39,18 @@ pub(super) struct Connection<'a> {
     route: Route<'a>,
     open: Option<OpenConnection>,
     has_answered: bool,
-    /// A request is on its way, or was left so.
+    /// No request is in progress, or was abandoned.
     is_idle: bool,
 }
 
-/// What it takes to connect.
+/// The parameters of a connection.
 struct Route<'a> {
     env: &'a Env,
     authority: &'a Authority,
     tls: TlsConnector,
 }
 
-/// hyper's two halves: one takes requests, the other must be polled for anything to move.
+/// hyper's two halves: one takes requests, the other must be polled for anything to be sent or received.
 struct OpenConnection {
     sender: SendRequest<Full<Bytes>>,
     driver: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -73,7 +73,7 @@ impl<'a> Connection<'a> {
         self.is_idle
     }
 
-    /// The next request goes by another connection.
+    /// Makes the next request use a new connection.
     pub(super) fn reset(&mut self) {
         self.open = None;
     }
@@ -111,7 +111,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// The connection of the last request if it still stands, else a new one.
+    /// The connection of the last request if it is still open, else a new one.
     async fn ensure_open(&mut self) -> Result<&mut OpenConnection, DeviceError> {
         let usable = self.open.take_if(|open| !open.is_usable()).is_none() && self.open.is_some();
         if !usable {
@@ -138,7 +138,7 @@ impl Route<'_> {
             self.tls.connect(name, stream).await.map_err(|error| handshake::to_device_error(&error))?;
         let (sender, driver) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
-        // How it ends is told to the request that waits for it.
+        // The pending request gets the error.
         let driver = Box::pin(async move { drop(driver.await) });
         Ok(OpenConnection { sender, driver, is_closed: false })
     }
@@ -150,7 +150,7 @@ enum ExchangeError {
 }
 
 impl OpenConnection {
-    /// Whether another request can go by it, as far as that can be known.
+    /// Whether another request can be sent on it, as far as that is known.
     fn is_usable(&mut self) -> bool {
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         if !self.is_closed && self.driver.as_mut().poll(&mut context).is_ready() {
@@ -160,7 +160,7 @@ impl OpenConnection {
     }
 
     async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, ExchangeError> {
-        let Self { sender, driver, is_closed: driven_out } = self;
+        let Self { sender, driver, is_closed: closed } = self;
         let work = async move {
             let response = sender
                 .send_request(request)
@@ -178,12 +178,12 @@ impl OpenConnection {
         };
         futures::pin_mut!(work);
         std::future::poll_fn(|context| {
-            if !*driven_out && driver.as_mut().poll(context).is_ready() {
-                *driven_out = true;
+            if !*closed && driver.as_mut().poll(context).is_ready() {
+                *closed = true;
             }
             match work.as_mut().poll(context) {
                 Poll::Ready(answer) => Poll::Ready(answer),
-                Poll::Pending if *driven_out => {
+                Poll::Pending if *closed => {
                     Poll::Ready(Err(ExchangeError::Lost("closed by the service".to_owned())))
                 }
                 Poll::Pending => Poll::Pending,
@@ -193,7 +193,7 @@ impl OpenConnection {
     }
 }
 
-/// hyper hides what happened in the sources of its errors.
+/// hyper has the cause in the sources of its errors.
 fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

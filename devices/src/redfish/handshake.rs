@@ -1,7 +1,7 @@
-//! Why TLS was not agreed upon: the cause, and what can be done about it.
+//! Why a TLS handshake failed: the cause, and the remedy.
 //!
-//! This program speaks TLS 1.3, and TLS 1.2 with an ephemeral key exchange. Older management controllers do not: agents speak with
-//! the libraries of the distribution, which can.
+//! This program supports TLS 1.3, and TLS 1.2 with an ephemeral key exchange. Older management controllers do not:
+//! agents use the libraries of the distribution, which may support older versions.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use rustls::{AlertDescription, CertificateError, Error};
 
 const AGENTS: &str = "Use the driver Agent with fence_redfish, or fence_ipmilan";
 
-/// A handshake that failed, as an error with its cause.
+/// A failed handshake as an error with its cause.
 pub(super) fn to_device_error(error: &io::Error) -> DeviceError {
     match error.get_ref().and_then(|cause| cause.downcast_ref::<Error>()) {
         Some(cause) => match remedy(cause) {
@@ -27,7 +27,7 @@ pub(super) fn to_device_error(error: &io::Error) -> DeviceError {
     }
 }
 
-/// What to do about it; `None`: it is not for want of a common language or of trust.
+/// The remedy; `None`: the cause is neither a missing common version nor missing trust.
 fn remedy(cause: &Error) -> Option<String> {
     use AlertDescription::{
         HandshakeFailure, IllegalParameter, InsufficientSecurity, InternalError, ProtocolVersion,

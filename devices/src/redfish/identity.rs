@@ -1,13 +1,13 @@
-//! Whether a machine is the one that it is taken for.
+//! Whether a machine is the node's machine.
 
 use pod_safety_transport::{Identity, Machine, MachineUuid};
 
-/// Compares what the Node object says with what the device says. A serial number can only confirm: most are no UUIDs,
-/// but virtual machines have theirs there.
+/// Compares the identity of the Node object with that of the device. A serial number can only confirm: most are no
+/// UUIDs, but virtual machines have their UUID there.
 pub(super) fn compare(machine: &Machine, uuid: Option<&str>, serial: Option<&str>) -> Identity {
     let Some(expected) = MachineUuid::parse_unique(&machine.system_uuid) else { return Identity::Unknown };
     let read = |text: &str| Some((MachineUuid::parse_unique(text)?, text.trim().to_lowercase()));
-    // A serial number stands for a UUID that is missing, and contradicts none.
+    // A serial number counts only if the UUID is missing, and never contradicts.
     match uuid.and_then(read) {
         Some((found, _)) if found.is_same(expected) => Identity::Match,
         Some((_, found)) => Identity::Mismatch { found },
@@ -27,7 +27,7 @@ mod tests {
     }
 
     #[test]
-    fn case_blanks_and_the_order_of_bytes_do_not_matter() {
+    fn case_blanks_and_byte_order_of_a_uuid_are_ignored() {
         let node = of(NODE);
         for found in [
             NODE,
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn bug_a_serial_number_stood_above_the_uuid_of_another_machine() {
+    fn bug_a_serial_number_took_precedence_over_the_uuid_of_another_machine() {
         let found = "4c4c4544-0051-3610-8052-b4c04f4d3133";
         let vmware = "VMware-4c 4c 45 44 00 51 36 10-80 52 b4 c0 4f 4d 31 32";
         let mismatch = Identity::Mismatch { found: found.to_owned() };
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_unknown() {
+    fn a_missing_or_placeholder_uuid_is_unknown() {
         let unknown = |node: &str, uuid: Option<&str>, serial: Option<&str>| {
             assert_eq!(compare(&of(node), uuid, serial), Identity::Unknown, "{node} {uuid:?} {serial:?}");
         };

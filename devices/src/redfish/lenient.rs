@@ -1,15 +1,15 @@
-//! Members of a wrong type, as members that are missing: a service that has one odd member is understood in all others.
+//! Members of a wrong type count as missing: a service with one wrong member is understood in all others.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize as _, Deserializer};
 use serde_json::Value as Json;
 
-/// A text, or nothing.
+/// A string, or nothing.
 pub(super) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Ok(Json::deserialize(from)?.as_str().map(str::to_owned))
 }
 
-/// An object, or an empty one. Of a list serde would take the fields by their order.
+/// An object, or an empty one. From a list serde would read the fields by their order.
 pub(super) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(
     from: D,
 ) -> Result<T, D::Error> {
@@ -17,23 +17,23 @@ pub(super) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(
     Ok(if json.is_object() { serde_json::from_value(json).unwrap_or_default() } else { T::default() })
 }
 
-/// The texts of a list; `None`: there is no list, or nothing in it.
+/// The strings of a list; `None`: there is no list, or it is empty.
 pub(super) fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
     let json = Json::deserialize(from)?;
     let all = json.as_array().into_iter().flatten().filter_map(Json::as_str);
     Ok(Some(all.map(str::to_owned).collect::<Vec<_>>()).filter(|all| !all.is_empty()))
 }
 
-/// The links of a list, each once, without those that are none.
+/// The links of a list, each once, without invalid ones.
 pub(super) fn links<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     Ok(distinct(&Json::deserialize(from)?))
 }
 
-/// The same of a list that was read.
+/// As [`links`], for a list that was read.
 pub(super) fn distinct(list: &Json) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for link in list.as_array().into_iter().flatten().filter_map(|one| one["@odata.id"].as_str()) {
-        if !all.iter().any(|known| known.trim_end_matches('/') == link.trim_end_matches('/')) {
+        if !all.iter().any(|seen| seen.trim_end_matches('/') == link.trim_end_matches('/')) {
             all.push(link.to_owned());
         }
     }

@@ -1,26 +1,27 @@
 //! # Redfish
 //!
-//! **Duty.** Switch a machine by its management controller, and say with every look which machine that is.
+//! **Duty.** Switch a machine through its management controller, and report with every status check which machine it
+//! is.
 //!
 //! **Inputs.** An [`Order`] with the parameters of [`parameters`].
 //!
 //! | file | subject |
 //! |---|---|
-//! | [`parameters`] | what may be said about a service, checked before anything is sent |
-//! | [`trust`] | whose certificate is believed |
+//! | | [`parameters`] | the parameters of a service, checked before anything is sent |
+//! | | [`trust`] | which certificates are trusted |
 //! | [`connection`] | one connection: requests, answers, limits |
-//! | [`handshake`] | why TLS was not agreed upon |
+//! | | [`handshake`] | why a TLS handshake failed |
 //! | [`service`] | requests with a login, and refusals as errors |
-//! | [`resource_path`] | where a service points to |
-//! | [`refusal`] | what a service says of why not |
-//! | [`lenient`] | members of a wrong type, as members that are missing |
-//! | [`system`] | what a service says of one machine |
-//! | [`identity`] | whether that is the machine that it is taken for |
+//! | | [`resource_path`] | the targets of links and redirections |
+//! | | [`refusal`] | the messages of a refusal |
+//! | | [`lenient`] | members of a wrong type count as missing |
+//! | | [`system`] | the state of one machine |
+//! | | [`identity`] | whether it is the node's machine |
 //!
-//! **Invariants.** Only `ForceOff` and `On` are ever asked for. It is read before it is switched: a machine that is found to be
-//! another is left alone. `ForceOff` is sent whatever the service says of the power: a controller that was reset says `Off` of a host
-//! that runs. Where a service has several systems, nobody guesses which. Redirections to other places are not followed: they would
-//! carry the login away. A session ends within the time of its order.
+//! **Invariants.** Only `ForceOff` and `On` are ever sent. The machine is read before it is switched: a machine with
+//! another identity is not switched. `ForceOff` is sent whatever power the service reports: a controller that was
+//! reset reports `Off` for a host that runs. If a service has several systems, none is chosen. Redirections to other
+//! hosts are not followed: they would get the login. A session ends within the timeout of its order.
 
 mod connection;
 mod handshake;
@@ -49,13 +50,13 @@ use parameters::{Auth, Parameters};
 use service::Service;
 use system::System;
 
-/// Between two looks at a machine on its way.
+/// Between two reads of a machine that changes its state.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a machine is watched on its way to what it was told. Then whoever asked looks on for himself.
+/// How long a machine is read until it has reached the requested state. Later status checks are up to the caller.
 const SETTLES_WITHIN: Duration = Duration::from_secs(15);
 
-/// So much of an order's time is kept for the end of its session, and at most a quarter.
+/// How much of an order's timeout is reserved for the end of its session; at most a quarter of it.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// See [`FenceTransport::check`](pod_safety_transport::FenceTransport::check).
@@ -79,7 +80,7 @@ pub(crate) async fn carry_out(env: &Env, order: &Order) -> Result<Answer, Device
         execute(env, &mut service, &parameters, order).await
     };
     let answer = env.timeout_at(env.now() + order.within.saturating_sub(kept), work).await;
-    // Services have room for few sessions; one that is not ended lives for half an hour.
+    // Services have room for few sessions; one that is not ended lasts for half an hour.
     env.timeout_at(deadline, service.close()).await;
     redactor.redact_answer(answer.unwrap_or(Err(DeviceError::TimedOut { after: order.within })))
 }
@@ -99,7 +100,7 @@ async fn execute(
         Act::On => Power::On,
     };
     match identity {
-        // Danger note: a stranger's machine. Whoever gave the order finds out by the answer.
+        // Danger note: another machine. The caller is informed by the answer.
         Identity::Mismatch { .. } => return Ok(answer(&system, identity)),
         Identity::Match | Identity::Unknown => {}
     }

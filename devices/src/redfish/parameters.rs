@@ -1,4 +1,4 @@
-//! What may be said about a Redfish service.
+//! The parameters of a Redfish service.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +18,16 @@ const SYSTEM: &str = "system";
 const CA: &str = "ca";
 const INSECURE: &str = "insecure";
 
-/// All there are, in the order in which people think of them.
+/// All parameters, in the order of messages.
 const NAMES: [&str; 7] = [ADDRESS, USERNAME, PASSWORD, AUTH, SYSTEM, CA, INSECURE];
 
-/// Everything of a service lies below this.
+/// The root of all resources of a service.
 pub(super) const ROOT: &str = "/redfish/v1/";
 
-/// A value that is made for each node is not there yet when a device is checked.
+/// The begin of a placeholder. A value with one is rendered for each node, and is not known when a device is checked.
 const TEMPLATE: &str = "{{";
 
-/// A service, and what to do with its certificate.
+/// A service, and how its certificate is verified.
 #[derive(Debug)]
 pub(super) struct Parameters {
     pub(super) authority: Authority,
@@ -36,7 +36,7 @@ pub(super) struct Parameters {
     pub(super) trust: Trust,
 }
 
-/// Who we are to the service.
+/// The login at the service.
 #[derive(Debug)]
 pub(super) struct Login {
     pub(super) username: String,
@@ -44,7 +44,7 @@ pub(super) struct Login {
     pub(super) auth: Auth,
 }
 
-/// How the service is told.
+/// How the login is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Auth {
     /// With every request.
@@ -53,16 +53,16 @@ pub(super) enum Auth {
     Session,
 }
 
-/// Whose certificate is believed.
+/// Which certificates are trusted.
 #[derive(Debug)]
 pub(super) enum Trust {
-    /// One signed by these, or one of these.
+    /// A certificate that is signed by one of these, or is one of these.
     Certificates(Vec<CertificateDer<'static>>),
-    /// Anybody's.
+    /// Any certificate.
     Any,
 }
 
-/// Whether these names, and those values that are there, can be used.
+/// Checks these names, and the values that are known.
 pub(super) fn check(parameters: &BTreeMap<String, Value>) -> Result<(), DeviceError> {
     let is_plain = |text: &Value| matches!(text, Value::Plain(text) if !text.contains(TEMPLATE));
     check_names(parameters)?;
@@ -170,10 +170,10 @@ fn insecure(word: &str) -> Result<bool, DeviceError> {
     }
 }
 
-/// Whether a certificate says that it may sign others: `cA` of its basic constraints (RFC 5280, 4.2.1.9).
+/// Whether a certificate may sign others: `cA` of its basic constraints (RFC 5280, 4.2.1.9).
 pub(super) fn is_authority(certificate: &[u8]) -> bool {
     let constraints = |(_, read): (_, X509Certificate<'_>)| {
-        read.basic_constraints().ok().flatten().map(|found| found.value.ca)
+        read.basic_constraints().ok().flatten().map(|constraints| constraints.value.ca)
     };
     X509Certificate::from_der(certificate).ok().and_then(constraints) == Some(true)
 }
@@ -184,7 +184,7 @@ fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, DeviceError> 
     if certificates.is_empty() {
         return Err(refuse(CA, "there is no certificate in it; write PEM: -----BEGIN CERTIFICATE-----"));
     }
-    // Each would be believed for each node of the device.
+    // Each would be trusted for each node of the device.
     let of_services = certificates.iter().filter(|one| !is_authority(one)).count();
     if of_services > 1 {
         let why = format!(
@@ -200,7 +200,7 @@ pub(super) fn refuse(name: &str, why: impl Into<String>) -> DeviceError {
     DeviceError::Parameter { name: name.to_owned(), why: why.into() }
 }
 
-/// Several systems, and nobody said which.
+/// There are several systems, and none is named.
 pub(super) fn ambiguous_system(paths: &[String]) -> DeviceError {
     let many = match paths.len() {
         1 => "more than one system".to_owned(),
@@ -209,7 +209,7 @@ pub(super) fn ambiguous_system(paths: &[String]) -> DeviceError {
     refuse(SYSTEM, format!("the service has {many}; choose the one of this node: {}", paths.join(", ")))
 }
 
-/// What `system` names is something else.
+/// The resource that `system` names is no system.
 pub(super) fn not_a_system(found: &str) -> DeviceError {
     refuse(SYSTEM, format!("it names a {found}, which is not a computer system"))
 }

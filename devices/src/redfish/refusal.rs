@@ -1,4 +1,4 @@
-//! What a service says of why not.
+//! The reason of a refusal.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 const MORE: &str = "@Message.ExtendedInfo";
 
-/// An answer in which services say why not: in an `error`, beside it, or in the members of a list or a single object.
+/// An answer that contains a reason: in an `error`, beside it, or in the members of a list or a single object.
 #[derive(Default, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Refusal(Json);
@@ -25,7 +25,7 @@ impl Refusal {
     }
 }
 
-/// Of a list of messages, or of one that stands alone. One without words has its number.
+/// The messages of a list, or of a single one. One without text has its ID.
 fn messages(more: &Json) -> impl Iterator<Item = &str> {
     let alone = std::slice::from_ref(more);
     let all = more.as_array().map_or(alone, Vec::as_slice);

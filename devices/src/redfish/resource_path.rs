@@ -1,14 +1,14 @@
-//! Where a service points to: only ever to a place of its own.
+//! The targets of links and redirections: only resources of the same service.
 
 use http::Uri;
 use http::uri::Authority;
 
-/// The service begins below this.
+/// The prefix of all resources of a service.
 const SERVICE: &str = "/redfish/";
 
 const HTTPS: u16 = 443;
 
-/// The path to which `location` points from `here`, if that is a place of the service at `authority`.
+/// The path to which `location` points from `here`, if it belongs to the service at `authority`.
 pub(super) fn same_service_path(location: &str, here: &str, authority: &Authority) -> Option<String> {
     let path = service_path(location, here)?;
     if !is_absolute(location) {
@@ -21,7 +21,7 @@ pub(super) fn same_service_path(location: &str, here: &str, authority: &Authorit
     same.then_some(path)
 }
 
-/// The path of `location` below [`SERVICE`], at whichever authority: services name themselves as they like.
+/// The path of `location` below [`SERVICE`], at any authority: a service may use any name for itself.
 pub(super) fn service_path(location: &str, here: &str) -> Option<String> {
     let location = location.trim();
     if location.is_empty() {

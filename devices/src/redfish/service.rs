@@ -22,33 +22,33 @@ const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
 const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 const VERSION: HeaderName = HeaderName::from_static("odata-version");
 
-/// `/redfish/v1` → `/redfish/v1/`, and one more for an odd service.
+/// `/redfish/v1` → `/redfish/v1/`, and one more for a service that redirects again.
 const READ_REDIRECTIONS: usize = 2;
 
-/// A service that redirects has not obeyed yet.
+/// A service that redirects a write has not executed it yet.
 const WRITE_REDIRECTIONS: usize = 1;
 
-/// A service that we may speak to.
+/// A service, with a login.
 pub(super) struct Service<'a> {
     connection: Connection<'a>,
     parameters: &'a Parameters,
-    /// Goes with every request.
+    /// Sent with every request.
     credential: Option<(HeaderName, HeaderValue)>,
-    /// To be ended, the last one first.
+    /// The sessions to end, the last one first.
     sessions: Vec<String>,
-    /// A session that ran out was begun anew.
+    /// An expired session was replaced by a new one.
     renewed: bool,
 }
 
 impl<'a> Service<'a> {
-    /// Nothing is sent yet.
+    /// Sends nothing yet.
     pub(super) fn new(env: &'a Env, parameters: &'a Parameters) -> Result<Self, DeviceError> {
         let tls = trust::config(&parameters.trust).map_err(|said| DeviceError::Tls { said })?;
-        let link = Connection::new(env, &parameters.authority, tls);
-        Ok(Self { connection: link, parameters, credential: None, sessions: Vec::new(), renewed: false })
+        let connection = Connection::new(env, &parameters.authority, tls);
+        Ok(Self { connection, parameters, credential: None, sessions: Vec::new(), renewed: false })
     }
 
-    /// Logs in, where that takes a request of its own.
+    /// Logs in, if that takes a request of its own.
     pub(super) async fn open(&mut self) -> Result<(), DeviceError> {
         let parameters = self.parameters;
         match &parameters.login {
@@ -61,9 +61,9 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// Ends the sessions. Who cannot has an answer all the same.
+    /// Ends the sessions. Errors are ignored, as there is an answer already.
     pub(super) async fn close(mut self) {
-        // What was asked last may have been left without an answer.
+        // The last request may have been abandoned.
         if !self.connection.is_idle() {
             self.connection.reset();
         }
@@ -72,10 +72,10 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// What stands at `path`.
+    /// Reads the resource at `path`.
     pub(super) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, DeviceError> {
         let (path, response) = match self.exchange(&Method::GET, path, None, READ_REDIRECTIONS).await {
-            // A service may close a connection that it had kept open. What reads can be asked again.
+            // A service may close a connection that it had kept open. A read can be repeated.
             Err(DeviceError::Unreachable { .. }) if self.connection.has_answered() => {
                 self.connection.reset();
                 self.exchange(&Method::GET, path, None, READ_REDIRECTIONS).await?
@@ -90,13 +90,13 @@ impl<'a> Service<'a> {
         object(response.body()).map_err(|error| DeviceError::Garbage { said: format!("{path}: {error}") })
     }
 
-    /// Tells `path` to do something. Sent once.
+    /// Posts an action to `path`. Sent once.
     pub(super) async fn post(&mut self, path: &str, body: &Json) -> Result<(), DeviceError> {
         let (path, response) = self.exchange(&Method::POST, path, Some(body), WRITE_REDIRECTIONS).await?;
         check_response(&path, &response)
     }
 
-    /// The path below `/redfish/` to which a link of this service points, if it is its own.
+    /// The path below `/redfish/` to which a link of this service points, if it is within the service.
     pub(super) fn own_path(&self, link: &str) -> Option<String> {
         let is_whole = link.starts_with('/') || link.contains("://");
         resource_path::same_service_path(link, ROOT, &self.parameters.authority).filter(|_| is_whole)
@@ -118,7 +118,7 @@ impl<'a> Service<'a> {
         Ok(())
     }
 
-    /// One request, through redirections; and once more if the session ran out: who says so has not obeyed.
+    /// One request, through redirections; repeated once if the session expired: a 401 means that it was not executed.
     async fn exchange(
         &mut self,
         method: &Method,
@@ -139,7 +139,7 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// One request, and where the service sends it to within itself.
+    /// One request, with its redirections within the service.
     async fn follow(
         &mut self,
         method: &Method,
@@ -179,7 +179,7 @@ impl<'a> Service<'a> {
         self.connection.send(request).await
     }
 
-    /// Where a response points to, if that is a place of this service: to another one goes no login.
+    /// The target of a redirection, if it is within this service: no other host gets the login.
     fn elsewhere(&self, path: &str, response: &Response<Bytes>) -> Result<String, DeviceError> {
         let location = location(response).unwrap_or_default();
         let followed = resource_path::same_service_path(location, path, &self.parameters.authority);
@@ -192,7 +192,7 @@ fn location(response: &Response<Bytes>) -> Option<&str> {
     response.headers().get(LOCATION)?.to_str().ok()
 }
 
-/// Whether the request itself goes elsewhere: after a 303 the answer is there, and what was told is done.
+/// Whether the request must be repeated elsewhere: after a 303 it was executed, and only the answer is there.
 fn is_redirection(status: StatusCode, method: &Method) -> bool {
     match status {
         StatusCode::MOVED_PERMANENTLY
@@ -204,8 +204,8 @@ fn is_redirection(status: StatusCode, method: &Method) -> bool {
     }
 }
 
-/// The session that a login made: by its Location, or else by what the body says. Whatever host they name, it is ended at the
-/// service that made it.
+/// The session that a login created: from its Location, or else from the body. Whatever host they name, it is ended
+/// at the service that created it.
 fn session_path(path: &str, response: &Response<Bytes>) -> Option<String> {
     let body: Option<Named> = object(response.body()).ok();
     let named = [location(response).map(str::to_owned), body.and_then(|body| body.id)];
@@ -220,7 +220,7 @@ struct Named {
     id: Option<String>,
 }
 
-/// A refusal as an error, in the service's own words.
+/// A refusal as an error, with the service's message.
 fn check_response(path: &str, response: &Response<Bytes>) -> Result<(), DeviceError> {
     let status = response.status();
     if status.is_success() || status == StatusCode::SEE_OTHER {
@@ -235,7 +235,7 @@ fn check_response(path: &str, response: &Response<Bytes>) -> Result<(), DeviceEr
     })
 }
 
-/// What an object says. Of a list serde would take the fields by their order.
+/// Decodes an object. From a list serde would read the fields by their order.
 pub(super) fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, serde_json::Error> {
     if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(serde::de::Error::custom("a list instead of an object"));

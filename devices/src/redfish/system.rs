@@ -1,4 +1,4 @@
-//! What a service says of one machine, and how it is told to switch it.
+//! The state of one machine, and how it is switched.
 
 use pod_safety_transport::{DeviceError, Identity, Machine, Power};
 use serde::Deserialize;
@@ -10,10 +10,10 @@ use super::{identity, lenient};
 
 const SYSTEMS: &str = "/redfish/v1/Systems";
 
-/// The type of a machine; a chassis has a power state too, and is none.
+/// The type of a machine; a chassis also has a power state, and is no machine.
 const TYPE: &str = "#ComputerSystem.";
 
-/// The fields that somebody reads. All may be missing: what is not said is unknown.
+/// The fields that are read. All may be missing: a missing one is unknown.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct System {
@@ -51,7 +51,7 @@ struct Reset {
     info: Option<String>,
 }
 
-/// What belongs to a system, or to a chassis.
+/// The resources of a system, or of a chassis.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Links {
@@ -61,7 +61,7 @@ struct Links {
     systems: Vec<String>,
 }
 
-/// What holds a system, and has a power state of its own.
+/// The chassis of a system, which has a power state of its own.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Chassis {
@@ -74,7 +74,7 @@ struct Chassis {
 /// A system has one chassis, and a blade one more around it.
 const MAX_CHASSIS: usize = 4;
 
-/// Newer services say there what an action takes.
+/// Newer services list there which parameters an action accepts.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ActionInfo {
@@ -96,7 +96,7 @@ struct ActionParameter {
 pub(super) struct Collection {
     #[serde(rename = "Members")]
     members: Json,
-    /// There is another page.
+    /// Set if there is another page.
     #[serde(rename = "Members@odata.nextLink", deserialize_with = "lenient::text")]
     next: Option<String>,
     #[serde(rename = "Members@odata.count")]
@@ -118,11 +118,11 @@ pub(super) async fn resolve_path(
 }
 
 impl Collection {
-    /// The path of its one member.
+    /// The path of the only member.
     pub(super) fn single_member(self) -> Result<String, DeviceError> {
         let paths = lenient::distinct(&self.members);
         let listed = self.members.as_array().map_or(0, Vec::len);
-        // One of several pages may have one member.
+        // A page of several may have one member.
         let is_whole = self.next.is_none() && self.count.as_u64().is_none_or(|count| count == listed as u64);
         match paths.as_slice() {
             [only] if is_whole => Ok(only.clone()),
@@ -140,7 +140,7 @@ impl System {
         }
     }
 
-    /// Only two words are plain; on its way, paused, unknown or silent is neither.
+    /// Only `On` and `Off` are clear; changing, paused, unknown or missing is neither.
     pub(super) fn power(&self) -> Power {
         match self.power_state.as_deref() {
             Some("On") => Power::On,
@@ -153,7 +153,7 @@ impl System {
         identity::compare(machine, self.uuid.as_deref(), self.serial.as_deref())
     }
 
-    /// For people.
+    /// The state, for operators.
     pub(super) fn describe(&self) -> String {
         let or_not_reported = |text: &Option<String>| text.clone().unwrap_or_else(|| "not said".to_owned());
         let (id, state) = (or_not_reported(&self.id), or_not_reported(&self.power_state));
@@ -164,7 +164,7 @@ impl System {
         )
     }
 
-    /// Tells it to go to `goal`.
+    /// Requests the power state `goal`.
     pub(super) async fn reset(&self, service: &mut Service<'_>, goal: Power) -> Result<(), DeviceError> {
         let how = match goal {
             Power::On => "On",
@@ -193,7 +193,8 @@ impl System {
 }
 
 impl System {
-    /// It says off and refuses to be switched off: whether the chassis that hold it and nothing else say off, too.
+    /// The system reports off and refuses to be switched off: checks that the chassis that hold only this system
+    /// report off, too.
     pub(super) async fn confirm_off_by_chassis(
         &self,
         service: &mut Service<'_>,
@@ -223,17 +224,17 @@ impl System {
 }
 
 impl Reset {
-    /// `None` if the service does not say; then it is asked by being told.
+    /// `None` if the service does not list them; then the request itself shows it.
     async fn allowed_types(&self, service: &mut Service<'_>) -> Result<Option<Vec<String>>, DeviceError> {
         let info = self.info.as_deref().and_then(|info| service.own_path(info));
         let (None, Some(path)) = (&self.allowed, info) else { return Ok(self.allowed.clone()) };
         match service.get::<ActionInfo>(&path).await {
             Ok(info) => {
                 let mut all = info.parameters.into_iter();
-                let reset = all.find(|found| found.name.as_deref() == Some("ResetType"));
+                let reset = all.find(|parameter| parameter.name.as_deref() == Some("ResetType"));
                 Ok(reset.and_then(|reset| reset.allowed))
             }
-            // It is not there, or not understood.
+            // It does not exist, or cannot be decoded.
             Err(DeviceError::Failed { .. } | DeviceError::Garbage { .. }) => Ok(None),
             Err(error) => Err(error),
         }

@@ -1,8 +1,8 @@
-//! Whose certificate is believed.
+//! Which certificates are trusted.
 //!
-//! Management controllers sign their certificates themselves, often without a name that a browser would accept. So a
-//! certificate that was given word for word is believed as it is; any other must be signed by an authority that was given,
-//! and name the host that is asked.
+//! Management controllers have self-signed certificates, often without a valid host name. So a certificate that is
+//! configured itself is trusted as it is; any other must be signed by a configured authority, and name the host of
+//! the address.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootC
 
 use super::parameters::{Trust, is_authority};
 
-/// How TLS is spoken under `trust`.
+/// The TLS configuration for `trust`.
 pub(super) fn config(trust: &Trust) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let policy = match trust {
         Trust::Any => TrustPolicy::Any,
-        Trust::Certificates(given) => {
-            TrustPolicy::Pinned { pinned: given.clone(), chain: chain(given, &provider)? }
+        Trust::Certificates(configured) => {
+            TrustPolicy::Pinned { pinned: configured.clone(), chain: chain(configured, &provider)? }
         }
     };
     let verifier = Verifier { policy, provider: Arc::clone(&provider) };
@@ -29,14 +29,15 @@ pub(super) fn config(trust: &Trust) -> Result<ClientConfig, String> {
     Ok(config.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
-/// The certificates that may sign others; webpki asks no root whether it may. `None`: there are none.
+/// A verifier with the certificates that may sign others; webpki does not check whether a root may. `None`: there are
+/// none.
 fn chain(
-    given: &[CertificateDer<'static>],
+    configured: &[CertificateDer<'static>],
     provider: &Arc<CryptoProvider>,
 ) -> Result<Option<Arc<WebPkiServerVerifier>>, String> {
     let mut roots = RootCertStore::empty();
-    for certificate in given {
-        // Also one that signs nothing must be one: what is wrong with it is told before the first order.
+    for certificate in configured {
+        // A certificate that signs nothing must be valid, too: its error is reported before the first order.
         let mut alone = RootCertStore::empty();
         alone.add(certificate.clone()).map_err(|error| format!("`ca` cannot be used: {error}"))?;
         if is_authority(certificate) {
@@ -50,12 +51,12 @@ fn chain(
     verifier.map(Some).map_err(|error| format!("`ca` cannot be used: {error}"))
 }
 
-/// Whose certificate is believed.
+/// Which certificates are trusted.
 #[derive(Debug)]
 enum TrustPolicy {
-    /// Danger note: that is what `insecure` says.
+    /// Danger note: requested by `insecure`.
     Any,
-    /// These as they are, and those that the chain leads to.
+    /// These as they are, and those with a chain to an authority among them.
     Pinned { pinned: Vec<CertificateDer<'static>>, chain: Option<Arc<WebPkiServerVerifier>> },
 }
 
@@ -88,7 +89,7 @@ impl ServerCertVerifier for Verifier {
         }
     }
 
-    // Whoever shows a certificate must have its key, also where any certificate would do.
+    // The peer must have the key of its certificate, also where any certificate is trusted.
     fn verify_tls12_signature(
         &self,
         message: &[u8],

@@ -51,7 +51,7 @@ impl AgentsAtSocket {
         Self { env, socket }
     }
 
-    /// Whether a server listens that speaks our protocol.
+    /// Whether a server with our protocol listens.
     pub(crate) async fn check_server(&self) -> Result<(), DeviceError> {
         let request = encoded(&Request::Hello, &BTreeMap::new())?;
         match self.exchange(&request, self.env.now() + HELLO_WITHIN).await {
@@ -158,7 +158,7 @@ fn shown(socket: &Path) -> String {
     socket.display().to_string()
 }
 
-/// An agent knows the power of a machine after a look only, and never its identity.
+/// An agent reads the power of a machine only with a status check, and never its identity.
 fn discard_unverified(act: Act, answer: Answer) -> Answer {
     let power = if act == Act::Look { answer.power } else { Power::Unknown };
     Answer { power, identity: Identity::Unknown, ..answer }

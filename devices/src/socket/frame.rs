@@ -13,13 +13,13 @@ use zeroize::Zeroizing;
 /// The protocol's name, the first bytes of each message.
 const NAME: [u8; 6] = *b"agents";
 
-/// Raise it when an older peer would misunderstand a message.
+/// To be raised when an older peer would misunderstand a message.
 const VERSION: u16 = 1;
 
 /// Name, version, length.
 const HEADER: usize = NAME.len() + 2 + 4;
 
-/// The longest message. An order has some twenty parameters of some hundred bytes.
+/// The longest message. An order has about twenty parameters of some hundred bytes.
 pub(super) const MOST: usize = 64 << 10;
 
 /// Why there is no message.
@@ -42,7 +42,7 @@ pub(super) enum FrameError {
 
 /// `message` with its header.
 pub(super) fn encode(message: &impl Serialize) -> Result<Zeroizing<Vec<u8>>, FrameError> {
-    // A vector that grows leaves a copy of its content behind.
+    // A vector that grows leaves a copy of its content in memory.
     let mut bytes = Fixed(Zeroizing::new(Vec::with_capacity(HEADER + MOST)));
     bytes.0.extend_from_slice(&[0; HEADER]);
     serde_json::to_writer(&mut bytes, message).map_err(|_full| FrameError::TooLong(MOST + 1))?;

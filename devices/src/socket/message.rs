@@ -18,9 +18,9 @@ use zeroize::Zeroizing;
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) enum Request {
-    /// Is a server there?
+    /// Checks that a server listens.
     Hello,
-    /// Can this agent take these parameters?
+    /// Checks that this agent accepts these parameters.
     Check { agent: String, parameters: Parameters },
     /// One order.
     CarryOut {

@@ -23,8 +23,8 @@ const REQUEST_WITHIN: Duration = Duration::from_secs(5);
 /// A client waits for the reply, so it reads it at once.
 const REPLY_WITHIN: Duration = Duration::from_secs(5);
 
-/// Open connections. A controller has at most 124 orders under way (8 looks through devices, 16 steps, 100 switches), and
-/// each connection holds at most one message in memory.
+/// Open connections. A controller has at most 124 orders in progress (8 status checks of devices, 16 steps, 100
+/// attempts), and each connection holds at most one message in memory.
 const CONNECTIONS: usize = 256;
 
 /// The wait after `accept` failed, for instance because no file descriptor was left.
@@ -50,7 +50,7 @@ pub enum ServeError {
     Listen {
         /// Its path.
         socket: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         source: std::io::Error,
     },
@@ -116,7 +116,7 @@ impl AgentServer {
         }))
     }
 
-    /// Serves orders for ever.
+    /// Serves orders permanently.
     pub async fn serve(self: Arc<Self>) {
         loop {
             match self.listener.accept().await {
@@ -138,10 +138,10 @@ impl AgentServer {
 
     /// Kills all running agents and starts no more. Call it after [`Self::serve`] was dropped.
     pub async fn stop(&self) {
-        // If it stays, a client reads `connection refused`, which says the same.
+        // If it remains, a client gets `connection refused`, with the same meaning.
         let _gone = std::fs::remove_file(&self.socket);
         let stopped = async {
-            // The semaphore is fair: an order that asks for a permit from now on waits behind this.
+            // The semaphore is fair: an order that requests a permit from now on waits behind this.
             let all = self.agent_slots.acquire_many(u32::try_from(self.at_once).unwrap_or(u32::MAX));
             futures::pin_mut!(all);
             loop {
@@ -232,7 +232,8 @@ impl AgentServer {
     }
 }
 
-/// The time until a moment of the host's clock. A client that names one beyond every order is wrong, or hostile.
+/// The time until a moment of the host's clock. A client that names one later than any order may have is wrong, or
+/// malicious.
 pub(super) fn remaining(not_after: Duration) -> Duration {
     not_after.saturating_sub(since_boot()).min(Order::LONGEST)
 }
