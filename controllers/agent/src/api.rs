@@ -17,10 +17,10 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// An object has room for 256 KiB of annotations. An agent writes at most 16 KiB of what it found, which may be longer as JSON.
+/// An object may have 256 KiB of annotations. An agent writes at most 16 KiB about pods, which may be longer as JSON.
 const MAX_ANSWER_BYTES: usize = 256 << 10;
 
-/// Where the API server is, and what it is trusted by.
+/// The address of the API server, and the authorities that it is trusted by.
 #[derive(Clone)]
 pub struct Server {
     /// Its address.
@@ -66,11 +66,11 @@ type Driver = Pin<Box<dyn Future<Output = Result<(), hyper::Error>>>>;
 
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
-    /// Reads and writes while a request is waited for.
+    /// Must be polled while a request waits for its answer.
     driver: Driver,
 }
 
-/// Sends requests within a time.
+/// Sends requests, each within a timeout.
 pub struct Api {
     server: Server,
     within: Duration,
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Api {
 }
 
 impl Api {
-    /// One that has sent nothing yet. No request takes longer than `within`.
+    /// A client that has sent nothing yet. No request takes longer than `within`.
     #[must_use]
     pub const fn new(server: Server, within: Duration) -> Self {
         Self { server, within, open: None }
@@ -93,7 +93,7 @@ impl Api {
     /// Sends a request, once.
     ///
     /// # Errors
-    /// If there is no answer. Whether the request arrived is not known then.
+    /// There is no answer. Then it is unknown whether the request arrived.
     pub async fn send(
         &mut self,
         method: Method,
@@ -111,7 +111,7 @@ impl Api {
             .header(USER_AGENT, concat!("pod-safety-agent/", env!("CARGO_PKG_VERSION")))
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| error.to_string())?;
-        // Whatever comes of it, a connection with an open question is not used again.
+        // Whatever the result is, a connection with an unanswered request is not used again.
         let open = self.open.take();
         let sent = tokio::time::timeout(self.within, exchange(&self.server, open, request)).await;
         let (answer, connection) = sent.map_err(|_late| format!("no answer within {:?}", self.within))??;
@@ -171,8 +171,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_without_an_authority_is_trusted_by_nothing() {
-        let said = Server::new("10.0.0.1".to_owned(), 443, b"").unwrap_err();
-        assert!(said.contains("ca.crt") && said.contains("mounted"), "{said}");
+    fn a_server_without_an_authority_is_refused() {
+        let message = Server::new("10.0.0.1".to_owned(), 443, b"").unwrap_err();
+        assert!(message.contains("ca.crt") && message.contains("mounted"), "{message}");
     }
 }

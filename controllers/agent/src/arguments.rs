@@ -1,4 +1,4 @@
-//! The flags, and which of them cannot work together.
+//! The flags, and the rules between them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use pod_safety_watchdog::agent::Times;
 use pod_safety_watchdog::record::Class;
 
-/// Stopping the kubelet and ending pods takes about so long when nothing hangs.
+/// The time that stopping the kubelet and ending pods takes when nothing hangs.
 pub const ENDING: Duration = Duration::from_secs(1);
 
 /// Renews the watchdog Lease of its node, pets the node's watchdog once for each acknowledged grant, and ends the guarded pods when
@@ -132,7 +132,7 @@ fn class(text: &str) -> Result<Class, String> {
     text.parse().map_err(|()| "it is Hardware, Virtual or Cloud".to_owned())
 }
 
-/// A name goes into a path of the API, and `watchdog.` before it.
+/// A name becomes part of an API path, with the prefix `watchdog.`.
 fn name(text: &str) -> Result<String, String> {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     if text.is_empty() || text.len() > 244 || !text.bytes().all(fits) {
@@ -150,10 +150,10 @@ impl Device {
 }
 
 impl Run {
-    /// The times of the machine.
+    /// The times of the state machine.
     ///
     /// # Errors
-    /// If a machine that can prove that its pods ended would be reset all the same.
+    /// A machine that can prove that its pods ended would be reset all the same.
     pub fn times(&self) -> Result<Times, String> {
         let seconds = |seconds: u16| Duration::from_secs(u64::from(seconds));
         let (interval, soft, settle) = (seconds(self.interval), seconds(self.late), seconds(self.settle));
@@ -186,9 +186,9 @@ mod tests {
     use super::*;
 
     fn run(flags: &[&str]) -> Result<Run, String> {
-        let given = ["x", "run", "--node", "a", "--namespace", "n", "--server", "10.0.0.1"];
+        let required = ["x", "run", "--node", "a", "--namespace", "n", "--server", "10.0.0.1"];
         let own = if flags.contains(&"--pod-uid") { &[][..] } else { &["--pod-uid", "u"] };
-        let all = given.iter().chain(own).chain(flags);
+        let all = required.iter().chain(own).chain(flags);
         match Arguments::try_parse_from(all).map_err(|error| error.to_string())?.command {
             Command::Run(run) => Ok(*run),
             Command::Gate(_) | Command::Check(_) | Command::Drill(_) => Err("another command".to_owned()),
@@ -201,8 +201,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused_with_flag_value_and_way_out() {
-        for (flags, said) in [
+    fn conflicting_flags_are_refused_with_flag_value_and_remedy() {
+        for (flags, message) in [
             (["--late", "2"].as_slice(), "--late 2 must be more than --interval 2"),
             (&["--timeout", "8"], "--timeout 8 must be at least 9"),
             (
@@ -211,16 +211,16 @@ mod tests {
             ),
         ] {
             let refused = run(flags).unwrap().times().unwrap_err();
-            assert!(refused.contains(said), "{refused}");
+            assert!(refused.contains(message), "{refused}");
         }
-        for (flags, said) in [
+        for (flags, message) in [
             (["--timeout", "3"], "3 is not in 4..=600"),
             (["--pod-uid", "../.."], "a name of Kubernetes"),
             (["--class", "Mainframe"], "it is Hardware, Virtual or Cloud"),
             (["--settle", "9"], "9 is not in 10.."),
         ] {
             let refused = run(&flags).unwrap_err();
-            assert!(refused.contains(said) && refused.contains(flags[0]), "{refused}");
+            assert!(refused.contains(message) && refused.contains(flags[0]), "{refused}");
         }
     }
 }

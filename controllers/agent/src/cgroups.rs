@@ -1,4 +1,4 @@
-//! The cgroups of pods, in both versions: ending what runs in them, and proving that nothing does.
+//! The cgroups of pods, in both versions: ends their processes, and proves that none is left.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use rustix::process::Signal;
 
 use crate::processes::{Process, signal};
 
-/// Hierarchies of version 1 that can have pods in them. What runs in one of them runs.
+/// The hierarchies of version 1 that can have pods. A process in any of them counts.
 const OF_VERSION_1: [&str; 4] = ["freezer", "pids", "memory", "systemd"];
 
 /// The hierarchies of this host.
 #[derive(Clone, Debug)]
 pub struct Cgroups {
-    /// One for version 2.
+    /// One root for version 2, several for version 1.
     roots: Vec<PathBuf>,
     unified: bool,
     proc: PathBuf,
@@ -22,14 +22,14 @@ pub struct Cgroups {
 /// The cgroups of one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodCgroups {
-    /// The UID of the pod, as its object has it.
+    /// The UID of the pod, as in its object.
     pub uid: String,
-    /// One in each hierarchy.
+    /// One folder in each hierarchy.
     pub folders: Vec<PathBuf>,
 }
 
 impl PodCgroups {
-    /// A pod that the kubelet reads from a file: in place of a UID it has a hash, without dashes.
+    /// Whether the kubelet reads the pod from a file: then the cgroup has a hash without dashes in place of a UID.
     #[must_use]
     pub fn is_static(&self) -> bool {
         !self.uid.contains('-')
@@ -37,7 +37,7 @@ impl PodCgroups {
 }
 
 impl Cgroups {
-    /// Those below `/sys/fs/cgroup`. None: there are none.
+    /// The cgroups below `/sys/fs/cgroup`. None: there are none.
     #[must_use]
     pub fn find(root: &Path, proc: &Path) -> Option<Self> {
         let unified = root.join("cgroup.controllers").exists();
@@ -50,14 +50,15 @@ impl Cgroups {
         (!roots.is_empty()).then_some(Self { roots, unified, proc: proc.to_owned() })
     }
 
-    /// 1 or 2.
+    /// The version of cgroups: 1 or 2.
     #[must_use]
     pub const fn version(&self) -> u8 {
         if self.unified { 2 } else { 1 }
     }
 
-    /// The pods that have cgroups, without the agent's own. None: a folder could not be read, or the agent's own pod is not among
-    /// them, as where a kubelet keeps its pods elsewhere (`--cgroup-root`). So there may be others.
+    /// The pods that have cgroups, without the agent's own. None: a folder could not be read, or the agent's own pod
+    /// is not among them, for instance because the kubelet has its pods elsewhere (`--cgroup-root`). So there may be
+    /// other pods.
     #[must_use]
     pub fn pods(&self, own: &str) -> Option<Vec<PodCgroups>> {
         let mut pods: Vec<PodCgroups> = Vec::new();
@@ -72,10 +73,10 @@ impl Cgroups {
         Some(pods)
     }
 
-    /// Ends what runs in the cgroups of a pod.
+    /// Kills the processes in the cgroups of a pod.
     pub fn kill(&self, pod: &PodCgroups) {
         for folder in &pod.folders {
-            // Since Linux 5.14: everything in it, and what is just being forked.
+            // Since Linux 5.14: kills all processes in it, also those that are being forked.
             if self.unified && fs::write(folder.join("cgroup.kill"), "1").is_ok() {
                 continue;
             }
@@ -83,13 +84,13 @@ impl Cgroups {
         }
     }
 
-    /// What still runs there. A cgroup that is gone has nothing in it.
+    /// The processes that still run in it. A cgroup that is gone has none.
     #[must_use]
     pub fn remaining_processes(&self, pod: &PodCgroups) -> Vec<Process> {
         pod.folders.iter().flat_map(|folder| self.running(folder)).collect()
     }
 
-    /// Whether nothing is left, as the kernel counts it.
+    /// Whether no process is left, by the kernel's count.
     #[must_use]
     pub fn is_empty(&self, pod: &PodCgroups) -> bool {
         let empty = |folder: &PathBuf| {
@@ -111,7 +112,7 @@ impl Cgroups {
     }
 }
 
-/// The processes of a cgroup and of all below it. None: one could not be read, and is not known to be empty.
+/// The processes of a cgroup and of all cgroups below it. None: one could not be read, so it may have processes.
 fn pids(folder: &Path) -> Option<Vec<i32>> {
     let own = match fs::read_to_string(folder.join("cgroup.procs")) {
         Ok(text) => text,
@@ -126,7 +127,7 @@ fn pids(folder: &Path) -> Option<Vec<i32>> {
     Some(all)
 }
 
-/// None: one of the folders could not be read.
+/// Collects the pods below a folder. None: one of the folders could not be read.
 fn collect_pods(folder: &Path, depth: usize, pods: &mut Vec<PodCgroups>) -> Option<()> {
     for below in folders(folder)? {
         if let Some(uid) = pod_uid_of(name(&below)) {
@@ -150,12 +151,12 @@ fn pod_uid_of(name: &str) -> Option<String> {
     (is_pod_name && uid.len() >= 32).then(|| uid.replace('_', "-"))
 }
 
-/// Whether it is known that there is no such folder.
+/// Whether the folder certainly does not exist.
 fn is_gone(folder: &Path) -> bool {
     matches!(folder.try_exists(), Ok(false))
 }
 
-/// Those in a folder; one that was removed meanwhile has none. None: it could not be read.
+/// The folders in a folder; one that was removed meanwhile has none. None: it could not be read.
 fn folders(folder: &Path) -> Option<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_static_pod_is_known_by_its_hash() {
+    fn a_static_pod_is_recognized_by_its_hash() {
         let pod = |uid: &str| PodCgroups { uid: uid.to_owned(), folders: Vec::new() };
         assert!(!pod(ONE).is_static() && pod("0c55fafebd0f6b1d9f1d2a4f0f8a2b3c").is_static());
         assert_eq!(
@@ -236,19 +237,19 @@ mod tests {
         make(&root.path().join(format!("kubepods/pod{OWN}")), "");
         fs::write(root.path().join("cgroup.controllers"), "").unwrap();
         let cgroups = Cgroups::find(root.path(), Path::new("/proc")).unwrap();
-        let found = cgroups.pods(OWN).unwrap().remove(0);
-        assert!(!cgroups.is_empty(&found), "no cgroup.events");
+        let pod_cgroups = cgroups.pods(OWN).unwrap().remove(0);
+        assert!(!cgroups.is_empty(&pod_cgroups), "no cgroup.events");
         fs::write(pod.join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
-        assert!(!cgroups.is_empty(&found));
+        assert!(!cgroups.is_empty(&pod_cgroups));
         fs::write(pod.join("cgroup.events"), "populated 0\nfrozen 0\n").unwrap();
-        assert!(cgroups.is_empty(&found));
+        assert!(cgroups.is_empty(&pod_cgroups));
         fs::remove_dir_all(&pod).unwrap();
-        assert!(cgroups.is_empty(&found), "it is gone");
+        assert!(cgroups.is_empty(&pod_cgroups), "it is gone");
     }
 
-    /// What runs in one hierarchy runs.
+    /// A process in any hierarchy counts.
     #[test]
-    fn of_version_1_a_pod_is_empty_when_each_of_its_cgroups_is_read_and_empty() {
+    fn in_version_1_a_pod_is_empty_if_all_its_cgroups_are_readable_and_empty() {
         let root = tempfile::tempdir().unwrap();
         let [freezer, pids] =
             ["freezer", "pids"].map(|name| root.path().join(format!("{name}/kubepods/pod{ONE}")));
@@ -257,35 +258,36 @@ mod tests {
         }
         make(&root.path().join(format!("pids/kubepods/pod{OWN}")), "");
         let cgroups = Cgroups::find(root.path(), Path::new("/proc")).unwrap();
-        let found = cgroups.pods(OWN).unwrap().remove(0);
-        assert!(cgroups.is_empty(&found));
+        let pod_cgroups = cgroups.pods(OWN).unwrap().remove(0);
+        assert!(cgroups.is_empty(&pod_cgroups));
         for folder in [&freezer, &pids] {
             fs::write(folder.join("cgroup.procs"), "7\n").unwrap();
-            assert!(!cgroups.is_empty(&found), "{}", folder.display());
+            assert!(!cgroups.is_empty(&pod_cgroups), "{}", folder.display());
             fs::write(folder.join("cgroup.procs"), "").unwrap();
         }
-        // Permissions do not stop root; a folder where a file was cannot be read by anybody.
+        // Permissions do not stop root; a folder in place of a file cannot be read by any user.
         fs::remove_file(pids.join("cgroup.procs")).unwrap();
         fs::create_dir(pids.join("cgroup.procs")).unwrap();
-        assert!(!cgroups.is_empty(&found), "it cannot be read");
+        assert!(!cgroups.is_empty(&pod_cgroups), "it cannot be read");
     }
 
-    /// A folder that could not be read had no pods in it, and "no pods are left" was a proof.
+    /// A folder that could not be read counted as one without pods, and "no pods are left" was a proof.
     #[test]
-    fn bug_a_folder_that_cannot_be_read_was_one_without_pods() {
+    fn bug_an_unreadable_folder_counted_as_one_without_pods() {
         let root = tempfile::tempdir().unwrap();
         make(&root.path().join(format!("pids/kubepods/pod{ONE}")), "");
         make(&root.path().join(format!("pids/kubepods/pod{OWN}")), "");
         let mut cgroups = Cgroups::find(root.path(), Path::new("/proc")).unwrap();
         assert_eq!(cgroups.pods(OWN).map(|pods| pods.len()), Some(1));
-        // Permissions do not stop root; a file where a folder was cannot be read by anybody.
+        // Permissions do not stop root; a file in place of a folder cannot be read by any user.
         cgroups.roots.push(root.path().join("pids/cgroup.procs"));
         assert_eq!(cgroups.pods(OWN), None);
     }
 
-    /// Found in review: with a kubelet that keeps its pods elsewhere no pod was found, and "no pods are left" was a proof. In kind it is so.
+    /// With a kubelet that has its pods below another cgroup no pod was found, and "no pods are left" was a proof.
+    /// kind is configured so.
     #[test]
-    fn bug_pods_below_another_cgroup_root_were_no_pods() {
+    fn bug_pods_below_another_cgroup_root_were_not_found() {
         let root = tempfile::tempdir().unwrap();
         let below = root.path().join("pids/kubelet.slice/kubelet-kubepods.slice");
         for uid in [ONE, OWN] {
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_real_process_is_ended_and_named() {
+    fn a_real_process_is_killed_and_named() {
         let root = tempfile::tempdir().unwrap();
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pids = root.path().join("pids");

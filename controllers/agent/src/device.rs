@@ -1,4 +1,4 @@
-//! What a watchdog is to the agent, and a pipe in place of one.
+//! The interface of a watchdog, and a pipe in place of one.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -11,24 +11,24 @@ use pod_safety_watchdog::record::{Class, Device};
 
 /// A device that resets the machine if it is not petted.
 pub trait Watchdog {
-    /// Opens it, which starts it, sets its timeout and reads back what it really is.
+    /// Opens the device, which starts it, sets its timeout and reads back what the device reports.
     ///
     /// # Errors
-    /// If it cannot be used.
+    /// The device cannot be used.
     fn open(&mut self) -> Result<Device, Unusable>;
-    /// Begins its timeout anew.
+    /// Restarts the timeout.
     ///
     /// # Errors
-    /// If the device did not take it.
+    /// The device did not accept it.
     fn pet(&mut self) -> io::Result<()>;
     /// Stops it, if it can be stopped, and closes it.
     ///
     /// # Errors
-    /// If the device did not take it.
+    /// The device did not accept it.
     fn close(&mut self) -> io::Result<()>;
 }
 
-/// Why a device is not used: what is wrong, and the way out.
+/// Why a device is not used, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable(pub String);
 
@@ -40,8 +40,7 @@ impl fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// A pipe whose other end is held by a keeper outside the machine, which cuts its power: for tests. It is not petted when it is
-/// closed.
+/// A pipe to a keeper outside the machine, which cuts its power: for tests. Closing it does not pet it.
 #[derive(Debug)]
 pub struct Keeper {
     path: PathBuf,
@@ -57,11 +56,11 @@ impl Keeper {
         Self { path, timeout, kernel, pipe: None }
     }
 
-    fn write_byte(&mut self, word: u8) -> io::Result<()> {
+    fn write_byte(&mut self, byte: u8) -> io::Result<()> {
         let Some(pipe) = &mut self.pipe else {
             return Err(io::Error::new(io::ErrorKind::NotConnected, "the pipe is not open"));
         };
-        pipe.write_all(&[word])
+        pipe.write_all(&[byte])
     }
 }
 

@@ -1,4 +1,4 @@
-//! The loop, and who carries out which order.
+//! The loop, and the execution of orders.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -23,12 +23,12 @@ use crate::report::{HostPaths, PodReporter};
 use crate::survival::SurvivalLog;
 use crate::{lease, log_line, mounts};
 
-/// How often cgroups are looked at while pods end.
+/// How often cgroups are read while pods end.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What carries out orders.
+/// Executes the orders of the agent's state machine.
 pub struct Executor {
-    /// To the API server.
+    /// The client of the API server.
     pub api: Api,
     /// The file with the token, which the kubelet renews.
     pub token: PathBuf,
@@ -36,46 +36,46 @@ pub struct Executor {
     pub node: String,
     /// The namespace of its Lease.
     pub namespace: String,
-    /// The timeout that ending pods needs.
+    /// The minimum timeout of the device, which leaves time to end pods.
     pub min_timeout: Duration,
-    /// The device.
+    /// The watchdog device.
     pub watchdog: Box<dyn Watchdog>,
-    /// The pods.
+    /// The cgroups of the pods.
     pub cgroups: Cgroups,
     /// The kubelet.
     pub kubelet: Kubelet,
-    /// Its folder.
+    /// The kubelet's folder.
     pub kubelet_dir: PathBuf,
     /// The processes of the host.
     pub proc: PathBuf,
     /// The UID of the agent's own pod.
     pub own_pod_uid: String,
-    /// What outlives this process.
+    /// The state that outlives this process.
     pub marks: Marks,
-    /// Where is written down for how long this boot outlives its last pet.
+    /// The log that records for how long this boot outlives its last pet.
     pub survival: SurvivalLog,
-    /// What an earlier boot wrote there.
+    /// What an earlier boot recorded there.
     pub survived: Option<BootSurvival>,
     /// The boot ID.
     pub boot: Arc<str>,
-    /// What is reported of the pods.
+    /// The report about the pods.
     pub report: PodReporter,
     /// When the device was petted last.
     pub last_pet: Option<Duration>,
-    /// What was said last, so that it is said once.
+    /// The lines that were logged in this phase, so that each is logged once.
     pub logged: BTreeSet<String>,
 }
 
 impl std::fmt::Debug for Executor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hands").field("node", &self.node).finish_non_exhaustive()
+        f.debug_struct("Executor").field("node", &self.node).finish_non_exhaustive()
     }
 }
 
-/// How often it is written down that a machine that is to be reset still runs.
+/// How often it is recorded that a machine that is to be reset still runs.
 const SURVIVAL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Carries out one order after the other, until the last.
+/// Executes one order after the other, until the last.
 pub async fn run(agent: &mut Agent, executor: &mut Executor, terminate: &mut Signal) {
     let mut phase = agent.phase();
     log_line(describe(phase));
@@ -132,7 +132,7 @@ impl Executor {
         }
     }
 
-    /// Says it, unless it was said in this phase.
+    /// Logs a line, unless it was logged in this phase.
     fn log_once(&mut self, line: String) {
         if !self.logged.contains(&line) {
             log_line(&line);
@@ -195,7 +195,7 @@ impl Executor {
         }
     }
 
-    /// A drill compares it with the timeout of the device.
+    /// Records for how long this boot outlives its last pet: a drill compares it with the timeout of the device.
     fn record_survival(&mut self, now: Duration) {
         let Some(petted) = self.last_pet else { return };
         if let Err(error) = self.survival.record(&self.boot, now.saturating_sub(petted)) {
@@ -282,7 +282,7 @@ impl Executor {
         self.failed(&format_args!("the API server answered {status}{way_out}: {text}"))
     }
 
-    /// The kubelet first, so that nothing starts what is ended.
+    /// Stops the kubelet first, so that it does not restart the pods that are ended.
     async fn stop(&mut self) -> Answer {
         if let Err(error) = self.marks.close_gate() {
             return self.failed(&format_args!("the gate of the kubelet does not close: {error}"));
@@ -290,7 +290,7 @@ impl Executor {
         self.kubelet.stop();
         let until = since_boot() + ENDING;
         loop {
-            // What cannot be read is found by the proof.
+            // An unreadable cgroup is found by the proof.
             let pods = self.cgroups.pods(&self.own_pod_uid).unwrap_or_default();
             let running: Vec<_> = pods.iter().filter(|pod| !self.cgroups.is_empty(pod)).collect();
             if running.is_empty() || since_boot() >= until {
@@ -302,7 +302,7 @@ impl Executor {
         let leftover =
             mounts::volume_mounts(&self.proc, &self.kubelet_dir, &self.own_pod_uid).unwrap_or_default();
         if !leftover.is_empty() {
-            // Before it is done: a mount whose server is dead may never return.
+            // Logged before it is done: an unmount whose server is dead may never return.
             let names: Vec<String> = leftover.iter().map(ToString::to_string).collect();
             self.log_once(format!("unmounting {}", names.join(", ")));
             mounts::unmount_all(&leftover);
@@ -310,7 +310,7 @@ impl Executor {
         Answer::Done
     }
 
-    /// What speaks against everything having ended.
+    /// What prevents the proof that all pods have ended.
     fn list_blockers(&self) -> Vec<String> {
         let mut blockers: Vec<String> = self.kubelet.why_not_stopped().into_iter().collect();
         if !self.marks.is_closed() {

@@ -1,4 +1,4 @@
-//! What outlives a process of the agent, in a folder that does not outlive the boot.
+//! The state that outlives a process of the agent, in a folder that does not outlive the boot.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,19 +13,19 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Makes the folder.
+    /// Creates the folder.
     ///
     /// # Errors
-    /// If that fails.
+    /// The folder cannot be created.
     pub fn new(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         Ok(Self { folder: folder.to_owned() })
     }
 
-    /// Only one agent of a host goes on. None: another one has the lock, and keeps it until it ends.
+    /// Takes the lock, so that one agent runs on a host. None: another one has the lock, and keeps it until it ends.
     ///
     /// # Errors
-    /// If the file cannot be made.
+    /// The file cannot be created.
     pub fn lock(&self) -> io::Result<Option<File>> {
         let file = File::create(self.folder.join("lock"))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -35,37 +35,37 @@ impl Marks {
         }
     }
 
-    /// A promise is about to be made in this boot.
+    /// Records that a promise is about to be made in this boot.
     ///
     /// # Errors
-    /// If it cannot be written down. Then it must not be made.
+    /// It cannot be recorded. Then the promise must not be made.
     pub fn record_promise(&self, boot: &str) -> io::Result<()> {
         fs::write(self.folder.join("promised"), boot)
     }
 
-    /// Whether one may have been made in this boot.
+    /// Whether a promise may have been made in this boot.
     #[must_use]
     pub fn has_promised(&self, boot: &str) -> bool {
         fs::read_to_string(self.folder.join("promised")).is_ok_and(|text| text == boot)
     }
 
-    /// It was taken back.
+    /// Records that the promise was withdrawn.
     pub fn clear_promise(&self) {
         let _gone = fs::remove_file(self.folder.join("promised"));
     }
 
-    /// No kubelet may start.
+    /// Prevents a kubelet from starting.
     ///
     /// # Errors
-    /// If the mark cannot be written.
+    /// The mark cannot be written.
     pub fn close_gate(&self) -> io::Result<()> {
         fs::write(self.folder.join("closed"), "")
     }
 
-    /// A kubelet may start.
+    /// Allows a kubelet to start.
     ///
     /// # Errors
-    /// If the mark stays.
+    /// The mark cannot be removed.
     pub fn open_gate(&self) -> io::Result<()> {
         match fs::remove_file(self.folder.join("closed")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -73,7 +73,7 @@ impl Marks {
         }
     }
 
-    /// Whether no kubelet may start.
+    /// Whether a kubelet is prevented from starting.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.folder.join("closed").exists()
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_agent_has_the_lock_and_marks_are_of_a_boot() {
+    fn one_agent_has_the_lock_and_a_promise_is_recorded_per_boot() {
         let folder = tempfile::tempdir().unwrap();
         let marks = Marks::new(&folder.path().join("run")).unwrap();
         let first = marks.lock().unwrap();

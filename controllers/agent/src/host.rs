@@ -1,4 +1,4 @@
-//! Which node, boot and kind of machine this is.
+//! The node, the boot and the kind of this machine.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ const HYPERVISORS: [&str; 7] =
 /// The UID of the Node, as the API server wrote it into the token of this pod.
 ///
 /// # Errors
-/// If the token has no such claim, with the way out.
+/// The token has no such claim; with the remedy.
 pub fn node_uid_from_token(token: &str) -> Result<Arc<str>, String> {
     let why = "the token names no node: this needs Kubernetes 1.32 or later, and a token that the kubelet mounts into this pod";
     let payload = token.trim().split('.').nth(1).ok_or(why)?;
@@ -41,7 +41,7 @@ pub fn node_uid_from_token(token: &str) -> Result<Arc<str>, String> {
 /// This boot of the node.
 ///
 /// # Errors
-/// If the kernel does not say.
+/// The kernel does not show it.
 pub fn boot(proc: &Path, node: Arc<str>) -> Result<Boot, String> {
     let path = proc.join("sys/kernel/random/boot_id");
     let id = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -54,7 +54,7 @@ pub fn kernel() -> Arc<str> {
     rustix::system::uname().release().to_string_lossy().into()
 }
 
-/// What the machine is, as far as it says: a processor under a hypervisor has a flag, and the firmware has a vendor.
+/// The class of the machine: a processor under a hypervisor has a flag, and the firmware has a vendor.
 #[must_use]
 pub fn class(proc: &Path, sys: &Path) -> Class {
     let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
@@ -64,7 +64,7 @@ pub fn class(proc: &Path, sys: &Path) -> Class {
     let flagged = read(&proc.join("cpuinfo")).lines().any(|line| {
         line.starts_with("flags") && line.split_ascii_whitespace().any(|flag| flag == "hypervisor")
     });
-    // A vendor of a cloud sells notebooks too.
+    // A vendor of a cloud may sell notebooks, too.
     if flagged && named(&CLOUDS) || vendor.contains("Amazon EC2") {
         Class::Cloud
     } else if flagged || named(&HYPERVISORS) {
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_node_is_what_the_api_server_says() {
+    fn the_node_uid_is_read_from_the_token() {
         let token = |claims: &str| format!("e30.{}.sig", URL_SAFE_NO_PAD.encode(claims));
         let named = token(r#"{"kubernetes.io":{"node":{"name":"a","uid":"7a1c"}}}"#);
         assert_eq!(node_uid_from_token(&named).as_deref(), Ok("7a1c"));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_under_a_hypervisor_is_no_hardware() {
+    fn a_machine_under_a_hypervisor_is_not_of_class_hardware() {
         for (flags, vendor, product, class) in [
             ("fpu vme", "Dell Inc.", "PowerEdge R650", Class::Hardware),
             ("fpu hypervisor", "QEMU", "Standard PC", Class::Virtual),
@@ -97,7 +97,7 @@ mod tests {
             ("fpu hypervisor", "Google", "Google Compute Engine", Class::Cloud),
             ("fpu hypervisor", "Microsoft Corporation", "Virtual Machine", Class::Cloud),
             ("fpu", "Microsoft Corporation", "Surface Laptop", Class::Hardware),
-            // No flag: the processor of another architecture, or a machine that is rented whole.
+            // No flag: the processor of another architecture, or a bare-metal instance.
             ("", "QEMU", "KVM Virtual Machine", Class::Virtual),
             ("", "Amazon EC2", "m7g.metal", Class::Cloud),
         ] {

@@ -1,6 +1,7 @@
-//! Stopping the kubelet, so that it starts no pod, and ending it, so that another one begins.
+//! Stops the kubelet, so that it starts no pod, and ends it, so that another one starts.
 //!
-//! It is never continued: it would start from memory what was ended, whether or not the objects are still there.
+//! A stopped kubelet is never continued: it would start from memory the pods that were ended, whether or not the
+//! objects still exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,27 +15,27 @@ use crate::processes::{Process, signal};
 pub struct Kubelet {
     proc: PathBuf,
     cgroup: PathBuf,
-    /// What its process is called.
+    /// The name of its process.
     name: String,
-    /// Whether `pod-safety-agent gate` keeps one from starting.
+    /// Whether `pod-safety-agent gate` prevents one from starting.
     gated: bool,
 }
 
 impl Kubelet {
-    /// Found in `/proc`, and frozen in version 2 of the cgroups.
+    /// The kubelet, found in `/proc`, and frozen by its cgroup of version 2.
     #[must_use]
     pub fn new(proc: &Path, cgroup: &Path, name: &str, gated: bool) -> Self {
         Self { proc: proc.to_owned(), cgroup: cgroup.to_owned(), name: name.to_owned(), gated }
     }
 
-    /// None: the processes of the host cannot be read.
+    /// The running processes of the kubelet. None: the processes of the host cannot be read.
     fn running_processes(&self) -> Option<Vec<Process>> {
         let mut all = Process::list(&self.proc)?;
         all.retain(|process| process.name == self.name && process.state != 'Z');
         Some(all)
     }
 
-    /// Its cgroup in version 2, if it has one of its own.
+    /// The kubelet's cgroup in version 2, if it has one of its own.
     fn cgroup_of(&self, process: &Process) -> Option<PathBuf> {
         let text = fs::read_to_string(self.proc.join(process.pid.to_string()).join("cgroup")).ok()?;
         let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -43,8 +44,9 @@ impl Kubelet {
         (own && folder.join("cgroup.freeze").exists()).then_some(folder)
     }
 
-    /// Ends it if the gate keeps the next one from starting: a stopped process can be continued by any other. Without the gate its
-    /// cgroup is frozen and its processes are stopped, because a kubelet that ends is started again at once.
+    /// Kills the kubelet if the gate prevents the next one from starting: any process could continue a stopped one.
+    /// Without the gate its cgroup is frozen and its processes are stopped, because a killed kubelet would be
+    /// restarted at once.
     pub fn stop(&self) {
         if self.gated {
             return self.kill();
@@ -57,7 +59,7 @@ impl Kubelet {
         }
     }
 
-    /// What speaks against its being stopped. None: it starts nothing.
+    /// Why the kubelet does not count as stopped. None: it is stopped or absent, and starts nothing.
     #[must_use]
     pub fn why_not_stopped(&self) -> Option<String> {
         let Some(all) = self.running_processes() else {
@@ -79,14 +81,14 @@ impl Kubelet {
         matches!(process.state, 'T' | 't') || self.cgroup_of(process).is_some_and(frozen)
     }
 
-    /// Whether a stopped one is there: an earlier process of the agent stopped it.
+    /// Whether a stopped kubelet is there: an earlier process of the agent stopped it.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         let all = self.running_processes().unwrap_or_default();
         !all.is_empty() && all.iter().all(|process| self.is_frozen(process))
     }
 
-    /// Ends it. What started it starts another.
+    /// Kills the kubelet. Its service manager starts another.
     pub fn kill(&self) {
         for process in self.running_processes().unwrap_or_default() {
             let folder = self.cgroup_of(&process);
@@ -103,38 +105,39 @@ impl Kubelet {
 mod tests {
     use super::*;
 
-    fn shown(proc: &Path, pid: i32, stat: &str) {
+    fn write_stat(proc: &Path, pid: i32, stat: &str) {
         let folder = proc.join(pid.to_string());
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("stat"), stat).unwrap();
     }
 
     #[test]
-    fn attack_a_kubelet_that_is_not_stopped_or_not_there_is_no_proof() {
+    fn attack_a_running_or_missing_kubelet_is_no_proof() {
         let proc = tempfile::tempdir().unwrap();
         let kubelet = |gated| Kubelet::new(proc.path(), Path::new("/nowhere"), "kubelet", gated);
         assert!(kubelet(false).why_not_stopped().unwrap().contains("--gated"));
         assert_eq!(kubelet(true).why_not_stopped(), None);
-        shown(proc.path(), 7, "7 (kubelet) S 1 7");
+        write_stat(proc.path(), 7, "7 (kubelet) S 1 7");
         assert!(kubelet(true).why_not_stopped().unwrap().contains("process 7 (kubelet) in state S"));
         assert!(!kubelet(true).is_stopped());
-        shown(proc.path(), 7, "7 (kubelet) T 1 7");
+        write_stat(proc.path(), 7, "7 (kubelet) T 1 7");
         assert_eq!(kubelet(false).why_not_stopped(), None);
-        shown(proc.path(), 8, "8 (kubelet) R 1 7");
+        write_stat(proc.path(), 8, "8 (kubelet) R 1 7");
         assert!(kubelet(false).why_not_stopped().is_some(), "a second one was started");
         assert!(!kubelet(false).is_stopped());
     }
 
-    /// Where the processes could not be read there was no kubelet, and with the gate that was a proof.
+    /// Unreadable processes counted as no kubelet, and with the gate that was a proof.
     #[test]
-    fn bug_processes_that_cannot_be_read_were_none() {
+    fn bug_unreadable_processes_counted_as_none() {
         let kubelet = Kubelet::new(Path::new("/nowhere"), Path::new("/nowhere"), "kubelet", true);
         assert!(kubelet.why_not_stopped().unwrap().contains("cannot be read in /nowhere"));
     }
 
-    /// A kubelet that was only stopped started from memory the pods that were ended, when another process continued it.
+    /// A kubelet that was only stopped started from memory the pods that were ended, when another process continued
+    /// it.
     #[test]
-    fn bug_a_kubelet_behind_the_gate_was_stopped_and_could_be_continued() {
+    fn bug_a_gated_kubelet_was_stopped_and_could_be_continued() {
         use std::os::unix::fs::symlink;
         use std::os::unix::process::ExitStatusExt as _;
         let folder = tempfile::tempdir().unwrap();
@@ -161,7 +164,7 @@ mod tests {
         }
     }
 
-    /// With the cgroups of a real kernel, in a machine of its own: `tests/watchdog/qemu.sh` starts it there.
+    /// With the cgroups of a real kernel, in a virtual machine: `tests/watchdog/qemu.sh` starts it there.
     #[test]
     fn real_cgroups_of_version_2_are_frozen_and_killed() {
         let root = Path::new("/sys/fs/cgroup");
@@ -177,7 +180,7 @@ mod tests {
             child
         };
         use std::os::unix::fs::{PermissionsExt as _, symlink};
-        // Programs are called as their files are: the one by busybox, the other by the kernel.
+        // The names of the processes are those of the files: one by busybox, the other by the kernel.
         symlink("/bin/busybox", "/bin/sleep").unwrap();
         fs::write("/bin/kubelet", "#!/bin/busybox sh\nsleep 600\n").unwrap();
         fs::set_permissions("/bin/kubelet", fs::Permissions::from_mode(0o755)).unwrap();
@@ -198,11 +201,11 @@ mod tests {
             root.join("kubepods.slice/kubepods-pod0aaaaaaa_1b7e_4d51_9c6e_6d1f2a3b4c5d.slice"),
         )
         .unwrap();
-        let found = cgroups.pods(own).unwrap().remove(0);
-        assert!(!cgroups.is_empty(&found));
-        cgroups.kill(&found);
+        let pod_cgroups = cgroups.pods(own).unwrap().remove(0);
+        assert!(!cgroups.is_empty(&pod_cgroups));
+        cgroups.kill(&pod_cgroups);
         process.wait().unwrap();
-        assert!(soon(&|| cgroups.is_empty(&found)));
+        assert!(soon(&|| cgroups.is_empty(&pod_cgroups)));
         kubelet.kill();
         use std::os::unix::process::ExitStatusExt as _;
         assert_eq!(fake.wait().unwrap().signal(), Some(9), "ended, and never continued");

@@ -7,10 +7,10 @@ use pod_safety_watchdog::record::{
 };
 use serde_json::{Value, json};
 
-/// What the API server answered.
+/// Decodes the API server's answer.
 ///
 /// # Errors
-/// If that is no Lease.
+/// It is no Lease.
 pub fn parse(body: &[u8]) -> Result<ObservedLease, String> {
     let lease: Value =
         serde_json::from_slice(body).map_err(|error| format!("the answer is no JSON: {error}"))?;
@@ -22,7 +22,7 @@ pub fn parse(body: &[u8]) -> Result<ObservedLease, String> {
     Ok(ObservedLease { version, record: Record::from_annotations(&annotations).ok() })
 }
 
-/// The whole object, to be written over that version. The agent owns every field of it.
+/// The whole object, to be written at that resourceVersion. The agent owns every field of it.
 #[must_use]
 pub fn encode(
     (namespace, node): (&str, &str),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn attack_what_no_agent_wrote_is_unknown_and_not_absent() {
+    fn attack_an_invalid_lease_is_unknown_and_not_absent() {
         let body = br#"{"metadata":{"resourceVersion":"9","annotations":{"watchdog.pod-safety.dev/state":"Armed"}}}"#;
         assert_eq!(parse(body).unwrap(), ObservedLease { version: "9".into(), record: None });
         assert!(parse(b"<html>").is_err() && parse(b"{}").is_err());

@@ -1,17 +1,17 @@
 //! The agent of a node.
 //!
-//! Duty: carry out what the machine of `pod-safety-watchdog` orders, one order at a time, and tell it what came of each. There is one
-//! loop and one thread. Nothing here decides when to pet.
+//! Duty: execute the orders of the state machine of `pod-safety-watchdog`, one at a time, and pass it the answer to
+//! each. There is one loop and one thread. Nothing here decides when to pet.
 //!
 //! | file | subject |
 //! |---|---|
-//! | [`executor`] | the loop, and who carries out which order |
+//! | | [`executor`] | the loop, and the execution of orders |
 //! | [`api`], [`lease`] | requests to the API server; the Lease as JSON |
-//! | [`device`], [`linux`] | what a watchdog is; `/dev/watchdog`, and a pipe for tests |
-//! | [`cgroups`], [`kubelet`], [`mounts`], [`processes`] | ending pods, and proving that they have ended |
-//! | [`report`] | what is reported of pods that cannot end |
-//! | [`host`] | which node, boot and kind of machine this is |
-//! | [`gate`] | the marks in `/run` that outlive this process, and keep a kubelet from starting |
+//! | | [`device`], [`linux`] | the interface of a watchdog; `/dev/watchdog`, and a pipe for tests |
+//! | | [`cgroups`], [`kubelet`], [`mounts`], [`processes`] | end pods, and prove that they have ended |
+//! | | [`report`] | the report about pods that cannot terminate |
+//! | | [`host`] | the node, the boot and the kind of this machine |
+//! | | [`gate`] | the marks in `/run` that outlive this process, and prevent a kubelet from starting |
 //! | [`realtime`] | priority and locked memory |
 
 pub mod api;
@@ -32,7 +32,7 @@ pub mod survival;
 
 use std::io::Write as _;
 
-/// One line of the log. A log that cannot be written keeps nothing from being done.
+/// Writes one line to the log. A log that cannot be written prevents nothing.
 pub fn log_line(line: impl std::fmt::Display) {
     let _lost = writeln!(std::io::stderr().lock(), "{line}");
 }

@@ -1,7 +1,7 @@
 //! `/dev/watchdog`.
 //!
-//! What the device says of itself is read before it is opened, from sysfs, because opening starts it. After that only what it
-//! reports back is believed: drivers round.
+//! The device's attributes are read from sysfs before it is opened, because opening starts it. After that only the
+//! values that it reports back count: drivers round.
 
 use std::fs;
 use std::io;
@@ -15,14 +15,14 @@ use watchdog_device::OptionFlags;
 use crate::device::{Unusable, Watchdog};
 use crate::processes;
 
-/// `WDIOF_ALARMONLY`: it reports, and resets nothing.
+/// `WDIOF_ALARMONLY`: the device only reports, and resets nothing.
 const ALARM_ONLY: u32 = 0x0400;
 
 /// The watchdog with this number.
 pub struct Linux {
     number: u8,
     timeout: Duration,
-    /// What the machine is. A timer of the kernel is less than that.
+    /// The class of the machine. A timer of the kernel has a weaker one.
     class: Class,
     kernel: Arc<str>,
     sysfs: PathBuf,
@@ -36,14 +36,14 @@ impl std::fmt::Debug for Linux {
     }
 }
 
-/// What sysfs says of a watchdog. None: the kernel does not say.
+/// The attributes of a watchdog in sysfs. None: the kernel does not show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SysfsAttributes {
     /// The name of its driver.
     pub identity: Option<String>,
     /// Whether closing it cannot stop it.
     pub nowayout: Option<bool>,
-    /// Its abilities, as bits.
+    /// Its option bits.
     pub options: Option<u32>,
     /// Its timeout in seconds.
     pub timeout: Option<u64>,
@@ -69,14 +69,14 @@ impl SysfsAttributes {
 }
 
 impl Linux {
-    /// The device `/dev/watchdogN`, with the timeout to ask it for.
+    /// The device `/dev/watchdogN`, with the timeout to request.
     #[must_use]
     pub fn new(number: u8, timeout: Duration, class: Class, kernel: Arc<str>) -> Self {
         let (sysfs, proc) = (PathBuf::from("/sys/class/watchdog"), PathBuf::from("/proc"));
         Self { number, timeout, class, kernel, sysfs, proc, open: None }
     }
 
-    /// What sysfs says of it.
+    /// Its attributes in sysfs.
     #[must_use]
     pub fn sysfs_attributes(&self) -> SysfsAttributes {
         SysfsAttributes::read(&self.sysfs.join(format!("watchdog{}", self.number)))
@@ -86,7 +86,7 @@ impl Linux {
         format!("/dev/watchdog{}", self.number)
     }
 
-    /// Who has it open, for people.
+    /// The process that has it open, for messages.
     #[must_use]
     pub fn holder(&self) -> Option<String> {
         processes::find_holder(&self.proc, &[&self.path(), "/dev/watchdog"])
@@ -106,7 +106,7 @@ impl Linux {
         self.unusable(format_args!("{error}: is its module loaded, and is /dev mounted into this container?"))
     }
 
-    /// Any timeout is accepted that it reports: a longer one only makes the controller wait longer.
+    /// Sets the timeout, and accepts any that the device reports: a longer one only makes the controller wait longer.
     fn set_and_read(&self, device: &watchdog_device::Watchdog, nowayout: bool) -> Result<Device, Unusable> {
         let failed =
             |what: &str, error: &dyn std::fmt::Display| self.unusable(format_args!("{what}: {error}"));
@@ -119,7 +119,7 @@ impl Linux {
         let requested = i32::try_from(self.timeout.as_secs()).unwrap_or(i32::MAX);
         // A device that cannot be set keeps its own timeout, which is read back like any other.
         let _kept = device.set_timeout(requested);
-        // It would have the kernel panic before the device fires, and dump its memory for minutes.
+        // A pretimeout would make the kernel panic before the device fires, and dump its memory for minutes.
         let _none = device.set_pretimeout(0);
         let timeout = device.get_timeout().map_err(|error| failed("GETTIMEOUT", &error))?;
         let seconds = u64::try_from(timeout).ok().filter(|seconds| *seconds > 0);
@@ -154,7 +154,7 @@ impl Watchdog for Linux {
         let nowayout = self.check_supported(&attributes)?;
         let opened = watchdog_device::Watchdog::new_by_id(self.number);
         let mut device = opened.map_err(|error| self.not_opened(&error))?;
-        // Whatever it says, it runs now: what cannot be used is stopped, if it can be.
+        // It runs now, whatever it reports: a device that cannot be used is stopped, if it can be.
         let read = self.set_and_read(&device, nowayout);
         if read.is_ok() {
             self.open = Some(device);
@@ -176,7 +176,7 @@ impl Watchdog for Linux {
     }
 }
 
-/// softdog is a timer of the kernel. In a virtual machine any device is the hypervisor's.
+/// The class of a device: softdog is a timer of the kernel. In a virtual machine any device is the hypervisor's.
 fn class(machine: Class, identity: &str) -> Class {
     match machine {
         Class::Hardware | Class::Software if identity == "Software Watchdog" => Class::Software,
@@ -202,17 +202,17 @@ mod tests {
         assert!(linux.open().unwrap_err().0.contains("nowayout"), "what is not known is no promise");
         fs::write(folder.join("nowayout"), "1\n").unwrap();
         fs::write(folder.join("options"), "0x8580\n").unwrap();
-        let said = linux.open().unwrap_err().to_string();
+        let message = linux.open().unwrap_err().to_string();
         assert!(
-            said.contains("--device /dev/watchdog0")
-                && said.contains("ALARMONLY")
-                && said.contains("name another"),
-            "{said}"
+            message.contains("--device /dev/watchdog0")
+                && message.contains("ALARMONLY")
+                && message.contains("name another"),
+            "{message}"
         );
     }
 
     #[test]
-    fn a_timer_of_the_kernel_is_no_hardware() {
+    fn softdog_is_not_of_class_hardware() {
         assert_eq!(class(Class::Hardware, "Software Watchdog"), Class::Software);
         assert_eq!(class(Class::Hardware, "iTCO_wdt"), Class::Hardware);
         assert_eq!(class(Class::Virtual, "Software Watchdog"), Class::Virtual);

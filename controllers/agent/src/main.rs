@@ -1,4 +1,4 @@
-//! The program of the node agent: flags, and what they are joined to.
+//! The program of the node agent: flags, and how the parts are put together.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,7 +23,7 @@ use pod_safety_watchdog::agent::{Agent, StartupState};
 use pod_safety_watchdog::record::Class;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How often a waiting process looks.
+/// How often a waiting process checks again.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Where the pods of this node are, if the agent can guard them there.
+/// The cgroups of this node's pods, if the agent can guard them.
 fn cgroups(flags: &Run) -> Result<Cgroups, String> {
     let cgroups = Cgroups::find(&flags.cgroups, &flags.proc).ok_or_else(|| {
         format!("--cgroups {}: there are none: is it mounted into this container?", flags.cgroups.display())
@@ -91,7 +91,7 @@ async fn run(flags: Run) -> Result<(), String> {
     let survival = SurvivalLog::new(&flags.record)
         .map_err(|error| format!("--record {}: {error}", flags.record.display()))?;
     let mut random = [0; 8];
-    // A machine that has just booted may have none for a while, and nothing else says why it waits.
+    // A machine that has just booted may have none for a while, and no other line would give the reason.
     log_line("drawing a random number of the kernel");
     getrandom::fill(&mut random).map_err(|error| format!("no random number: {error}"))?;
     let (survived, id) = (survival.read_earlier_boot(&boot.id), boot.id.clone());
@@ -124,7 +124,7 @@ fn marks(flags: &Gate) -> Result<Marks, String> {
     Marks::new(&flags.marks).map_err(|error| format!("--marks {}: {error}", flags.marks.display()))
 }
 
-/// The agent before this one ends first. None: this process was terminated before that.
+/// Waits until the agent before this one has ended. None: this process was terminated before that.
 async fn wait_for_lock(marks: &Marks, terminate: &mut Signal) -> Result<Option<fs::File>, String> {
     use futures::FutureExt as _;
     let mut is_logged = false;
@@ -168,7 +168,7 @@ async fn gate(flags: Gate) -> Result<(), String> {
     Ok(())
 }
 
-/// Nothing is opened: opening a watchdog starts it.
+/// Prints what `check` finds. Opens nothing: opening a watchdog starts it.
 fn check(flags: &Device) {
     let device = linux(flags);
     let attributes = device.sysfs_attributes();
@@ -184,7 +184,7 @@ fn check(flags: &Device) {
     ));
 }
 
-/// How much later than its timeout a watchdog may fire before its promise is worth nothing.
+/// How much later than its timeout a watchdog may fire in a drill.
 const DRILL_TOLERANCE: Duration = Duration::from_secs(5);
 
 async fn drill(flags: Drill) -> Result<(), String> {

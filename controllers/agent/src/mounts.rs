@@ -1,4 +1,4 @@
-//! Mounts of the volumes of pods. A volume that is mounted is written to by the kernel, also when no process is left.
+//! Mounts of the volumes of pods. The kernel writes to a mounted volume, even when no process is left.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ const IN_MEMORY: [&str; 5] = ["tmpfs", "ramfs", "proc", "sysfs", "cgroup2"];
 /// A mount of a pod's volume, or of the volume itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Where.
+    /// The mount point.
     pub path: PathBuf,
-    /// `ext4`, `nfs4` …
+    /// The file system: `ext4`, `nfs4` …
     pub kind: String,
 }
 
@@ -23,13 +23,14 @@ impl std::fmt::Display for Mount {
     }
 }
 
-/// The mounts below the kubelet's folder that are of volumes, deepest first, without those of the pod with the UID `own`. None: they
-/// cannot be read.
+/// The mounts of volumes below the kubelet's folder, deepest first, without those of the pod with the UID `own`.
+/// None: they cannot be read.
 #[must_use]
 pub fn volume_mounts(proc: &Path, kubelet: &Path, own: &str) -> Option<Vec<Mount>> {
-    // As the first process of the host sees them.
+    // The mounts of the first process of the host.
     let table = fs::read(proc.join("1/mountinfo")).ok()?;
-    // Pods choose names of folders that are no UTF-8. What is compared below is what the kubelet and the kernel name.
+    // Pods can choose folder names that are no UTF-8. The parts that are compared below are named by the kubelet and
+    // the kernel.
     let table = String::from_utf8_lossy(&table);
     let mut mounts: Vec<Mount> = table.lines().filter_map(parse_line).collect();
     let mine = kubelet.join("pods").join(own);
@@ -44,10 +45,10 @@ pub fn volume_mounts(proc: &Path, kubelet: &Path, own: &str) -> Option<Vec<Mount
     Some(mounts)
 }
 
-/// Takes them away. What is busy or hangs stays, and is seen afterwards.
+/// Unmounts them. A mount that is busy or hangs stays, and is found by the proof.
 pub fn unmount_all(mounts: &[Mount]) {
     for mount in mounts {
-        // Never lazily: a mount that is only hidden goes on writing.
+        // Never lazily: a detached mount still writes.
         let _busy = unmount(&mount.path, UnmountFlags::NOFOLLOW);
     }
 }
@@ -60,7 +61,7 @@ fn parse_line(line: &str) -> Option<Mount> {
     Some(Mount { path: PathBuf::from(unescaped(path)), kind: kind.to_owned() })
 }
 
-/// Blanks and the like are written as a backslash and three octal digits.
+/// Decodes blanks and other characters, which are written as a backslash and three octal digits.
 fn unescaped(path: &str) -> String {
     let mut parts = path.split('\\');
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -93,16 +94,16 @@ mod tests {
 ";
 
     #[test]
-    fn volumes_are_found_and_what_is_in_memory_is_not() {
+    fn volumes_are_found_and_in_memory_file_systems_are_not() {
         let proc = tempfile::tempdir().unwrap();
         let kubelet = Path::new("/var/lib/kubelet");
         assert_eq!(volume_mounts(proc.path(), kubelet, ""), None, "unknown is not absent");
         fs::create_dir(proc.path().join("1")).unwrap();
         fs::write(proc.path().join("1/mountinfo"), TABLE).unwrap();
-        let found: Vec<String> =
+        let mounts: Vec<String> =
             volume_mounts(proc.path(), kubelet, "own").unwrap().iter().map(Mount::to_string).collect();
         assert_eq!(
-            found,
+            mounts,
             [
                 "/var/lib/kubelet/pods/a/volumes/kubernetes.io~csi/pv one/mount (ext4)",
                 "/var/lib/kubelet/plugins/kubernetes.io/csi/x/globalmount (ext4)",
@@ -111,9 +112,10 @@ mod tests {
         assert_eq!(volume_mounts(proc.path(), kubelet, "").unwrap().len(), 3);
     }
 
-    /// A directory of a tenant's volume, mounted by `subPath`, has a name that is no UTF-8: the kernel shows it as it is.
+    /// A directory of a tenant's volume, mounted by `subPath`, has a name that is no UTF-8: the kernel shows it
+    /// unchanged.
     #[test]
-    fn attack_a_folder_whose_name_is_no_text_hides_all_mounts() {
+    fn attack_a_folder_name_that_is_no_utf8_hides_no_mounts() {
         let proc = tempfile::tempdir().unwrap();
         fs::create_dir(proc.path().join("1")).unwrap();
         let mut table = TABLE.as_bytes().to_vec();

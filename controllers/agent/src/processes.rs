@@ -8,11 +8,11 @@ use rustix::process::{Pid, Signal, kill_process};
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// The PID.
     pub pid: i32,
-    /// Its command, as the kernel cuts it.
+    /// The name of its command, as the kernel truncates it.
     pub name: String,
-    /// `R`, `S`, `D`, `T`, `Z` …
+    /// The state: `R`, `S`, `D`, `T`, `Z` …
     pub state: char,
 }
 
@@ -21,7 +21,7 @@ impl Process {
     #[must_use]
     pub fn read(proc: &Path, pid: i32) -> Option<Self> {
         let stat = fs::read(proc.join(pid.to_string()).join("stat")).ok()?;
-        // A process names itself: the name may hold blanks, brackets, line ends, and bytes that are no UTF-8.
+        // A process sets its own name: it may contain blanks, brackets, line ends, and bytes that are no UTF-8.
         let stat = String::from_utf8_lossy(&stat);
         let (before, after) = stat.rsplit_once(')')?;
         let (_, name) = before.split_once('(')?;
@@ -29,7 +29,7 @@ impl Process {
         Some(Self { pid, name, state: after.trim_start().chars().next()? })
     }
 
-    /// All of them. None: one that is there cannot be read.
+    /// All processes. None: an existing one cannot be read.
     #[must_use]
     pub fn list(proc: &Path) -> Option<Vec<Self>> {
         let entries: Vec<_> = fs::read_dir(proc).ok()?.collect::<Result<_, _>>().ok()?;
@@ -51,14 +51,14 @@ impl std::fmt::Display for Process {
     }
 }
 
-/// Sends a signal. A process that is gone needs none.
+/// Sends a signal. A process that is gone is ignored.
 pub fn signal(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid).filter(|pid| !pid.is_init()) {
         let _gone = kill_process(pid, signal);
     }
 }
 
-/// Who has one of these files open, for people.
+/// The process that has one of these files open, for messages.
 #[must_use]
 pub fn find_holder(proc: &Path, paths: &[&str]) -> Option<String> {
     let holds = |process: &Process| {
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_brackets_and_blanks_is_read() {
+    fn a_process_name_with_brackets_and_blanks_is_parsed() {
         let proc = tempfile::tempdir().unwrap();
         fs::create_dir(proc.path().join("17")).unwrap();
         fs::write(proc.path().join("17/stat"), "17 (a) R (b) D 1 17 17 0\n").unwrap();
@@ -88,9 +88,9 @@ mod tests {
         assert_eq!(Process::list(proc.path()), None, "unknown is not absent");
     }
 
-    /// A thread of any pod calls itself by bytes that are no UTF-8 (prctl PR_SET_NAME).
+    /// A thread of any pod can set its name to bytes that are no UTF-8 (prctl PR_SET_NAME).
     #[test]
-    fn attack_a_name_that_is_no_text_hides_the_kubelet() {
+    fn attack_a_process_name_that_is_no_utf8_hides_no_kubelet() {
         let proc = tempfile::tempdir().unwrap();
         for (pid, stat) in [(7, &b"7 (kubelet) S 1 7 7 0\n"[..]), (8, &b"8 (\xff\xfe) S 1 8 8 0\n"[..])] {
             fs::create_dir(proc.path().join(pid.to_string())).unwrap();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_runs() {
+    fn this_process_is_listed() {
         let own = i32::try_from(std::process::id()).unwrap();
         assert!(Process::list(Path::new("/proc")).unwrap().iter().any(|process| process.pid == own));
     }

@@ -1,5 +1,5 @@
-//! Best effort: a high priority, and memory that is never swapped. What is not possible is said, and keeps nothing from working: the
-//! bound holds without them, only a late pet resets the machine.
+//! Best effort: a high priority, and memory that is never swapped. What is refused is logged, and prevents nothing:
+//! the bound holds without them, only a late pet resets the machine.
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use thread_priority::{
@@ -10,7 +10,7 @@ use thread_priority::{
 /// Above every process without a real-time priority, and below the threads of the kernel's interrupts (50).
 const PRIORITY: u8 = 10;
 
-/// Asks for both, and returns what was refused.
+/// Requests both, and returns what was refused.
 #[must_use]
 pub fn request_realtime() -> Vec<String> {
     let mut refused = Vec::new();

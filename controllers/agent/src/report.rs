@@ -1,7 +1,8 @@
-//! What the agent reports of the pods of its node: which have ended though they have a cgroup still, and what keeps the others.
+//! The report about the pods of the node: which have terminated although they still have a cgroup, and what keeps the
+//! others.
 //!
-//! The agent does not know which pods were deleted. It says what it finds, and the controller compares that with the pods. It ends
-//! nothing for it.
+//! The agent does not know which pods were deleted. It reports what it finds, and the controller compares that with
+//! the pods. It terminates nothing for the report.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,18 +13,18 @@ use crate::cgroups::{Cgroups, PodCgroups};
 use crate::mounts::{self, Mount};
 use crate::processes::Process;
 
-/// From one look to the next: reading the state of five hundred processes takes some milliseconds.
+/// From one check to the next: reading the state of five hundred processes takes some milliseconds.
 const CHECK_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The last look.
+/// The last check.
 #[derive(Clone, Debug, Default)]
 pub struct PodReporter {
     pods: Option<(Epoch, Duration, PodReport)>,
-    /// Processes that were in state D then.
+    /// Processes that were in state D at that check.
     stuck: Vec<i32>,
 }
 
-/// Where to look.
+/// The folders of the host.
 #[derive(Clone, Copy, Debug)]
 pub struct HostPaths<'a> {
     /// The cgroups.
@@ -37,7 +38,8 @@ pub struct HostPaths<'a> {
 }
 
 impl PodReporter {
-    /// What goes into the Lease with this round. Called after the API server confirmed the round before, and before this one is sent.
+    /// The report for this round. Called after the API server confirmed the round before, and before this one is
+    /// sent.
     pub fn update(&mut self, now: Duration, record: &Record, paths: HostPaths<'_>) -> Option<&PodReport> {
         let (epoch, round) = (record.epoch, record.round);
         let fresh = self
@@ -51,7 +53,7 @@ impl PodReporter {
         self.pods.as_ref().map(|(_, _, pods)| pods)
     }
 
-    /// None: what cannot be read is not reported.
+    /// Checks the pods. None: a state that cannot be read is not reported.
     fn inspect(&mut self, paths: HostPaths<'_>) -> Option<PodReport> {
         let HostPaths { cgroups, proc, folder, own_pod_uid: own } = paths;
         let mounts = mounts::volume_mounts(proc, folder, own)?;
@@ -70,7 +72,8 @@ impl PodReporter {
         Some(report)
     }
 
-    /// One that was in state D at the last look, too. A process that reads from a disk is in it for a moment.
+    /// A process that was in state D at the last check, too. A process that reads from a disk is in that state for a
+    /// moment.
     fn find_stuck(&self, processes: Vec<Process>, stuck: &mut Vec<i32>) -> Option<Process> {
         let asleep: Vec<_> = processes.into_iter().filter(|process| process.state == 'D').collect();
         stuck.extend(asleep.iter().map(|process| process.pid));
@@ -78,7 +81,7 @@ impl PodReporter {
     }
 }
 
-/// The UID is a folder of the path: of a volume, or of a device that the pod has as a block.
+/// Whether the pod's UID is a folder of the path: of a volume, or of a block device of the pod.
 fn is_of(mount: &Mount, pod: &PodCgroups) -> bool {
     mount.path.iter().any(|folder| folder == pod.uid.as_str())
 }
@@ -94,7 +97,7 @@ mod tests {
     const UID: &str = "3f0b9d2e-1b7e-4d51-9c6e-6d1f2a3b4c5d";
     const OWN: &str = "0aaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d";
 
-    /// A host of version 2 with one pod, and a process of the pod in this state, if it has one.
+    /// A host of version 2 with one pod, and a process of the pod in this state, if there is one.
     struct Host(tempfile::TempDir);
 
     impl Host {
@@ -121,11 +124,11 @@ mod tests {
             self.write("proc/7/stat", &format!("7 (mysqld) {} 1 7", state.unwrap_or('R')));
         }
 
-        fn look(&self, report: &mut PodReporter, second: u64, round: u64) -> Option<PodReport> {
-            self.look_in(1, report, second, round)
+        fn check(&self, report: &mut PodReporter, second: u64, round: u64) -> Option<PodReport> {
+            self.check_in(1, report, second, round)
         }
 
-        fn look_in(
+        fn check_in(
             &self,
             count: u32,
             report: &mut PodReporter,
@@ -134,62 +137,66 @@ mod tests {
         ) -> Option<PodReport> {
             let (root, proc) = (self.0.path().join("cgroup"), self.0.path().join("proc"));
             let cgroups = Cgroups::find(&root, &proc).unwrap();
-            let places =
+            let paths =
                 HostPaths { cgroups: &cgroups, proc: &proc, folder: Path::new("/kubelet"), own_pod_uid: OWN };
             let boot = Boot { node: "n".into(), id: "b".into() };
             let epoch = Epoch { process: 1, count };
             let record = Record { state: State::Armed, epoch, round, boot, device: None };
-            report.update(Duration::from_secs(second), &record, places).cloned()
+            report.update(Duration::from_secs(second), &record, paths).cloned()
         }
     }
 
     #[test]
-    fn a_pod_has_ended_when_its_cgroup_is_empty_and_its_mounts_are_gone() {
+    fn a_pod_has_terminated_when_its_cgroup_is_empty_and_its_mounts_are_gone() {
         let (host, mut report) = (Host::new(), PodReporter::default());
         host.process(Some('S'));
         let runs = PodReport { checked_round: 3, ..PodReport::default() };
-        assert_eq!(host.look(&mut report, 0, 3), Some(runs.clone()), "it runs, and that is not reported");
+        assert_eq!(host.check(&mut report, 0, 3), Some(runs.clone()), "it runs, and that is not reported");
         host.process(None);
-        assert_eq!(host.look(&mut report, 14, 10), Some(runs), "the last look is told with its own round");
+        assert_eq!(
+            host.check(&mut report, 14, 10),
+            Some(runs),
+            "the last check is reported with its own round"
+        );
         host.write(
             "proc/1/mountinfo",
             &format!("33 22 0:40 / /kubelet/pods/{UID}/volumes/x rw - nfs4 server:/ rw\n"),
         );
-        let left = vec![(UID.to_owned(), format!("still mounted: /kubelet/pods/{UID}/volumes/x (nfs4)"))];
+        let leftover = vec![(UID.to_owned(), format!("still mounted: /kubelet/pods/{UID}/volumes/x (nfs4)"))];
         assert_eq!(
-            host.look(&mut report, 15, 11),
-            Some(PodReport { checked_round: 11, terminated: Vec::new(), leftover: left })
+            host.check(&mut report, 15, 11),
+            Some(PodReport { checked_round: 11, terminated: Vec::new(), leftover })
         );
         host.write("proc/1/mountinfo", "33 22 0:40 / /kubelet/pods/other/volumes/x rw - nfs4 server:/ rw\n");
         let ended = PodReport { checked_round: 20, terminated: vec![UID.to_owned()], leftover: Vec::new() };
-        assert_eq!(host.look(&mut report, 30, 20), Some(ended));
+        assert_eq!(host.check(&mut report, 30, 20), Some(ended));
     }
 
-    /// Rounds count from one in each epoch: the round of an earlier look would be one that is yet to come.
+    /// Rounds count from one in each epoch: the round of an earlier check would be a future one.
     #[test]
-    fn in_a_new_epoch_it_looks_anew() {
+    fn a_new_epoch_checks_again() {
         let (host, mut report) = (Host::new(), PodReporter::default());
         host.process(Some('S'));
-        assert_eq!(host.look_in(1, &mut report, 0, 3).unwrap().checked_round, 3);
-        assert_eq!(host.look_in(2, &mut report, 1, 1).unwrap().checked_round, 1);
+        assert_eq!(host.check_in(1, &mut report, 0, 3).unwrap().checked_round, 3);
+        assert_eq!(host.check_in(2, &mut report, 1, 1).unwrap().checked_round, 1);
     }
 
     #[test]
-    fn a_process_in_state_d_is_named_when_it_is_found_twice() {
+    fn a_process_in_state_d_is_reported_when_it_is_found_twice() {
         let (host, mut report) = (Host::new(), PodReporter::default());
         host.process(Some('D'));
-        assert_eq!(host.look(&mut report, 0, 1).unwrap().leftover, []);
-        let left = [(UID.to_owned(), "process 7 (mysqld) in state D".to_owned())];
-        assert_eq!(host.look(&mut report, 15, 2).unwrap().leftover, left);
+        assert_eq!(host.check(&mut report, 0, 1).unwrap().leftover, []);
+        let leftover = [(UID.to_owned(), "process 7 (mysqld) in state D".to_owned())];
+        assert_eq!(host.check(&mut report, 15, 2).unwrap().leftover, leftover);
         host.process(Some('S'));
-        assert_eq!(host.look(&mut report, 30, 3).unwrap().leftover, []);
+        assert_eq!(host.check(&mut report, 30, 3).unwrap().leftover, []);
     }
 
     #[test]
-    fn attack_what_cannot_be_read_is_not_reported() {
+    fn attack_a_pod_with_unreadable_mounts_is_not_reported() {
         let (host, mut report) = (Host::new(), PodReporter::default());
         host.process(None);
         fs::remove_file(host.0.path().join("proc/1/mountinfo")).unwrap();
-        assert_eq!(host.look(&mut report, 0, 1), None, "a mount may be there");
+        assert_eq!(host.check(&mut report, 0, 1), None, "a mount may be there");
     }
 }

@@ -1,4 +1,5 @@
-//! For how long a machine that is to be reset outlives its last pet. The next boot reads it, and a drill compares it with the timeout.
+//! For how long a machine that is to be reset outlives its last pet. The next boot reads it, and a drill compares it
+//! with the timeout.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -7,7 +8,8 @@ use std::time::Duration;
 
 use pod_safety_watchdog::record::BootSurvival;
 
-/// A file that outlives the boot. A line for each look: whatever is cut off by the reset, the line before it is whole.
+/// A file that outlives the boot, with a line for each record: if the reset truncates a line, the one before it is
+/// complete.
 #[derive(Debug)]
 pub struct SurvivalLog {
     path: PathBuf,
@@ -15,19 +17,19 @@ pub struct SurvivalLog {
 }
 
 impl SurvivalLog {
-    /// The file in this folder, which is made.
+    /// The file in this folder, which is created.
     ///
     /// # Errors
-    /// If that fails.
+    /// The folder cannot be created.
     pub fn new(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         Ok(Self { path: folder.join("survived"), file: None })
     }
 
-    /// This boot still runs, so long after its last pet.
+    /// Records that this boot still runs, this long after its last pet.
     ///
     /// # Errors
-    /// If that is not on the disk.
+    /// The record is not on the disk.
     pub fn record(&mut self, boot: &str, since_pet: Duration) -> io::Result<()> {
         if self.file.is_none() {
             let begun = OpenOptions::new().create(true).write(true).truncate(true).open(&self.path)?;
@@ -38,7 +40,7 @@ impl SurvivalLog {
         file.sync_data()
     }
 
-    /// What an earlier boot wrote last.
+    /// The last record of an earlier boot.
     #[must_use]
     pub fn read_earlier_boot(&self, boot: &str) -> Option<BootSurvival> {
         let text = fs::read_to_string(&self.path).ok()?;
@@ -55,19 +57,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_boot_reads_the_last_whole_line() {
+    fn the_next_boot_reads_the_last_complete_line() {
         let folder = tempfile::tempdir().unwrap();
         let mut survival = SurvivalLog::new(folder.path()).unwrap();
         assert_eq!(survival.read_earlier_boot("b"), None);
         for millis in [250, 500, 9_750] {
             survival.record("a", Duration::from_millis(millis)).unwrap();
         }
-        // The reset came in the middle of this one.
+        // The reset came while this line was written.
         OpenOptions::new().append(true).open(&survival.path).unwrap().write_all(b"a 99").unwrap();
         let survived = BootSurvival { boot: "a".into(), outlived: Duration::from_millis(9_750) };
         assert_eq!(survival.read_earlier_boot("b"), Some(survived));
         assert_eq!(survival.read_earlier_boot("a"), None, "of this boot there is nothing to say yet");
-        // It begins anew in each boot.
+        // Each boot truncates the file.
         let mut later = SurvivalLog::new(folder.path()).unwrap();
         later.record("b", Duration::from_millis(1)).unwrap();
         assert_eq!(later.read_earlier_boot("c").unwrap().outlived, Duration::from_millis(1));

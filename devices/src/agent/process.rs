@@ -3,7 +3,7 @@
 //! Duty: start it with nothing but its stdin, keep the beginning of its output, and make sure that no process of it
 //! is left when its deadline is over, when it has ended, or when its future is dropped.
 //!
-//! Invariants: no arguments; an environment of a few constants; a process group of its own. The deadline is enforced
+//! Invariants: no arguments; an environment of four variables; a process group of its own. The deadline is enforced
 //! twice: by this process, and by `timeout` of coreutils (if it is installed), which continues when this process is
 //! killed: the next leader counts on an order being over at its `notAfter`.
 
