@@ -1,4 +1,4 @@
-//! Fuzz targets: what agents say, what they say of themselves, and what they are told.
+//! Fuzz targets: the output of agents, their metadata, and their input.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -42,10 +42,10 @@ fn captured(draw: &mut Draw<'_>) -> CapturedOutput {
     CapturedOutput { text: text.into(), is_truncated: draw.once_in(8) }
 }
 
-/// "Off" is a whole line of it, and the exit code of it. All else is on, unknown or an error, in one short line without
+/// "Off" needs a whole line and the exit code. Everything else is on, unknown or an error, in one short line without
 /// secrets.
 #[test]
-fn what_an_agent_says_is_off_only_if_it_is_plainly_so() {
+fn an_agents_output_is_off_only_if_line_and_exit_code_agree() {
     fuzz!(4_000, |draw| {
         let (act, code) = (*draw.one_of(ACTS).unwrap(), *draw.one_of(&[2, 0, 1, -1, 3, 126]).unwrap());
         let killed = draw.once_in(8);
@@ -96,14 +96,14 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// Whether XML 1.0 has this letter at all.
+/// Whether XML 1.0 allows this character.
 fn is_of_xml(letter: char) -> bool {
     matches!(letter, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..)
 }
 
-/// What an agent's description says is what is read of it: no more, no less.
+/// Metadata is decoded as it was written: no more, no less.
 #[test]
-fn a_description_is_read_as_it_was_written() {
+fn metadata_is_decoded_as_it_was_written() {
     fuzz!(1_500, |draw| {
         let mut wanted = BTreeMap::new();
         let mut list = String::new();
@@ -142,10 +142,10 @@ fn a_description_is_read_as_it_was_written() {
     });
 }
 
-/// A description that is not quite right is read or refused; entities are never expanded, and what cannot look at power
-/// is not used.
+/// Malformed metadata is decoded or refused; entities are never expanded, and an agent that cannot read power is not
+/// used.
 #[test]
-fn a_garbled_description_is_read_or_refused() {
+fn malformed_metadata_is_decoded_or_refused() {
     const ENTITY: &str = "<!DOCTYPE a [<!ENTITY x \"xxxxxxxxxxxxxxxx\">]>";
     fuzz!(1_500, |draw| {
         let mut text = String::from_utf8_lossy(&draw.corrupt(METADATA.as_bytes())).into_owned();
@@ -179,12 +179,12 @@ const VALUES: &[&str] = &[
     "=",
 ];
 
-/// What Python's `str.strip` takes off.
+/// The characters that Python's `str.strip` removes.
 fn is_blank_to_python(letter: char) -> bool {
     letter.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&letter)
 }
 
-/// The reader of fence-agents 4.12.1 (`fencing.py`, `process_input`), written down once more.
+/// The reader of fence-agents 4.12.1 (`fencing.py`, `process_input`), as a second implementation.
 fn told(stdin: &str) -> BTreeMap<&str, &str> {
     let mut told = BTreeMap::new();
     for line in stdin.split(['\n', '\r']) {
@@ -199,9 +199,9 @@ fn told(stdin: &str) -> BTreeMap<&str, &str> {
     told
 }
 
-/// What reaches an agent is each parameter as it was given, and the act that was ordered.
+/// An agent reads each parameter as it was given, and the action of the order.
 #[test]
-fn an_agent_is_told_what_was_ordered() {
+fn an_agent_reads_the_parameters_and_the_action_of_the_order() {
     fuzz!(4_000, |draw| {
         let metadata = Metadata::read(METADATA).unwrap();
         let names: Vec<&str> = metadata.parameters.keys().map(String::as_str).collect();

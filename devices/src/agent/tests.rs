@@ -1,4 +1,4 @@
-//! Agents that are small scripts, each with a bad habit.
+//! Agents that are small scripts, each with one fault.
 
 mod outputs;
 mod parameters;
@@ -56,16 +56,16 @@ pub(crate) const METADATA: &str = r#"<?xml version="1.0" ?>
 </actions>
 </resource-agent>"#;
 
-/// A secret that a shell, a URL and a string each write in a way of their own.
+/// A secret that a shell, a URL and a string each encode differently.
 pub(crate) const SECRET: &str = "p'a ss$word\\1";
 
-/// A folder of agents, and the devices that are found there.
-pub(crate) struct Stage {
+/// A folder of agents, and the devices that use it.
+pub(crate) struct AgentFixture {
     folder: TempDir,
     pub(crate) devices: Devices,
 }
 
-impl Stage {
+impl AgentFixture {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = AgentOptions { directories: vec![folder.path().to_owned()], fence_dummy: false };
@@ -82,13 +82,13 @@ impl Stage {
         Self { devices: Devices::new(Env::real(1), AgentLocation::Socket(socket)), ..self }
     }
 
-    /// An agent that knows its metadata; for anything else it does `body`, with `$here` as its folder. What it was
-    /// told is in `$here/stdin`.
+    /// An agent that prints its metadata; for any other action it executes `body`, with `$here` as its folder. Its
+    /// input is in `$here/stdin`.
     pub(crate) fn agent(self, body: &str) -> Self {
         self.agent_that_starts("", body)
     }
 
-    /// The same, which does `start` before it reads what it is told.
+    /// As [`Self::agent`], with `start` executed before it reads its input.
     pub(crate) fn agent_that_starts(self, start: &str, body: &str) -> Self {
         self.raw(&format!(
             "here=${{0%/*}}\n{start}\ncat > \"$here/stdin\"\nif grep -q action=metadata \"$here/stdin\"; then echo asked >> \"$here/asked\"; \
@@ -96,10 +96,10 @@ impl Stage {
         ))
     }
 
-    /// An agent that is `text` in the language of sh.
+    /// An agent that is the shell script `text`.
     pub(crate) fn raw(self, text: &str) -> Self {
-        // Written by another process: a file that we have open for writing, even in a child that was just forked for
-        // another test, cannot be executed.
+        // Written by another process: a file that this process has open for writing, even in a child that was just
+        // forked for another test, cannot be executed.
         let path = self.path("fence_test");
         let mut writer = Command::new("/bin/sh")
             .args(["-c", "cat > \"$0.new\" && chmod 755 \"$0.new\" && mv \"$0.new\" \"$0\""])

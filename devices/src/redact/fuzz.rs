@@ -1,4 +1,4 @@
-//! Fuzz target: secrets in the forms in which programs repeat them, in the midst of anything.
+//! Fuzz target: secrets in the encodings in which programs repeat them, within any text.
 
 use pod_safety_fuzz::{Draw, fuzz};
 use pod_safety_transport::Secret;
@@ -11,12 +11,12 @@ const LETTERS: &[&str] =
 const AROUND: &[&str] =
     &["password=", "' ", "\"", "Authorization: Basic ", "\n", "\t", "unknown option", "[secret]", " "];
 
-/// A secret of a length that is not found by chance in what stands around it.
+/// A secret that is too long to occur by chance in the text around it.
 fn secret(draw: &mut Draw<'_>) -> String {
     (0..8 + draw.below(8)).map(|_| draw.word(LETTERS)).collect()
 }
 
-/// As Python's `json.dumps` writes it.
+/// As Python's `json.dumps` encodes it.
 fn ascii_json(text: &str) -> String {
     let escape = |letter: char| {
         let mut units = [0; 2];
@@ -31,7 +31,7 @@ fn json(text: &str) -> String {
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// As Python's `repr` writes it: in single quotes, unless only those are in it.
+/// As Python's `repr` prints it: in single quotes, unless it contains only those.
 fn repr(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\");
     if text.contains('\'') && !text.contains('"') { escaped } else { escaped.replace('\'', "\\'") }
@@ -45,7 +45,7 @@ fn percent(text: &str, kept: &str) -> String {
     text.bytes().map(write).collect()
 }
 
-/// Each way of writing a secret, made once more without the code that looks for it.
+/// Each encoding of a secret, by a second implementation.
 fn spellings(secret: &str) -> Vec<(&'static str, String)> {
     let html = secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     vec![
@@ -65,7 +65,7 @@ fn spellings(secret: &str) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn attack_a_secret_survives_in_no_spelling() {
+fn attack_a_secret_is_removed_in_every_encoding() {
     fuzz!(3_000, |draw| {
         let secret = secret(draw);
         let parameters = BTreeMap::from([

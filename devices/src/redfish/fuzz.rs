@@ -1,4 +1,4 @@
-//! Fuzz targets: what a Redfish service answers.
+//! Fuzz targets: the answers of a Redfish service.
 
 use pod_safety_fuzz::{Draw, fuzz, json};
 use pod_safety_transport::{Identity, Machine, Power};
@@ -45,7 +45,7 @@ fn answered<T: serde::de::DeserializeOwned>(draw: &mut Draw<'_>, mut answer: Val
     Some((service::object(answer.to_string().as_bytes()).ok()?, answer))
 }
 
-/// The digits of a UUID, in the order of SMBIOS and in the other one; `None`: it is none that one machine alone has.
+/// The digits of a UUID, in both byte orders; `None`: it is none, or a placeholder.
 fn digits(text: &str) -> Option<[String; 2]> {
     let text = text.trim();
     let digits = text.strip_prefix("VMware-").unwrap_or(text).to_lowercase();
@@ -59,9 +59,9 @@ fn digits(text: &str) -> Option<[String; 2]> {
     Some([digits, turned])
 }
 
-/// A power state is one of two words, whole; a machine is the one that it is taken for only by its number.
+/// A power state is one of two exact values; a machine is the node's only by its UUID.
 #[test]
-fn what_a_service_says_of_a_machine_is_taken_literally() {
+fn power_and_identity_of_a_service_are_compared_exactly() {
     fuzz!(4_000, |draw| {
         let state = draw.word(&["Off", "On"]);
         let Some((system, answer)) = answered::<System>(draw, system(state)) else { return };
@@ -90,9 +90,9 @@ fn what_a_service_says_of_a_machine_is_taken_literally() {
     });
 }
 
-/// Of a service that has several machines none is chosen.
+/// If a service has several machines, none is chosen.
 #[test]
-fn the_only_system_is_the_only_one() {
+fn a_system_is_chosen_only_if_it_is_the_only_one() {
     fuzz!(2_000, |draw| {
         let collection = json!({ "Members": [{ "@odata.id": SYSTEM }], "Members@odata.count": 1 });
         let Some((collection, answer)) = answered::<Collection>(draw, collection) else { return };
@@ -106,9 +106,9 @@ fn the_only_system_is_the_only_one() {
     });
 }
 
-/// A refusal is read as words, or not at all.
+/// A refusal is decoded, or ignored.
 #[test]
-fn a_refusal_is_read_or_left_out() {
+fn a_refusal_is_decoded_or_ignored() {
     fuzz!(1_000, |draw| {
         let more = json!([{ "Message": "Login denied" }, { "MessageId": "x" }]);
         let refusal = json!({ "error": { "message": "See below.", "@Message.ExtendedInfo": more } });

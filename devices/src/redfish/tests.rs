@@ -29,25 +29,25 @@ pub(super) const SYSTEM: &str = "/redfish/v1/Systems/1";
 pub(super) const UUID: &str = "4c4c4544-0051-3610-8052-b4c04f4d3132";
 
 /// In place of a status: there is no answer. 0: the connection is closed.
-pub(super) const SILENT: u16 = 1;
+pub(super) const NO_ANSWER: u16 = 1;
 
-/// What the stub says to `GET /path`, seeing all that was asked before: status, further headers, body.
+/// The stub's answer to `GET /path`, with all earlier requests: status, further headers, body.
 pub(super) type Reply = (u16, &'static str, String);
 type Answers = Box<dyn Fn(&str, &[String]) -> Reply + Send + Sync>;
 
 pub(super) struct Stub {
     listener: TcpListener,
     tls: TlsAcceptor,
-    /// What is to be given as `ca`.
+    /// The value of the parameter `ca`.
     pub(super) certificate: String,
-    /// `GET /path body`, in order.
-    pub(super) asked: Mutex<Vec<String>>,
+    /// The requests as `GET /path body`, in order.
+    pub(super) requests: Mutex<Vec<String>>,
     pub(super) headers: Mutex<Vec<String>>,
     pub(super) connections: Mutex<usize>,
     answers: Answers,
-    /// It closes the connection with each answer.
+    /// Closes the connection with each answer.
     pub(super) closes: bool,
-    /// It sends one byte, and then waits for so long.
+    /// Sends one byte, and then waits for this time.
     pub(super) drips: Option<Duration>,
 }
 
@@ -65,7 +65,7 @@ impl Stub {
         Self::with(&certificate, &key, certificate.pem(), answers).await
     }
 
-    /// With a certificate for `name` that an authority has signed; the authority is what is given.
+    /// With a certificate for `name` that is signed by an authority, which is the value of `ca`.
     pub(super) async fn signed(
         name: &str,
         answers: impl Fn(&str, &[String]) -> Reply + Send + Sync + 'static,
@@ -76,7 +76,7 @@ impl Stub {
         Self::signed_by(name, &authority, answers).await
     }
 
-    /// The same by `authority`, which need not be one.
+    /// As [`Self::signed`], by `authority`, which need not be an authority.
     pub(super) async fn signed_by(
         name: &str,
         authority: &CertifiedIssuer<'_, KeyPair>,
@@ -106,7 +106,7 @@ impl Stub {
             listener: TcpListener::bind("127.0.0.1:0").await.unwrap(),
             tls: TlsAcceptor::from(Arc::new(config)),
             certificate: trusted,
-            asked: Mutex::default(),
+            requests: Mutex::default(),
             headers: Mutex::default(),
             connections: Mutex::default(),
             answers: Box::new(answers),
@@ -133,7 +133,7 @@ impl Stub {
         Order { driver: Driver::Redfish, parameters, machine, act, within: Duration::from_secs(20) }
     }
 
-    /// Serves while `order` is carried out.
+    /// Serves while `order` is executed.
     pub(super) async fn carry_out(&self, order: &Order) -> Result<Answer, DeviceError> {
         let env = Env::real(1);
         let answer = self.serving(super::carry_out(&env, order)).await;
@@ -148,7 +148,7 @@ impl Stub {
             loop {
                 let (stream, _) = self.listener.accept().await.unwrap();
                 *self.connections.lock() += 1;
-                // A client that does not trust us ends the handshake; one that has enough ends the connection.
+                // A client that does not trust the stub ends the handshake; one that is done ends the connection.
                 if let Ok(stream) = self.tls.accept(stream).await {
                     let _ = self.speak(stream).await;
                 }
@@ -167,14 +167,14 @@ impl Stub {
         loop {
             let (head, body) = request(&mut stream).await?;
             let line = head.lines().next().unwrap_or_default().trim_end_matches(" HTTP/1.1").to_owned();
-            let (status, more, text) = (self.answers)(&line, &self.asked.lock());
-            self.asked.lock().push(format!("{line} {body}").trim_end().to_owned());
+            let (status, more, text) = (self.answers)(&line, &self.requests.lock());
+            self.requests.lock().push(format!("{line} {body}").trim_end().to_owned());
             self.headers.lock().push(head);
             if status == 0 {
                 return Ok(());
             }
-            if status == SILENT {
-                // Until the client has enough of it.
+            if status == NO_ANSWER {
+                // Until the client closes the connection.
                 stream.read_u8().await?;
             }
             let close = if self.closes { "Connection: close\r\n" } else { "" };
@@ -191,7 +191,7 @@ impl Stub {
     }
 
     pub(super) fn posts(&self) -> Vec<String> {
-        self.asked.lock().iter().filter(|line| line.starts_with("POST")).cloned().collect()
+        self.requests.lock().iter().filter(|line| line.starts_with("POST")).cloned().collect()
     }
 }
 
@@ -228,10 +228,10 @@ pub(super) fn ok(body: &Json) -> Reply {
     (200, "", body.to_string())
 }
 
-/// A system that is in `before` until it is told something, and then in `after`.
+/// A system that is in the state `before` until it gets an action, and then in `after`.
 pub(super) fn switches(before: &'static str, after: &'static str) -> impl Fn(&str, &[String]) -> Reply {
-    move |line, asked| {
-        let told = asked.iter().any(|line| line.starts_with("POST"));
+    move |line, requests| {
+        let told = requests.iter().any(|line| line.starts_with("POST"));
         if line.starts_with("POST") {
             (204, "", String::new())
         } else {

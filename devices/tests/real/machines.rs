@@ -8,8 +8,8 @@ use pod_safety_transport::{Act, DeviceError, Driver, Power, Secret, Value};
 
 use super::{Device, OTHER, UUID};
 
-/// An instance of EC2 as moto plays it. One that is terminated is gone; one that was never there, or that is asked for in another
-/// region, is nothing of the kind.
+/// An instance of EC2 as moto simulates it. A terminated one is gone; one that never existed, or that is queried in
+/// another region, is not.
 #[tokio::test]
 async fn fence_aws() {
     let rigs = Rigs::new().await.unwrap();
@@ -59,7 +59,7 @@ async fn fence_aws() {
     assert_eq!(ours.power().await, Power::Off, "stopped is not terminated");
 }
 
-/// Its agent has one sentence for all that EC2 refuses, and none of them is off or gone.
+/// Its agent prints one message for all that EC2 refuses, and no such message means off or gone.
 #[tokio::test]
 async fn fence_aws_of_a_cloud_that_refuses() {
     let rigs = Rigs::new().await.unwrap();
@@ -82,7 +82,8 @@ async fn fence_aws_of_a_cloud_that_refuses() {
     }
 }
 
-/// A machine of a vCenter as govmomi's simulator plays it. Each failure has its own class, and no failure is off.
+/// A machine of a vCenter as govmomi's simulator simulates it. Each failure has its own category, and no failure is
+/// off.
 #[tokio::test]
 async fn fence_vmware_soap() {
     let rigs = Rigs::new().await.unwrap();
@@ -104,7 +105,7 @@ async fn fence_vmware_soap() {
     ours.act(Act::On).await.unwrap();
     assert_eq!(power(&mine.uuid).await, "poweredOn");
 
-    // It knows machines by their UUID, in any spelling; one that it does not know is never off.
+    // It identifies machines by their UUID, in any spelling; one that it does not know is never off.
     assert_eq!(device(vcenter.agents(), &mine.uuid.to_uppercase(), PASSWORD).power().await, Power::On);
     vcenter.change_machine(&gone.uuid, "destroy").await.unwrap();
     for uuid in [&*gone.uuid, OTHER] {
@@ -139,12 +140,13 @@ async fn fence_vmware_soap() {
     }
     assert_eq!(power(&mine.uuid).await, "poweredOn", "nothing that failed has switched it");
 
-    // What is suspended has its processes in its memory, and this agent calls it off: so its word needs a second fact.
+    // A suspended machine has its processes in memory, and this agent reports it off: so its report needs a second
+    // fact.
     vcenter.change_machine(&neighbour.uuid, "suspend").await.unwrap();
     assert_eq!(device(vcenter.agents(), &neighbour.uuid, PASSWORD).power().await, Power::Off);
 }
 
-/// A machine of libvirt that is a process of QEMU: off is that there is no such process.
+/// A machine of libvirt that is a process of QEMU: off means that there is no such process.
 #[tokio::test]
 async fn fence_virsh() {
     let rigs = Rigs::new().await.unwrap();
@@ -180,13 +182,14 @@ async fn fence_virsh() {
         "{refused:?}"
     );
 
-    // A paused machine may go on at any time.
+    // A paused machine may continue at any time.
     hypervisor.virsh(&["suspend", "node-1"]).unwrap();
     assert_eq!(ours.power().await, Power::On);
     ours.act(Act::Off).await.unwrap();
     assert!(!runs(UUID));
 
-    // A machine that was saved starts with the memory that it had, and this agent calls it off: so its word needs a second fact.
+    // A saved machine starts with the memory that it had, and this agent reports it off: so its report needs a second
+    // fact.
     hypervisor.virsh(&["managedsave", "node-2"]).unwrap();
     assert_eq!((device(OTHER, PASSWORD).power().await, runs(OTHER)), (Power::Off, false));
 }

@@ -1,4 +1,4 @@
-//! Fence agents as Debian ships them, and controllers that they were written for.
+//! Fence agents as Debian ships them, and the controllers that they were written for.
 #![expect(clippy::unwrap_used, reason = "tests: a failure should be loud, also in what they share")]
 
 mod machines;
@@ -75,7 +75,7 @@ async fn fence_dummy() {
     let rigs = Rigs::new().await.unwrap();
     let file = rigs.file("node-1.power");
     let dummy = Device::agent(&rigs, "fence_dummy", &[("status_file", file.to_str().unwrap())]);
-    // The trap that makes this agent one for tests alone: what is not there is off.
+    // The trap that makes this agent one for tests alone: a missing file is off.
     assert_eq!(dummy.power().await, Power::Off);
     dummy.act(Act::On).await.unwrap();
     assert_eq!(dummy.power().await, Power::On);
@@ -86,7 +86,7 @@ async fn fence_dummy() {
 }
 
 #[tokio::test]
-async fn fence_dummy_is_told_nothing_that_it_does_not_know() {
+async fn fence_dummy_gets_no_unknown_parameter() {
     let rigs = Rigs::new().await.unwrap();
     let bad = Device::agent(&rigs, "fence_dummy", &[("status_file", "/x"), ("plug", "1")]);
     assert!(matches!(bad.act(Act::Off).await, Err(DeviceError::Parameter { name, .. }) if name == "plug"));
@@ -97,7 +97,7 @@ async fn fence_dummy_is_told_nothing_that_it_does_not_know() {
 }
 
 #[tokio::test]
-async fn fence_dummy_that_sleeps_is_ended_at_the_deadline() {
+async fn fence_dummy_that_sleeps_is_killed_at_the_deadline() {
     let rigs = Rigs::new().await.unwrap();
     let file = rigs.file("node-1.power");
     let fail = [("status_file", file.to_str().unwrap()), ("delay", "600")];
@@ -107,9 +107,9 @@ async fn fence_dummy_that_sleeps_is_ended_at_the_deadline() {
     assert_eq!(answer, Err(DeviceError::TimedOut { after: within }));
 }
 
-/// The agents' own reader trims, unquotes and drops; what it is given is what it takes.
+/// The agents' own reader trims, unquotes and drops; it reads every accepted value unchanged.
 #[tokio::test]
-async fn odd_values_arrive_as_they_are() {
+async fn unusual_values_reach_the_agent_unchanged() {
     let rigs = Rigs::new().await.unwrap();
     for name in ["a  b", "a=b=", "#a", "\"a", "a\"", "\"a\"b", "'a'", "\\a", "%41", "$a", "é", "a\tb"] {
         let file = rigs.file(name);
@@ -119,9 +119,9 @@ async fn odd_values_arrive_as_they_are() {
     }
 }
 
-/// Agents whose library is not there say so; agents that read no power are refused by their own words.
+/// Agents whose library is missing report that; agents that read no power are refused by their own metadata.
 #[tokio::test]
-async fn agents_of_the_distribution_are_judged_by_what_they_say() {
+async fn agents_of_the_distribution_are_accepted_by_their_metadata() {
     let rigs = Rigs::new().await.unwrap();
     for name in [
         "fence_kdump",
@@ -162,9 +162,9 @@ async fn fence_ipmilan() {
     assert!(bmc.is_on().unwrap());
 }
 
-/// The agent waits for ipmitool, and ipmitool for a controller that is not there: 20 s, were they let.
+/// The agent waits for ipmitool, and ipmitool for a controller that does not exist: for 20 s without the deadline.
 #[tokio::test]
-async fn the_ipmitool_of_an_agent_ends_with_it() {
+async fn the_ipmitool_of_an_agent_is_killed_with_it() {
     let rigs = Rigs::new().await.unwrap();
     let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = nobody.local_addr().unwrap().port().to_string();
@@ -207,7 +207,7 @@ async fn redfish_natively() {
     assert_eq!(device.act(Act::Off).await.unwrap().power, Power::Off);
     assert_eq!(device.act(Act::On).await.unwrap().power, Power::On);
 
-    // The same with the wrong machine, the wrong password, nobody's word for the certificate, and no system.
+    // The same with the wrong machine, the wrong password, no trusted certificate, and no system.
     device.system_uuid = OTHER;
     let stranger = device.act(Act::Off).await.unwrap();
     assert_eq!(stranger.identity, Identity::Mismatch { found: UUID.to_owned() });
@@ -240,7 +240,7 @@ async fn fence_redfish() {
     assert!(told.contains(UUID) && told.contains("\"power_state\": \"Off\""), "{told}");
     assert_eq!(device.power().await, Power::Off);
 
-    // The flag that is false is left out: the agent would take its mere presence for yes.
+    // The flag that is false is left out: the agent would treat its mere presence as set.
     let verifying =
         [("ip", "127.0.0.1"), ("ipport", &*port), ("systems_uri", &system), ("ssl_insecure", "false")];
     let refused = Device::agent(&rigs, "fence_redfish", &verifying).login(PASSWORD).act(Act::On).await;
@@ -254,9 +254,9 @@ async fn fence_redfish() {
     );
 }
 
-/// Each FenceDevice that the docs show for an agent has parameters that this agent takes; nothing is sent anywhere.
+/// Each FenceDevice that the docs show for an agent has parameters that this agent accepts; nothing is sent.
 #[tokio::test]
-async fn agents_take_what_the_docs_show() {
+async fn agents_accept_the_parameters_in_the_docs() {
     let rigs = Rigs::new().await.unwrap();
     let mut agents = BTreeSet::new();
     for block in blocks().unwrap().iter().filter(|block| block.is_yaml()) {
@@ -295,7 +295,7 @@ fn filled(template: &str) -> String {
         .collect()
 }
 
-/// The first of the service's messages that has `text` in it. Each is answered, for the service waits for that.
+/// The first of the service's messages that contains `text`. Each is answered, as the service waits for the answer.
 async fn wait_for_message(listener: &TcpListener, text: &str) -> String {
     loop {
         let (mut stream, _) = listener.accept().await.unwrap();

@@ -1,6 +1,7 @@
-//! The program itself, beside an API server with one Lease, a keeper at the other end of a pipe, and a pod that is a process.
+//! The program itself, with an API server that has one Lease, a keeper at the other end of a pipe, and a pod that is
+//! a process.
 //!
-//! Its folders of processes and cgroups are made here: a machine that runs tests may have kubelets of others.
+//! Its folders of processes and cgroups are created here: the machine that runs the tests may have kubelets.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -24,7 +25,7 @@ use server::Server;
 use tempfile::TempDir;
 
 const POD: &str = "3f0b9d2e-1b7e-4d51-9c6e-6d1f2a3b4c5d";
-/// That of the agent itself.
+/// The UID of the agent's own pod.
 const OWN: &str = "0aaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d";
 
 struct Rig {
@@ -84,7 +85,7 @@ impl Rig {
     fn start(&mut self) {
         let log = OpenOptions::new().create(true).append(true).open(self.at("log")).unwrap();
         let path = |path: &str| self.at(path).display().to_string();
-        // The one that is shipped can be measured in place of the one that cargo built.
+        // A released program can be measured in place of the one that cargo built.
         let program =
             std::env::var("POD_SAFETY_AGENT").unwrap_or(env!("CARGO_BIN_EXE_pod-safety-agent").to_owned());
         let agent = Command::new(program)
@@ -106,15 +107,15 @@ impl Rig {
         fs::read_to_string(self.at("log")).unwrap()
     }
 
-    /// What the keeper was told since it was last asked.
+    /// The bytes that the keeper received since the last call.
     fn read_keeper(&mut self) -> Vec<u8> {
-        let mut words = vec![0; 4096];
-        let length = self.keeper.read(&mut words).unwrap_or(0);
-        words.truncate(length);
-        words
+        let mut bytes = vec![0; 4096];
+        let length = self.keeper.read(&mut bytes).unwrap_or(0);
+        bytes.truncate(length);
+        bytes
     }
 
-    /// The pod is reaped, and its cgroup is empty then.
+    /// Reaps the pod, whose cgroup is empty then.
     fn reap(&mut self) -> bool {
         let ended = self.pod.try_wait().unwrap().is_some();
         if ended {
@@ -142,7 +143,7 @@ impl Rig {
     }
 }
 
-/// A token that names the node, as the API server makes them.
+/// A token that names the node, as the API server creates it.
 fn token() -> String {
     let claims = r#"{"kubernetes.io":{"node":{"name":"a","uid":"7a1c"}}}"#;
     let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(claims);
@@ -153,7 +154,7 @@ async fn pause() {
     tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
-/// Runs a test beside the server of its rig.
+/// Runs a test with the server of its rig.
 fn with_rig(flags: &[&str], test: impl AsyncFnOnce(&mut Rig)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -197,7 +198,7 @@ fn a_pet_follows_each_acknowledged_grant() {
 
 /// An API server that does not answer for longer than the watchdog's timeout resets no machine whose pods have ended.
 #[test]
-fn an_outage_of_the_api_server_ends_the_pods_and_not_the_machine() {
+fn an_outage_of_the_api_server_ends_the_pods_without_a_reset() {
     with_rig(&[], async |rig| {
         rig.until_armed().await;
         rig.server.store.lock().unwrap().away = true;
@@ -219,10 +220,10 @@ fn an_outage_of_the_api_server_ends_the_pods_and_not_the_machine() {
 }
 
 #[test]
-fn what_was_revoked_is_ended_and_nothing_is_petted_until_then() {
+fn after_a_revocation_the_pods_are_ended_and_nothing_is_petted_before() {
     with_rig(&[], async |rig| {
         rig.until_armed().await;
-        // Its cgroup is not seen to be empty, whatever is ended.
+        // Its cgroup does not become empty, whatever is killed.
         rig.server.store.lock().unwrap().set("state", "Revoked");
         rig.until("the end", |rig| rig.log().contains("Ending:")).await;
         rig.read_keeper();
@@ -237,7 +238,7 @@ fn what_was_revoked_is_ended_and_nothing_is_petted_until_then() {
         rig.until("what it survives", |rig| survived(rig).lines().count() > 8).await;
         assert_eq!(rig.read_keeper(), b"", "pets:\n{}", rig.log());
         assert!(rig.at("run/closed").exists(), "no kubelet starts");
-        // The next boot says it.
+        // The next boot reports it.
         rig.agent.take().unwrap().kill().unwrap();
         let last: u64 = survived(rig).lines().last().unwrap().split_once(' ').unwrap().1.parse().unwrap();
         fs::write(rig.at("proc/sys/kernel/random/boot_id"), "b0000000-0000-4000-8000-000000000002\n")
@@ -261,9 +262,9 @@ fn attack_a_lease_that_another_client_wrote_ends_the_pods() {
     });
 }
 
-/// The write is carried out, and its answer is lost: the round is found to be granted, and the pod goes on.
+/// The write is executed, and its answer is lost: a read finds the round granted, and the pod goes on.
 #[test]
-fn a_lost_answer_is_no_lost_grant() {
+fn a_grant_whose_answer_was_lost_is_found_by_a_read() {
     with_rig(&[], async |rig| {
         rig.until_armed().await;
         let before: u64 = rig.server.store.lock().unwrap().annotation("round").parse().unwrap();
@@ -277,7 +278,7 @@ fn a_lost_answer_is_no_lost_grant() {
 }
 
 #[test]
-fn an_orderly_end_takes_the_promise_back_before_the_device_stops() {
+fn an_orderly_end_withdraws_the_promise_before_the_device_stops() {
     with_rig(&[], async |rig| {
         rig.until_armed().await;
         rig.read_keeper();
@@ -293,7 +294,7 @@ fn an_orderly_end_takes_the_promise_back_before_the_device_stops() {
     });
 }
 
-/// A process that is started again has no grant yet, and the device runs: it ends the pods when none comes, and then pets.
+/// A process that restarts has no grant yet, and the device runs: it ends the pods when none comes, and then pets.
 #[test]
 fn an_agent_that_is_killed_and_started_without_an_api_server_ends_the_pods() {
     with_rig(&[], async |rig| {
@@ -332,20 +333,22 @@ fn an_agent_that_is_killed_and_started_again_goes_on_by_a_grant() {
 }
 
 #[test]
-fn a_watchdog_that_is_not_there_is_named_with_the_way_out() {
+fn a_missing_watchdog_is_an_error_with_a_remedy() {
     let output = Command::new(env!("CARGO_BIN_EXE_pod-safety-agent"))
         .args(["check", "--device", "250"])
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
     assert!(
-        output.status.success() && said.contains("/dev/watchdog250") && said.contains("held by: no process"),
-        "{said}"
+        output.status.success()
+            && message.contains("/dev/watchdog250")
+            && message.contains("held by: no process"),
+        "{message}"
     );
 }
 
 #[test]
-fn a_drill_needs_to_be_meant_and_says_so_if_nothing_was_reset() {
+fn a_drill_requires_a_flag_and_fails_if_nothing_was_reset() {
     let drill = |flags: &[&str]| {
         let output =
             Command::new(env!("CARGO_BIN_EXE_pod-safety-agent")).arg("drill").args(flags).output().unwrap();
@@ -360,8 +363,9 @@ fn a_drill_needs_to_be_meant_and_says_so_if_nothing_was_reset() {
     rustix::fs::mknodat(rustix::fs::CWD, &keeper, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
     let _idle = OpenOptions::new().read(true).custom_flags(nonblocking).open(&keeper).unwrap();
-    let said = drill(&["--reset-this-machine", "--timeout", "4", "--keeper", &keeper.display().to_string()]);
-    assert!(said.contains("did not reset this machine within 9 s"), "{said}");
+    let message =
+        drill(&["--reset-this-machine", "--timeout", "4", "--keeper", &keeper.display().to_string()]);
+    assert!(message.contains("did not reset this machine within 9 s"), "{message}");
 }
 
 #[test]

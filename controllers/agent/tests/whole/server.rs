@@ -11,14 +11,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// What the server has, and how it behaves.
+/// The content of the server, and its faults.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     pub(crate) lease: Option<Value>,
     pub(crate) revision: u64,
-    /// It answers nothing any more.
+    /// It answers nothing.
     pub(crate) away: bool,
-    /// It carries out the next writes, and does not answer.
+    /// It executes the next writes, and does not answer.
     pub(crate) loses: u32,
     pub(crate) writes: Vec<Value>,
 }
@@ -30,7 +30,7 @@ impl Store {
         lease["metadata"]["annotations"][name].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Writes over the version that stands there: what another client does.
+    /// Writes at the current version, as another client.
     pub(crate) fn set(&mut self, field: &str, value: &str) {
         self.revision += 1;
         let revision = self.revision.to_string();
@@ -115,8 +115,8 @@ impl Server {
             let text = String::from_utf8_lossy(&read).into_owned();
             let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
             let named = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-            let wanted: usize = named.map_or(0, |length| length.trim().parse().unwrap());
-            if body.len() < wanted {
+            let expected_length: usize = named.map_or(0, |length| length.trim().parse().unwrap());
+            if body.len() < expected_length {
                 continue;
             }
             let method = head.split(' ').next().unwrap_or_default().to_owned();

@@ -1,28 +1,28 @@
-//! Exit codes and words.
+//! Exit codes and output.
 
 use pod_safety_transport::{Act, DeviceError, MAX_OUTPUT_BYTES, Power};
 
-use super::{SECRET, Stage};
+use super::{AgentFixture, SECRET};
 
 async fn check_status(body: &str) -> Result<Power, DeviceError> {
-    Stage::new().agent(body).act(Act::Look).await.map(|answer| answer.power)
+    AgentFixture::new().agent(body).act(Act::Look).await.map(|answer| answer.power)
 }
 
 async fn failure(body: &str) -> DeviceError {
-    let error = Stage::new().agent(body).act(Act::Off).await.unwrap_err();
+    let error = AgentFixture::new().agent(body).act(Act::Off).await.unwrap_err();
     assert!(!error.to_string().contains("ss$word"), "{error}");
     error
 }
 
 #[tokio::test]
-async fn a_look_is_believed_by_code_and_words() {
+async fn a_status_check_requires_exit_code_and_output() {
     assert_eq!(check_status("echo 'Status: ON'; exit 0").await, Ok(Power::On));
     assert_eq!(check_status("echo 'Status: OFF'; exit 2").await, Ok(Power::Off));
 }
 
 /// Python exits with 2 when it cannot read the script, a shell when it cannot parse it.
 #[tokio::test]
-async fn exit_code_2_without_the_words_is_not_off() {
+async fn exit_code_2_without_the_status_line_is_not_off() {
     for body in [
         "exit 2",
         "echo 'cannot open file' >&2; exit 2",
@@ -34,7 +34,7 @@ async fn exit_code_2_without_the_words_is_not_off() {
 }
 
 #[tokio::test]
-async fn bug_what_is_offline_was_taken_for_off() {
+async fn bug_the_output_offline_counted_as_off() {
     for body in ["echo 'Status: OFFLINE'; exit 2", "echo 'last Status: OFF at noon'; exit 2"] {
         assert!(matches!(check_status(body).await, Err(DeviceError::Garbage { .. })), "{body}");
     }
@@ -42,7 +42,7 @@ async fn bug_what_is_offline_was_taken_for_off() {
 }
 
 #[tokio::test]
-async fn words_against_the_code_are_garbage() {
+async fn output_that_contradicts_the_exit_code_is_garbage() {
     assert!(matches!(check_status("echo 'Status: OFF'; exit 0").await, Err(DeviceError::Garbage { .. })));
     assert!(matches!(check_status("exit 7").await, Err(DeviceError::Garbage { .. })));
     assert!(matches!(check_status("exit 1").await, Err(DeviceError::Garbage { .. })));
@@ -52,9 +52,9 @@ async fn words_against_the_code_are_garbage() {
     ));
 }
 
-/// What agents, their libraries and what they run print, and how they end: only one line is off, and only alone.
+/// The output and the exit codes of agents, their libraries and their programs: only one line is off, and only alone.
 #[tokio::test]
-async fn the_output_of_agents_is_read_to_the_letter() {
+async fn the_output_of_agents_is_off_only_with_the_exact_line() {
     const FAILS: [&str; 3] = ["Garbage", "Failed", "Unreachable"];
     for (what, body, read) in [
         ("in small letters", "echo 'status: off'; exit 2", Some(Power::Off)),
@@ -97,16 +97,16 @@ async fn the_output_of_agents_is_read_to_the_letter() {
     }
 }
 
-/// `off` says that it is off. That is for a look to say.
+/// `off` prints that the machine is off. Only a status check shows whether it is.
 #[tokio::test]
-async fn success_is_a_hint() {
-    let stage = Stage::new().agent("echo 'Success: Powered OFF'; exit 0");
-    let answer = stage.act(Act::Off).await.unwrap();
+async fn the_success_of_an_order_reports_no_power() {
+    let fixture = AgentFixture::new().agent("echo 'Success: Powered OFF'; exit 0");
+    let answer = fixture.act(Act::Off).await.unwrap();
     assert_eq!((answer.power, answer.said.as_str()), (Power::Unknown, "Success: Powered OFF"));
 }
 
 #[tokio::test]
-async fn failures_are_classed_by_their_words() {
+async fn failures_are_categorized_by_their_output() {
     let failed = async |words: &str| failure(&format!("echo '{words}' >&2; exit 1")).await.category();
     assert_eq!(failed("2026-11-22 ERROR: Unable to connect/login to fencing device").await, "Unreachable");
     assert_eq!(
@@ -130,18 +130,18 @@ async fn failures_are_classed_by_their_words() {
 }
 
 #[tokio::test]
-async fn a_secret_that_an_agent_repeats_goes_no_further() {
+async fn a_secret_in_the_output_of_an_agent_is_removed() {
     let error = failure("printf \"unknown option '%s'\" \"$(grep password $here/stdin)\" >&2; exit 1").await;
     assert!(error.to_string().contains("'password=[secret]'"), "{error}");
-    let stage = Stage::new().agent("cat $here/stdin; exit 0");
-    let answer = stage.act(Act::On).await.unwrap();
+    let fixture = AgentFixture::new().agent("cat $here/stdin; exit 0");
+    let answer = fixture.act(Act::On).await.unwrap();
     assert!(!answer.said.contains(SECRET) && answer.said.contains("password=[secret]"), "{}", answer.said);
 }
 
 #[tokio::test]
-async fn of_many_words_the_last_are_kept() {
-    let stage = Stage::new().agent("seq 1 5000; echo the end >&2; exit 0");
-    let said = stage.act(Act::Off).await.unwrap().said;
+async fn the_end_of_a_long_output_is_kept() {
+    let fixture = AgentFixture::new().agent("seq 1 5000; echo the end >&2; exit 0");
+    let said = fixture.act(Act::Off).await.unwrap().said;
     assert!(
         said.len() <= MAX_OUTPUT_BYTES && said.starts_with('…') && said.ends_with("4999; 5000; the end"),
         "{said}"
@@ -149,14 +149,14 @@ async fn of_many_words_the_last_are_kept() {
 }
 
 #[tokio::test]
-async fn metadata_that_is_none_is_refused() {
+async fn invalid_metadata_is_refused() {
     for (text, why) in [
         ("echo garbage; exit 0", "is not XML"),
         ("exit 0", "is not XML"),
         ("echo '<html/>'; exit 0", "does not describe a fence agent"),
         ("echo \"ModuleNotFoundError: No module named 'suds'\" >&2; exit 1", "No module named"),
     ] {
-        let error = Stage::new().raw(text).act(Act::Look).await.unwrap_err();
+        let error = AgentFixture::new().raw(text).act(Act::Look).await.unwrap_err();
         assert!(matches!(error, DeviceError::Metadata { .. }) && error.to_string().contains(why), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What an agent may be, and be told.
+//! Which agents are used, and which parameters they get.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,40 +10,40 @@ use pod_safety_transport::{Act, DeviceError, Driver, FenceTransport as _, Secret
 use super::super::metadata::Metadata;
 use super::super::parameters::Kind;
 use super::super::{Agents, METADATA_WITHIN, find, input, parameters, traps};
-use super::{METADATA, Stage, order, plain};
+use super::{AgentFixture, METADATA, order, plain};
 use crate::AgentOptions;
 
 const GOOD: [(&str, &str); 2] = [("ip", "192.0.2.1"), ("password", "x")];
 
 async fn refusal(name: &str, value: &str) -> String {
-    let stage = Stage::new().agent("exit 1");
-    let error = stage.check(&[GOOD.as_slice(), &[(name, value)]].concat()).await.unwrap_err();
+    let fixture = AgentFixture::new().agent("exit 1");
+    let error = fixture.check(&[GOOD.as_slice(), &[(name, value)]].concat()).await.unwrap_err();
     assert!(matches!(&error, DeviceError::Parameter { name: named, .. } if named == name), "{error}");
     error.to_string()
 }
 
 #[tokio::test]
-async fn a_good_device_passes() {
-    let stage = Stage::new().agent("exit 1");
-    stage.check(&GOOD).await.unwrap();
-    stage
+async fn valid_parameters_are_accepted() {
+    let fixture = AgentFixture::new().agent("exit 1");
+    fixture.check(&GOOD).await.unwrap();
+    fixture
         .check(&[("ip", "{{ .Node.Label \"bmc\" }}"), ("power_timeout", "40"), ("method", "onoff")])
         .await
         .unwrap();
 }
 
 #[tokio::test]
-async fn names_are_those_of_the_metadata() {
+async fn parameter_names_must_be_in_the_metadata() {
     assert!(refusal("passwrd", "x").await.contains("no such parameter; it has ip, lanplus"));
     assert!(refusal("passwd", "x").await.contains("write \"password\""));
     assert!(refusal("--plug", "x").await.contains("write \"plug\""));
-    let stage = Stage::new().agent("exit 1");
-    let error = stage.check(&[("password", "x")]).await.unwrap_err().to_string();
+    let fixture = AgentFixture::new().agent("exit 1");
+    let error = fixture.check(&[("password", "x")]).await.unwrap_err().to_string();
     assert!(error.contains("\"ip\": the agent requires it"), "{error}");
 }
 
 #[tokio::test]
-async fn traps_are_refused_with_their_reasons() {
+async fn unsafe_parameters_are_refused_with_their_reasons() {
     for (name, value, why) in [
         ("action", "reboot", "pod-safety decides"),
         ("option", "off", "pod-safety decides"),
@@ -63,13 +63,13 @@ async fn traps_are_refused_with_their_reasons() {
         ("ip", "-oProxyCommand=x", "one word"),
         ("nodename", "node-2", "pod-safety sets it"),
         ("port_as_ip", "1", "write ip"),
-        // In the next release of the agent, or with another type than it had: nobody has read what becomes of it.
+        // In the next release of the agent, or with another type than before: its use was not reviewed.
         ("new_text", "x", "not known to be safe"),
         ("new_flag", "1", "not known to be safe"),
         ("new_number", "1", "not known to be safe"),
         ("new_choice", "a", "not known to be safe"),
         ("login_timeout", "x", "not known to be safe"),
-        // Of another agent than the one for tests.
+        // For an agent other than the one for tests.
         ("status_file", "/tmp/x", "not known to be safe"),
     ] {
         let error = refusal(name, value).await;
@@ -78,7 +78,7 @@ async fn traps_are_refused_with_their_reasons() {
 }
 
 #[tokio::test]
-async fn a_value_that_would_not_arrive_as_it_is_is_refused_without_being_shown() {
+async fn a_value_that_agents_would_change_is_refused_without_being_shown() {
     for secret in [
         "",
         "topsecret\n",
@@ -89,38 +89,38 @@ async fn a_value_that_would_not_arrive_as_it_is_is_refused_without_being_shown()
         "topsecret\0",
         "topsecret\u{1f}",
     ] {
-        let stage = Stage::new().agent("touch \"$here/ran\"; exit 0");
+        let fixture = AgentFixture::new().agent("touch \"$here/ran\"; exit 0");
         let mut order = order(Act::Off, Duration::from_secs(20));
         order.parameters.insert("password".to_owned(), Value::Secret(Secret::new(secret.to_owned())));
-        let error = stage.devices.carry_out(order).await.unwrap_err();
+        let error = fixture.devices.carry_out(order).await.unwrap_err();
         assert!(matches!(&error, DeviceError::Parameter { name, .. } if name == "password"), "{error}");
         assert!(!format!("{error} {error:?}").contains("secret\""), "{error:?}");
-        assert!(!stage.path("ran").exists());
+        assert!(!fixture.path("ran").exists());
     }
 }
 
 #[tokio::test]
-async fn a_name_is_never_a_path() {
-    let stage = Stage::new().agent("exit 0");
+async fn an_agent_name_with_a_path_is_refused() {
+    let fixture = AgentFixture::new().agent("exit 0");
     for name in
         ["/bin/true", "../fence_test", "fence_test/../x", "true", "fence_", "fence_Test", "fence_test "]
     {
-        let error = stage.devices.check(&Driver::Agent(name.into()), &BTreeMap::new()).await.unwrap_err();
+        let error = fixture.devices.check(&Driver::Agent(name.into()), &BTreeMap::new()).await.unwrap_err();
         assert!(matches!(error, DeviceError::Metadata { .. }), "{name}: {error}");
     }
     let missing =
-        stage.devices.check(&Driver::Agent("fence_missing".into()), &plain(&GOOD)).await.unwrap_err();
+        fixture.devices.check(&Driver::Agent("fence_missing".into()), &plain(&GOOD)).await.unwrap_err();
     assert!(matches!(missing, DeviceError::NoAgent { .. }));
 }
 
-/// It says "off" of a machine whose file is missing.
+/// It reports a machine as off whose file is missing.
 #[tokio::test]
-async fn the_agent_for_tests_is_refused_unless_the_operator_allows_it() {
-    let stage = Stage::new().agent("exit 1");
-    std::fs::rename(stage.path("fence_test"), stage.path("fence_dummy")).unwrap();
+async fn fence_dummy_is_refused_unless_the_operator_allows_it() {
+    let fixture = AgentFixture::new().agent("exit 1");
+    std::fs::rename(fixture.path("fence_test"), fixture.path("fence_dummy")).unwrap();
     let given = plain(&[("ip", "192.0.2.1"), ("status_file", "/tmp/x")]);
     for (fence_dummy, refused) in [(false, true), (true, false)] {
-        let options = AgentOptions { fence_dummy, ..stage.options() };
+        let options = AgentOptions { fence_dummy, ..fixture.options() };
         let checked = Agents::new(Env::real(1), options, "").check("fence_dummy", &given).await;
         assert_eq!(checked.is_err(), refused, "{checked:?}");
         if let Err(error) = checked {
@@ -179,7 +179,7 @@ fn metadata_is_read() {
     assert!(Metadata::read(laughs).unwrap_err().contains("not XML"));
 }
 
-/// Agents that cannot be used, or say nothing where the libraries of their cloud are missing.
+/// Agents that cannot be used, or print nothing if the libraries of their cloud are missing.
 const NOT_USED: [&str; 18] = [
     "fence_ack_manual",
     "fence_brocade",
@@ -201,7 +201,7 @@ const NOT_USED: [&str; 18] = [
     "fence_zvmip",
 ];
 
-/// Parameters that take any text: it is compared, split by, or sent to the device as a login.
+/// Parameters that accept any text: it is compared, split by, or sent to the device as a login.
 const ANY_TEXT: [&str; 12] = [
     "access_key",
     "apikey",
@@ -217,7 +217,7 @@ const ANY_TEXT: [&str; 12] = [
     "token",
 ];
 
-/// Names of parameters that look like those of files, and what was read of those that are taken.
+/// Parameters whose names look like those of files, and the result of the review of those that are accepted.
 const LIKE_FILES: [&str; 8] = ["file", "path", "cert", "config", "openrc", "key", "account", "_script"];
 const NO_FILES: [&str; 5] = [
     "identity_file", // ssh reads it; what is in it never leaves
@@ -227,9 +227,9 @@ const NO_FILES: [&str; 5] = [
     "apikey",        // a login
 ];
 
-/// Attack 1 of the security review: a parameter that a deny list did not have made an agent read the token of this process.
+/// A parameter that a deny list did not contain made an agent read the token of this process.
 #[tokio::test]
-async fn attack_of_all_agents_each_parameter_was_read_and_none_takes_the_token() {
+async fn attack_each_parameter_of_all_agents_is_reviewed_and_none_reads_the_token() {
     const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
     let rigs = Rigs::new().await.unwrap();
     let options = AgentOptions { directories: vec![rigs.agents()], fence_dummy: false };

@@ -24,30 +24,31 @@ fn stranger() -> String {
 }
 
 #[tokio::test]
-async fn a_certificate_that_was_not_given_is_not_trusted() {
+async fn a_certificate_that_is_not_configured_is_not_trusted() {
     let stub = Stub::new(switches("On", "Off")).await;
     let order = with(stub.order(Act::Off), "ca", Some(&stranger()));
     let error = stub.carry_out(&order).await.unwrap_err();
     assert!(matches!(error, DeviceError::Tls { .. }), "{error}");
-    assert!(stub.asked.lock().is_empty(), "the login was sent");
+    assert!(stub.requests.lock().is_empty(), "the login was sent");
     let order = with(with(order, "ca", None), "insecure", Some("true"));
     assert_eq!(stub.carry_out(&order).await.unwrap().power, Power::Off);
 }
 
-/// The key of one self-signed service signed certificates for the others, for webpki asks no root whether it may sign.
+/// The key of one self-signed service signed certificates for others, as webpki does not check whether a root may
+/// sign.
 #[tokio::test]
-async fn attack_the_certificate_of_one_service_signs_none_for_another() {
+async fn attack_a_certificate_that_is_no_authority_signs_no_other() {
     let own = CertificateParams::new(vec!["bmc-1.example".to_owned()]).unwrap();
     let thief = CertifiedIssuer::self_signed(own, KeyPair::generate().unwrap()).unwrap();
     let stub = Stub::signed_by("127.0.0.1", &thief, switches("On", "Off")).await;
     let error = stub.carry_out(&stub.order(Act::Off)).await.unwrap_err();
     assert!(matches!(error, DeviceError::Tls { .. }), "{error}");
-    assert!(stub.asked.lock().is_empty(), "the login was sent");
+    assert!(stub.requests.lock().is_empty(), "the login was sent");
 }
 
-/// One `ca` that listed the certificates of a rack let each service stand in for each other.
+/// One `ca` that listed the certificates of a rack let each service impersonate the others.
 #[tokio::test]
-async fn attack_the_certificates_of_several_services_are_not_believed_for_each_of_them() {
+async fn attack_several_service_certificates_in_one_ca_are_refused() {
     let service = |name: &str| {
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
@@ -62,7 +63,7 @@ async fn attack_the_certificates_of_several_services_are_not_believed_for_each_o
 }
 
 #[tokio::test]
-async fn a_certificate_that_was_given_itself_needs_no_name() {
+async fn a_configured_certificate_needs_no_name() {
     let stub = Stub::named("bmc.example", switches("On", "On")).await;
     assert_eq!(stub.carry_out(&stub.order(Act::Look)).await.unwrap().power, Power::On);
 }
@@ -73,11 +74,11 @@ async fn a_signed_certificate_must_name_the_host() {
     assert_eq!(stub.carry_out(&stub.order(Act::Look)).await.unwrap().power, Power::On);
     let stub = Stub::signed("bmc.example", switches("On", "On")).await;
     let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err();
-    assert!(matches!(error, DeviceError::Tls { .. }) && stub.asked.lock().is_empty(), "{error}");
+    assert!(matches!(error, DeviceError::Tls { .. }) && stub.requests.lock().is_empty(), "{error}");
 }
 
 #[tokio::test]
-async fn a_connection_that_closes_after_each_answer_is_made_anew() {
+async fn a_connection_that_is_closed_after_each_answer_is_reopened() {
     let mut stub = Stub::new(switches("On", "Off")).await;
     stub.closes = true;
     assert_eq!(stub.carry_out(&stub.order(Act::Off)).await.unwrap().power, Power::Off);
@@ -85,7 +86,7 @@ async fn a_connection_that_closes_after_each_answer_is_made_anew() {
 }
 
 #[tokio::test]
-async fn what_may_have_been_obeyed_is_not_sent_twice() {
+async fn a_request_that_may_have_been_executed_is_not_sent_twice() {
     let stub = Stub::new(
         |line, _| if line.starts_with("POST") { (0, "", String::new()) } else { ok(&system("On")) },
     )
@@ -96,7 +97,7 @@ async fn what_may_have_been_obeyed_is_not_sent_twice() {
 }
 
 #[tokio::test]
-async fn a_redirection_to_elsewhere_is_not_followed() {
+async fn a_redirection_to_another_host_is_not_followed() {
     let stub =
         Stub::new(|_, _| (307, "Location: https://192.0.2.1/redfish/v1/Systems/1\r\n", String::new())).await;
     let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err();
@@ -104,7 +105,7 @@ async fn a_redirection_to_elsewhere_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_redirection_to_a_neighbour_is_followed() {
+async fn a_redirection_within_the_service_is_followed() {
     let answers = |line: &str, _: &[String]| match line.strip_suffix("/1") {
         Some(_) => (308, "Location: /redfish/v1/Systems/1/\r\n", String::new()),
         None => ok(&system("On")),
@@ -116,7 +117,7 @@ async fn a_redirection_to_a_neighbour_is_followed() {
 }
 
 #[tokio::test]
-async fn who_says_too_much_or_no_json_is_not_understood() {
+async fn an_answer_that_is_too_long_or_no_json_is_an_error() {
     for text in ["x".repeat(3 << 20), "<html>".to_owned(), String::new(), "[1]".to_owned()] {
         let stub = Stub::new(move |_, _| (200, "", text.clone())).await;
         let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err();
@@ -125,28 +126,28 @@ async fn who_says_too_much_or_no_json_is_not_understood() {
 }
 
 #[tokio::test]
-async fn who_never_answers_is_given_up_in_time() {
+async fn a_service_that_never_answers_times_out() {
     let stub = Stub::new(switches("On", "On")).await;
     let mut order = stub.order(Act::Off);
     order.within = Duration::from_millis(300);
-    // Nobody serves: the connection is made by the system, and then there is silence.
+    // Nothing is served: the kernel accepts the connection, and no answer follows.
     let answer = super::super::carry_out(&Env::real(1), &order).await;
     assert_eq!(answer, Err(DeviceError::TimedOut { after: order.within }));
 }
 
-/// It is never silent, so no limit of silence ends it.
+/// It always sends something, so no limit on idle time ends it.
 #[tokio::test]
-async fn who_drips_is_given_up_in_time() {
+async fn a_service_that_sends_single_bytes_times_out() {
     let mut stub = Stub::new(switches("On", "On")).await;
     stub.drips = Some(Duration::from_millis(50));
     let mut order = stub.order(Act::Off);
     order.within = Duration::from_millis(500);
     assert_eq!(stub.carry_out(&order).await, Err(DeviceError::TimedOut { after: order.within }));
-    assert!(!stub.asked.lock().is_empty(), "it had begun to answer");
+    assert!(!stub.requests.lock().is_empty(), "it had begun to answer");
 }
 
 #[tokio::test]
-async fn nobody_there_is_unreachable() {
+async fn a_missing_service_is_unreachable() {
     let stub = Stub::new(switches("On", "On")).await;
     let order = stub.order(Act::Look);
     drop(stub);

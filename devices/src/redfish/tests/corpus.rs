@@ -1,9 +1,9 @@
-//! Services as they are built: one row for each way in which one differs from the standard, with what must come of it.
+//! Services as they are built: one row for each deviation from the standard, with the expected result.
 
 use pod_safety_transport::{Act, Answer, DeviceError, Power, Value};
 use serde_json::{Value as Json, json};
 
-use super::{Reply, SILENT, SYSTEM, Stub, ok, system};
+use super::{NO_ANSWER, Reply, SYSTEM, Stub, ok, system};
 
 const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
 const CHASSIS: &str = "/redfish/v1/Chassis/1";
@@ -11,42 +11,42 @@ const TOKEN: &str = "X-Auth-Token: abc\r\n";
 
 type Script = fn(&str, &[String]) -> Reply;
 
-/// A service, what an order `off` must come to there, and how often it is given.
+/// A service, the result of an order `off` there, and how often the action is sent.
 type Row = (&'static str, Script, Result<Power, &'static str>, usize);
 
 fn none(status: u16) -> Reply {
     (status, "", String::new())
 }
 
-fn was_ordered(asked: &[String]) -> bool {
-    asked.iter().any(|line| line.contains("ResetType"))
+fn was_ordered(requests: &[String]) -> bool {
+    requests.iter().any(|line| line.contains("ResetType"))
 }
 
-fn machine(asked: &[String]) -> Json {
-    system(if was_ordered(asked) { "Off" } else { "On" })
+fn machine(requests: &[String]) -> Json {
+    system(if was_ordered(requests) { "Off" } else { "On" })
 }
 
-/// The answer, how many orders were given, and all that was asked.
+/// The answer, how many actions were sent, and all requests.
 async fn served(act: Act, login: &str, script: Script) -> (Result<Answer, DeviceError>, usize, Vec<String>) {
     let stub = Stub::new(script).await;
     let mut order = stub.order(act);
     order.within = std::time::Duration::from_secs(3);
     order.parameters.insert("auth".to_owned(), Value::Plain(login.to_owned()));
     let answer = stub.carry_out(&order).await;
-    let asked = stub.asked.lock().clone();
-    (answer, asked.iter().filter(|line| line.contains("ResetType")).count(), asked)
+    let requests = stub.requests.lock().clone();
+    (answer, requests.iter().filter(|line| line.contains("ResetType")).count(), requests)
 }
 
-/// What an order `off` must come to, and how often it is given.
+/// The expected result of an order `off`, and how often the action is sent.
 async fn each(rows: &[Row]) {
     for (what, script, expected, orders) in rows {
-        let (answer, given, asked) = served(Act::Off, "basic", *script).await;
+        let (answer, given, requests) = served(Act::Off, "basic", *script).await;
         match (expected, &answer) {
             (Ok(power), Ok(answer)) => assert_eq!(answer.power, *power, "{what}: {answer:?}"),
             (Err(words), Err(error)) => assert!(error.to_string().contains(words), "{what}: {error}"),
             _ => panic!("{what}: {answer:?}"),
         }
-        assert_eq!(given, *orders, "{what}: {asked:?}");
+        assert_eq!(given, *orders, "{what}: {requests:?}");
     }
 }
 
@@ -57,7 +57,7 @@ fn off_and_in(chassis: &[&str]) -> Json {
     system
 }
 
-/// It says off, refuses `ForceOff`, and its chassis says this.
+/// It reports off, refuses `ForceOff`, and its chassis reports this.
 fn refuses(line: &str, chassis: &str) -> Reply {
     match line {
         line if line.starts_with("POST") => {
@@ -72,9 +72,10 @@ fn refuses(line: &str, chassis: &str) -> Reply {
     }
 }
 
-/// After a reset of the controller the system is off by its word, and the host runs: nothing was sent, and two looks were evidence.
+/// After a reset of the controller it reports the system off while the host runs: no order was sent, and two checks
+/// were evidence.
 #[tokio::test]
-async fn bug_a_system_that_says_off_was_not_ordered_off() {
+async fn bug_a_system_that_reports_off_got_no_order() {
     each(&[
         (
             "it takes the order",
@@ -121,28 +122,28 @@ async fn bug_a_system_that_says_off_was_not_ordered_off() {
     .await;
 }
 
-/// Where an order goes, what answers it, and what is listed of it.
+/// The target of an order, its answer, and the allowed values.
 const ORDERS: &[Row] = &[
     (
         "an order is moved to a path with a slash",
-        |line, asked| match line {
+        |line, requests| match line {
             line if line.starts_with("POST") && !line.ends_with("/") => {
                 (308, "Location: /redfish/v1/Systems/1/Actions/ComputerSystem.Reset/\r\n", String::new())
             }
             line if line.starts_with("POST") => none(204),
-            _ => ok(&machine(&asked[..asked.len().saturating_sub(1)])),
+            _ => ok(&machine(&requests[..requests.len().saturating_sub(1)])),
         },
         Ok(Power::Off),
         2,
     ),
     (
         "an order is moved twice",
-        |line, asked| match line {
+        |line, requests| match line {
             line if line.starts_with("POST") && line.ends_with("/") => {
                 (307, "Location: /redfish/v1/x\r\n", String::new())
             }
             line if line.starts_with("POST") => (307, "Location: /redfish/v1/x/\r\n", String::new()),
-            _ => ok(&machine(&asked[..0])),
+            _ => ok(&machine(&requests[..0])),
         },
         Err("leads in circles"),
         2,
@@ -160,69 +161,69 @@ const ORDERS: &[Row] = &[
     ),
     (
         "what was told is done, and its result is elsewhere",
-        |line, asked| match line {
+        |line, requests| match line {
             line if line.starts_with("POST") => {
                 (303, "Location: /redfish/v1/TaskService/Tasks/1\r\n", String::new())
             }
-            _ => ok(&machine(asked)),
+            _ => ok(&machine(requests)),
         },
         Ok(Power::Off),
         1,
     ),
     (
         "a task",
-        |line, asked| match line {
+        |line, requests| match line {
             line if line.starts_with("POST") => {
                 let task = json!({ "@odata.type": "#Task.v1_4_0.Task", "TaskState": "Running" });
                 (202, "Location: /redfish/v1/TaskService/TaskMonitors/1\r\n", task.to_string())
             }
-            _ => ok(&machine(asked)),
+            _ => ok(&machine(requests)),
         },
         Ok(Power::Off),
         1,
     ),
     (
         "a success in words",
-        |line, asked| match line {
+        |line, requests| match line {
             line if line.starts_with("POST") => {
                 (200, "", json!({ "error": { "code": "Base.1.8.Success", "message": "ok" } }).to_string())
             }
-            _ => ok(&machine(asked)),
+            _ => ok(&machine(requests)),
         },
         Ok(Power::Off),
         1,
     ),
     (
         "no values are listed",
-        |line, asked| with(line, asked, |reset| drop(reset.remove(ALLOWED))),
+        |line, requests| with(line, requests, |reset| drop(reset.remove(ALLOWED))),
         Ok(Power::Off),
         1,
     ),
     (
         "an empty list of values",
-        |line, asked| with(line, asked, |reset| drop(reset.insert(ALLOWED.into(), json!([])))),
+        |line, requests| with(line, requests, |reset| drop(reset.insert(ALLOWED.into(), json!([])))),
         Ok(Power::Off),
         1,
     ),
     (
         "values that are null",
-        |line, asked| with(line, asked, |reset| drop(reset.insert(ALLOWED.into(), Json::Null))),
+        |line, requests| with(line, requests, |reset| drop(reset.insert(ALLOWED.into(), Json::Null))),
         Ok(Power::Off),
         1,
     ),
     (
         "values among which is null",
-        |line, asked| {
-            with(line, asked, |reset| drop(reset.insert(ALLOWED.into(), json!([null, "ForceOff"]))))
+        |line, requests| {
+            with(line, requests, |reset| drop(reset.insert(ALLOWED.into(), json!([null, "ForceOff"]))))
         },
         Ok(Power::Off),
         1,
     ),
     (
         "values that stand nowhere",
-        |line, asked| match line.ends_with("/Info") {
+        |line, requests| match line.ends_with("/Info") {
             true => none(404),
-            false => with(line, asked, |reset| {
+            false => with(line, requests, |reset| {
                 drop(reset.remove(ALLOWED));
                 drop(reset.insert("@Redfish.ActionInfo".into(), json!("/redfish/v1/Info")));
             }),
@@ -232,9 +233,9 @@ const ORDERS: &[Row] = &[
     ),
     (
         "a target with its host",
-        |line, asked| match was_ordered(asked) || line.starts_with("POST") {
-            true => with(line, asked, |_| {}),
-            false => with(line, asked, |reset| {
+        |line, requests| match was_ordered(requests) || line.starts_with("POST") {
+            true => with(line, requests, |_| {}),
+            false => with(line, requests, |reset| {
                 drop(reset.insert("target".into(), json!("https://192.0.2.1/redfish/v1/x")))
             }),
         },
@@ -255,10 +256,10 @@ const ORDERS: &[Row] = &[
     ),
     (
         "it closes a connection that it kept",
-        |line, asked| match asked.len() {
+        |line, requests| match requests.len() {
             2 => none(0),
             _ if line.starts_with("POST") => none(204),
-            _ => ok(&machine(asked)),
+            _ => ok(&machine(requests)),
         },
         Ok(Power::Off),
         1,
@@ -275,25 +276,25 @@ const ORDERS: &[Row] = &[
 ];
 
 #[tokio::test]
-async fn an_order_is_taken_by_services_of_every_kind() {
+async fn an_order_is_executed_by_services_of_every_kind() {
     each(ORDERS).await;
 }
 
 const ALLOWED: &str = "ResetType@Redfish.AllowableValues";
 
-/// A machine that is switched, and whose action is another one.
-fn with(line: &str, asked: &[String], change: fn(&mut serde_json::Map<String, Json>)) -> Reply {
+/// A machine that is switched, with another action.
+fn with(line: &str, requests: &[String], change: fn(&mut serde_json::Map<String, Json>)) -> Reply {
     if line.starts_with("POST") {
         return none(204);
     }
-    let mut machine = machine(asked);
+    let mut machine = machine(requests);
     change(machine["Actions"]["#ComputerSystem.Reset"].as_object_mut().unwrap());
     ok(&machine)
 }
 
-/// A refusal was without its reason where the messages were not a list within `error`.
+/// A refusal was reported without its reason if the messages were not a list within `error`.
 #[tokio::test]
-async fn the_reason_of_a_refusal_is_found_in_every_place() {
+async fn the_reason_of_a_refusal_is_read_from_every_form() {
     let message = || json!({ "MessageId": "iLO.2.14.Denied", "Message": "It is locked." });
     for (what, body, words) in [
         (
@@ -325,7 +326,7 @@ async fn the_reason_of_a_refusal_is_found_in_every_place() {
 }
 
 #[tokio::test]
-async fn systems_are_listed_in_every_way() {
+async fn the_only_system_is_found_in_every_form_of_list() {
     let one = || json!({ "@odata.id": SYSTEM });
     let other = || json!({ "@odata.id": "/redfish/v1/Systems/2" });
     for (what, list, found) in [
@@ -378,7 +379,7 @@ async fn systems_are_listed_in_every_way() {
     }
 }
 
-/// A service that answers a login like this, and then says that the machine is on.
+/// A service that answers a login like this, and then reports the machine on.
 async fn session(login: Reply) -> (Result<Answer, DeviceError>, Vec<String>) {
     let stub = Stub::new(move |line, _| match line {
         line if line.starts_with("POST") => login.clone(),
@@ -389,13 +390,13 @@ async fn session(login: Reply) -> (Result<Answer, DeviceError>, Vec<String>) {
     let mut order = stub.order(Act::Look);
     order.parameters.insert("auth".to_owned(), Value::Plain("session".to_owned()));
     let answer = stub.carry_out(&order).await;
-    let asked = stub.asked.lock().iter().filter(|line| line.starts_with("DELETE")).cloned().collect();
-    (answer, asked)
+    let requests = stub.requests.lock().iter().filter(|line| line.starts_with("DELETE")).cloned().collect();
+    (answer, requests)
 }
 
-/// Sessions lived on until none was left: where the login said by other means, or for another host, which one it made.
+/// Sessions remained until none was left: the login had named the session by other means, or with another host.
 #[tokio::test]
-async fn bug_a_session_is_ended_whatever_names_it() {
+async fn bug_a_session_was_not_ended_if_only_the_body_or_another_host_named_it() {
     const SEVEN: &str = "/redfish/v1/SessionService/Sessions/7";
     let body = || json!({ "@odata.id": SEVEN }).to_string();
     for (what, headers, body, ended) in [
@@ -434,9 +435,9 @@ async fn bug_a_session_is_ended_whatever_names_it() {
     }
 }
 
-/// The path of the sessions, and that of one, for a service that moves its logins.
+/// The path of the sessions, and that of one, for a service that redirects its logins.
 #[tokio::test]
-async fn bug_a_login_that_is_moved_to_a_path_with_a_slash_failed() {
+async fn bug_a_login_that_was_redirected_to_a_path_with_a_slash_failed() {
     for status in [301, 302, 307, 308] {
         let stub = Stub::new(move |line, _| match line {
             "POST /redfish/v1/SessionService/Sessions" => {
@@ -452,10 +453,10 @@ async fn bug_a_login_that_is_moved_to_a_path_with_a_slash_failed() {
         let mut order = stub.order(Act::Look);
         order.parameters.insert("auth".to_owned(), Value::Plain("session".to_owned()));
         assert_eq!(stub.carry_out(&order).await.unwrap().power, Power::On, "{status}");
-        let asked = stub.asked.lock().clone();
+        let requests = stub.requests.lock().clone();
         let login = "{\"Password\":\"s3cr'et:w\",\"UserName\":\"admin\"}";
-        assert_eq!(asked[..2], [format!("POST {SESSIONS} {login}"), format!("POST {SESSIONS}/ {login}")]);
-        assert_eq!(asked[3], format!("DELETE {SESSIONS}/7"));
+        assert_eq!(requests[..2], [format!("POST {SESSIONS} {login}"), format!("POST {SESSIONS}/ {login}")]);
+        assert_eq!(requests[3], format!("DELETE {SESSIONS}/7"));
     }
     let (answer, _) =
         session((308, "Location: https://192.0.2.1/redfish/v1/SessionService/Sessions/\r\n", String::new()))
@@ -466,8 +467,8 @@ async fn bug_a_login_that_is_moved_to_a_path_with_a_slash_failed() {
 /// What fails, and when, and which sessions are ended then.
 #[tokio::test]
 async fn bug_a_session_outlived_the_time_of_its_order() {
-    fn login(line: &str, asked: &[String]) -> Option<Reply> {
-        let logins = asked.iter().filter(|line| line.contains("Password")).count();
+    fn login(line: &str, requests: &[String]) -> Option<Reply> {
+        let logins = requests.iter().filter(|line| line.contains("Password")).count();
         let body = json!({ "@odata.id": format!("{SESSIONS}/{}", logins + 7) }).to_string();
         match line {
             line if line.starts_with("DELETE") => Some(none(204)),
@@ -476,45 +477,50 @@ async fn bug_a_session_outlived_the_time_of_its_order() {
         }
     }
     let rows: [(&str, Script, &str, &[&str]); 5] = [
-        ("no answer", |line, asked| login(line, asked).unwrap_or(none(SILENT)), "within 3s", &["7"]),
+        ("no answer", |line, requests| login(line, requests).unwrap_or(none(NO_ANSWER)), "within 3s", &["7"]),
         (
             "the order fails",
-            |line, asked| {
+            |line, requests| {
                 let refused = if line.starts_with("POST") { none(500) } else { ok(&system("On")) };
-                login(line, asked).unwrap_or(refused)
+                login(line, requests).unwrap_or(refused)
             },
             "500",
             &["7"],
         ),
-        ("it closes", |line, asked| login(line, asked).unwrap_or(none(0)), "cannot be reached", &["7"]),
+        ("it closes", |line, requests| login(line, requests).unwrap_or(none(0)), "cannot be reached", &["7"]),
         (
             "it runs out",
-            |line, asked| {
-                let ran_out = asked.iter().filter(|line| line.contains("Password")).count() < 2;
+            |line, requests| {
+                let ran_out = requests.iter().filter(|line| line.contains("Password")).count() < 2;
                 let answer = if ran_out {
                     none(401)
                 } else if line.starts_with("POST") {
                     none(204)
                 } else {
-                    ok(&machine(asked))
+                    ok(&machine(requests))
                 };
-                login(line, asked).unwrap_or(answer)
+                login(line, requests).unwrap_or(answer)
             },
             "",
             &["8", "7"],
         ),
-        ("it runs out again", |line, asked| login(line, asked).unwrap_or(none(401)), "401", &["8", "7"]),
+        (
+            "it runs out again",
+            |line, requests| login(line, requests).unwrap_or(none(401)),
+            "401",
+            &["8", "7"],
+        ),
     ];
     for (what, script, words, ended) in rows {
-        let (answer, _, asked) = served(Act::Off, "session", script).await;
+        let (answer, _, requests) = served(Act::Off, "session", script).await;
         match &answer {
             Ok(answer) => assert!(words.is_empty() && answer.power == Power::Off, "{what}: {answer:?}"),
             Err(error) => assert!(!words.is_empty() && error.to_string().contains(words), "{what}: {error}"),
         }
-        let deleted: Vec<_> = asked.iter().filter_map(|line| line.strip_prefix("DELETE ")).collect();
+        let deleted: Vec<_> = requests.iter().filter_map(|line| line.strip_prefix("DELETE ")).collect();
         let expected: Vec<_> = ended.iter().map(|id| format!("{SESSIONS}/{id}")).collect();
-        assert_eq!(deleted, expected, "{what}: {asked:?}");
-        let logins = asked.iter().filter(|line| line.contains("Password")).count();
+        assert_eq!(deleted, expected, "{what}: {requests:?}");
+        let logins = requests.iter().filter(|line| line.contains("Password")).count();
         assert_eq!(logins, ended.len(), "{what}: a login that is refused is not repeated");
     }
 }

@@ -1,4 +1,4 @@
-//! Looks and switches.
+//! Status checks and switches.
 
 use pod_safety_transport::{Act, DeviceError, Identity, Power};
 use serde_json::json;
@@ -9,14 +9,14 @@ const FORCE_OFF: &str =
     "POST /redfish/v1/Systems/1/Actions/ComputerSystem.Reset {\"ResetType\":\"ForceOff\"}";
 
 #[tokio::test]
-async fn a_look_reads_power_and_identity_and_changes_nothing() {
+async fn a_status_check_reads_power_and_identity_and_writes_nothing() {
     for (word, power) in
         [("On", Power::On), ("Off", Power::Off), ("PoweringOff", Power::Unknown), ("Paused", Power::Unknown)]
     {
         let stub = Stub::new(switches(word, word)).await;
         let answer = stub.carry_out(&stub.order(Act::Look)).await.unwrap();
         assert_eq!((answer.power, answer.identity), (power, Identity::Match));
-        assert_eq!(*stub.asked.lock(), [format!("GET {SYSTEM}")]);
+        assert_eq!(*stub.requests.lock(), [format!("GET {SYSTEM}")]);
     }
     let stub = Stub::new(|_, _| ok(&json!({}))).await;
     let answer = stub.carry_out(&stub.order(Act::Look)).await.unwrap();
@@ -24,7 +24,7 @@ async fn a_look_reads_power_and_identity_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn bug_a_list_was_read_as_a_machine_that_is_off() {
+async fn bug_a_list_was_decoded_as_a_machine_that_is_off() {
     let stub =
         Stub::new(|_, _| ok(&json!([SYSTEM, "#ComputerSystem.v1_20_0.ComputerSystem", "Off", UUID]))).await;
     let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err();
@@ -32,16 +32,16 @@ async fn bug_a_list_was_read_as_a_machine_that_is_off() {
 }
 
 #[tokio::test]
-async fn off_is_forced_once_and_watched() {
+async fn force_off_is_sent_once_and_the_power_is_read_until_off() {
     let stub = Stub::new(switches("On", "Off")).await;
     let answer = stub.carry_out(&stub.order(Act::Off)).await.unwrap();
     assert_eq!(answer.power, Power::Off);
     assert_eq!(stub.posts(), [FORCE_OFF]);
-    assert_eq!((stub.asked.lock().len(), *stub.connections.lock()), (3, 1));
+    assert_eq!((stub.requests.lock().len(), *stub.connections.lock()), (3, 1));
 }
 
 #[tokio::test]
-async fn who_is_on_already_is_left_alone() {
+async fn a_machine_that_is_on_gets_no_order_on() {
     let stub = Stub::new(switches("On", "On")).await;
     stub.carry_out(&stub.order(Act::On)).await.unwrap();
     assert!(stub.posts().is_empty());
@@ -55,7 +55,7 @@ async fn on_is_told_too() {
 }
 
 #[tokio::test]
-async fn another_machine_is_not_touched() {
+async fn a_machine_with_another_identity_gets_no_order() {
     let stub = Stub::new(switches("On", "Off")).await;
     let mut order = stub.order(Act::Off);
     order.machine.system_uuid = UUID.replace("3132", "3133").into();
@@ -65,7 +65,7 @@ async fn another_machine_is_not_touched() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_forced_off_is_not_told_anything_else() {
+async fn a_machine_without_force_off_gets_no_other_action() {
     let listed = |word: &str| {
         let mut system = system("On");
         system["Actions"]["#ComputerSystem.Reset"]["ResetType@Redfish.AllowableValues"] = json!(["On", word]);
@@ -81,11 +81,11 @@ async fn what_cannot_be_forced_off_is_not_told_anything_else() {
 }
 
 #[tokio::test]
-async fn what_an_action_takes_may_stand_elsewhere() {
+async fn allowed_values_are_read_from_the_action_info() {
     for (word, told) in [("ForceOff", 1), ("GracefulShutdown", 0)] {
-        let stub = Stub::new(move |line, asked| {
+        let stub = Stub::new(move |line, requests| {
             let mut system =
-                system(if asked.iter().any(|line| line.starts_with("POST")) { "Off" } else { "On" });
+                system(if requests.iter().any(|line| line.starts_with("POST")) { "Off" } else { "On" });
             let info = format!("{SYSTEM}/ResetActionInfo");
             let target = system["Actions"]["#ComputerSystem.Reset"]["target"].take();
             system["Actions"]["#ComputerSystem.Reset"] =
@@ -105,7 +105,7 @@ async fn what_an_action_takes_may_stand_elsewhere() {
 }
 
 #[tokio::test]
-async fn the_only_system_is_found_and_of_several_none() {
+async fn the_only_system_is_used_and_several_are_refused() {
     let members = |count: usize| {
         let members: Vec<_> =
             (1..=count).map(|n| json!({ "@odata.id": format!("/redfish/v1/Systems/{n}") })).collect();
@@ -129,7 +129,7 @@ async fn the_only_system_is_found_and_of_several_none() {
 }
 
 #[tokio::test]
-async fn a_chassis_is_no_machine() {
+async fn a_chassis_is_refused_as_a_system() {
     let stub =
         Stub::new(|_, _| ok(&json!({ "@odata.type": "#Chassis.v1_0_0.Chassis", "PowerState": "Off" }))).await;
     let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err();
@@ -137,13 +137,13 @@ async fn a_chassis_is_no_machine() {
 }
 
 #[tokio::test]
-async fn a_refused_login_is_tried_once() {
+async fn a_refused_login_is_not_repeated() {
     let body =
         json!({ "error": { "message": "no", "@Message.ExtendedInfo": [{ "Message": "wrong s3cr'et:w" }] } });
     let stub = Stub::new(move |_, _| (401, "", body.to_string())).await;
     let error = stub.carry_out(&stub.order(Act::Off)).await.unwrap_err();
     assert!(matches!(&error, DeviceError::Login { said } if said.contains("no; wrong [secret]")), "{error}");
-    assert_eq!(stub.asked.lock().len(), 1);
+    assert_eq!(stub.requests.lock().len(), 1);
 }
 
 #[tokio::test]
@@ -160,10 +160,10 @@ async fn a_session_is_used_and_ended() {
     let mut order = stub.order(Act::Look);
     order.parameters.insert("auth".to_owned(), pod_safety_transport::Value::Plain("session".to_owned()));
     stub.carry_out(&order).await.unwrap();
-    let asked = stub.asked.lock().clone();
-    assert_eq!(asked[1..], [format!("GET {SYSTEM}"), format!("DELETE {session}")]);
+    let requests = stub.requests.lock().clone();
+    assert_eq!(requests[1..], [format!("GET {SYSTEM}"), format!("DELETE {session}")]);
     assert_eq!(
-        asked[0],
+        requests[0],
         "POST /redfish/v1/SessionService/Sessions {\"Password\":\"s3cr'et:w\",\"UserName\":\"admin\"}"
     );
     assert!(stub.headers.lock()[1..].iter().all(|head| head.to_lowercase().contains("x-auth-token: abc")));

@@ -1,4 +1,4 @@
-//! Services with which no TLS is agreed upon: the error names the cause, and the agent that can.
+//! Services with which the TLS handshake fails: the error names the cause, and an agent that works.
 
 use pod_safety_clock::Env;
 use pod_safety_transport::{Act, DeviceError, Power, Value};
@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use super::super::handshake;
 use super::{Stub, switches};
 
-/// X.509 version 1, as older controllers make it.
+/// X.509 version 1, as older controllers create it.
 const VERSION_1: &str = "-----BEGIN CERTIFICATE-----
 MIIBJDCBywIUXpZRhRXrnw+P1Vug4nm+U3ToadowCgYIKoZIzj0EAwIwFDESMBAG
 A1UEAwwJMTI3LjAuMC4xMCAXDTI2MTEyOTEyNTczN1oYDzIxMjYxMTA1MTI1NzM3
@@ -24,7 +24,7 @@ d06UpVJhkjQ=
 -----END CERTIFICATE-----
 ";
 
-/// What an order comes to where a service answers the first message of a handshake with these bytes, and closes.
+/// The result of an order if a service answers the first message of a handshake with these bytes, and closes.
 async fn answered(bytes: &'static [u8]) -> DeviceError {
     let stub = Stub::new(switches("On", "Off")).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -36,7 +36,7 @@ async fn answered(bytes: &'static [u8]) -> DeviceError {
         let mut hello = [0; 64];
         stream.read_exact(&mut hello).await.unwrap();
         stream.write_all(bytes).await.unwrap();
-        // What is left unread would reset the connection.
+        // Unread bytes would reset the connection.
         stream.shutdown().await.unwrap();
         let _ = stream.read_to_end(&mut Vec::new()).await;
     };
@@ -45,7 +45,8 @@ async fn answered(bytes: &'static [u8]) -> DeviceError {
     answer.unwrap_err()
 }
 
-/// Static RSA, and TLS before 1.2: such a service was unreachable, and route and firewall were to be checked.
+/// Static RSA, and TLS before 1.2: such a service was reported as unreachable, and the remedy was to check route and
+/// firewall.
 #[tokio::test]
 async fn bug_a_service_of_older_tls_was_unreachable() {
     for (what, bytes) in [
@@ -63,7 +64,7 @@ async fn bug_a_service_of_older_tls_was_unreachable() {
 }
 
 #[tokio::test]
-async fn the_certificate_of_an_authority_is_believed_where_it_was_given_itself() {
+async fn an_authority_as_service_certificate_is_accepted_only_if_configured_itself() {
     let authority = || {
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -80,7 +81,7 @@ async fn the_certificate_of_an_authority_is_believed_where_it_was_given_itself()
 }
 
 #[test]
-fn a_certificate_of_version_1_is_named() {
+fn a_certificate_of_version_1_is_refused_with_a_remedy() {
     let certificate = CertificateDer::from_pem_slice(VERSION_1.as_bytes()).unwrap();
     let error = ParsedCertificate::try_from(&certificate).map(drop).unwrap_err();
     let failed = handshake::to_device_error(&std::io::Error::other(error)).to_string();
