@@ -31,7 +31,7 @@ const CONNECTS_WITHIN: Duration = Duration::from_secs(10);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
 /// The descriptions of the largest systems have some tens of KiB.
-const LARGEST_ANSWER: usize = 1 << 20;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 const HTTPS: u16 = 443;
 
@@ -96,7 +96,7 @@ impl<'a> Connection<'a> {
             }
             Some(Err(ExchangeError::TooLong)) => {
                 self.open = None;
-                Err(DeviceError::Garbage { said: format!("an answer of more than {LARGEST_ANSWER} bytes") })
+                Err(DeviceError::Garbage { said: format!("an answer of more than {MAX_ANSWER_BYTES} bytes") })
             }
             Some(Err(ExchangeError::Lost(error))) => {
                 self.open = None;
@@ -167,7 +167,7 @@ impl OpenConnection {
                 .await
                 .map_err(|error| ExchangeError::Lost(error_chain(&error)))?;
             let (head, body) = response.into_parts();
-            let body = Limited::new(body, LARGEST_ANSWER).collect().await.map_err(|error| {
+            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await.map_err(|error| {
                 if error.is::<http_body_util::LengthLimitError>() {
                     ExchangeError::TooLong
                 } else {

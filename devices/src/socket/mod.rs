@@ -24,7 +24,7 @@
 //! - A missing reply is the error [`AgentsUnavailable`](pod_safety_transport::DeviceError). The order may have been
 //!   carried out.
 //! - Both sides read at most [`frame::MOST`] bytes, and for a limited time.
-//! - A reply never proves an identity, and proves power only after a look. Agents know no more than that.
+//! - A reply never proves an identity, and proves power only after a status check. Agents know no more than that.
 //!
 //! [`since_boot`]: pod_safety_clock::since_boot
 

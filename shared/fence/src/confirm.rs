@@ -52,21 +52,21 @@ async fn sample_twice(
         return Ok((first.into_iter().map(once).collect(), None));
     }
     let lease = read_lease(context, node).await?;
-    let listen_for = lease_age::time_to_observe(
+    let observe_for = lease_age::time_to_observe(
         &node.name,
         &lease,
         &context.writer.cache.read().view(),
         context.env.now(),
     );
-    let is_instance = first.iter().any(|looked| !looked.sample.instance.is_empty());
+    let is_instance = first.iter().any(|check| !check.sample.instance.is_empty());
     let min_interval = if is_instance { Verified::MIN_INSTANCE_INTERVAL } else { Verified::MIN_INTERVAL };
-    context.env.sleep(listen_for.max(min_interval)).await;
+    context.env.sleep(observe_for.max(min_interval)).await;
     let second = context.checker.check_devices(devices, facts, objects).await;
-    let weighed = |looked| order_effect::discount_unconfirmed_off(looked, attempts);
+    let discount = |check| order_effect::discount_unconfirmed_off(check, attempts);
     let mut device_samples: Vec<_> = first
         .into_iter()
-        .map(weighed)
-        .zip(second.into_iter().map(weighed))
+        .map(discount)
+        .zip(second.into_iter().map(discount))
         .map(|(first, second)| DeviceSamples {
             check: first.check,
             samples: vec![first.sample, second.sample],
@@ -74,10 +74,10 @@ async fn sample_twice(
         .collect();
     // The kubelet renewed its Lease while its machine was reported off: the device switches another machine.
     let (before, after) = (renew_time(&lease)?, read_lease(context, node).await?);
-    let is_unmoved = is_lease_unchanged(context, node, &after, before.as_ref())?;
-    let sign = context.writer.cache.read().view().last_heartbeat(&node.name);
-    let spoke = after.is_absent() && sign.is_some_and(|sign| sign.at > began);
-    if spoke || !is_unmoved {
+    let is_unchanged = is_lease_unchanged(context, node, &after, before.as_ref())?;
+    let heartbeat = context.writer.cache.read().view().last_heartbeat(&node.name);
+    let has_reported = after.is_absent() && heartbeat.is_some_and(|heartbeat| heartbeat.at > began);
+    if has_reported || !is_unchanged {
         let samples = device_samples.iter_mut().flat_map(|one| &mut one.samples);
         samples.filter(|sample| sample.is_off()).for_each(mark_contradicted);
     }

@@ -19,8 +19,8 @@ use crate::transport::Act;
 pub(super) async fn contradict(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
     let at = format!("{:.0}", context.env.clock.wall());
     let why = target.status.message.clone();
-    if let Some(proof) = &target.status.evidence {
-        invalidate(context, proof, &why, &at).await?;
+    if let Some(evidence) = &target.status.evidence {
+        invalidate(context, evidence, &why, &at).await?;
     }
     // The devices that reported off. Devices of a level that failed before reported the truth, or nothing.
     let reported_off = |attempt: &&Attempt| act_of(attempt) == Act::Off && attempt.has_ended_workloads();
@@ -56,11 +56,11 @@ fn preconditions(object: &Value) -> Value {
 /// Declares evidence invalid. If it already is, the first reason stays.
 pub(super) async fn invalidate(
     context: &StepContext<'_>,
-    proof: &str,
+    evidence: &str,
     why: &str,
     at: &str,
 ) -> Result<(), Outcome> {
-    let path = group_path(&format!("fenceevidences/{proof}"));
+    let path = group_path(&format!("fenceevidences/{evidence}"));
     let Some(existing) = read_object(context, path.clone()).await? else { return Ok(()) };
     if existing.pointer("/status/invalidated").is_some_and(Value::is_object) {
         return Ok(());

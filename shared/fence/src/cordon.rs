@@ -140,9 +140,9 @@ mod tests {
     async fn a_node_that_was_read_is_read_again_only_after_a_conflict() {
         for (answers, lines) in [(&[200][..], &["PATCH"][..]), (&[409, 200], &["PATCH", "GET", "PATCH"])] {
             let (env, _wall) = env();
-            let left = parking_lot::Mutex::new(answers.to_vec());
+            let remaining = parking_lot::Mutex::new(answers.to_vec());
             let api = Api::answering(&env, move |request| match request.method.as_str() {
-                "PATCH" if left.lock().remove(0) == 409 => Answer::status(409, "Conflict", "changed"),
+                "PATCH" if remaining.lock().remove(0) == 409 => Answer::status(409, "Conflict", "changed"),
                 _ => Answer::json(&node("n").0),
             });
             let (connection, deadline) = (api.connection(), env.now() + Duration::from_secs(10));

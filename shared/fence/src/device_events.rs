@@ -28,7 +28,7 @@ fn change_event(before: &[Condition], after: &Condition) -> Option<(EventType, &
         (_, "True") => None,
         _ => {
             let mut reasons = PROBLEM_REASONS.into_iter().chain(OTHER_REASONS);
-            reasons.find(|word| *word == after.reason).map(|word| (EventType::Warning, word))
+            reasons.find(|reason| *reason == after.reason).map(|reason| (EventType::Warning, reason))
         }
     }
 }

@@ -55,21 +55,21 @@ impl EvidenceReader<'_> {
                 return Ok(proved);
             }
         }
-        let unproved = match self.verify_evidence(node, evidence).await {
+        let error = match self.verify_evidence(node, evidence).await {
             Err(
-                unproved @ (VerifyError::Read(_)
+                error @ (VerifyError::Read(_)
                 | VerifyError::Refused(
                     Refusal::EvidenceInvalid(_) | Refusal::PowerStateUnconfirmed(_),
                 )),
-            ) => unproved,
-            judged => return judged,
+            ) => error,
+            result => return result,
         };
         for (other, _) in others.iter().filter(|(other, _)| other != evidence) {
             if let Ok(proved) = self.verify_evidence(node, other).await {
                 return Ok(proved);
             }
         }
-        Err(unproved)
+        Err(error)
     }
 
     /// The evidence about this incarnation that holds by the cache, and whether it is an operator's confirmation.
@@ -95,7 +95,7 @@ impl EvidenceReader<'_> {
         if read.node().name != **node {
             return Err(Refusal::from(EvidenceDefect::OtherNode).into());
         }
-        let shown = if read.kind() == FenceEvidenceKind::OperatorConfirmed || stored.samples.is_empty() {
+        let checked = if read.kind() == FenceEvidenceKind::OperatorConfirmed || stored.samples.is_empty() {
             None
         } else {
             Some(self.confirm_devices_off(&stored).await?)
@@ -107,15 +107,15 @@ impl EvidenceReader<'_> {
         let view = guard.view();
         let minimum =
             current.node.as_ref().map_or(Grade::Verified, |node| view.minimum_evidence(node.labels()));
-        Ok(proof::verify_fenced(read, shown, &current, minimum, &view)?)
+        Ok(proof::verify_fenced(read, checked, &current, minimum, &view)?)
     }
 
     /// Checks the devices of the evidence now, and its second facts.
     pub async fn confirm_devices_off(&self, stored: &StoredEvidence) -> Result<DeviceCheck, VerifyError> {
         let StoredEvidence { read, samples, corroborated } = stored;
-        let shown = self.checker.confirm_all_off(read.node(), samples, corroborated).await;
-        let (kind, asked_at) = shown.map_err(Refusal::PowerStateUnconfirmed)?;
-        let age = self.checker.env.now().since(asked_at);
+        let checked = self.checker.confirm_all_off(read.node(), samples, corroborated).await;
+        let (kind, requested_at) = checked.map_err(Refusal::PowerStateUnconfirmed)?;
+        let age = self.checker.env.now().since(requested_at);
         if age >= MINIMUM_BOOT {
             // Otherwise the evidence would expire before each force delete, and no Event would give the reason.
             let (age, boot) = (age.as_secs(), MINIMUM_BOOT.as_secs());
@@ -124,7 +124,7 @@ impl EvidenceReader<'_> {
             );
             return Err(Refusal::PowerStateUnconfirmed(late).into());
         }
-        Ok(DeviceCheck { kind, requested_at: asked_at })
+        Ok(DeviceCheck { kind, requested_at })
     }
 
     /// Whether this evidence is about this incarnation, and neither its own fields nor the minimum grade of the

@@ -34,7 +34,7 @@ pub(super) async fn still_lost(context: &StepContext<'_>, spec: &NodeFenceSpec) 
         Trigger::Person | Trigger::External => return Ok(node.is_some()),
         Trigger::Unhealthy => {
             let cleared =
-                |shown: &TriggerCondition| node.as_ref().is_some_and(|read| !has_condition(read, shown));
+                |trigger: &TriggerCondition| node.as_ref().is_some_and(|read| !has_condition(read, trigger));
             return if spec.trigger.condition.as_ref().is_some_and(cleared) {
                 Err(Outcome::Heard)
             } else {
@@ -52,9 +52,9 @@ pub(super) async fn still_lost(context: &StepContext<'_>, spec: &NodeFenceSpec) 
 }
 
 /// Whether the node still has the condition for which it is fenced.
-fn has_condition(node: &NodeRead, shown: &TriggerCondition) -> bool {
-    node.condition_statuses(&shown.r#type)
-        .any(|status| shown.status.matches(ConditionState::parse(Some(status))))
+fn has_condition(node: &NodeRead, condition: &TriggerCondition) -> bool {
+    node.condition_statuses(&condition.r#type)
+        .any(|status| condition.status.matches(ConditionState::parse(Some(status))))
 }
 
 /// Writes a status at this resourceVersion; returns the next one.
@@ -96,8 +96,8 @@ fn set_conditions(status: &mut NodeFenceStatus, at: &str) {
         phase => ("False", phase.name()),
     };
     let before = std::mem::take(&mut status.conditions);
-    for (kind, (word, reason)) in [("Fenced", fenced), ("Recovered", recovered), ("Stalled", stuck)] {
-        status.conditions.push(Condition::transition(&before, kind, word, reason, &status.message, at));
+    for (kind, (state, reason)) in [("Fenced", fenced), ("Recovered", recovered), ("Stalled", stuck)] {
+        status.conditions.push(Condition::transition(&before, kind, state, reason, &status.message, at));
     }
 }
 

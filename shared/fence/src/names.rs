@@ -33,11 +33,11 @@ pub(crate) fn name_after(name: &str, parts: &[&[u8]]) -> String {
 
 /// The part before the hash: a name of 253 characters has no room for it.
 pub(crate) fn stem_of(name: &str) -> &str {
-    name.get(..LONGEST_STEM).unwrap_or(name).trim_end_matches(['-', '.'])
+    name.get(..MAX_STEM).unwrap_or(name).trim_end_matches(['-', '.'])
 }
 
 /// 253 less a dash and sixteen hexadecimal digits.
-const LONGEST_STEM: usize = 236;
+const MAX_STEM: usize = 236;
 
 /// FNV-1a: it only distinguishes incarnations of one name; readers compare an object's spec in full.
 fn fnv(parts: &[&[u8]]) -> u64 {

@@ -23,7 +23,7 @@ pub(super) async fn find_powered_on(
 ) -> Result<Vec<DeviceRef>, Outcome> {
     let checks = context.while_leading(context.checker.check_devices(in_doubt, facts, &[])).await?;
     still_lost(context, &target.spec).await?;
-    let on = checks.into_iter().map(|looked| looked.sample);
+    let on = checks.into_iter().map(|check| check.sample);
     Ok(on
         .filter(|sample| sample.power == Power::On && sample.identity != IdentityMatch::Mismatch)
         .map(|on| on.device)
@@ -33,8 +33,8 @@ pub(super) async fn find_powered_on(
 /// Whether a device that got an `off` order accepted it. Fence agents report success for a machine that they consider
 /// off, and send nothing.
 pub(super) fn is_order_accepted(is_order_sent_always: bool, answer: &Result<Answer, DeviceError>) -> bool {
-    let right = |answer: &Answer| !matches!(answer.identity, Identity::Mismatch { .. });
-    is_order_sent_always && answer.as_ref().is_ok_and(right)
+    let is_right_machine = |answer: &Answer| !matches!(answer.identity, Identity::Mismatch { .. });
+    is_order_sent_always && answer.as_ref().is_ok_and(is_right_machine)
 }
 
 /// Discounts an ambiguous off of a device for which none of these attempts recorded an effect.

@@ -134,19 +134,19 @@ mod tests {
 
     #[test]
     fn names_and_labels_are_put_in() {
-        for (template, wanted) in [
+        for (template, expected) in [
             ("plain", "plain"),
             ("bmc-{{.Node.Name}}.example", "bmc-w1.example"),
             ("{{ .Node.Label \"node-restriction.kubernetes.io/rack\" }}/{{.Node.SystemUUID}}", "7/4c4c4544"),
             ("}} {", "}} {"),
         ] {
-            assert_eq!(render(template, &facts()).as_deref(), Ok(wanted), "{template}");
+            assert_eq!(render(template, &facts()).as_deref(), Ok(expected), "{template}");
         }
     }
 
     #[test]
     fn a_missing_value_is_an_error_that_names_the_placeholder() {
-        for (template, word) in [
+        for (template, part) in [
             ("{{.Node.Name", "without"),
             ("{{.Node.Nmae}}", ".Node.Nmae"),
             ("{{.Node.Label rack}}", ".Node.Label rack"),
@@ -154,7 +154,7 @@ mod tests {
             ("{{.Node.ProviderID}}", "does not have"),
         ] {
             let error = render(template, &facts()).unwrap_err().to_string();
-            assert!(error.contains(word) && error.contains("{{.Node"), "{error}");
+            assert!(error.contains(part) && error.contains("{{.Node"), "{error}");
         }
         let gone =
             NodeFacts::for_missing_node(&Incarnation { name: "w1".to_owned(), ..Incarnation::default() });

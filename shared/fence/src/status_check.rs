@@ -44,8 +44,8 @@ impl StatusChecker<'_> {
         let began = self.env.now();
         let off_ambiguity = ready.as_ref().ok().and_then(ReadyDevice::off_ambiguity);
         let (check, driver, instance, answer) = match ready {
-            Ok(ReadyDevice { driver, check, instance, transport: way }) => {
-                let answer = match way {
+            Ok(ReadyDevice { driver, check, instance, transport }) => {
+                let answer = match transport {
                     Transport::Order(order) => self.send_order(order).await,
                     Transport::Object(order) => self.check_object(&order, recorded).await,
                 };
@@ -54,15 +54,15 @@ impl StatusChecker<'_> {
                 (check, Some(driver), instance.unwrap_or_default(), answer)
             }
             Err(error) => {
-                let said = (error.category(), crate::record::error_chain(&error));
-                (IdentityCheck::Required, None, String::new(), Err(said))
+                let failure = (error.category(), crate::record::error_chain(&error));
+                (IdentityCheck::Required, None, String::new(), Err(failure))
             }
         };
         let waited = answer.as_ref().map_or(Duration::ZERO, |answer| answer.asked_after);
         // The device was not queried later than now, whatever the answer states.
         let requested_at = began + waited.min(self.env.now().since(began));
         let problem = answer.as_ref().err().map(|(problem, _)| *problem);
-        let answer = answer.map_err(|(_, said)| said);
+        let answer = answer.map_err(|(_, message)| message);
         let at = format!("{:.3}", self.env.clock.wall());
         let object = match recorded {
             ObjectSource::Recorded(object) => object.cloned(),
@@ -116,7 +116,7 @@ impl StatusChecker<'_> {
         let (checks, corroboration) =
             futures::future::join(checks, Box::pin(self.recheck_corroboration(corroborated, &node.name)))
                 .await;
-        let requested_at = checks.iter().map(|looked| looked.requested_at).min();
+        let requested_at = checks.iter().map(|check| check.requested_at).min();
         // Second facts may be as old as the whole check.
         let requested_at = requested_at.filter(|_| corroborated.is_empty()).unwrap_or(began);
         let device_samples: Vec<_> = checks

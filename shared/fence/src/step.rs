@@ -58,8 +58,8 @@ pub async fn execute_step(context: &StepContext<'_>, request: &FenceStepRequest)
         Step::Prove(target) => prove(context, target).await,
         Step::ProveStorage(target) => storage::prove(context, target).await,
         Step::Taint(target) => {
-            let proof = target.status.evidence.as_deref().unwrap_or_default();
-            let added = Box::pin(taint::add(context, &target.spec.node, &target.fence.name, proof)).await;
+            let evidence = target.status.evidence.as_deref().unwrap_or_default();
+            let added = Box::pin(taint::add(context, &target.spec.node, &target.fence.name, evidence)).await;
             write_status_after(context, target, added).await
         }
         Step::Untaint(target) => {
@@ -91,8 +91,8 @@ pub async fn execute_step(context: &StepContext<'_>, request: &FenceStepRequest)
 
 /// Removes our taint only if a quorum read finds the evidence invalid or missing; adding it requires the opposite.
 async fn withdraw(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
-    let proof = target.status.evidence.as_deref().unwrap_or_default();
-    if taint::evidence_holds(context, proof, &target.spec.node).await? {
+    let evidence = target.status.evidence.as_deref().unwrap_or_default();
+    if taint::evidence_holds(context, evidence, &target.spec.node).await? {
         return Err(Outcome::Changed);
     }
     taint::remove(context, &target.spec.node, &target.fence.name, RemovalReason::EvidenceInvalid).await

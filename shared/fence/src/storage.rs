@@ -55,9 +55,9 @@ pub(super) async fn prove(context: &StepContext<'_>, target: &Target) -> Result<
 /// The storage fence is being lifted: first its evidence is invalidated.
 pub(super) async fn withdraw(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
     for attempt in target.status.attempts.iter().filter(|attempt| attempt.has_fenced_storage()) {
-        let proof = storage_evidence_name(&target.spec.node, &target.fence.uid, attempt.id);
+        let evidence = storage_evidence_name(&target.spec.node, &target.fence.uid, attempt.id);
         let at = format!("{:.0}", context.env.clock.wall());
-        contradict::invalidate(context, &proof, "the fence of its storage is lifted", &at).await?;
+        contradict::invalidate(context, &evidence, "the fence of its storage is lifted", &at).await?;
     }
     Ok(())
 }

@@ -31,11 +31,11 @@ pub(super) async fn evidence_holds(
 }
 
 /// The outcome of a step whose evidence does not hold.
-fn to_outcome(unproved: VerifyError) -> Outcome {
-    match unproved {
+fn to_outcome(error: VerifyError) -> Outcome {
+    match error {
         VerifyError::Refused(Refusal::KubeletAlive(_) | Refusal::NodeInService) => Outcome::Heard,
         VerifyError::Read(error) => Outcome::from_error(error),
-        unproved @ (VerifyError::Refused(_) | VerifyError::Late { .. }) => Outcome::Refused(unproved),
+        error @ (VerifyError::Refused(_) | VerifyError::Late { .. }) => Outcome::Refused(error),
     }
 }
 
@@ -49,8 +49,8 @@ pub(super) async fn add(
 ) -> Result<(), Outcome> {
     let (name, proof) = (node.name.as_str().into(), evidence.into());
     // Devices may take long to answer.
-    let judged = context.while_leading(context.evidence_reader().verify_fenced_node(&name, &proof)).await?;
-    let in_time = judged.and_then(|proved| VerifyError::check_not_late(proved, context.env.now()));
+    let result = context.while_leading(context.evidence_reader().verify_fenced_node(&name, &proof)).await?;
+    let in_time = result.and_then(|proved| VerifyError::check_not_late(proved, context.env.now()));
     let proved = in_time.map_err(to_outcome)?;
     if proved.subject() != node {
         return Err(Outcome::Changed);

@@ -83,7 +83,7 @@ async fn find_machine(
     let mut why = Vec::new();
     for kind in KINDS {
         match find(connection, order, kind).await {
-            Ok(found) => return Ok((kind, found)),
+            Ok(machine) => return Ok((kind, machine)),
             Err(DeviceError::Failed { said }) => why.push(said),
             Err(other) => return Err(other),
         }
