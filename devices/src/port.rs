@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn an_error_of_this_host_is_no_answer_of_the_machine() {
-        for (kind, wanted) in [
+        for (kind, expected) in [
             (ErrorKind::ConnectionRefused, Some(true)),
             (ErrorKind::ConnectionReset, Some(true)),
             (ErrorKind::TimedOut, Some(false)),
@@ -65,7 +65,7 @@ mod tests {
             (ErrorKind::PermissionDenied, None),
             (ErrorKind::AddrNotAvailable, None),
         ] {
-            assert_eq!(classify_error(&kind.into()).ok(), wanted, "{kind:?}");
+            assert_eq!(classify_error(&kind.into()).ok(), expected, "{kind:?}");
         }
     }
 }

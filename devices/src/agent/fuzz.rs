@@ -105,7 +105,7 @@ fn is_of_xml(letter: char) -> bool {
 #[test]
 fn metadata_is_decoded_as_it_was_written() {
     fuzz!(1_500, |draw| {
-        let mut wanted = BTreeMap::new();
+        let mut expected = BTreeMap::new();
         let mut list = String::new();
         for _ in 0..draw.below(6) {
             let text = |draw: &mut Draw<'_>| {
@@ -129,7 +129,7 @@ fn metadata_is_decoded_as_it_was_written() {
                 "select" => Kind::Choice(options),
                 _ => Kind::Text,
             };
-            wanted.insert(name, (kind, required, default));
+            expected.insert(name, (kind, required, default));
         }
         let text = format!("<resource-agent><parameters>{list}</parameters></resource-agent>");
         let read = Metadata::read(&text).unwrap();
@@ -138,7 +138,7 @@ fn metadata_is_decoded_as_it_was_written() {
             .into_iter()
             .map(|(name, one)| (name, (one.kind, one.required, one.default)))
             .collect();
-        assert_eq!(read, wanted, "{text}");
+        assert_eq!(read, expected, "{text}");
     });
 }
 
@@ -185,8 +185,8 @@ fn is_blank_to_python(letter: char) -> bool {
 }
 
 /// The reader of fence-agents 4.12.1 (`fencing.py`, `process_input`), as a second implementation.
-fn told(stdin: &str) -> BTreeMap<&str, &str> {
-    let mut told = BTreeMap::new();
+fn parse_input(stdin: &str) -> BTreeMap<&str, &str> {
+    let mut parsed = BTreeMap::new();
     for line in stdin.split(['\n', '\r']) {
         let line = line.trim_matches(is_blank_to_python);
         if line.is_empty() || line.starts_with('#') {
@@ -194,9 +194,9 @@ fn told(stdin: &str) -> BTreeMap<&str, &str> {
         }
         let (name, value) = line.split_once('=').unwrap_or((line, ""));
         let quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
-        told.insert(name, if quoted { &value[1..value.len() - 1] } else { value });
+        parsed.insert(name, if quoted { &value[1..value.len() - 1] } else { value });
     }
-    told
+    parsed
 }
 
 /// An agent reads each parameter as it was given, and the action of the order.
@@ -218,29 +218,29 @@ fn an_agent_reads_the_parameters_and_the_action_of_the_order() {
         let order = Order { driver: Driver::Agent("fence_test".into()), parameters, machine, act, within };
         let Ok(lines) = input::order_input("fence_test", &metadata, &order) else { return };
         let stdin = std::str::from_utf8(&lines).unwrap();
-        let mut told = told(stdin);
+        let mut input = parse_input(stdin);
         let action = match act {
             Act::Off => "off",
             Act::On => "on",
             Act::Look => "status",
         };
         assert_eq!(
-            (told.remove("action"), told.remove("nodename")),
+            (input.remove("action"), input.remove("nodename")),
             (Some(action), Some("node-1")),
             "{stdin:?}"
         );
         for (name, value) in &order.parameters {
             let value = value.reveal();
-            match (metadata.parameters[name].kind == Kind::Flag, told.remove(name.as_str())) {
+            match (metadata.parameters[name].kind == Kind::Flag, input.remove(name.as_str())) {
                 (true, Some(flag)) => {
                     assert!(flag == "1" || (flag, name.as_str()) == ("0", "lanplus"), "{stdin:?}")
                 }
                 (true, None) => {
                     assert!(["0", "no", "off", "false"].contains(&value.to_lowercase().as_str()), "{value}")
                 }
-                (false, heard) => assert_eq!(heard, Some(value), "{name}: {stdin:?}"),
+                (false, parsed_value) => assert_eq!(parsed_value, Some(value), "{name}: {stdin:?}"),
             }
         }
-        assert!(told.is_empty(), "told besides: {told:?}");
+        assert!(input.is_empty(), "read besides: {input:?}");
     });
 }

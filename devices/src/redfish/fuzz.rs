@@ -65,25 +65,28 @@ fn power_and_identity_of_a_service_are_compared_exactly() {
     fuzz!(4_000, |draw| {
         let state = draw.word(&["Off", "On"]);
         let Some((system, answer)) = answered::<System>(draw, system(state)) else { return };
-        let wanted = match answer.get("PowerState").and_then(Value::as_str) {
+        let expected = match answer.get("PowerState").and_then(Value::as_str) {
             Some("On") => Power::On,
             Some("Off") => Power::Off,
             _ => Power::Unknown,
         };
-        assert_eq!(system.power(), wanted, "{answer}");
+        assert_eq!(system.power(), expected, "{answer}");
         let other = draw.text(WORDS);
         let node = if draw.once_in(3) { other.as_str() } else { UUID };
         let machine = Machine { system_uuid: node.into(), ..Machine::default() };
         let of = |field: &str| answer.get(field).and_then(Value::as_str).and_then(digits);
         let [uuid, serial] = ["UUID", "SerialNumber"].map(of);
-        let known = digits(node);
+        let node_digits = digits(node);
         let same = |found: &Option<[String; 2]>| {
-            found.as_ref().zip(known.as_ref()).is_some_and(|(found, known)| found.contains(&known[0]))
+            found
+                .as_ref()
+                .zip(node_digits.as_ref())
+                .is_some_and(|(found, node_digits)| found.contains(&node_digits[0]))
         };
         match system.identity(&machine) {
             Identity::Match => assert!(same(&uuid) || same(&serial), "{node:?} {answer}"),
             Identity::Mismatch { .. } => {
-                assert!(known.is_some() && uuid.is_some() && !same(&uuid), "{node:?} {answer}")
+                assert!(node_digits.is_some() && uuid.is_some() && !same(&uuid), "{node:?} {answer}")
             }
             Identity::Unknown => assert!(!same(&uuid) && !same(&serial), "{node:?} {answer}"),
         }

@@ -231,11 +231,11 @@ pub(super) fn ok(body: &Json) -> Reply {
 /// A system that is in the state `before` until it gets an action, and then in `after`.
 pub(super) fn switches(before: &'static str, after: &'static str) -> impl Fn(&str, &[String]) -> Reply {
     move |line, requests| {
-        let told = requests.iter().any(|line| line.starts_with("POST"));
+        let is_switched = requests.iter().any(|line| line.starts_with("POST"));
         if line.starts_with("POST") {
             (204, "", String::new())
         } else {
-            ok(&system(if told { after } else { before }))
+            ok(&system(if is_switched { after } else { before }))
         }
     }
 }

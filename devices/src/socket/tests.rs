@@ -86,8 +86,8 @@ async fn orders_and_answers_arrive_unchanged() {
     fixture.check(&[("ip", "192.0.2.1")]).await.unwrap();
     let answer = fixture.act(Act::Look).await.unwrap();
     assert_eq!((answer.power, answer.identity), (Power::Off, Identity::Unknown));
-    let told = format!("ip=192.0.2.1\nlanplus=0\npassword={SECRET}\nnodename=node-1\naction=status\n");
-    assert_eq!(fixture.read("stdin"), told);
+    let input = format!("ip=192.0.2.1\nlanplus=0\npassword={SECRET}\nnodename=node-1\naction=status\n");
+    assert_eq!(fixture.read("stdin"), input);
     let error = fixture.check(&[("ip", "192.0.2.1"), ("token_file", "/x")]).await.unwrap_err();
     assert!(matches!(&error, DeviceError::Parameter { name, .. } if name == "token_file"), "{error}");
     let error = fixture.check(&[("ip", &"x".repeat(MOST))]).await.unwrap_err();

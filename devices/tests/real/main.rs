@@ -234,10 +234,10 @@ async fn fence_redfish() {
         [("ip", "127.0.0.1"), ("ipport", &*port), ("systems_uri", &system), ("ssl_insecure", "true")];
     let device = Device::agent(&rigs, "fence_redfish", &trusting).login(PASSWORD);
     assert_eq!(device.power().await, Power::On);
-    let (off, told) =
+    let (off, output) =
         tokio::join!(device.act(Act::Off), wait_for_message(&listener, "\"pending_power\": null"));
     off.unwrap();
-    assert!(told.contains(UUID) && told.contains("\"power_state\": \"Off\""), "{told}");
+    assert!(output.contains(UUID) && output.contains("\"power_state\": \"Off\""), "{output}");
     assert_eq!(device.power().await, Power::Off);
 
     // The flag that is false is left out: the agent would treat its mere presence as set.

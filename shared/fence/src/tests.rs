@@ -349,16 +349,16 @@ async fn an_incident_is_opened_under_the_name_of_the_incarnation() {
 
 #[tokio::test(start_paused = true)]
 async fn no_attempt_starts_if_the_node_reports_or_has_another_incarnation() {
-    let heard = Fixture { renewed: Arc::new(|_| 9), ..Fixture::default() };
+    let reporting = Fixture { renewed: Arc::new(|_| 9), ..Fixture::default() };
     let mut ready = Fixture::default();
     ready.node["status"]["conditions"][0]["status"] = json!("True");
     let mut booted = Fixture::default();
     booted.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
-    for (fixture, wanted) in [(heard, "heard"), (ready, "heard"), (booted, "changed")] {
+    for (fixture, expected) in [(reporting, "heard"), (ready, "heard"), (booted, "changed")] {
         for step in [Step::Open(Box::new(spec())), Step::Attempt(target(tried("off")))] {
             let harness = harness(fixture.clone(), |_, _| answer_with(Power::Off));
-            harness.assert_outcome(step, wanted).await;
-            assert_eq!(harness.log(), [""; 0], "{wanted}: nothing written, no order sent");
+            harness.assert_outcome(step, expected).await;
+            assert_eq!(harness.log(), [""; 0], "{expected}: nothing written, no order sent");
         }
     }
 }
@@ -635,9 +635,9 @@ async fn the_taint_needs_valid_evidence_and_keeps_other_taints() {
     booted.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
     let invalid = Fixture { proof: Some(proof(true)), ..fixture.clone() };
     let none = Fixture { proof: None, ..fixture };
-    for (fixture, wanted) in [(ready, "heard"), (booted, "refused"), (invalid, "refused"), (none, "gone")] {
+    for (fixture, expected) in [(ready, "heard"), (booted, "refused"), (invalid, "refused"), (none, "gone")] {
         let (harness, outcome) = taint::tainted(fixture, target(checked_status("Off"))).await;
-        assert_eq!((outcome, harness.requests()), (wanted, Vec::new()));
+        assert_eq!((outcome, harness.requests()), (expected, Vec::new()));
     }
 }
 
@@ -668,9 +668,9 @@ async fn only_our_taint_is_removed_and_only_from_another_incarnation() {
 async fn a_contradiction_invalidates_the_evidence_before_it_marks_the_devices() {
     let others = json!([{ "type": "Trusted", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" },
         { "type": "Answers", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" }]);
-    let mut known = device();
-    known["status"] = json!({ "conditions": others });
-    let fixture = Fixture { proof: Some(proof(false)), device: Some(known), ..Fixture::default() };
+    let mut device_object = device();
+    device_object["status"] = json!({ "conditions": others });
+    let fixture = Fixture { proof: Some(proof(false)), device: Some(device_object), ..Fixture::default() };
     let harness = harness(fixture, |_, _| None);
     // A device of another level that did not report off is not contradicted.
     let mut status = checked_status("Off");
@@ -714,9 +714,9 @@ async fn an_order_is_abandoned_after_its_timeout() {
     // The shorter of the attempt's timeout and of the device's.
     for (within_seconds, within) in [(60, 60), (5, 5), (90, 60)] {
         let harness = harness(Fixture::default(), |_, _| None);
-        let mut wanted = tried("off");
-        wanted.attempts[0].within_seconds = within_seconds;
-        harness.assert_outcome(Step::Attempt(target(wanted)), "written").await;
+        let mut attempted = tried("off");
+        attempted.attempts[0].within_seconds = within_seconds;
+        harness.assert_outcome(Step::Attempt(target(attempted)), "written").await;
         let outcome = harness.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
         assert!(outcome.as_str().unwrap().contains(&format!("no answer within {within}s")), "{outcome}");
     }
@@ -785,7 +785,7 @@ async fn a_check_of_one_node_keeps_the_recorded_targets_of_others() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_follows_the_write_of_a_changed_condition_and_no_other() {
-    let told = async |reason: &str, power: Power| {
+    let events_after = async |reason: &str, power: Power| {
         let ready = if reason == "AllTargetsReachable" { "True" } else { "False" };
         let condition = json!({ "type": "Ready", "status": ready, "reason": reason, "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z" });
@@ -795,11 +795,11 @@ async fn an_event_follows_the_write_of_a_changed_condition_and_no_other() {
         assert_eq!(harness.run_monitor(&monitor_request(&["n"], true)).await.name(), "written");
         harness.events().await.into_iter().map(|(_, word)| word).collect::<Vec<_>>()
     };
-    assert_eq!(told("AllTargetsReachable", Power::On).await, [""; 0]);
-    assert_eq!(told("LoginDenied", Power::On).await, ["DeviceReachable"]);
-    assert_eq!(told("AllTargetsReachable", Power::Unknown).await, ["PowerUnknown"]);
-    assert_eq!(told("LoginDenied", Power::Unknown).await, ["PowerUnknown"], "another thing is wrong");
-    assert_eq!(told("PowerUnknown", Power::Unknown).await, [""; 0]);
+    assert_eq!(events_after("AllTargetsReachable", Power::On).await, [""; 0]);
+    assert_eq!(events_after("LoginDenied", Power::On).await, ["DeviceReachable"]);
+    assert_eq!(events_after("AllTargetsReachable", Power::Unknown).await, ["PowerUnknown"]);
+    assert_eq!(events_after("LoginDenied", Power::Unknown).await, ["PowerUnknown"], "another thing is wrong");
+    assert_eq!(events_after("PowerUnknown", Power::Unknown).await, [""; 0]);
     // A change that could not be written is recorded when it is.
     let refused: First = Arc::new(|request| {
         (request.method == "PATCH").then(|| ApiAnswer::with_code(409, &json!({ "code": 409 })))

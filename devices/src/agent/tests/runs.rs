@@ -19,8 +19,8 @@ async fn an_agent_gets_its_input_no_arguments_and_a_minimal_environment() {
     assert_eq!((answer.power, answer.identity), (Power::Off, Identity::Unknown));
     assert_eq!(fixture.read("arguments"), "0\n");
     // Flags that are false are left out, except the one that is read by its value.
-    let told = format!("ip=192.0.2.1\nlanplus=0\npassword={SECRET}\nnodename=node-1\naction=status\n");
-    assert_eq!(fixture.read("stdin"), told);
+    let input = format!("ip=192.0.2.1\nlanplus=0\npassword={SECRET}\nnodename=node-1\naction=status\n");
+    assert_eq!(fixture.read("stdin"), input);
     let environment = fixture.read("environment");
     let names: Vec<_> = environment.lines().filter_map(|line| line.split('=').next()).collect();
     assert_eq!(names, ["LC_ALL", "PATH", "POD_SAFETY_FENCE_RUN", "PYTHONWARNINGS"], "{environment}");

@@ -82,7 +82,7 @@ async fn a_machine_without_force_off_gets_no_other_action() {
 
 #[tokio::test]
 async fn allowed_values_are_read_from_the_action_info() {
-    for (word, told) in [("ForceOff", 1), ("GracefulShutdown", 0)] {
+    for (word, orders) in [("ForceOff", 1), ("GracefulShutdown", 0)] {
         let stub = Stub::new(move |line, requests| {
             let mut system =
                 system(if requests.iter().any(|line| line.starts_with("POST")) { "Off" } else { "On" });
@@ -100,7 +100,7 @@ async fn allowed_values_are_read_from_the_action_info() {
         })
         .await;
         let answer = stub.carry_out(&stub.order(Act::Off)).await;
-        assert_eq!((answer.is_ok(), stub.posts().len()), (told == 1, told), "{answer:?}");
+        assert_eq!((answer.is_ok(), stub.posts().len()), (orders == 1, orders), "{answer:?}");
     }
 }
 

@@ -112,7 +112,7 @@ async fn a_pod_that_is_gone_replaced_terminating_or_finished_is_not_evicted() {
 #[tokio::test(start_paused = true)]
 async fn a_listed_pod_is_checked_like_one_that_is_read() {
     let key = || PodKey { namespace: "ns".into(), name: "a".into(), uid: uid("uid-a") };
-    for (object, wanted) in [
+    for (object, expected) in [
         (pod("a"), Ok(Evicted::Terminates { grace: 30 })),
         (pod("a").uid("uid-another"), Ok(Evicted::Replaced)),
         (pod("a").terminating(), Ok(Evicted::AlreadyTerminating)),
@@ -126,7 +126,7 @@ async fn a_listed_pod_is_checked_like_one_that_is_read() {
         let answer = evict_read_pod(&connection, &harness.env, &eviction, &read, deadline).await;
         let answer = answer.map_err(|why| why.reason());
         let sent = usize::from(answer == Ok(Evicted::Terminates { grace: 30 }));
-        assert_eq!((answer, harness.api.lines().len()), (wanted, 1 + sent));
+        assert_eq!((answer, harness.api.lines().len()), (expected, 1 + sent));
     }
 }
 

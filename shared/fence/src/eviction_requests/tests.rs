@@ -38,8 +38,8 @@ async fn an_own_request_is_reused_and_that_of_another_requester_is_not_changed()
         assert_eq!((created.is_ok(), api.writes().len()), (is_asked, writes), "{name}: {created:?}");
         if writes == 2 {
             let body = api.requests().pop().unwrap().json();
-            let wanted = json!({ "metadata": { "uid": "u" }, "spec": { "intent": "Eviction" } });
-            assert_eq!(body, wanted, "no other object of that name");
+            let expected = json!({ "metadata": { "uid": "u" }, "spec": { "intent": "Eviction" } });
+            assert_eq!(body, expected, "no other object of that name");
         }
     }
 }
@@ -99,7 +99,7 @@ async fn without_the_kind_there_are_no_requests_and_a_refusal_is_an_error() {
 /// `TestSortTargetResponders` (pkg/apis/lifecycle/validation, v1.37.2).
 #[test]
 fn responders_are_in_the_order_of_kubernetes() {
-    let wanted = [
+    let expected = [
         (20_000, "pod-safety.dev/lost-node"),
         (10_000, "com/a"),
         (10_000, "example.com/a"),
@@ -110,11 +110,11 @@ fn responders_are_in_the_order_of_kubernetes() {
         (1_000, "example.com/c"),
         (100, IMPERATIVE_EVICTOR),
     ];
-    for turned in 0..wanted.len() {
-        let mut names = wanted;
+    for turned in 0..expected.len() {
+        let mut names = expected;
         names.rotate_left(turned);
         names.sort_by(|one, other| compare_turns((one.1, one.0), (other.1, other.0)));
-        assert_eq!(names, wanted);
+        assert_eq!(names, expected);
     }
 }
 

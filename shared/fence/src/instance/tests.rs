@@ -16,7 +16,7 @@ fn the_provider_id_of_each_provider_is_parsed() {
     let azure = format!(
         "azure:///subscriptions/{UUID}/resourceGroups/MC_shop/providers/Microsoft.Compute/virtualMachines/aks-1"
     );
-    for (provider_id, wanted) in [
+    for (provider_id, expected) in [
         (
             "aws:///eu-central-1a/i-0123456789abcdef0",
             ["i-0123456789abcdef0", "eu-central-1a", "eu-central-1", "", "", ""],
@@ -41,7 +41,7 @@ fn the_provider_id_of_each_provider_is_parsed() {
         ("proxmox://cluster-1/100", ["100", "", "cluster-1", "", "", ""]),
         (&format!("vsphere://{UUID}"), [UUID, "", "", "", "", ""]),
     ] {
-        assert_eq!(parts(provider_id), Some(wanted), "{provider_id}");
+        assert_eq!(parts(provider_id), Some(expected), "{provider_id}");
     }
 }
 
@@ -107,8 +107,8 @@ fn attack_an_agent_switches_instances_of_its_own_provider_alone() {
         ("fence_dummy", gce, true),
         ("fence_dummy", "", true),
     ] {
-        let judged = check_provider(agent, provider_id, "w1");
-        assert_eq!(judged.is_ok(), fine, "{agent} {provider_id}: {judged:?}");
+        let result = check_provider(agent, provider_id, "w1");
+        assert_eq!(result.is_ok(), fine, "{agent} {provider_id}: {result:?}");
     }
     let error = check_provider("fence_gce", proxmox, "w1").unwrap_err().to_string();
     for words in ["node w1", "instance of proxmox", "fence_gce switches instances of gce", "nodeSelector"] {
@@ -170,8 +170,8 @@ fn attack_an_instance_is_named_by_nothing_but_its_provider_id() {
         ),
         ("a number of any cluster", "fence_pve", "proxmox://a/100", &[("plug", "{{.Instance.ID}}")], None),
     ];
-    for (what, agent, provider_id, templates, wanted) in rows {
+    for (what, agent, provider_id, templates, expected) in rows {
         let template = |name: &str| templates.iter().find(|(of, _)| *of == name).map(|(_, text)| *text);
-        assert_eq!(named_instance(agent, provider_id, template), wanted, "{what}");
+        assert_eq!(named_instance(agent, provider_id, template), expected, "{what}");
     }
 }

@@ -90,13 +90,13 @@ fn attack_a_rendered_value_of_a_node_is_one_word_or_an_error() {
         let (template, facts) = (draw.text(PIECES), facts(draw));
         let Ok(rendered) = render(&template, &facts) else { return };
         let mut parts = template.split("{{");
-        let mut wanted = parts.next().unwrap().to_owned();
+        let mut expected = parts.next().unwrap().to_owned();
         for part in parts {
             let (inner, literal) = part.split_once("}}").unwrap_or_else(|| panic!("{template:?}"));
-            wanted += meant(inner, &facts).unwrap_or_else(|| panic!("{template:?} of {facts:?}"));
-            wanted += literal;
+            expected += meant(inner, &facts).unwrap_or_else(|| panic!("{template:?} of {facts:?}"));
+            expected += literal;
             assert!(placeholders(&template).any(|one| one == inner.trim()), "{template:?} uses {inner:?}");
         }
-        assert_eq!(rendered, wanted, "{template:?}");
+        assert_eq!(rendered, expected, "{template:?}");
     });
 }

@@ -22,9 +22,9 @@ fn lies_off() -> Harness {
     harness
 }
 
-async fn check_power(harness: &Harness, wanted: Vec<Corroboration>) -> Verified {
+async fn check_power(harness: &Harness, required: Vec<Corroboration>) -> Verified {
     let mut status = tried("off");
-    status.attempts[0].corroborate = wanted;
+    status.attempts[0].corroborate = required;
     harness.assert_outcome(Step::Look(target(status)), "written").await;
     serde_json::from_value(harness.verified()).unwrap()
 }

@@ -52,11 +52,11 @@ fn begun(cordoned: bool) -> NodeFenceStatus {
 
 #[tokio::test(start_paused = true)]
 async fn a_reporting_node_is_fenced_only_while_a_quorum_read_shows_the_condition() {
-    for (status, wanted) in [("True", "written"), ("False", "heard"), ("Unknown", "heard")] {
+    for (status, expected) in [("True", "written"), ("False", "heard"), ("Unknown", "heard")] {
         let harness = harness(shows(status), |_, _| answer_with(Power::Off));
-        harness.assert_outcome(drain_step(Step::Attempt, tried("off")), wanted).await;
-        assert_eq!(harness.log().is_empty(), wanted == "heard", "{status}: {:?}", harness.log());
-        harness.assert_outcome(drain(NodeFenceStatus::default()), wanted).await;
+        harness.assert_outcome(drain_step(Step::Attempt, tried("off")), expected).await;
+        assert_eq!(harness.log().is_empty(), expected == "heard", "{status}: {:?}", harness.log());
+        harness.assert_outcome(drain(NodeFenceStatus::default()), expected).await;
     }
     let mut booted = shows("True");
     booted.node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002");
@@ -111,13 +111,13 @@ async fn the_node_is_uncordoned_at_the_end_only_if_the_incident_cordoned_it() {
         fixture
     };
     let over = |cordoned| NodeFenceStatus { phase: Phase::Cancelled, ..begun(cordoned) };
-    for (uid, by_us, wanted) in
+    for (uid, by_us, expected) in
         [("uid-n", true, &[CORDON, STATUS][..]), ("uid-n", false, &[STATUS]), ("another", true, &[STATUS])]
     {
         let harness = harness(cordoned(uid), |_, _| None);
         harness.assert_outcome(drain_step(Step::Write, over(by_us)), "written").await;
-        assert_eq!(harness.requests(), wanted, "{uid} {by_us}");
-        if wanted.len() > 1 {
+        assert_eq!(harness.requests(), expected, "{uid} {by_us}");
+        if expected.len() > 1 {
             assert_eq!(harness.written("/nodes/n")["spec"], json!({ "unschedulable": null }));
         }
     }

@@ -63,8 +63,8 @@ impl Store {
                 Some(ApiAnswer::json(fixture))
             }
             "DELETE" => {
-                let wanted = &request.json()["preconditions"]["uid"];
-                assert_eq!(*wanted, fixture["metadata"]["uid"], "by UID");
+                let uid = &request.json()["preconditions"]["uid"];
+                assert_eq!(*uid, fixture["metadata"]["uid"], "by UID");
                 match fixture["metadata"]["finalizers"].is_array() {
                     true => fixture["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
                     false => drop(all.remove(path)),
@@ -163,16 +163,16 @@ async fn an_object_of_another_remediator_is_created_from_its_template_and_succes
     assert_eq!((attempt.objects[0].path.as_str(), attempt.objects[0].uid.as_str()), (MADE, "uid-nf"));
     assert!(attempt.outcome.as_deref().unwrap().contains("Succeeded=True"), "{attempt:?}");
     assert_eq!(harness.log()[0], STATUS, "which object it is stands there before it is made");
-    let looked = check_power(&harness, attempt).await;
-    assert_eq!(looked.power, Power::Off);
-    assert_eq!(evidence_kind_of(&looked.samples), FenceEvidenceKind::Remediated);
+    let verified = check_power(&harness, attempt).await;
+    assert_eq!(verified.power, Power::Off);
+    assert_eq!(evidence_kind_of(&verified.samples), FenceEvidenceKind::Remediated);
     let connection = harness.api.connection();
-    let looker = StatusChecker::new(&connection, harness.world.cache(), &harness.env, &harness.devices);
-    let (kind, _) = looker.confirm_all_off(&incarnation(), &looked.samples, &[]).await.unwrap();
+    let checker = StatusChecker::new(&connection, harness.world.cache(), &harness.env, &harness.devices);
+    let (kind, _) = checker.confirm_all_off(&incarnation(), &verified.samples, &[]).await.unwrap();
     assert_eq!(kind, FenceEvidenceKind::Remediated);
     store.change(MADE, |object| object["status"] = json!({}));
     assert!(
-        looker.confirm_all_off(&incarnation(), &looked.samples, &[]).await.is_err(),
+        checker.confirm_all_off(&incarnation(), &verified.samples, &[]).await.is_err(),
         "it does not say so any more"
     );
 }
@@ -449,15 +449,15 @@ fn held_by(holder: &str, renewed: &str) -> Value {
 async fn another_holder_of_the_lease_is_a_gate_unless_it_requested_the_fencing() {
     let store = Store::default();
     store.put(LEASE, held_by("node-maintenance", "2999-01-01T00:00:00.000000Z"));
-    let (harness, wanted) = with_medik8s_leases(&store, Trigger::Detected);
-    harness.assert_outcome(Step::Attempt(wanted), "changed").await;
+    let (harness, fence_target) = with_medik8s_leases(&store, Trigger::Detected);
+    harness.assert_outcome(Step::Attempt(fence_target), "changed").await;
     assert!(harness.devices.orders.lock().is_empty(), "nobody was shot");
     let status = harness.written("nodefences")["status"].clone();
     assert_eq!(status["phase"], "Pending");
     assert_eq!(status["gates"][0]["name"], "LeaseHeld");
     assert!(status["message"].as_str().unwrap().starts_with("node-maintenance has the node"), "{status}");
-    let (harness, wanted) = with_medik8s_leases(&store, Trigger::External);
-    harness.assert_outcome(Step::Attempt(wanted), "written").await;
+    let (harness, fence_target) = with_medik8s_leases(&store, Trigger::External);
+    harness.assert_outcome(Step::Attempt(fence_target), "written").await;
     assert_eq!(store.get(LEASE).unwrap()["spec"]["holderIdentity"], "node-maintenance");
     // It is noon, and a Lease lasts ten minutes.
     for (holder, renewed, outcome) in [
@@ -467,8 +467,12 @@ async fn another_holder_of_the_lease_is_a_gate_unless_it_requested_the_fencing()
         ("", "11:59:00", "written"),
     ] {
         store.put(LEASE, held_by(holder, &format!("2026-11-21T{renewed}.000000Z")));
-        let (harness, wanted) = with_medik8s_leases(&store, Trigger::Detected);
-        assert_eq!(harness.run_step(Step::Attempt(wanted)).await.name(), outcome, "{holder:?} {renewed}");
+        let (harness, fence_target) = with_medik8s_leases(&store, Trigger::Detected);
+        assert_eq!(
+            harness.run_step(Step::Attempt(fence_target)).await.name(),
+            outcome,
+            "{holder:?} {renewed}"
+        );
     }
 }
 
@@ -476,15 +480,15 @@ async fn another_holder_of_the_lease_is_a_gate_unless_it_requested_the_fencing()
 async fn the_medik8s_lease_is_acquired_before_off_and_released_at_the_end() {
     let store = Store::default();
     store.put(LEASES, json!({}));
-    let (harness, wanted) = with_medik8s_leases(&store, Trigger::Detected);
-    harness.assert_outcome(Step::Attempt(wanted.clone()), "written").await;
+    let (harness, fence_target) = with_medik8s_leases(&store, Trigger::Detected);
+    harness.assert_outcome(Step::Attempt(fence_target.clone()), "written").await;
     assert_eq!(store.get(LEASE).unwrap()["spec"]["holderIdentity"], "pod-safety");
     let done = NodeFenceStatus { phase: Phase::Done, ..tried("off") };
-    let done = Target { status: Box::new(done), ..wanted.clone() };
+    let done = Target { status: Box::new(done), ..fence_target.clone() };
     harness.assert_outcome(Step::Write(done.clone()), "written").await;
     assert_eq!(store.get(LEASE), None);
     store.put(LEASE, held_by("another", "2000-01-01T00:00:00.000000Z"));
-    assert_eq!(harness.run_step(Step::Attempt(wanted)).await.name(), "written", "it was over");
+    assert_eq!(harness.run_step(Step::Attempt(fence_target)).await.name(), "written", "it was over");
     store.change(LEASE, |lease| lease["spec"]["holderIdentity"] = json!("another"));
     harness.run_step(Step::Write(done)).await;
     assert!(store.get(LEASE).is_some(), "somebody else's is left alone");
@@ -506,7 +510,7 @@ async fn our_finalizer_is_added_and_removed_without_changing_others() {
         node: None,
         update: reply,
     };
-    for (reply, wanted) in [
+    for (reply, expected) in [
         (RemediationUpdate::AddFinalizer, json!(["theirs", crate::api::REMEDIATION_FINALIZER])),
         (RemediationUpdate::RemoveFinalizer, json!(["theirs"])),
     ] {
@@ -515,7 +519,7 @@ async fn our_finalizer_is_added_and_removed_without_changing_others() {
             super::super::update_remediation(&harness.step_context(&connection), &monitor_request(reply))
                 .await;
         assert_eq!(answered.name(), "written");
-        assert_eq!(store.get(path).unwrap()["metadata"]["finalizers"], wanted);
+        assert_eq!(store.get(path).unwrap()["metadata"]["finalizers"], expected);
     }
 }
 

@@ -26,14 +26,14 @@ fn about(pointer: &str, to: Value) -> Fixture {
 }
 
 /// Adds the taint to a node that has not reported for a minute, and whose device reports off.
-pub(super) async fn tainted(fixture: Fixture, wanted: Target) -> (Harness, &'static str) {
-    tainted_where(fixture, wanted, Power::Off).await
+pub(super) async fn tainted(fixture: Fixture, fence_target: Target) -> (Harness, &'static str) {
+    tainted_where(fixture, fence_target, Power::Off).await
 }
 
-async fn tainted_where(fixture: Fixture, wanted: Target, power: Power) -> (Harness, &'static str) {
+async fn tainted_where(fixture: Fixture, fence_target: Target, power: Power) -> (Harness, &'static str) {
     let harness = harness(fixture, move |_, _| answer_with(power));
     advance(60.0).await;
-    let outcome = harness.run_step(Step::Taint(wanted)).await.name();
+    let outcome = harness.run_step(Step::Taint(fence_target)).await.name();
     (harness, outcome)
 }
 
@@ -76,9 +76,9 @@ async fn evidence_about_another_incarnation_adds_no_taint() {
 async fn bug_the_taint_was_added_to_a_node_without_a_boot_id() {
     let mut fixture = about("/spec/node/bootID", json!(""));
     fixture.node["status"]["nodeInfo"]["bootID"] = json!("");
-    let mut wanted = target(checked_status("Off"));
-    wanted.spec.node.boot_id.clear();
-    let (harness, outcome) = tainted(fixture, wanted).await;
+    let mut fence_target = target(checked_status("Off"));
+    fence_target.spec.node.boot_id.clear();
+    let (harness, outcome) = tainted(fixture, fence_target).await;
     assert_eq!((outcome, harness.requests()), ("refused", Vec::new()));
 }
 
@@ -163,7 +163,7 @@ async fn only_a_node_with_ready_true_is_refused_the_taint() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_with_an_out_of_service_taint_is_not_tainted_again() {
-    for (taints, wanted) in [
+    for (taints, expected) in [
         (json!([taint(KEY, "ada")]), &[STATUS][..]),
         (json!([taint(KEY, "n-1")]), &[STATUS]),
         (json!([taint("k", "n-1")]), &[NODE, STATUS]),
@@ -171,7 +171,7 @@ async fn a_node_with_an_out_of_service_taint_is_not_tainted_again() {
         let fixture = provable(|fixture| fixture.node["spec"]["taints"] = taints.clone());
         let (harness, outcome) = tainted(fixture, target(checked_status("Off"))).await;
         assert_eq!(outcome, "written");
-        assert_eq!(harness.requests(), wanted, "{taints}");
+        assert_eq!(harness.requests(), expected, "{taints}");
     }
 }
 
@@ -294,8 +294,8 @@ async fn bug_the_taint_could_be_written_after_its_evidence_had_expired() {
         advance(60.0).await;
         let began = harness.env.now();
         let outcome = harness.run_step(Step::Taint(target(checked_status("Off")))).await.name();
-        let told = harness.requests().iter().any(|request| request == STATUS);
-        assert_eq!((outcome, told), (expected, expected == "written"), "after {late} s");
+        let is_status_written = harness.requests().iter().any(|request| request == STATUS);
+        assert_eq!((outcome, is_status_written), (expected, expected == "written"), "after {late} s");
         assert_eq!(harness.env.now().since(began), Duration::from_secs(late.min(2)), "after {late} s");
     }
 }

@@ -119,9 +119,9 @@ async fn attack_powered_off_in_a_state_the_operator_does_not_read_is_no_evidence
     for (says, change) in rows {
         let (store, harness, attempt) = fenced().await;
         store.change(HOST, change);
-        let looked = check_power(&harness, attempt).await;
-        assert_ne!(looked.power, Power::Off, "{says}");
-        assert!(looked.samples[0].said.contains(says), "{says}: {:?}", looked.samples);
+        let verified = check_power(&harness, attempt).await;
+        assert_ne!(verified.power, Power::Off, "{says}");
+        assert!(verified.samples[0].said.contains(says), "{says}: {:?}", verified.samples);
     }
 }
 
@@ -183,6 +183,6 @@ async fn attack_a_host_in_a_tenants_namespace_does_not_prevent_fencing() {
     let store = rack(&[host("rack-7", "m3m-1"), evil]);
     let harness = harness_for(&store);
     let long_enough = tokio::time::timeout(Duration::from_secs(120), operator(&harness, &store));
-    let (_, told) = futures::future::join(harness.run_off_attempt(), long_enough).await;
-    assert!(told.is_ok(), "its operator was not told: {:?}", attempted(&harness).outcome);
+    let (_, annotated) = futures::future::join(harness.run_off_attempt(), long_enough).await;
+    assert!(annotated.is_ok(), "its operator got no order: {:?}", attempted(&harness).outcome);
 }

@@ -89,8 +89,8 @@ async fn each_kind_of_remediation_has_its_own_success_condition() {
         let said = json!([{ "type": condition, "status": "True" }]);
         store.change(MADE, |object| object["status"] = json!({ "conditions": said }));
         harness.run_step(Step::Look(target(again(attempt)))).await;
-        let looked = attempted(&harness).verified.unwrap().power;
-        assert_eq!(looked == Power::Off, power == "Off", "{kind} {own:?} says {condition}: {looked}");
+        let reported = attempted(&harness).verified.unwrap().power;
+        assert_eq!(reported == Power::Off, power == "Off", "{kind} {own:?} says {condition}: {reported}");
     }
 }
 

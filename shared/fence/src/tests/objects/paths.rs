@@ -103,8 +103,8 @@ async fn attack_a_forged_path_in_the_status_is_neither_read_nor_written() {
         harness.assert_outcome(Step::Write(target(done)), "written").await;
         assert_eq!(sent(&harness, path), [""; 0], "the incident is over");
         let harness = with(&in_store(path), spec);
-        let looked = check_power(&harness, forged(driver, path)).await;
-        assert_eq!(looked.power, Power::Unknown, "{path}");
+        let verified = check_power(&harness, forged(driver, path)).await;
+        assert_eq!(verified.power, Power::Unknown, "{path}");
         assert_eq!(sent(&harness, path), [""; 0], "a look");
     }
 }

@@ -82,9 +82,9 @@ async fn the_grant_is_revoked_and_the_node_is_off_after_the_wait_time() {
 async fn a_process_that_did_not_observe_the_grant_waits_from_its_first_read() {
     let (store, _, attempt) = fenced().await;
     let later = with(&store, spec());
-    let looked = check_power(&later, attempt.clone()).await;
-    assert_eq!(looked.power, Power::Unknown, "{looked:?}");
-    assert!(looked.message.contains("may run for another"), "{looked:?}");
+    let verified = check_power(&later, attempt.clone()).await;
+    assert_eq!(verified.power, Power::Unknown, "{verified:?}");
+    assert!(verified.message.contains("may run for another"), "{verified:?}");
     later.env.sleep(Duration::from_secs(39)).await;
     assert_eq!(check_power(&later, attempt).await.power, Power::Off);
 }
