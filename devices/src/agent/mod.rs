@@ -156,7 +156,7 @@ impl Agents {
         if code != Some(0) {
             let output = Redactor::new(&BTreeMap::new()).clean(&stderr.text, stderr.is_truncated);
             return Err(bad(format!(
-                "does not print its metadata ({said}); check that the libraries that it needs are installed"
+                "does not print its metadata ({output}); check that the libraries that it needs are installed"
             )));
         }
         let text = String::from_utf8_lossy(&stdout.text);

@@ -76,17 +76,14 @@ fn power_and_identity_of_a_service_are_compared_exactly() {
         let machine = Machine { system_uuid: node.into(), ..Machine::default() };
         let of = |field: &str| answer.get(field).and_then(Value::as_str).and_then(digits);
         let [uuid, serial] = ["UUID", "SerialNumber"].map(of);
-        let node_digits = digits(node);
+        let own = digits(node);
         let same = |found: &Option<[String; 2]>| {
-            found
-                .as_ref()
-                .zip(node_digits.as_ref())
-                .is_some_and(|(found, node_digits)| found.contains(&node_digits[0]))
+            found.as_ref().zip(own.as_ref()).is_some_and(|(found, own)| found.contains(&own[0]))
         };
         match system.identity(&machine) {
             Identity::Match => assert!(same(&uuid) || same(&serial), "{node:?} {answer}"),
             Identity::Mismatch { .. } => {
-                assert!(node_digits.is_some() && uuid.is_some() && !same(&uuid), "{node:?} {answer}")
+                assert!(own.is_some() && uuid.is_some() && !same(&uuid), "{node:?} {answer}")
             }
             Identity::Unknown => assert!(!same(&uuid) && !same(&serial), "{node:?} {answer}"),
         }
