@@ -138,7 +138,7 @@ async fn attack_a_malicious_reply_proves_no_more_than_an_agent_can_report() {
     let header = |version: u16, length: u32| {
         [b"agents".as_slice(), &version.to_be_bytes(), &length.to_be_bytes()].concat()
     };
-    for (reply, says) in [
+    for (reply, expected) in [
         (b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), "another protocol"),
         (header(2, 0), "version 2"),
         (header(1, u32::MAX), "longer than"),
@@ -153,7 +153,7 @@ async fn attack_a_malicious_reply_proves_no_more_than_an_agent_can_report() {
         let _peer = peer(&fixture, vec![Some(reply)]);
         let socket = fixture.path("socket");
         let error = fixture.by_socket(socket).act(Act::Look).await.unwrap_err();
-        assert!(why(&error).contains(says), "{says}: {error}");
+        assert!(why(&error).contains(expected), "{expected}: {error}");
     }
 }
 
@@ -177,12 +177,12 @@ async fn attack_a_malformed_request_is_refused_and_starts_no_agent() {
     for request in requests {
         let mut stream = UnixStream::connect(fixture.path("socket")).await.unwrap();
         stream.write_all(&request).await.unwrap();
-        let mut said = Vec::new();
+        let mut reply = Vec::new();
         // A server that did not read everything resets the connection after its answer.
         let _closed_already = stream.shutdown().await;
-        let _reset_at_the_end = stream.read_to_end(&mut said).await;
+        let _reset_at_the_end = stream.read_to_end(&mut reply).await;
         let hello = bytes(&Reply::Hello);
-        assert_ne!(said, hello, "{request:?}");
+        assert_ne!(reply, hello, "{request:?}");
     }
     assert!(!fixture.path("stdin").exists(), "an agent ran");
     fixture.devices.check_agents().await.unwrap();
@@ -285,9 +285,9 @@ fn left_behind(socket: &Path) -> Child {
 async fn a_server_kills_the_agents_of_its_predecessor_before_it_listens() {
     let fixture = AgentFixture::new();
     let (socket, other) = (fixture.path("socket"), fixture.path("other"));
-    let (left, mut others) = (left_behind(&socket), left_behind(&other));
+    let (own, mut others) = (left_behind(&socket), left_behind(&other));
     let _server = AgentServer::bind(Env::real(1), &socket, fixture.options(), None, 1).await.unwrap();
-    assert_dead(&left.id().to_string()).await;
+    assert_dead(&own.id().to_string()).await;
     assert!(others.try_wait().unwrap().is_none(), "of another server");
     others.kill().unwrap();
     others.wait().unwrap();

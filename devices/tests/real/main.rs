@@ -186,11 +186,11 @@ async fn the_ipmitool_of_an_agent_is_killed_with_it() {
 }
 
 /// How many processes have this word among their arguments.
-fn running(word: &str) -> usize {
+fn running(name: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let arguments =
         processes.map(|process| std::fs::read(process.path().join("cmdline")).unwrap_or_default());
-    arguments.filter(|text| text.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())).count()
+    arguments.filter(|text| text.split(|byte| *byte == 0).any(|argument| argument == name.as_bytes())).count()
 }
 
 #[tokio::test]

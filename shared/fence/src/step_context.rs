@@ -27,7 +27,7 @@ pub struct StepContext<'a> {
     pub(crate) events: &'a Recorder,
 }
 
-/// How often the term is checked, so that one that was given up early is noticed.
+/// How often the term is checked, so that one that was released early is noticed.
 const TERM_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<'a> StepContext<'a> {

@@ -389,16 +389,16 @@ async fn an_attempt_with_an_unusable_device_is_recorded_with_the_reason() {
     no_key.secret.as_mut().unwrap()["data"] = json!({ "passwort": "aHVudGVyMg==" });
     let mut elsewhere = Fixture::default();
     elsewhere.node["metadata"]["labels"]["rack"] = json!("8");
-    for (fixture, words) in [
+    for (fixture, expected) in [
         (no_secret, "Secret fencing/bmc does not exist"),
         (no_key, "has no key \"password\""),
         (elsewhere, "its nodeSelector does not select it"),
     ] {
         let harness = harness(fixture, |_, _| answer_with(Power::Off));
         harness.assert_outcome(Step::Attempt(target(tried("off"))), "written").await;
-        assert_eq!(harness.log(), [STATUS], "{words}: no order is sent");
+        assert_eq!(harness.log(), [STATUS], "{expected}: no order is sent");
         let attempt = harness.written("nodefences")["status"]["attempts"][0].clone();
-        assert!(attempt["outcome"].as_str().unwrap().contains(words), "{attempt}");
+        assert!(attempt["outcome"].as_str().unwrap().contains(expected), "{attempt}");
         assert_eq!(attempt["verified"]["power"], "Unknown");
         assert!(!attempt.to_string().contains("hunter2"), "{attempt}");
     }
@@ -688,9 +688,12 @@ async fn a_contradiction_invalidates_the_evidence_before_it_marks_the_devices() 
         ]
     );
     let conditions = harness.written("fencedevices")["status"]["conditions"].clone();
-    let said = |at: usize| (conditions[at]["type"].clone(), conditions[at]["status"].clone());
+    let condition = |at: usize| (conditions[at]["type"].clone(), conditions[at]["status"].clone());
     assert_eq!(conditions.as_array().unwrap().len(), 2, "{conditions}");
-    assert_eq!((said(0), said(1)), ((json!("Answers"), json!("True")), (json!("Trusted"), json!("False"))));
+    assert_eq!(
+        (condition(0), condition(1)),
+        ((json!("Answers"), json!("True")), (json!("Trusted"), json!("False")))
+    );
     let meant = harness.written("fenceevidences")["metadata"].clone();
     let read = &proof(false)["metadata"];
     assert_eq!((&meant["uid"], &meant["resourceVersion"]), (&read["uid"], &read["resourceVersion"]));
@@ -738,7 +741,7 @@ async fn a_check_of_all_nodes_records_the_problem_and_answers_the_test_annotatio
     assert_eq!(status["targets"][0]["problem"], "LoginDenied");
     assert_eq!(status["conditions"][0]["reason"], "LoginDenied", "{status}");
     assert_eq!(held.events().await, [("uid-bmc".to_owned(), "LoginDenied".to_owned())]);
-    for (secret, word) in [
+    for (secret, expected) in [
         (None, "Secret fencing/bmc does not exist"),
         (Some(json!({ "metadata": secret_metadata("bmc"), "data": {} })), "has no key"),
     ] {
@@ -747,7 +750,7 @@ async fn a_check_of_all_nodes_records_the_problem_and_answers_the_test_annotatio
         let target = harness.written("/fencedevices/bmc/status")["status"]["targets"][0].clone();
         assert_eq!(target["problem"], "BadSecret");
         let message = target["message"].as_str().unwrap();
-        assert!(message.contains(word) && message.contains("password"), "{message}");
+        assert!(message.contains(expected) && message.contains("password"), "{message}");
     }
     let stranger = |_, _| {
         let identity = Identity::Mismatch { found: "uuid-2".to_owned() };
@@ -793,7 +796,7 @@ async fn an_event_follows_the_write_of_a_changed_condition_and_no_other() {
         let harness =
             harness(Fixture { device: Some(spec), ..Fixture::default() }, move |_, _| answer_with(power));
         assert_eq!(harness.run_monitor(&monitor_request(&["n"], true)).await.name(), "written");
-        harness.events().await.into_iter().map(|(_, word)| word).collect::<Vec<_>>()
+        harness.events().await.into_iter().map(|(_, reason)| reason).collect::<Vec<_>>()
     };
     assert_eq!(events_after("AllTargetsReachable", Power::On).await, [""; 0]);
     assert_eq!(events_after("LoginDenied", Power::On).await, ["DeviceReachable"]);

@@ -53,15 +53,15 @@ fn runs_after(wait: &str, from: &str, rules: &[&str]) -> Option<String> {
 }
 
 fn lemma(wait: &str, rules: &[&str]) {
-    let found = runs_after(wait, "seen", rules);
-    assert!(found.is_none(), "{}", found.unwrap_or_default());
+    let schedule = runs_after(wait, "seen", rules);
+    assert!(schedule.is_none(), "{}", schedule.unwrap_or_default());
 }
 
 fn variant(wait: &str, from: &str, rules: &[&str]) {
-    let found = runs_after(wait, from, rules);
+    let schedule = runs_after(wait, from, rules);
     println!(
         "{}",
-        found.unwrap_or_else(|| panic!("no schedule breaks it: what it leaves out is not needed"))
+        schedule.unwrap_or_else(|| panic!("no schedule breaks it: what it leaves out is not needed"))
     );
 }
 

@@ -115,7 +115,7 @@ async fn failures_are_categorized_by_their_output() {
     );
     assert_eq!(failed("Failed: 401 Client Error: Unauthorized for url").await, "LoginDenied");
     assert_eq!(failed("Failed: Timed out waiting to power OFF").await, "Failed");
-    for (words, class) in [
+    for (output, class) in [
         ("Failed: AADSTS7000222: The provided client secret keys for app are expired", "CredentialsExpired"),
         ("invalid_grant: Token has been expired or revoked", "CredentialsExpired"),
         ("(RequestExpired) when calling DescribeInstances: Request has expired", "CredentialsExpired"),
@@ -124,7 +124,7 @@ async fn failures_are_categorized_by_their_output() {
         ("Failed: Incorrect Access Key or Secret Key.", "RequestRefused"),
         ("Failed: Incorrect Region.", "Unreachable"),
     ] {
-        assert_eq!(failed(words).await, class, "{words}");
+        assert_eq!(failed(output).await, class, "{output}");
     }
     assert!(matches!(failure("kill -9 $$").await, DeviceError::Failed { .. }));
 }

@@ -243,8 +243,8 @@ async fn attack_each_parameter_of_all_agents_is_reviewed_and_none_reads_the_toke
     assert!(names.len() > 80, "{}: not all", names.len());
     let (mut read, mut wrong) = (0, BTreeSet::new());
     for name in &names {
-        let found = find::find_agent(name, &[rigs.agents()]).unwrap();
-        let metadata = match agents.metadata(&found, agents.env.now() + METADATA_WITHIN).await {
+        let agent = find::find_agent(name, &[rigs.agents()]).unwrap();
+        let metadata = match agents.metadata(&agent, agents.env.now() + METADATA_WITHIN).await {
             Ok(metadata) => metadata,
             Err(_) if NOT_USED.contains(&name.as_str()) => continue,
             Err(error) => panic!("{name}: {error}"),

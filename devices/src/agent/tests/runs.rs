@@ -46,10 +46,10 @@ async fn bug_an_answer_was_dated_from_the_start_of_the_agent() {
 
 #[tokio::test]
 async fn each_act_has_its_action() {
-    for (act, word) in [(Act::Off, "off"), (Act::On, "on"), (Act::Look, "status")] {
+    for (act, action) in [(Act::Off, "off"), (Act::On, "on"), (Act::Look, "status")] {
         let fixture = AgentFixture::new().agent("echo Success; exit 0");
         fixture.act(act).await.unwrap();
-        assert!(fixture.read("stdin").ends_with(&format!("\naction={word}\n")));
+        assert!(fixture.read("stdin").ends_with(&format!("\naction={action}\n")));
     }
 }
 

@@ -43,7 +43,7 @@ async fn each(rows: &[Row]) {
         let (answer, given, requests) = served(Act::Off, "basic", *script).await;
         match (expected, &answer) {
             (Ok(power), Ok(answer)) => assert_eq!(answer.power, *power, "{what}: {answer:?}"),
-            (Err(words), Err(error)) => assert!(error.to_string().contains(words), "{what}: {error}"),
+            (Err(expected), Err(error)) => assert!(error.to_string().contains(expected), "{what}: {error}"),
             _ => panic!("{what}: {answer:?}"),
         }
         assert_eq!(given, *orders, "{what}: {requests:?}");
@@ -296,7 +296,7 @@ fn with(line: &str, requests: &[String], change: fn(&mut serde_json::Map<String,
 #[tokio::test]
 async fn the_reason_of_a_refusal_is_read_from_every_form() {
     let message = || json!({ "MessageId": "iLO.2.14.Denied", "Message": "It is locked." });
-    for (what, body, words) in [
+    for (what, body, expected) in [
         (
             "a list",
             json!({ "error": { "message": "See below.", "@Message.ExtendedInfo": [message()] } }),
@@ -320,7 +320,7 @@ async fn the_reason_of_a_refusal_is_read_from_every_form() {
         let text = body.to_string();
         let stub = Stub::new(move |_, _| (500, "", text.clone())).await;
         let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err().to_string();
-        assert!(error.contains(words) && !error.ends_with([':', ' ']), "{what}: {error}");
+        assert!(error.contains(expected) && !error.ends_with([':', ' ']), "{what}: {error}");
         assert_eq!(error.matches("locked").count(), usize::from(words.contains("locked")), "{what}: {error}");
     }
 }
@@ -329,7 +329,7 @@ async fn the_reason_of_a_refusal_is_read_from_every_form() {
 async fn the_only_system_is_found_in_every_form_of_list() {
     let one = || json!({ "@odata.id": SYSTEM });
     let other = || json!({ "@odata.id": "/redfish/v1/Systems/2" });
-    for (what, list, found) in [
+    for (what, list, expected) in [
         ("one", json!({ "Members": [one()], "Members@odata.count": 1 }), Ok(())),
         ("without a count", json!({ "Members": [one()] }), Ok(())),
         ("twice the same", json!({ "Members": [one(), one()], "Members@odata.count": 2 }), Ok(())),
@@ -369,10 +369,10 @@ async fn the_only_system_is_found_in_every_form_of_list() {
         let mut order = stub.order(Act::Look);
         order.parameters.remove("system");
         let answer = stub.carry_out(&order).await;
-        match (found, &answer) {
+        match (expected, &answer) {
             (Ok(()), Ok(answer)) => assert_eq!(answer.power, Power::On, "{what}"),
-            (Err(words), Err(error)) => {
-                assert!(error.to_string().contains(words), "{what}: {error}")
+            (Err(message), Err(error)) => {
+                assert!(error.to_string().contains(message), "{what}: {error}")
             }
             _ => panic!("{what}: {answer:?}"),
         }
@@ -511,11 +511,13 @@ async fn bug_a_session_outlived_the_time_of_its_order() {
             &["8", "7"],
         ),
     ];
-    for (what, script, words, ended) in rows {
+    for (what, script, expected, ended) in rows {
         let (answer, _, requests) = served(Act::Off, "session", script).await;
         match &answer {
-            Ok(answer) => assert!(words.is_empty() && answer.power == Power::Off, "{what}: {answer:?}"),
-            Err(error) => assert!(!words.is_empty() && error.to_string().contains(words), "{what}: {error}"),
+            Ok(answer) => assert!(expected.is_empty() && answer.power == Power::Off, "{what}: {answer:?}"),
+            Err(error) => {
+                assert!(!expected.is_empty() && error.to_string().contains(expected), "{what}: {error}")
+            }
         }
         let deleted: Vec<_> = requests.iter().filter_map(|line| line.strip_prefix("DELETE ")).collect();
         let expected: Vec<_> = ended.iter().map(|id| format!("{SESSIONS}/{id}")).collect();

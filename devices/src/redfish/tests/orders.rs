@@ -10,10 +10,10 @@ const FORCE_OFF: &str =
 
 #[tokio::test]
 async fn a_status_check_reads_power_and_identity_and_writes_nothing() {
-    for (word, power) in
+    for (state, power) in
         [("On", Power::On), ("Off", Power::Off), ("PoweringOff", Power::Unknown), ("Paused", Power::Unknown)]
     {
-        let stub = Stub::new(switches(word, word)).await;
+        let stub = Stub::new(switches(state, state)).await;
         let answer = stub.carry_out(&stub.order(Act::Look)).await.unwrap();
         assert_eq!((answer.power, answer.identity), (power, Identity::Match));
         assert_eq!(*stub.requests.lock(), [format!("GET {SYSTEM}")]);
@@ -66,9 +66,10 @@ async fn a_machine_with_another_identity_gets_no_order() {
 
 #[tokio::test]
 async fn a_machine_without_force_off_gets_no_other_action() {
-    let listed = |word: &str| {
+    let listed = |reset_type: &str| {
         let mut system = system("On");
-        system["Actions"]["#ComputerSystem.Reset"]["ResetType@Redfish.AllowableValues"] = json!(["On", word]);
+        system["Actions"]["#ComputerSystem.Reset"]["ResetType@Redfish.AllowableValues"] =
+            json!(["On", reset_type]);
         system
     };
     let stub = Stub::new(move |_, _| ok(&listed("GracefulShutdown"))).await;
@@ -82,7 +83,7 @@ async fn a_machine_without_force_off_gets_no_other_action() {
 
 #[tokio::test]
 async fn allowed_values_are_read_from_the_action_info() {
-    for (word, orders) in [("ForceOff", 1), ("GracefulShutdown", 0)] {
+    for (reset_type, orders) in [("ForceOff", 1), ("GracefulShutdown", 0)] {
         let stub = Stub::new(move |line, requests| {
             let mut system =
                 system(if requests.iter().any(|line| line.starts_with("POST")) { "Off" } else { "On" });
@@ -93,7 +94,7 @@ async fn allowed_values_are_read_from_the_action_info() {
             match line {
                 line if line.starts_with("POST") => (202, "", String::new()),
                 line if line.ends_with("Info") => {
-                    ok(&json!({ "Parameters": [{ "Name": "ResetType", "AllowableValues": [word] }] }))
+                    ok(&json!({ "Parameters": [{ "Name": "ResetType", "AllowableValues": [reset_type] }] }))
                 }
                 _ => ok(&system),
             }

@@ -73,7 +73,7 @@ async fn a_request_names_its_pod_by_uid_and_its_node_by_a_label() {
 #[tokio::test(start_paused = true)]
 async fn without_the_kind_there_are_no_requests_and_a_refusal_is_an_error() {
     let group = |resources: Value| json!({ "kind": "APIResourceList", "resources": resources });
-    for (name, discovery, listed, found) in [
+    for (name, discovery, listed, expected) in [
         ("without the group", 404, 404, Ok(false)),
         ("without the group, and without rights", 404, 403, Ok(false)),
         ("with the group, and without rights", 200, 403, Err(())),
@@ -89,7 +89,7 @@ async fn without_the_kind_there_are_no_requests_and_a_refusal_is_an_error() {
             (true, code, _) | (false, _, code) => Answer::status(code, "", "no"),
         });
         let read = list_requests(&api.connection(), None, "").await;
-        assert_eq!(read.as_ref().map(Option::is_some).map_err(drop), found, "{name}: {read:?}");
+        assert_eq!(read.as_ref().map(Option::is_some).map_err(drop), expected, "{name}: {read:?}");
         if let Ok(Some(all)) = read {
             assert_eq!(all.len(), 1, "one that cannot be read hides no other");
         }
@@ -130,7 +130,7 @@ fn an_active_responder_has_twenty_minutes_from_its_last_heartbeat() {
         ("2026-11-21T12:00:00Z", Some("2026-11-21T12:03:00Z"), Some("2026-11-21T12:23:00Z")),
         ("never", None, None),
     ] {
-        let said = report(start, heartbeat).deadline().map(|at| at.to_string());
-        assert_eq!(said.as_deref(), deadline);
+        let actual = report(start, heartbeat).deadline().map(|at| at.to_string());
+        assert_eq!(actual.as_deref(), deadline);
     }
 }

@@ -5,9 +5,9 @@ const UUID: &str = "4c4c4544-0037-4a10-8053-b4c04f4d3432";
 fn parts(provider_id: &str) -> Option<[&str; 6]> {
     let names = ["ID", "Zone", "Region", "Project", "Subscription", "ResourceGroup"];
     let of = |name| lookup_part(&format!(".Instance.{name}"), provider_id, "w1").ok().flatten();
-    let found = names.map(of);
-    found[0]?;
-    Some(found.map(Option::unwrap_or_default))
+    let parts = names.map(of);
+    parts[0]?;
+    Some(parts.map(Option::unwrap_or_default))
 }
 
 /// As the cloud controller manager of each provider writes them.
@@ -111,8 +111,9 @@ fn attack_an_agent_switches_instances_of_its_own_provider_alone() {
         assert_eq!(result.is_ok(), fine, "{agent} {provider_id}: {result:?}");
     }
     let error = check_provider("fence_gce", proxmox, "w1").unwrap_err().to_string();
-    for words in ["node w1", "instance of proxmox", "fence_gce switches instances of gce", "nodeSelector"] {
-        assert!(error.contains(words), "{error}");
+    for expected in ["node w1", "instance of proxmox", "fence_gce switches instances of gce", "nodeSelector"]
+    {
+        assert!(error.contains(expected), "{error}");
     }
 }
 

@@ -31,7 +31,7 @@ async fn check_power(harness: &Harness, required: Vec<Corroboration>) -> Verifie
 
 #[tokio::test(start_paused = true)]
 async fn off_is_refuted_by_an_answering_kubelet_port_and_by_an_unreadable_fact() {
-    for (what, open, power, says) in [
+    for (what, open, power, expected) in [
         ("silence", Some(vec![OTHER]), "Off", ""),
         (
             "it answers",
@@ -51,9 +51,9 @@ async fn off_is_refuted_by_an_answering_kubelet_port_and_by_an_unreadable_fact()
         *harness.devices.open.lock() = open;
         let verified = check_power(&harness, vec![Corroboration::KubeletPort]).await;
         assert_eq!(verified.power.name(), power, "{what}");
-        assert!(verified.message.contains(says), "{what}: {verified:?}");
-        let found: Vec<_> = verified.corroborated.iter().map(|fact| fact.address.as_str()).collect();
-        assert_eq!(found, if power == "Off" { vec![OWN] } else { Vec::new() }, "{what}");
+        assert!(verified.message.contains(expected), "{what}: {verified:?}");
+        let addresses: Vec<_> = verified.corroborated.iter().map(|fact| fact.address.as_str()).collect();
+        assert_eq!(addresses, if power == "Off" { vec![OWN] } else { Vec::new() }, "{what}");
     }
 }
 

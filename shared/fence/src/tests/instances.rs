@@ -16,22 +16,22 @@ fn fixture(plug: &str) -> Fixture {
 
 async fn check_power(
     plug: &str,
-    says: impl Fn(usize) -> Power + Send + Sync + 'static,
+    power_at: impl Fn(usize) -> Power + Send + Sync + 'static,
 ) -> (Verified, Duration) {
-    check_power_after(Duration::ZERO, plug, says).await
+    check_power_after(Duration::ZERO, plug, power_at).await
 }
 
 /// As [`check_power`], for a node that has not reported for this time.
 async fn check_power_after(
-    silent: Duration,
+    unreachable_for: Duration,
     plug: &str,
-    says: impl Fn(usize) -> Power + Send + Sync + 'static,
+    power_at: impl Fn(usize) -> Power + Send + Sync + 'static,
 ) -> (Verified, Duration) {
     let harness = harness(fixture(plug), move |_, number| {
-        let said = "as its provider says".to_owned();
-        Some(Ok(Answer::new(says(number), Identity::Unknown, said)))
+        let message = "as its provider says".to_owned();
+        Some(Ok(Answer::new(power_at(number), Identity::Unknown, message)))
     });
-    advance(silent.as_secs_f64()).await;
+    advance(unreachable_for.as_secs_f64()).await;
     let begun = harness.env.now();
     harness.assert_outcome(Step::Look(target(tried("off"))), "written").await;
     (serde_json::from_value(harness.verified()).unwrap(), harness.env.now().since(begun))
@@ -47,8 +47,8 @@ async fn two_checks_of_an_instance_by_its_provider_id_verify_stopped_or_gone() {
         (Gone, On, "On", FenceEvidenceKind::InstanceStopped),
         (Gone, Unknown, "Unknown", FenceEvidenceKind::InstanceStopped),
     ] {
-        let says = move |number| if number == 0 { first } else { second };
-        let (verified, took) = check_power("{{.Instance.ID}}", says).await;
+        let power_at = move |number| if number == 0 { first } else { second };
+        let (verified, took) = check_power("{{.Instance.ID}}", power_at).await;
         assert_eq!(
             (verified.power.name(), evidence_kind_of(&verified.samples)),
             (power, kind),

@@ -142,7 +142,7 @@ impl Harness {
 async fn an_object_of_another_remediator_is_created_from_its_template_and_success_is_off() {
     let (store, spec) = external();
     let harness = with(&store, spec);
-    let says = store.clone();
+    let remote_store = store.clone();
     let far = async {
         // The other remediator.
         while store.get(MADE).is_none() {
@@ -150,7 +150,7 @@ async fn an_object_of_another_remediator_is_created_from_its_template_and_succes
         }
         harness.env.sleep(Duration::from_secs(9)).await;
         let done = json!([{ "type": "Succeeded", "status": "True" }]);
-        says.change(MADE, |object| object["status"] = json!({ "conditions": done }));
+        remote_store.change(MADE, |object| object["status"] = json!({ "conditions": done }));
     };
     let (outcome, ()) =
         futures::future::join(harness.run_step(Step::Attempt(target(tried("off")))), far).await;
@@ -295,11 +295,11 @@ async fn a_network_fence_has_the_recorded_addresses_and_is_lifted_before_its_del
         made["spec"],
         json!({ "networkFenceClassName": "rbd", "fenceState": "Fenced", "cidrs": ["10.0.0.1/32"] })
     );
-    let says = |message: &str| {
+    let set_status = |message: &str| {
         let status = json!({ "result": "Succeeded", "message": message });
         store.change(&path, |object| object["status"] = status);
     };
-    says("fencing operation successful");
+    set_status("fencing operation successful");
     assert_eq!(check_power(&harness, attempt.clone()).await.power, Power::Off);
     let done = target(NodeFenceStatus { phase: Phase::Done, ..again(attempt) });
     assert_eq!(harness.run_step(Step::Write(done.clone())).await.name(), "not_ready", "it is not lifted yet");
@@ -309,7 +309,7 @@ async fn a_network_fence_has_the_recorded_addresses_and_is_lifted_before_its_del
         "not_ready",
         "an old success is none"
     );
-    says("unfencing operation successful");
+    set_status("unfencing operation successful");
     harness.assert_outcome(Step::Write(done), "written").await;
     assert_eq!(store.get(&path), None);
 }
@@ -350,8 +350,8 @@ async fn fenced_storage_alone_is_evidence_about_volumes_until_it_is_lifted() {
     // A fence that is lifted proves nothing: the evidence is invalidated first.
     let done = target(NodeFenceStatus { phase: Phase::Cancelled, ..again(attempt.clone()) });
     harness.run_step(Step::Write(done)).await;
-    let said = harness.written("fenceevidences")["status"]["invalidated"]["reason"].clone();
-    assert_eq!(said, "the fence of its storage is lifted");
+    let reason = harness.written("fenceevidences")["status"]["invalidated"]["reason"].clone();
+    assert_eq!(reason, "the fence of its storage is lifted");
     assert_eq!(store.get(&attempt.objects[0].path).unwrap()["spec"]["fenceState"], "Unfenced");
     let order = |path: &str| {
         harness

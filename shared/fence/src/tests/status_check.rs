@@ -72,11 +72,11 @@ async fn the_answers_of_devices_are_truncated_at_a_character_boundary() {
         (MAX_OUTCOME_BYTES - 13, MAX_OUTCOME_BYTES - 13),
         (MAX_OUTCOME_BYTES, MAX_OUTCOME_BYTES - 14),
     ] {
-        let said = move |_, _| {
-            let said = "\u{e9}".repeat(length / 2);
-            Some(Ok(Answer::new(Power::Off, Identity::Match, said)))
+        let answer = move |_, _| {
+            let answer = "\u{e9}".repeat(length / 2);
+            Some(Ok(Answer::new(Power::Off, Identity::Match, answer)))
         };
-        let harness = harness(Fixture::default(), said);
+        let harness = harness(Fixture::default(), answer);
         harness.assert_outcome(Step::Attempt(target(tried("off"))), "written").await;
         let outcome = harness.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
         let text = outcome.as_str().unwrap();
@@ -106,7 +106,7 @@ async fn a_failed_read_of_the_node_is_not_a_missing_node() {
         let connection = harness.api.connection();
         let step_context = harness.step_context(&connection);
         let reader = &step_context.checker.reader;
-        let found = match reader.read_facts(&incarnation()).await {
+        let result = match reader.read_facts(&incarnation()).await {
             Err(_) => "unread node",
             Ok(facts) if facts.labels.is_none() => "gone",
             Ok(facts) => match reader.prepare_order(&bmc(), &facts, Act::Look).await {
@@ -117,7 +117,7 @@ async fn a_failed_read_of_the_node_is_not_a_missing_node() {
                 Ok(_) => "all is there",
             },
         };
-        assert_eq!(found, expected, "{path} {code}");
+        assert_eq!(result, expected, "{path} {code}");
     }
 }
 

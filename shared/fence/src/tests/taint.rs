@@ -85,7 +85,7 @@ async fn bug_the_taint_was_added_to_a_node_without_a_boot_id() {
 /// The taint was added after the weakest check of all, and kube-controller-manager acts on it.
 #[tokio::test(start_paused = true)]
 async fn evidence_that_does_not_hold_now_adds_no_taint() {
-    let word = |created: &str| {
+    let confirmation = |created: &str| {
         let created = json!(created);
         provable(|fixture| {
             let proof = fixture.proof.as_mut().unwrap();
@@ -98,8 +98,8 @@ async fn evidence_that_does_not_hold_now_adds_no_taint() {
     };
     let renewed = |fixture: &mut Fixture| fixture.renewed = Arc::new(|_| 9);
     for (what, fixture, power, expected) in [
-        ("a word of 59 minutes ago", word("2026-11-21T11:01:00Z"), Power::Unknown, "written"),
-        ("a word of 61 minutes ago", word("2026-11-21T10:59:00Z"), Power::Unknown, "refused"),
+        ("a word of 59 minutes ago", confirmation("2026-11-21T11:01:00Z"), Power::Unknown, "written"),
+        ("a word of 61 minutes ago", confirmation("2026-11-21T10:59:00Z"), Power::Unknown, "refused"),
         ("a device that says off", provable(|_| ()), Power::Off, "written"),
         ("a device that says on", provable(|_| ()), Power::On, "refused"),
         ("a device that does not know", provable(|_| ()), Power::Unknown, "refused"),

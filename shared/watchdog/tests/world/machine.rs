@@ -73,9 +73,9 @@ impl Machine {
             (device.petted, device.open) = (now, true);
         }
         self.process += 1;
-        let found = StartupState { predecessor: self.promised, stopped: self.stopped };
+        let startup = StartupState { predecessor: self.promised, stopped: self.stopped };
         let process = u64::from(at) * 1_000 + u64::from(self.boot) * 100 + u64::from(self.process);
-        self.agent = Some(Agent::new(boot(self.boot), scope.times(), process, found, ticks(now)));
+        self.agent = Some(Agent::new(boot(self.boot), scope.times(), process, startup, ticks(now)));
         Some(())
     }
 

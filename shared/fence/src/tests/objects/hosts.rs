@@ -116,18 +116,18 @@ async fn attack_powered_off_in_a_state_the_operator_does_not_read_is_no_evidence
         ("poweredOn true", |host| host["status"]["poweredOn"] = json!(true)),
         ("is gone", |host| host["metadata"]["uid"] = json!("another")),
     ];
-    for (says, change) in rows {
+    for (expected, change) in rows {
         let (store, harness, attempt) = fenced().await;
         store.change(HOST, change);
         let verified = check_power(&harness, attempt).await;
-        assert_ne!(verified.power, Power::Off, "{says}");
-        assert!(verified.samples[0].said.contains(says), "{says}: {:?}", verified.samples);
+        assert_ne!(verified.power, Power::Off, "{expected}");
+        assert!(verified.samples[0].said.contains(expected), "{expected}: {:?}", verified.samples);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_host_that_its_operator_would_not_keep_off_gets_no_order() {
-    for (field, value, says) in [
+    for (field, value, expected) in [
         ("/spec/disablePowerOff", json!(true), "would reboot it instead"),
         ("/status/provisioning/state", json!("provisioning"), "does not switch it"),
         ("/metadata/annotations", json!({ "baremetalhost.metal3.io/paused": "" }), "does not manage it"),
@@ -140,7 +140,7 @@ async fn a_host_that_its_operator_would_not_keep_off_gets_no_order() {
         let harness = harness_for(&store);
         harness.run_off_attempt().await;
         let outcome = attempted(&harness).outcome.unwrap();
-        assert!(outcome.contains(says), "{outcome}");
+        assert!(outcome.contains(expected), "{outcome}");
         assert_eq!(held(&store), None, "{field}");
     }
 }
@@ -150,7 +150,7 @@ async fn a_host_that_its_operator_would_not_keep_off_gets_no_order() {
 async fn attack_a_host_without_one_clear_reference_to_the_node_is_not_switched() {
     let mut foreign = host("rack-7", "m3m-1");
     foreign["spec"]["consumerRef"]["apiVersion"] = json!("evil.example.com/v1");
-    for (what, hosts, says) in [
+    for (what, hosts, expected) in [
         ("of another machine", vec![host("rack-7", "m3m-2")], "0 BareMetalHosts are consumed"),
         (
             "two of them",
@@ -163,7 +163,7 @@ async fn attack_a_host_without_one_clear_reference_to_the_node_is_not_switched()
         let harness = harness_for(&store);
         harness.run_off_attempt().await;
         let outcome = attempted(&harness).outcome.unwrap();
-        assert!(outcome.contains(says), "{what}: {outcome}");
+        assert!(outcome.contains(expected), "{what}: {outcome}");
         assert_eq!(held(&store), None, "{what}");
     }
     let store = two();

@@ -50,12 +50,12 @@ async fn without_annotations_the_machine_that_references_the_node_is_found() {
         ("not that of another node with its UID", json!([listed("b", "m", "uid-n")]), None),
         ("not one of no node", json!([listed("b", "", "")]), None),
     ] {
-        let found = machine_among(machines).await;
+        let machine = machine_among(machines).await;
         match expected {
-            Some(name) => assert_eq!(found.as_deref(), Ok(name), "{what}"),
+            Some(name) => assert_eq!(machine.as_deref(), Ok(name), "{what}"),
             None => assert!(
-                found.as_ref().is_err_and(|said| said.contains("no Machine belongs to node n")),
-                "{what}: {found:?}"
+                machine.as_ref().is_err_and(|message| message.contains("no Machine belongs to node n")),
+                "{what}: {machine:?}"
             ),
         }
     }
@@ -86,8 +86,8 @@ async fn each_kind_of_remediation_has_its_own_success_condition() {
         let harness = with(&store, spec);
         harness.run_step(Step::Attempt(target(tried("off")))).await;
         let attempt = attempted(&harness);
-        let said = json!([{ "type": condition, "status": "True" }]);
-        store.change(MADE, |object| object["status"] = json!({ "conditions": said }));
+        let conditions = json!([{ "type": condition, "status": "True" }]);
+        store.change(MADE, |object| object["status"] = json!({ "conditions": conditions }));
         harness.run_step(Step::Look(target(again(attempt)))).await;
         let reported = attempted(&harness).verified.unwrap().power;
         assert_eq!(reported == Power::Off, power == "Off", "{kind} {own:?} says {condition}: {reported}");
@@ -129,14 +129,14 @@ fn client(node: &str, class: &str, cidr: &str) -> Value {
 }
 
 /// The addresses that a check of the device records, and their boot ID.
-async fn recorded(ready: &str, said: Option<Value>) -> (Value, Value) {
+async fn recorded(ready: &str, client_list: Option<Value>) -> (Value, Value) {
     let (store, spec) = network(&["10.0.0.9/32"]);
-    if let Some(said) = said {
+    if let Some(client_list) = client_list {
         store.put(
             CLIENTS,
             json!({ "metadata": { "continue": "more" }, "items": [client("z", "rbd", "10.0.0.8/32")] }),
         );
-        store.put(&format!("{CLIENTS}?continue=more"), json!({ "items": said }));
+        store.put(&format!("{CLIENTS}?continue=more"), json!({ "items": client_list }));
     }
     let answers = store.clone();
     let mut fixture = Fixture {
@@ -249,7 +249,7 @@ async fn attack_a_machine_in_a_tenants_namespace_proves_nothing() {
             evil["metadata"]["finalizers"] = json!([]);
         }),
     ];
-    for (says, change) in rows {
+    for (expected, change) in rows {
         let (store, _) = machine_of("cloud:///n");
         let mut evil = listed("evil", "n", "");
         evil["metadata"]["namespace"] = json!("tenant");
@@ -266,7 +266,7 @@ async fn attack_a_machine_in_a_tenants_namespace_proves_nothing() {
         harness.run_off_attempt().await;
         let attempt = attempted(&harness);
         let outcome = attempt.outcome.clone().unwrap_or_default();
-        assert!(outcome.contains(says) && attempt.objects.is_empty(), "{says}: {attempt:?}");
+        assert!(outcome.contains(expected) && attempt.objects.is_empty(), "{expected}: {attempt:?}");
         assert!(store.get(THEIRS).unwrap()["metadata"].get("deletionTimestamp").is_none(), "{says}");
     }
 }

@@ -17,7 +17,7 @@ async fn a_machine_that_cannot_be_read_is_not_gone() {
     harness.run_off_attempt().await;
     let attempt = attempted(&harness);
     let not_served = "does not serve /apis/cluster.x-k8s.io";
-    for (code, reason, power, said) in [
+    for (code, reason, power, expected) in [
         (404, "NotFound", "Off", "is gone"),
         (404, "", "Unknown", not_served),
         (403, "Forbidden", "Unknown", "403 Forbidden"),
@@ -27,8 +27,12 @@ async fn a_machine_that_cannot_be_read_is_not_gone() {
         let verified = check_power(&harness, attempt.clone()).await;
         assert_eq!(verified.power.name(), power, "{code} {reason}");
         for sample in &verified.samples {
-            assert!(sample.said.contains(said), "{code} {reason}: {sample:?}");
-            assert_eq!(sample.said.contains(not_served), said == not_served, "{code} {reason}: {sample:?}");
+            assert!(sample.said.contains(expected), "{code} {reason}: {sample:?}");
+            assert_eq!(
+                sample.said.contains(not_served),
+                expected == not_served,
+                "{code} {reason}: {sample:?}"
+            );
             assert!(!sample.at.is_empty() && sample.identity != IdentityMatch::Mismatch, "{sample:?}");
         }
     }
@@ -40,22 +44,22 @@ async fn a_network_fence_of_another_owner_proves_nothing_and_is_not_lifted() {
     let (store, spec) = network(&["10.0.0.1/32"]);
     let (harness, attempt) = fenced(&store, spec).await;
     let path = attempt.objects[0].path.clone();
-    let said = async || {
+    let check = async || {
         let verified = check_power(&harness, attempt.clone()).await;
         (verified.power, verified.samples[0].said.clone())
     };
-    assert_eq!(said().await.0, Power::Off);
-    for (status, words) in [
+    assert_eq!(check().await.0, Power::Off);
+    for (status, expected) in [
         (json!({ "result": "Failed", "message": "quota" }), "failed: quota"),
         (json!({}), "is not in force yet"),
     ] {
         store.change(&path, |fence| fence["status"] = status);
-        let (power, said) = said().await;
-        assert!(power == Power::Unknown && said.contains(words), "{power}: {said}");
+        let (power, message) = check().await;
+        assert!(power == Power::Unknown && message.contains(expected), "{power}: {message}");
     }
     store.change(&path, |fence| fence["metadata"]["annotations"]["pod-safety.dev/fence"] = json!("other"));
-    let (power, said) = said().await;
-    assert!(power == Power::Unknown && said.contains("belongs to another owner"), "{power}: {said}");
+    let (power, message) = check().await;
+    assert!(power == Power::Unknown && message.contains("belongs to another owner"), "{power}: {message}");
     let done = NodeFenceStatus { phase: Phase::Done, ..again(attempt.clone()) };
     harness.run_step(Step::Write(target(done))).await;
     assert_eq!(store.get(&path).unwrap()["spec"]["fenceState"], "Fenced");

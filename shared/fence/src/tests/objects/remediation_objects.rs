@@ -114,7 +114,7 @@ async fn an_object_that_is_terminating_already_is_not_deleted_again() {
 
 #[tokio::test(start_paused = true)]
 async fn attack_an_object_without_one_clear_reference_to_the_node_is_not_deleted() {
-    for (what, claims, says) in [
+    for (what, claims, expected) in [
         ("of another node", vec![claim("default-x7", "m", "cloud:///n")], "no NodeClaim belongs to node n"),
         ("another instance", vec![claim("default-x7", "n", "cloud:///m")], "is the machine \"cloud:///m\""),
         ("no instance yet", vec![claim("default-x7", "n", "")], "is the machine"),
@@ -128,7 +128,7 @@ async fn attack_an_object_without_one_clear_reference_to_the_node_is_not_deleted
         let harness = harness_for(&store, "NodeClaim");
         harness.run_off_attempt().await;
         let outcome = attempted(&harness).outcome.unwrap();
-        assert!(outcome.contains(says), "{what}: {outcome}");
+        assert!(outcome.contains(expected), "{what}: {outcome}");
         assert!(!harness.api.requests().iter().any(|request| request.method == "DELETE"), "{what}");
     }
     let store = openshift();
@@ -153,7 +153,7 @@ async fn bug_a_machine_of_a_provider_that_powers_nothing_off_was_off_when_gone()
     let kwok = karpenter(&[claim("default-x7", "n", "cloud:///n")]);
     let class = json!({ "group": "karpenter.kwok.sh", "kind": "KWOKNodeClass" });
     kwok.change(CLAIMS, |all| all["items"][0]["spec"]["nodeClassRef"] = class);
-    for (harness, says) in [
+    for (harness, expected) in [
         (with(&capi, remote.clone()), "its provider is RemoteMachine: its controller forgets the machine"),
         (with(&unknown, remote), "its provider is AcmeMachine of \"infrastructure.cluster.x-k8s.io\""),
         (harness_for(&bare, "OpenShiftMachine"), "Use the driver BareMetalHost"),
@@ -162,7 +162,7 @@ async fn bug_a_machine_of_a_provider_that_powers_nothing_off_was_off_when_gone()
         harness.run_off_attempt().await;
         let attempt = attempted(&harness);
         let outcome = attempt.outcome.unwrap();
-        assert!(outcome.contains(says) && outcome.contains("proves nothing"), "{outcome}");
+        assert!(outcome.contains(expected) && outcome.contains("proves nothing"), "{outcome}");
         assert!(attempt.objects.is_empty(), "it is not looked for afterwards");
         assert!(!harness.api.requests().iter().any(|request| request.method == "DELETE"), "{says}");
     }

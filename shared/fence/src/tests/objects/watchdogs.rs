@@ -103,14 +103,14 @@ async fn a_promise_that_is_not_accepted_is_not_revoked_and_the_reason_is_recorde
         (State::Unarmed, BOOT, as_it_is, "promises nothing"),
         (State::Disarmed, BOOT, as_it_is, "promises nothing"),
     ];
-    for (said, boot, change, words) in rows {
+    for (written_state, boot, change, expected) in rows {
         let store = Store::default();
-        store.put(LEASE, lease(said, boot, change));
+        store.put(LEASE, lease(written_state, boot, change));
         let harness = with(&store, spec());
         harness.run_off_attempt().await;
         let outcome = attempted(&harness).outcome.unwrap();
-        assert!(outcome.contains(words), "{words}: {outcome}");
-        assert_eq!(state(&store), said.to_string(), "{words}");
+        assert!(outcome.contains(expected), "{expected}: {outcome}");
+        assert_eq!(state(&store), written_state.to_string(), "{expected}");
     }
     let harness = with(&Store::default(), spec());
     harness.run_off_attempt().await;
