@@ -30,7 +30,7 @@ fn planted(plant: Plant, scope: &Scope) {
 }
 
 /// Three writes of agents reach the API server: two grants with a promise, or three after an end of pods.
-const LEFT: FaultBudget = FaultBudget {
+const BUDGET: FaultBudget = FaultBudget {
     writes: 3,
     lost: 0,
     crashes: 0,
@@ -42,7 +42,7 @@ const LEFT: FaultBudget = FaultBudget {
     restores: 0,
 };
 const LINUX: Scope = Scope {
-    left: LEFT,
+    budget: BUDGET,
     horizon: 10,
     machines: 1,
     timeout: 1,
@@ -53,17 +53,19 @@ const LINUX: Scope = Scope {
 /// A device that is not pinged when it is closed: the wait is shorter, and so is the search.
 const KEEPER: Scope = Scope { pings_on_close: false, horizon: 8, ..LINUX };
 /// A longer period, for what needs more than one tick between two pets.
-const SLOW: Scope = Scope { left: FaultBudget { writes: 2, ..LEFT }, timeout: 2, ..LINUX };
+const SLOW: Scope = Scope { budget: FaultBudget { writes: 2, ..BUDGET }, timeout: 2, ..LINUX };
 
-const CRASH: Scope = Scope { left: FaultBudget { crashes: 1, ..LEFT }, again: true, ..LINUX };
-const LEAVE: Scope = Scope { left: FaultBudget { leaves: 1, ..LEFT }, ..LINUX };
-const LOST: Scope = Scope { left: FaultBudget { lost: 1, ..LEFT }, ..KEEPER };
-const STUCK: Scope = Scope { left: FaultBudget { stuck: 1, ..LEFT }, ..KEEPER };
-const BOOT: Scope = Scope { left: FaultBudget { boots: 1, ..LEFT }, ..KEEPER };
-const RESTART: Scope = Scope { left: FaultBudget { restarts: 1, ..LEFT }, ..KEEPER };
-const RESTORE: Scope = Scope { left: FaultBudget { restores: 1, ..LEFT }, horizon: 7, ..KEEPER };
-const PAUSE: Scope = Scope { left: FaultBudget { pauses: 2, ..LEFT }, horizon: 10, again: true, ..KEEPER };
-const TWINS: Scope = Scope { left: FaultBudget { writes: 2, ..LEFT }, machines: 2, horizon: 4, ..KEEPER };
+const CRASH: Scope = Scope { budget: FaultBudget { crashes: 1, ..BUDGET }, again: true, ..LINUX };
+const LEAVE: Scope = Scope { budget: FaultBudget { leaves: 1, ..BUDGET }, ..LINUX };
+const LOST: Scope = Scope { budget: FaultBudget { lost: 1, ..BUDGET }, ..KEEPER };
+const STUCK: Scope = Scope { budget: FaultBudget { stuck: 1, ..BUDGET }, ..KEEPER };
+const BOOT: Scope = Scope { budget: FaultBudget { boots: 1, ..BUDGET }, ..KEEPER };
+const RESTART: Scope = Scope { budget: FaultBudget { restarts: 1, ..BUDGET }, ..KEEPER };
+const RESTORE: Scope = Scope { budget: FaultBudget { restores: 1, ..BUDGET }, horizon: 7, ..KEEPER };
+const PAUSE: Scope =
+    Scope { budget: FaultBudget { pauses: 2, ..BUDGET }, horizon: 10, again: true, ..KEEPER };
+const SAME_IDENTITY: Scope =
+    Scope { budget: FaultBudget { writes: 2, ..BUDGET }, machines: 2, horizon: 4, ..KEEPER };
 
 /// The agent is suspended between any two steps, and dies once.
 #[test]
@@ -83,7 +85,7 @@ fn lost_acknowledgements() {
 
 #[test]
 fn lost_acknowledgements_thorough() {
-    all(&Scope { left: FaultBudget { lost: 2, ..LEFT }, ..KEEPER }, 1_668_502, 89);
+    all(&Scope { budget: FaultBudget { lost: 2, ..BUDGET }, ..KEEPER }, 1_668_502, 89);
 }
 
 #[test]
@@ -113,12 +115,12 @@ fn paused_machine() {
 
 #[test]
 fn two_machines_of_one_identity() {
-    all(&TWINS, 405_195, 44);
+    all(&SAME_IDENTITY, 405_195, 44);
 }
 
 #[test]
 fn two_machines_of_one_identity_thorough() {
-    all(&Scope { left: LEFT, ..TWINS }, 3_308_833, 63);
+    all(&Scope { budget: BUDGET, ..SAME_IDENTITY }, 3_308_833, 63);
 }
 
 #[test]
@@ -128,7 +130,10 @@ fn planted_one_period() {
 
 #[test]
 fn planted_two_periods() {
-    planted(Plant::TwoPeriods, &Scope { left: FaultBudget { crashes: 1, ..SLOW.left }, horizon: 7, ..SLOW });
+    planted(
+        Plant::TwoPeriods,
+        &Scope { budget: FaultBudget { crashes: 1, ..SLOW.budget }, horizon: 7, ..SLOW },
+    );
 }
 
 #[test]
@@ -143,7 +148,7 @@ fn planted_renew_time() {
 
 #[test]
 fn planted_pet_first() {
-    planted(Plant::PetFirst, &Scope { left: LEFT, pings_on_close: false, horizon: 6, ..SLOW });
+    planted(Plant::PetFirst, &Scope { budget: BUDGET, pings_on_close: false, horizon: 6, ..SLOW });
 }
 
 #[test]
@@ -153,14 +158,14 @@ fn planted_feeder() {
 
 #[test]
 fn planted_gate_open() {
-    planted(Plant::GateOpen, &Scope { left: FaultBudget { lost: 2, ..LEFT }, ..KEEPER });
+    planted(Plant::GateOpen, &Scope { budget: FaultBudget { lost: 2, ..BUDGET }, ..KEEPER });
 }
 
 #[test]
 fn planted_opens_first() {
     planted(
         Plant::OpensFirst,
-        &Scope { left: FaultBudget { writes: 2, crashes: 2, ..LEFT }, horizon: 7, ..LINUX },
+        &Scope { budget: FaultBudget { writes: 2, crashes: 2, ..BUDGET }, horizon: 7, ..LINUX },
     );
 }
 
@@ -191,13 +196,13 @@ fn planted_no_mounts() {
 
 #[test]
 fn planted_blind() {
-    planted(Plant::Blind, &Scope { left: LEFT, pings_on_close: false, horizon: 6, ..SLOW });
+    planted(Plant::Blind, &Scope { budget: BUDGET, pings_on_close: false, horizon: 6, ..SLOW });
 }
 
 #[test]
 fn planted_starts_at_once() {
     planted(
         Plant::StartsAtOnce,
-        &Scope { left: FaultBudget { writes: 4, restores: 1, ..LEFT }, horizon: 6, ..KEEPER },
+        &Scope { budget: FaultBudget { writes: 4, restores: 1, ..BUDGET }, horizon: 6, ..KEEPER },
     );
 }

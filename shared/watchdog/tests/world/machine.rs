@@ -142,7 +142,7 @@ impl Machine {
 pub(crate) fn gives_up(world: &mut World, scope: &Scope, at: u8) -> Option<()> {
     let machine = &mut world.machines[usize::from(at)];
     let order = machine.waits.take()?;
-    world.left.lost = world.left.lost.checked_sub(1)?;
+    world.budget.lost = world.budget.lost.checked_sub(1)?;
     let answer = match &order {
         Order::Write(_, Some(version)) if scope.has(Plant::GateOpen) => Answer::Written(version.clone()),
         _ => Answer::Failed,
@@ -158,7 +158,7 @@ pub(crate) fn does(world: &mut World, scope: &Scope, at: u8, fails: bool) -> Opt
     let order = machine.order.take()?;
     let answer = match &order {
         Order::Read if fails => {
-            world.left.lost = world.left.lost.checked_sub(1)?;
+            world.budget.lost = world.budget.lost.checked_sub(1)?;
             Answer::Failed
         }
         Order::Stop => {
@@ -166,7 +166,7 @@ pub(crate) fn does(world: &mut World, scope: &Scope, at: u8, fails: bool) -> Opt
             machine.ended = true;
             if fails {
                 // Something remains: a process in state D with its mount, or the mount alone.
-                world.left.stuck = world.left.stuck.checked_sub(1)?;
+                world.budget.stuck = world.budget.stuck.checked_sub(1)?;
                 machine.pods &= !scope.has(Plant::NoMounts);
             } else {
                 (machine.pods, machine.mounts) = (false, false);
@@ -216,8 +216,8 @@ fn sends(world: &mut World, scope: &Scope, at: u8, order: Order) -> Option<()> {
     if let (Some(device), true) = (&mut machine.device, scope.has(Plant::PetFirst)) {
         device.petted = world.now;
     }
-    if let Some(left) = world.left.writes.checked_sub(1) {
-        world.left.writes = left;
+    if let Some(budget) = world.budget.writes.checked_sub(1) {
+        world.budget.writes = budget;
         let (process, record, over) = (machine.process, record.clone(), over.clone());
         world.flying.push(Flight { from: at, process, record, over });
     }

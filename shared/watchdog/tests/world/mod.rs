@@ -21,7 +21,7 @@ pub(crate) const NO_PROCESS: &str =
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct World {
     pub(crate) now: u8,
-    pub(crate) left: FaultBudget,
+    pub(crate) budget: FaultBudget,
     pub(crate) machines: Vec<Machine>,
     pub(crate) lease: Option<ObservedLease>,
     pub(crate) revision: u8,
@@ -86,8 +86,8 @@ impl Model for Scope {
     fn init_states(&self) -> Vec<World> {
         let machines = (0..self.machines).map(|at| Machine::new(self, at)).collect();
         let (lease, flying, ours) = (None, Vec::new(), LeaseWatch::default());
-        let (now, left, revision, kept, boot, evidence) = (0, self.left, 0, None, 0, None);
-        vec![World { now, left, machines, lease, revision, kept, flying, boot, ours, evidence }]
+        let (now, budget, revision, kept, boot, evidence) = (0, self.budget, 0, None, 0, None);
+        vec![World { now, budget, machines, lease, revision, kept, flying, boot, ours, evidence }]
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Step>) {
@@ -150,22 +150,22 @@ impl World {
             Step::Arrives(which) => self.arrives(which),
             Step::Starts(at) => self.machines[usize::from(at)].starts(),
             Step::Dies(at) => {
-                self.left.crashes = self.left.crashes.checked_sub(1)?;
+                self.budget.crashes = self.budget.crashes.checked_sub(1)?;
                 self.machines[usize::from(at)].dies(scope, self.now)
             }
             Step::Restarts(at) => self.machines[usize::from(at)].restarts(scope, at, self.now),
             Step::Leaves(at) => {
-                self.left.leaves = self.left.leaves.checked_sub(1)?;
+                self.budget.leaves = self.budget.leaves.checked_sub(1)?;
                 self.machines[usize::from(at)].leaves(scope)
             }
             Step::Fires(at) => self.machines[usize::from(at)].fires(scope, self.now),
             Step::Boots(at) => self.boots(scope, at),
-            Step::Keeps if self.left.restores > 0 && self.kept.is_none() => {
+            Step::Keeps if self.budget.restores > 0 && self.kept.is_none() => {
                 self.kept = Some((self.lease.clone(), self.revision));
                 Some(())
             }
             Step::Restores => {
-                self.left.restores = self.left.restores.checked_sub(1)?;
+                self.budget.restores = self.budget.restores.checked_sub(1)?;
                 (self.lease, self.revision) = self.kept.clone()?;
                 Some(())
             }
@@ -180,7 +180,7 @@ impl World {
             Step::Revokes { lost } => self.revokes(scope, lost),
             Step::Judges => self.judges(scope),
             Step::WeRestart => {
-                self.left.restarts = self.left.restarts.checked_sub(1)?;
+                self.budget.restarts = self.budget.restarts.checked_sub(1)?;
                 self.ours = LeaseWatch::default();
                 Some(())
             }
@@ -188,7 +188,7 @@ impl World {
     }
 
     fn boots(&mut self, scope: &Scope, at: u8) -> Option<()> {
-        self.left.boots = self.left.boots.checked_sub(1)?;
+        self.budget.boots = self.budget.boots.checked_sub(1)?;
         let machine = &mut self.machines[usize::from(at)];
         let off = machine.off?;
         if self.now < off + SETTLE {
@@ -207,7 +207,7 @@ impl World {
             return None;
         }
         if paused {
-            self.left.pauses = self.left.pauses.checked_sub(1)?;
+            self.budget.pauses = self.budget.pauses.checked_sub(1)?;
         }
         let now = self.now;
         for machine in &mut self.machines {

@@ -68,7 +68,7 @@ pub(crate) enum Plant {
 /// The scope of a model.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
-    pub(crate) left: FaultBudget,
+    pub(crate) budget: FaultBudget,
     /// The last tick.
     pub(crate) horizon: u8,
     pub(crate) machines: u8,
@@ -105,8 +105,11 @@ impl Scope {
     }
 
     pub(crate) fn device(&self) -> Arc<Device> {
-        let class =
-            if self.left.pauses > 0 && !self.has(Plant::NoPause) { Class::Virtual } else { Class::Hardware };
+        let class = if self.budget.pauses > 0 && !self.has(Plant::NoPause) {
+            Class::Virtual
+        } else {
+            Class::Hardware
+        };
         Arc::new(Device {
             class,
             identity: "wdt".into(),
