@@ -55,8 +55,8 @@ fn find_problem(sample: &Sample, check: IdentityCheck, expected: Power) -> Optio
             "{device} does not report which machine it reaches, and identityCheck is Required"
         ));
     }
-    let is_as_wanted = if expected == Power::Off { sample.is_off() } else { *power == expected };
-    (!is_as_wanted).then(|| match said.is_empty() {
+    let is_as_expected = if expected == Power::Off { sample.is_off() } else { *power == expected };
+    (!is_as_expected).then(|| match said.is_empty() {
         true => format!("{device} says {power}"),
         false => format!("{device} says {power}: {said}"),
     })

@@ -1,6 +1,7 @@
 //! The steps of fencing. Each is decided from one resourceVersion of the NodeFence by `controllers/fencing` (`progress`, `recover`
-//! and `contradiction` there), and ends with a write of its status at that version. So a step that was decided from an outdated
-//! status writes nothing (409), and the watch delivers the status from which the next step is decided. `open` creates the NodeFence.
+//! and `contradiction` there), and writes its status at that version: a status from an outdated version is refused (409), and the
+//! watch delivers the status from which the next step is decided. `attempt` and the first `drain` write it before they act, too.
+//! `open` creates the NodeFence.
 //!
 //! | step | read again before it | requests | status that is written | next phase or step |
 //! |---|---|---|---|---|
