@@ -45,7 +45,7 @@ const PATHS: &[&str] = &[
     "/apis/coordination.k8s.io/v1/namespaces/pod-safety-volumes/leases/v",
 ];
 
-const WORDS: &[&str] = &[
+const TOKENS: &[&str] = &[
     "gracePeriodSeconds",
     "preconditions",
     "uid",
