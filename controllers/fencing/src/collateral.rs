@@ -1,9 +1,9 @@
-//! Whether fencing a node would end healthy pods that a disruption budget wants kept. Pure.
+//! Whether fencing a node would end healthy pods that a PodDisruptionBudget requires. Pure.
 //!
-//! A node that is lost has none: whoever watches over nodes says of its pods that they are not Ready. So it is about
-//! nodes that are fenced though some of their pods are well: because a person or another remediator asks for it, or by
-//! `unhealthy.notReadySeconds`. A budget that allows nothing must not keep a broken node for ever, so it is waited for
-//! a time that is said, and then gone on.
+//! A lost node has no such pods: the node-lifecycle controller has set their Ready condition to False. The check
+//! matters for nodes that are fenced while some of their pods are healthy: because a person or another remediator
+//! requests it, or by `unhealthy.notReadySeconds`. A budget that allows no disruption must not delay the fencing of a
+//! broken node indefinitely: the gate holds for `brakes.collateralSeconds`, and then fencing goes on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use pod_safety_shared::model::{Budget, FencePolicyObject, Kind, Node, Uid};
 
 use super::incident::Incident;
 
-/// The budgets of healthy pods on the node, each with how many of them it chooses.
+/// The budgets that count healthy pods on the node, each with the number of those pods.
 pub(super) fn affected_budgets<'a>(node: &Node, incident: &Incident<'a>) -> Vec<(&'a Budget, usize)> {
     let view = incident.view;
     let mut chosen: BTreeMap<&'a Uid, (&'a Budget, usize)> = BTreeMap::new();
@@ -25,7 +25,7 @@ pub(super) fn affected_budgets<'a>(node: &Node, incident: &Incident<'a>) -> Vec<
         }
     }
     let mut chosen: Vec<_> = chosen.into_values().collect();
-    chosen.sort_by(|(one, _), (other, _)| one.key.cmp(&other.key));
+    chosen.sort_by(|(a, _), (b, _)| a.key.cmp(&b.key));
     chosen
 }
 
@@ -33,7 +33,8 @@ fn deadline(incident: &Incident<'_>, policy: &FencePolicyObject) -> Mono {
     incident.fence.first_seen + Duration::from_secs(policy.spec.brakes.collateral_seconds.into())
 }
 
-/// Whether it waits: after a restart it does so anew.
+/// Holds until the budgets can spare the pods, or until the deadline. After a restart the whole time is waited for
+/// again.
 pub(super) fn check_collateral(
     node: &Node,
     policy: &FencePolicyObject,

@@ -1,10 +1,11 @@
-//! Whether a node that was found off gives a sign of life. Pure.
+//! Whether a node that was proved off shows a sign of life. Pure.
 //!
-//! Two things look alike at first: a machine that was started again, whose kubelet renews its Lease before it writes
-//! down that it booted; and a kubelet that never stopped, because another machine was switched off. The first says its
-//! boot within seconds: the report that makes it Ready has the new boot id in it. So the sign is written down, which
-//! also keeps it through a restart of ours, and half a minute later it is what it was not explained to be. Nobody is
-//! released meanwhile: the authority reads the Lease before each release.
+//! Two cases look the same at first: a machine that was started again, whose kubelet renews its Lease before it
+//! writes its new boot ID; and a kubelet that never stopped, because another machine was switched off. In the first
+//! case the boot ID follows within seconds: the status update that makes the node Ready contains it. So the sign is
+//! first written to the NodeFence, which keeps it through a restart of this process. If no new boot was reported
+//! within the grace period, the evidence counts as wrong. No pod is force deleted meanwhile: the verifier reads the
+//! Lease before each force delete.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,22 +18,24 @@ use pod_safety_shared::model::{FenceEvidenceObject, Node, Readiness};
 
 use super::incident::{Incident, NodeMatch};
 
-/// For so long a kubelet that booted may not have said so: it does at its start, and it tries each ten seconds.
+/// How long a kubelet that booted may take to report its new boot ID: it writes its status at start, and retries
+/// every ten seconds.
 const REBOOT_GRACE: Duration = Duration::from_secs(30);
 
-/// How long a machine that was seen on may take until its kubelet reports: servers with much memory test it first.
+/// How long a machine that was reported on may take until its kubelet reports: servers with much memory test it
+/// first.
 pub(super) const MAX_BOOT_TIME: Duration = Duration::from_mins(5);
 
-/// What speaks against evidence, and for how long it may have another cause.
+/// A sign of life that contradicts the evidence, and for how long it may have another cause.
 struct SignOfLife {
     message: &'static str,
     grace: Duration,
 }
 
-/// The gate by which a sign is kept.
+/// The gate in which a sign of life is recorded.
 pub(super) const GATE: &str = "SignOfLife";
 
-/// What follows from signs of life; `None`: there are none.
+/// What to do about signs of life; `None`: there are none.
 pub(super) fn check_sign_of_life(
     incident: &Incident<'_>,
     evidence: &FenceEvidenceObject,
@@ -71,7 +74,8 @@ fn find_sign_of_life(incident: &Incident<'_>, evidence: &FenceEvidenceObject) ->
         }
         NodeMatch::SameBoot => sign("its Node was recreated with the same boot ID"),
         _ if lease_renewed(incident, evidence) => {
-            // Where the API server takes its Lease and not its status, a kubelet that booted cannot say so.
+            // Where the API server accepts renewals of its Lease but not its status, a kubelet that booted cannot
+            // report it.
             let patience = if was_powered_on(incident) { MAX_BOOT_TIME } else { REBOOT_GRACE };
             Some(SignOfLife { message: "its Lease was renewed", grace: patience })
         }
@@ -82,14 +86,15 @@ fn find_sign_of_life(incident: &Incident<'_>, evidence: &FenceEvidenceObject) ->
     }
 }
 
-/// Whether the machine was switched on by this incident, and its devices said so.
+/// Whether this incident switched the machine on, and its devices reported it on.
 fn was_powered_on(incident: &Incident<'_>) -> bool {
     let last = incident.status().attempts.last().filter(|last| last.act == DesiredPower::On);
     last.and_then(|last| last.verified.as_ref()).is_some_and(|verified| verified.power == Power::On)
 }
 
-/// Two stamps of one kubelet are compared, never with our time. Where the first is missing, a renewal that this process has
-/// seen since counts. A report about a pod does not: every client with the right to write `pods/status` can make one.
+/// Compares two `renewTime`s of one kubelet, never one with the local clock. If the evidence has none, a renewal that
+/// this process has observed since counts. A status update of a pod does not count: every client with the right to
+/// write `pods/status` can send one.
 fn lease_renewed(incident: &Incident<'_>, evidence: &FenceEvidenceObject) -> bool {
     let before = evidence.spec.lease_renewed.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
     match before {
@@ -104,7 +109,7 @@ fn contradict(incident: &Incident<'_>, sign: &str) -> Decision {
     );
     let mut status = incident.status_with(Phase::AwaitingOperator, message);
     status.gates.clear();
-    // The taint stays if other evidence about this life holds: the incident goes on with that.
+    // The taint stays if other evidence about this incarnation is valid: the incident continues with that evidence.
     status.tainted &= incident.adopt_if_lost().is_some();
     incident.step(Step::Contradict, status)
 }

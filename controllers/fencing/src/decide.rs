@@ -1,4 +1,4 @@
-//! What to do about one node or one device. Pure.
+//! Decides what to do about one node, one device or one policy. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use super::progress::progress;
 use super::remediate::{RemediationDecision, remediate};
 use super::taint;
 
-/// While the API server is silent, everything is looked at this often.
+/// While the API server does not answer, everything is checked this often.
 const RECHECK_STALE: Duration = Duration::from_secs(10);
 
-/// What is decided about.
+/// The key of a decision.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     /// The node of this name, and its incidents.
@@ -35,7 +35,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// What must be known to decide about it.
+    /// The kinds whose caches must be synced and fresh to decide about the key.
     pub(super) const fn required_kinds(&self) -> &'static [Kind] {
         match self {
             Self::Node(_) => NODE_KINDS,
@@ -45,8 +45,8 @@ impl Key {
     }
 }
 
-/// All that it hears of. The last are those who ask for nodes to be fenced, and disruption budgets: whether it can hear of
-/// them does not hold up the others.
+/// All kinds that the controller watches. The last two are fencing requests of other remediators and
+/// PodDisruptionBudgets: a failed watch of these does not hold up the decisions.
 pub(super) const WATCHED_KINDS: &[Kind] = &[
     Kind::Pods,
     Kind::Nodes,
@@ -59,7 +59,7 @@ pub(super) const WATCHED_KINDS: &[Kind] = &[
     Kind::Budgets,
 ];
 
-/// What must be known to decide about a node.
+/// The kinds whose caches must be synced and fresh to decide about a node.
 const NODE_KINDS: &[Kind] = match WATCHED_KINDS {
     [needs @ .., Kind::Remediations, Kind::Budgets] => needs,
     _ => panic!("Remediations and budgets are followed last"),
@@ -68,7 +68,8 @@ const NODE_KINDS: &[Kind] = match WATCHED_KINDS {
 /// Decides about one key.
 #[must_use]
 pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decision {
-    // Where nobody fences, nobody need hear of it.
+    // Without a policy, an incident, evidence, a request or a taint there is nothing to decide: no fresh cache is
+    // needed.
     let (policies, _) = view.count(Kind::FencePolicies);
     if let Key::Node(name) = key
         && policies == 0
@@ -101,7 +102,8 @@ fn decide_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> 
         }
     };
     let mut fences: Vec<&NodeFenceObject> = view.node_fences_of(name).collect();
-    // Of two about one life that counts whose name says which: nobody can create it twice.
+    // Of two incidents about one incarnation, the one whose name is derived from the incarnation counts: that name
+    // exists at most once.
     fences.sort_by_key(|fence| (*fence.name != *incident_name(&fence.spec.node), Arc::clone(&fence.name)));
     let mut decision = Decision::default();
     let mut live: Vec<Incident<'_>> = Vec::new();
@@ -120,9 +122,10 @@ fn decide_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> 
             None => live.push(Incident::new(fence, node, view, now, config)),
         }
     }
-    // What was begun about one life may land on the next: off after on, or on after off.
+    // An action begun for one incarnation may take effect on the next one: off after on, or on after off.
     let wait_for_other = |but: Option<&Incident<'_>>| {
-        let mut others = live.iter().filter(|one| but.is_none_or(|but| but.fence.uid != one.fence.uid));
+        let mut others =
+            live.iter().filter(|incident| but.is_none_or(|but| but.fence.uid != incident.fence.uid));
         others.find_map(Incident::wait_for_attempt)
     };
     for incident in &live {
@@ -155,7 +158,7 @@ fn decide_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> 
     decision
 }
 
-/// One step at a time is taken for a node: the first one that is wanted. The others are wanted again.
+/// Takes one step at a time for a node: the first one. The others are decided again after it.
 fn merge(decision: &mut Decision, other: Decision) {
     let Decision { intents, holds, requeue_at: recheck_at } = other;
     if !decision.intents.iter().any(|intent| matches!(intent, Intent::Fence(_))) {

@@ -20,35 +20,33 @@ use super::config::Config;
 use super::incident::{check_readable, fence_step, incident_subject, step_target};
 use super::unhealthy::{ReportedHealth, reported_health};
 
-/// How well a node is.
+/// The health of a node by the measures of a policy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NodeHealth {
-    /// Its kubelet says that it is well, or said so last.
+    /// Its kubelet reports that it is Ready, or did so last.
     Healthy,
-    /// It counts as lost at this moment, if nothing is heard.
+    /// It counts as lost at this moment, if its kubelet does not report before.
     Suspected(Mono),
-    /// It counts as lost, for this reason with its numbers.
+    /// It counts as lost; the reason, with its numbers.
     Lost(String),
-    /// It reports, and counts as unhealthy: the same, and the condition that it shows.
+    /// It reports, and counts as unhealthy; the reason, and the condition that triggered it.
     Unhealthy(String, Option<TriggerCondition>),
 }
 
-/// How well a node is by the measures of a policy.
+/// The health of a node by the measures of a policy.
 pub(super) fn node_health(node: &Node, view: &View<'_>, now: Mono, measures: &Unhealthy) -> NodeHealth {
     let kubelet = kubelet_health(node, view, now, measures);
     match (kubelet, reported_health(node, now, measures)) {
         (NodeHealth::Lost(why), _) => NodeHealth::Lost(why),
         (_, ReportedHealth::Unhealthy(why, shown)) => NodeHealth::Unhealthy(why, shown),
-        (NodeHealth::Suspected(one), ReportedHealth::Suspected(other)) => {
-            NodeHealth::Suspected(one.min(other))
-        }
+        (NodeHealth::Suspected(a), ReportedHealth::Suspected(b)) => NodeHealth::Suspected(a.min(b)),
         (NodeHealth::Healthy, ReportedHealth::Suspected(due)) => NodeHealth::Suspected(due),
         (reports, _) => reports,
     }
 }
 
-/// Whether its kubelet reports. That it is silent is not enough: whoever watches over readiness must have found the
-/// same, by live reads.
+/// The health of the kubelet. A Lease that is not renewed is not enough: the node must also not be
+/// Ready any more, which the node-lifecycle controller writes after live reads.
 fn kubelet_health(node: &Node, view: &View<'_>, now: Mono, measures: &Unhealthy) -> NodeHealth {
     if node.readiness == Readiness::Ready {
         return NodeHealth::Healthy;
@@ -74,13 +72,14 @@ fn kubelet_health(node: &Node, view: &View<'_>, now: Mono, measures: &Unhealthy)
     ))
 }
 
-/// Whether a pod waits for its node. A kubelet renews its Lease more often than that lasts, so it may have seen pods that came for so
-/// long after its last renewal. A later pod runs nowhere: it does not decide that the machine is powered off, for a tenant creates it.
+/// Whether a pod is blocked by its node. A pod counts if it was bound at most one Lease duration after the kubelet's
+/// last report: the kubelet renews its Lease more often than that, so it may have seen the pod. A later pod runs
+/// nowhere, and must not cause a power-off, because any tenant can create one.
 fn needs_fencing(pod: &Pod, node: &Node, policy: &FencePolicySpec, view: &View<'_>) -> bool {
     pod.placed_at <= view.last_report(node) + lease_duration(None) && is_blocked_by_node(pod, policy, view)
 }
 
-/// Whether a pod is deleted, and may be replaced only when it has ended.
+/// Whether a pod is being deleted, and can be replaced only after it has terminated.
 fn is_blocked_by_node(pod: &Pod, policy: &FencePolicySpec, view: &View<'_>) -> bool {
     let named = |kind: &String| pod.controller.as_ref().is_some_and(|controller| *controller.kind == **kind);
     pod.deletion.is_some()
@@ -88,8 +87,8 @@ fn is_blocked_by_node(pod: &Pod, policy: &FencePolicySpec, view: &View<'_>) -> b
         && (pod.keeps_identity() || policy.needed_by_kinds.iter().any(named) || holds_a_volume(pod, view))
 }
 
-/// Whether one of its volumes is its node's alone, so that its replacement on another node waits for it. Claims are known
-/// where volumes are guarded.
+/// Whether the node holds one of the pod's volumes exclusively, so that a replacement on another node waits for it.
+/// Claims are cached where volumes are guarded.
 fn holds_a_volume(pod: &Pod, view: &View<'_>) -> bool {
     pod.claims.iter().any(|claim| match view.claim(&pod.key.namespace, claim) {
         Lookup::Known(claim) => view.volume_of(claim).is_some_and(|volume| {
@@ -100,7 +99,8 @@ fn holds_a_volume(pod: &Pod, view: &View<'_>) -> bool {
     })
 }
 
-/// Decides about a node of whose life there is no live incident; `over`: the one that is over.
+/// Decides about a node that has no open incident for its incarnation; `finished`: the incident of this incarnation
+/// that is over.
 pub(super) fn detect(
     node: &Node,
     finished: Option<&NodeFenceObject>,
@@ -108,10 +108,10 @@ pub(super) fn detect(
     now: Mono,
     config: &Config,
 ) -> Decision {
-    let Some(life) = &node.details else { return Decision::default() };
+    let Some(details) = &node.details else { return Decision::default() };
     let hold = |hold: Hold| Decision::hold(incident_subject(node), hold);
     let name = || Arc::clone(&node.name);
-    let Some(policy) = view.policy_of(&life.labels) else { return Decision::default() };
+    let Some(policy) = view.policy_of(&details.labels) else { return Decision::default() };
     let (why, kind, condition) = match node_health(node, view, now, &policy.spec.unhealthy) {
         NodeHealth::Healthy => return Decision::default(),
         NodeHealth::Suspected(until) => return Decision::default().and_requeue_at(until),
@@ -125,7 +125,7 @@ pub(super) fn detect(
         }
         When::Needed | When::Always => {}
     }
-    // One that cannot be read might be the policy of this node, or its incident.
+    // An object that cannot be decoded might be the policy of this node, or its incident.
     if let Some(unread) = check_readable(view, &[Kind::FencePolicies, Kind::NodeFences]) {
         return hold(unread);
     }
@@ -154,14 +154,14 @@ fn may_reopen(fence: &NodeFenceObject) -> bool {
     fence.status.phase == Phase::Cancelled && !fence.spec.cancelled
 }
 
-/// Whether an incident that began for `before` would be checked for another reason than this one.
+/// Whether an incident opened for the trigger `before` would be checked for another reason than one for `now`.
 fn is_different_trigger(before: &FenceTrigger, now: &FenceTrigger) -> bool {
     (before.kind == Trigger::Unhealthy || now.kind == Trigger::Unhealthy)
         && (before.kind, &before.condition) != (now.kind, &now.condition)
 }
 
-/// The trigger of an incident cannot be changed, and two of one life would have one name: the one that was called off
-/// goes first. Nothing of it is under way.
+/// The trigger of an incident is immutable, and two incidents of one incarnation would have the same name: the
+/// cancelled one is deleted first. Nothing of it is in flight.
 fn delete_to_replace(fence: &NodeFenceObject) -> Decision {
     let past = FinishedObject {
         kind: Kind::NodeFences,
@@ -173,7 +173,7 @@ fn delete_to_replace(fence: &NodeFenceObject) -> Decision {
     Decision { intents: vec![Intent::Update(Update::DeleteFinished(past))], ..Decision::default() }
 }
 
-/// An incident of this life of a node.
+/// Opens an incident for this incarnation of a node.
 pub(super) fn open_incident(
     incarnation: Incarnation,
     policy: &FencePolicyObject,
@@ -191,8 +191,8 @@ pub(super) fn open_incident(
     fence_step(&node, Step::Open(Box::new(spec)))
 }
 
-/// The incident of this life was called off because the node was heard again, and it is lost again: the name is the
-/// same, so there cannot be another one.
+/// Reopens the incident of this incarnation: it was cancelled because the node reported again, and the node is lost
+/// again. The name would be the same, so a second incident cannot be created.
 pub(super) fn reopen_incident(fence: &NodeFenceObject, why: &str) -> Decision {
     let mut status = fence.status.clone();
     (status.phase, status.level, status.rounds) = (Phase::Pending, 0, 0);

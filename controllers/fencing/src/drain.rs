@@ -1,7 +1,8 @@
-//! The soft remedy: a node that is unhealthy, but reports, is emptied before it is powered off. Pure.
+//! Drains a node that is unhealthy, but reports, before it is powered off. Pure.
 //!
-//! Its kubelet may still terminate pods in good order, so they are evicted within their PodDisruptionBudgets, for a time
-//! that the policy says. That only ever delays the fence: what is left then is fenced with the machine.
+//! Its kubelet can still terminate pods gracefully, so they are evicted within their PodDisruptionBudgets, for the
+//! time that the policy sets (`unhealthy.drainSeconds`). The drain only delays the fencing: pods that remain then end
+//! with the machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,24 +15,26 @@ use pod_safety_shared::model::{FencePolicyObject, Pod, PodKey, Readiness};
 
 use super::incident::{Incident, fence_step, is_dry_run, step_target};
 
-/// The gate by which it is shown.
+/// The gate that shows the drain.
 pub(super) const GATE: &str = "Drain";
 
-/// Between two rounds: a budget that allows nothing now is not asked without end.
+/// The time between two rounds: a budget that allows no disruption is not queried without pause.
 const ROUND: Duration = Duration::from_secs(10);
 
-/// What an eviction can move: a DaemonSet, and a kubelet with its static pods, put theirs back.
+/// Whether an eviction can move the pod: the controller of a DaemonSet and a kubelet with static pods recreate
+/// theirs.
 fn is_evictable(pod: &Pod) -> bool {
     let of_daemon_set = pod.controller.as_ref().is_some_and(|owner| owner.is_daemon_set());
     !pod.mirror && !of_daemon_set && !pod.phase.is_terminal() && !pod.waits_for_finalizers()
 }
 
-/// When its drain began. What cannot be read began long ago.
+/// When its drain began. A timestamp that cannot be parsed counts as long ago.
 fn started_at(incident: &Incident<'_>) -> Option<Timestamp> {
     incident.status().drain.as_ref().map(|drain| drain.began.parse().unwrap_or(Timestamp::UNIX_EPOCH))
 }
 
-/// The pods of its node that are to go. One that came after the cordon tolerates it: its eviction brings the next one.
+/// The pods of its node that are still to be evicted. A pod that arrived after the cordon tolerates it: evicting it
+/// would bring the next one.
 fn remaining_pods<'a>(incident: &Incident<'a>) -> impl Iterator<Item = &'a Pod> + use<'a> {
     let began = started_at(incident);
     let was_there = move |pod: &&Pod| began.is_none_or(|began| pod.created <= began.as_second());
@@ -43,12 +46,12 @@ pub(super) const fn has_begun(incident: &Incident<'_>) -> bool {
     incident.status().drain.is_some()
 }
 
-/// The gate: it still drains.
+/// The gate: holds while the node drains.
 pub(super) fn check_drain(incident: &Incident<'_>, policy: &FencePolicyObject) -> Option<Hold> {
     let whole = Duration::from_secs(policy.spec.unhealthy.drain_seconds.into());
     let is_soft =
         incident.fence.spec.trigger.kind == Trigger::Unhealthy && !is_dry_run(incident.fence, policy);
-    // A kubelet that says that it is not ready, or nothing, terminates nothing.
+    // A kubelet that reports that it is not ready, or does not report, terminates no pods.
     let node = incident.node().filter(|node| is_soft && node.readiness == Readiness::Ready)?;
     let drain = incident.status().drain.as_ref();
     let age = |began: Timestamp| incident.view.age(began.as_second(), incident.now);
@@ -62,7 +65,8 @@ pub(super) fn check_drain(incident: &Incident<'_>, policy: &FencePolicyObject) -
     Some(Hold::Drain { node: Arc::clone(&node.name), pods, blocked, left })
 }
 
-/// Whether these gates let it begin: all are open, or it drains first, and what it would cost others is what it drains.
+/// Whether these closed gates allow fencing to begin: none is closed, or only the drain and the gates about the pods
+/// that it evicts.
 pub(super) fn may_begin(closed: &[Hold]) -> bool {
     let soft = |hold: &Hold| {
         matches!(hold, Hold::Drain { .. } | Hold::Collateral { .. } | Hold::BudgetsUnread { .. })
@@ -74,7 +78,7 @@ const fn is_drain(hold: &Hold) -> bool {
     matches!(hold, Hold::Drain { .. })
 }
 
-/// The next round, if nothing else is in the way and it is time; `record`: the gates as its status shows them.
+/// The next round of evictions, if no other gate holds and it is due; `record`: makes the gates for the status.
 pub(super) fn plan_round(
     incident: &Incident<'_>,
     closed: &[Hold],

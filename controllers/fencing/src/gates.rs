@@ -1,7 +1,8 @@
-//! What must not be in the way before a node is switched off: one function for each gate, each with its numbers. Pure.
+//! The gates: what must not hold when a node is switched off. One function for each gate, each with its numbers.
+//! Pure.
 //!
-//! Every gate is asked every time. The status of a NodeFence shows them; it is written when others are closed than it
-//! says, not when a number moves.
+//! Every gate is evaluated every time. The status of a NodeFence shows them; it is written when other gates are
+//! closed than it shows, not when only a number changes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,16 +19,16 @@ use pod_safety_shared::model::{Budget, FencePolicyObject, Kind, Node, NodeFenceO
 use super::incident::{Incident, check_readable, is_dry_run, is_healthy, is_reporting};
 use super::{collateral, drain, levels, quorum, remediate};
 
-/// Of fewer lost nodes a share of all says nothing: one of two is half of them.
+/// With fewer lost nodes a percentage is meaningless: one of two is half of them.
 const MIN_LOST: usize = 2;
 
-/// So many budgets are named in a status.
+/// At most this many budgets are named in a status.
 const MAX_BUDGETS: usize = 5;
 
-/// Below three lost nodes of a zone a share of them says nothing, as for kube-controller-manager.
+/// With fewer nodes of a zone not Ready a percentage is meaningless; kube-controller-manager uses the same limit.
 const MIN_NOT_READY_IN_ZONE: usize = 3;
 
-/// The gates by their names in statuses and metrics.
+/// The names of the gates in statuses and metrics.
 pub(super) const NAMES: [&str; 15] = [
     "FencingUnreadable",
     "Paused",
@@ -48,12 +49,12 @@ pub(super) const NAMES: [&str; 15] = [
 
 const COLLATERAL: &str = "Collateral";
 
-/// For what they are asked.
+/// For which attempt the gates are evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The first attempt.
     Begin,
-    /// A further one: it has its turn already.
+    /// A further attempt: the incident already holds a place among those fenced at a time.
     Continue,
 }
 
@@ -72,7 +73,8 @@ pub(super) fn closed_gates(
             ];
             closed.extend(others.into_iter().flatten());
         }
-        // What it would cost was weighed, and its time is counted from the beginning. While it was held, another may have begun.
+        // Collateral damage was checked before the first attempt, and its time is counted from the beginning. While
+        // this incident was held, another one may have begun.
         Purpose::Continue => {
             closed.retain(|hold| !is_start_only(hold));
             closed.extend(check_concurrency_to_continue(incident, policy));
@@ -81,12 +83,12 @@ pub(super) fn closed_gates(
     closed
 }
 
-/// Whether a further attempt goes on in spite of it: it was weighed before the first one.
+/// Whether a further attempt ignores this hold: it was checked before the first attempt.
 fn is_start_only(hold: &Hold) -> bool {
     [COLLATERAL, drain::GATE].contains(&hold.reason())
 }
 
-/// Those that do not ask what other incidents do.
+/// The gates that do not depend on the state of other incidents.
 fn own_gates(incident: &Incident<'_>, policy: &FencePolicyObject, too_many_lost: Option<Hold>) -> Vec<Hold> {
     let gates = [
         check_readable(&incident.view, &[Kind::FencePolicies, Kind::NodeFences]),
@@ -116,8 +118,9 @@ pub(super) fn check_suspended(node: &Node) -> Option<Hold> {
     Some(Hold::FencingSuspended { node: Arc::clone(&node.name), mark })
 }
 
-/// Whether it speaks against fencing another one for the same: where many show a condition, it is more likely wrong than
-/// each of them is broken. Who is silent is fenced whatever others report.
+/// Whether this node counts against fencing another one. For a fence because of a condition, unhealthy nodes count:
+/// if many show the condition, the condition is more likely wrong than every node broken. For a lost node, only nodes
+/// that do not report count, whatever conditions others show.
 fn counts_as_lost(node: &Node, incident: &Incident<'_>, policy: &FencePolicyObject) -> bool {
     match incident.fence.spec.trigger.kind {
         Trigger::Unhealthy => !is_healthy(node, policy, &incident.view, incident.now),
@@ -127,7 +130,7 @@ fn counts_as_lost(node: &Node, incident: &Incident<'_>, policy: &FencePolicyObje
     }
 }
 
-/// It was fenced for that a while ago, in another boot, and shows it again.
+/// Holds if the node was fenced for an unhealthy condition a while ago, in another boot, and is unhealthy again.
 fn check_repeated(incident: &Incident<'_>, policy: &FencePolicyObject) -> Option<Hold> {
     let unhealthy = |fence: &NodeFenceObject| fence.spec.trigger.kind == Trigger::Unhealthy;
     let before = |other: &&NodeFenceObject| {
@@ -144,7 +147,8 @@ fn exceeds_percent(part: usize, total: usize, percent: u32) -> bool {
     part.saturating_mul(100) > total.saturating_mul(usize::try_from(percent).unwrap_or(usize::MAX))
 }
 
-/// Silent ones count, too, though they may still be called Ready: who is deaf hears it from all at once.
+/// Counts the lost nodes, and all nodes. A node that does not report counts even while it is still marked Ready: if
+/// this process loses its connection, all nodes stop reporting at once.
 fn count_lost(incident: &Incident<'_>, policy: &FencePolicyObject) -> (usize, usize) {
     let view = &incident.view;
     let (mut lost, mut of) = (0, 0);
@@ -162,7 +166,7 @@ fn check_large_outage(incident: &Incident<'_>, policy: &FencePolicyObject) -> Op
     closed.then_some(Hold::TooManyLost { lost, of, percent })
 }
 
-/// How many nodes of its zone are not Ready, or show what it is fenced for, of how many.
+/// How many nodes of its zone are not Ready or count as lost, and of how many.
 fn count_not_ready_in_zone(
     node: &Node,
     policy: &FencePolicyObject,
@@ -199,8 +203,8 @@ fn others<'a>(incident: &Incident<'a>) -> impl Iterator<Item = &'a NodeFenceObje
     view.node_fences().filter(move |other| other.uid != *uid && !other.deleting)
 }
 
-/// In which order they go: the higher priority first, then who is lost before who is unhealthy and reports, then who came
-/// first, then by name.
+/// The order of fencing: higher priority first, then lost nodes before unhealthy nodes that report, then the older
+/// incident, then by name.
 fn fencing_order(
     fence: &NodeFenceObject,
     policy: &FencePolicyObject,
@@ -209,7 +213,8 @@ fn fencing_order(
     (Reverse(policy.spec.priority), reports, fence.first_seen, Arc::clone(&fence.name))
 }
 
-/// A node that is drained has its turn already, among those that report and have not begun. Who is lost does not wait for it.
+/// How many others are being fenced. A node that drains already holds a place, against unhealthy nodes that have not
+/// begun. A lost node does not wait for it.
 fn count_being_fenced(incident: &Incident<'_>) -> usize {
     let soft = incident.fence.spec.trigger.kind == Trigger::Unhealthy && !drain::has_begun(incident);
     let drains = |other: &NodeFenceObject| {
@@ -221,8 +226,9 @@ fn count_being_fenced(incident: &Incident<'_>) -> usize {
         .count()
 }
 
-/// Whether an order is under way, or no gate holds the next one and it `goes_first` by its policy. An incident that is held uses no
-/// place: a paused node must not keep the others from being fenced.
+/// Whether an incident occupies one of `maxConcurrent` places: an attempt is in flight, or no gate holds its next one
+/// and it `goes_first` by its policy. An incident that is held occupies no place: a paused node must not keep the
+/// others from being fenced.
 fn occupies_slot<'a>(
     other: &'a NodeFenceObject,
     incident: &Incident<'a>,
@@ -236,15 +242,17 @@ fn occupies_slot<'a>(
         && (is_in_flight(other) || gates_of_other(other, incident, lost).is_some_and(may_go_on))
 }
 
-/// Its last order was sent, or may have been, and its outcome was not verified yet.
+/// Its last attempt was sent, or may have been, and its outcome is not verified yet.
 fn is_in_flight(fence: &NodeFenceObject) -> bool {
     fence.status.attempts.last().is_some_and(|last| last.verified.is_none())
 }
 
-/// Whether too many nodes are lost, by policy and by what they are fenced for. A scan of all nodes is made once for each policy, not for each incident.
+/// Whether too many nodes are lost, by policy and kind of trigger. All nodes are scanned once for each policy, not
+/// for each incident.
 type LostByPolicy = BTreeMap<(Arc<str>, bool), Option<Hold>>;
 
-/// The gates of another incident that do not ask what others do, and its policy. None: it is held without them.
+/// The gates of another incident that do not depend on other incidents, and its policy. `None`: it is held for
+/// another reason.
 fn gates_of_other<'a>(
     fence: &'a NodeFenceObject,
     incident: &Incident<'a>,
@@ -263,7 +271,8 @@ fn gates_of_other<'a>(
     Some((policy, other, closed))
 }
 
-/// Its place may have gone to another while it was held. Of several that could go on, those go first whose turn it is.
+/// Its place may have gone to another incident while it was held. Of several that could continue, those first in the
+/// fencing order continue.
 fn check_concurrency_to_continue(incident: &Incident<'_>, policy: &FencePolicyObject) -> Option<Hold> {
     let most = policy.spec.brakes.max_concurrent;
     let (mine, mut lost) = (fencing_order(incident.fence, policy), LostByPolicy::new());
@@ -275,7 +284,7 @@ fn check_concurrency_to_continue(incident: &Incident<'_>, policy: &FencePolicyOb
     (fencing >= limit).then_some(Hold::Concurrency { fencing, ahead: 0, most })
 }
 
-/// `is_next`: nothing else holds it back, so that it is of interest who goes before it.
+/// `is_next`: no other gate holds this incident, so the incidents ahead of it are counted.
 fn check_concurrency(incident: &Incident<'_>, policy: &FencePolicyObject, is_next: bool) -> Option<Hold> {
     let most = policy.spec.brakes.max_concurrent;
     let limit = usize::try_from(most).unwrap_or(usize::MAX);
@@ -284,7 +293,7 @@ fn check_concurrency(incident: &Incident<'_>, policy: &FencePolicyObject, is_nex
     (fencing + ahead >= limit).then_some(Hold::Concurrency { fencing, ahead, most })
 }
 
-/// How many others that could begin now go before it. Those that are held back themselves keep nobody waiting.
+/// How many other incidents that could begin now go before it. Incidents that are held themselves are not counted.
 fn count_ahead(incident: &Incident<'_>, policy: &FencePolicyObject) -> usize {
     let (mine, mut lost) = (fencing_order(incident.fence, policy), LostByPolicy::new());
     let goes_first = |other: &&NodeFenceObject| {
@@ -299,7 +308,7 @@ fn count_ahead(incident: &Incident<'_>, policy: &FencePolicyObject) -> usize {
     others(incident).filter(goes_first).count()
 }
 
-/// After a restart every fence seems young: it waits once more, which is the safe side.
+/// After a restart every status seems just changed: the whole cooldown is waited for again, which is the safe side.
 fn check_cooldown(incident: &Incident<'_>, policy: &FencePolicyObject) -> Option<Hold> {
     let cooldown = Duration::from_secs(policy.spec.brakes.cooldown_seconds.into());
     let was_fenced =
@@ -310,7 +319,7 @@ fn check_cooldown(incident: &Incident<'_>, policy: &FencePolicyObject) -> Option
     (incident.now < ends).then(|| Hold::Cooldown { other, left: ends.since(incident.now) })
 }
 
-/// All gates as a status shows them: those that are open, too, with what they come to.
+/// All gates for a status: the closed ones, and the open ones with their numbers.
 pub(super) fn gate_records(
     incident: &Incident<'_>,
     policy: &FencePolicyObject,
@@ -324,7 +333,7 @@ pub(super) fn gate_records(
     NAMES.iter().map(to_gate).collect()
 }
 
-/// What a gate that is open comes to, if it counts something.
+/// The message of an open gate, if it counts something.
 fn describe_open_gate(gate: &str, incident: &Incident<'_>, policy: &FencePolicyObject) -> String {
     let brakes = &policy.spec.brakes;
     let describe_quorum = |what: &str, left: Option<quorum::Remaining>| {
@@ -365,7 +374,7 @@ fn describe_open_gate(gate: &str, incident: &Incident<'_>, policy: &FencePolicyO
     message.unwrap_or_default()
 }
 
-/// Whether others are closed than a status shows, or it shows none.
+/// Whether other gates are closed than the status shows, or it shows none.
 pub(super) fn have_changed(recorded: &[Gate], closed: &[Hold]) -> bool {
     let before: BTreeSet<&str> =
         recorded.iter().filter(|gate| gate.holds).map(|gate| gate.name.as_str()).collect();

@@ -1,9 +1,9 @@
-//! What is over and old goes: incidents, and evidence about lives of nodes, that nothing rests on any more. Without this
-//! they would never be deleted, and read whole at each start.
+//! Deletes old incidents and old evidence about former incarnations of nodes, once nothing depends on them. Otherwise
+//! they would accumulate, and every start would read them all.
 //!
-//! Kept, however old: what is about the life that the node has now, or about a node that cannot be read; of a node that is
-//! gone as long as a pod is bound to that name, and of any as long as a volume is held by that name; evidence of an incident that is not over;
-//! and everything while the node carries the taint out-of-service, which names its incident.
+//! Kept, however old: objects about the present incarnation of the node, or about a node that cannot be read; of a
+//! deleted node, as long as a pod is bound to its name; of any node, as long as it holds a volume; evidence of an
+//! incident that is not over; and everything while the node has the out-of-service taint, which names its incident.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use pod_safety_shared::model::{Kind, Node, NodeFenceObject};
 
 use super::incident::check_readable;
 
-/// The next one is looked for after this, where nothing else wakes the node.
+/// When expired objects are looked for again, if nothing else enqueues the node.
 const RECHECK_AFTER: Duration = Duration::from_hours(1);
 
-/// What goes of the node of this name; `node`: as it is, if it is there.
+/// Deletes what has expired for the node of this name; `node`: its Node, if it exists.
 pub(super) fn prune_history(
     name: &Arc<str>,
     node: Option<&Node>,
@@ -64,7 +64,7 @@ pub(super) fn prune_history(
     decision.and_requeue_at(now + RECHECK_AFTER)
 }
 
-/// Whether something may still rest on what is known of the node's former lives.
+/// Whether something may still depend on objects about the node's former incarnations.
 fn is_referenced(name: &str, node: Option<&Node>, view: &View<'_>) -> bool {
     let unread = check_readable(view, &[Kind::NodeFences, Kind::FenceEvidences]).is_some();
     let tainted = node.is_some_and(|node| node.out_of_service);
@@ -72,7 +72,7 @@ fn is_referenced(name: &str, node: Option<&Node>, view: &View<'_>) -> bool {
     unread || tainted || bound || view.holds_volumes(name)
 }
 
-/// Whether it is about the life that the node has now. One that does not say its boot may have any.
+/// Whether it is the present incarnation of the node. A node that reports no boot ID may be in any.
 fn is_current(incarnation: &Incarnation, node: Option<&Node>) -> bool {
     node.is_some_and(|node| node.incarnation().is_none_or(|now| now == *incarnation))
 }

@@ -1,4 +1,4 @@
-//! Why nothing is done: typed, with its numbers, for people and for checkers.
+//! Why the controller does not act: typed, with numbers, for Events and for programs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,68 +15,68 @@ use super::remedy::Remedy;
 /// What this controller decides about a key.
 pub type Decision = controller_loop::Decision<Hold>;
 
-/// A reason to do nothing now. The names of the variants are the words of metrics and of programs.
+/// A reason not to act now. The names of the variants are values of metrics and of programs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
 pub enum Hold {
-    /// A kind cannot be believed now.
+    /// The cache of a kind is not synced, or is stale.
     #[error(transparent)]
     #[strum(transparent)]
     Unfresh(#[from] FreshnessError),
-    /// The node is there, or may be, but cannot be read.
+    /// The node exists, or may exist, but cannot be read.
     #[error(transparent)]
     #[strum(transparent)]
     NodeUnreadable(#[from] NodeUnreadable),
-    /// Some of what fencing rests on cannot be read.
+    /// Some objects that fencing depends on cannot be read.
     #[error("{count} of the {} cannot be read, so no node is fenced. Correct or delete them", kind.resource())]
     FencingUnreadable {
-        /// Of which kind.
+        /// Their kind.
         kind: Kind,
-        /// How many.
+        /// Their number.
         count: usize,
     },
-    /// Which life of the node would be fenced cannot be said.
+    /// The incarnation of the node is unknown.
     #[error(
         "node {node} is lost and has no UUID in status.nodeInfo.bootID. Without it, evidence about this boot cannot be told from evidence about the next one. Find out what is wrong with the node, and start it by hand"
     )]
     NoBootId {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
     },
-    /// It is lost, and nobody is hindered by that.
+    /// The node is lost, and no pod is blocked by that.
     #[error(
         "node {node} is lost: {why}. It is fenced when a pod with a stable identity there (of a StatefulSet, or of an operator's custom resource) is deleted and does not terminate (when: WhenNeeded)"
     )]
     FenceNotNeeded {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
         /// Why it counts as lost.
         why: String,
     },
-    /// It would be fenced, if this process acted.
+    /// The node would be fenced, but the mode is observe.
     #[error(
         "node {node} is lost: {why}. It would be fenced by the FencePolicy {policy}, but the mode is observe"
     )]
     WouldFence {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
         /// Why it counts as lost.
         why: String,
-        /// By which FencePolicy.
+        /// The FencePolicy.
         policy: Arc<str>,
     },
-    /// The incident of this life of the node is over, and the node is lost.
+    /// The incident of this incarnation is over, and the node is lost.
     #[error(
         "node {node} is lost, but the NodeFence {fence} about this boot of it is {phase}. Delete that NodeFence to start again"
     )]
     FenceOver {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
         /// The NodeFence.
         fence: Arc<str>,
         /// Its phase.
         phase: &'static str,
     },
-    /// Two incidents of one life of a node.
+    /// Two incidents of one incarnation.
     #[error(
         "the NodeFence {fence} is about the same boot of node {node} as {first}, which counts. Delete one"
     )]
@@ -88,7 +88,7 @@ pub enum Hold {
         /// The one that counts.
         first: Arc<str>,
     },
-    /// Its policy is gone.
+    /// The FencePolicy of the incident does not exist.
     #[error(
         "the FencePolicy {policy} that the NodeFence of node {node} names does not exist. Create it, or delete the NodeFence"
     )]
@@ -98,47 +98,47 @@ pub enum Hold {
         /// The FencePolicy.
         policy: String,
     },
-    /// It is only written down.
+    /// A dry run: the plan is only recorded.
     #[error("dry run: node {node} would be fenced {plan}")]
     DryRun {
         /// The node's name.
         node: Arc<str>,
-        /// By which level with which devices.
+        /// The level and the devices that would be used.
         plan: String,
     },
-    /// Its policy pauses.
+    /// The FencePolicy is paused.
     #[error(
         "the FencePolicy {policy} is paused: {reason}. To resume: pod-safety resume --policy {policy} --reason TEXT"
     )]
     Paused {
         /// The FencePolicy.
         policy: Arc<str>,
-        /// What its spec says.
+        /// The reason that its spec states.
         reason: String,
     },
-    /// Somebody wants the node left alone.
+    /// The node is excluded from remediation.
     #[error("node {node} has {mark}, so it is not fenced. Remove that to continue")]
     FencingSuspended {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
         /// The annotation or label.
         mark: &'static str,
     },
-    /// So much is lost that it is rather us.
+    /// So many nodes are lost that the cause is more likely this process or its network.
     #[error(
         "{lost} of {of} nodes {} lost, more than {percent} % (brakes.maxUnhealthyPercent). It is more likely that this process, the API server or its network is cut off. Find that out first, and bring nodes back. No node is fenced until then",
         is_or_are(*lost)
     )]
     #[strum(serialize = "LargeOutage")]
     TooManyLost {
-        /// How many seem lost.
+        /// How many nodes seem lost.
         lost: usize,
         /// Of how many.
         of: usize,
-        /// The brake.
+        /// The brake's percentage.
         percent: u32,
     },
-    /// So much of its zone is lost that it is rather the zone.
+    /// So many nodes of the zone are lost that the cause is more likely the zone.
     #[error(
         "{not_ready} of {of} nodes of {} {} not ready, more than {percent} % (brakes.maxUnhealthyZonePercent). The zone itself probably has a problem. Bring nodes back. For a machine that a person saw powered off: pod-safety confirm-down NODE --reason TEXT",
         describe_zone(zone),
@@ -151,31 +151,31 @@ pub enum Hold {
         not_ready: usize,
         /// Of how many that count.
         of: usize,
-        /// The brake.
+        /// The brake's percentage.
         percent: u32,
     },
-    /// Nodes of the control plane are never fenced.
+    /// The policy never fences nodes of the control plane.
     #[error(
         "node {node} belongs to the control plane, and the FencePolicy {policy} never fences such nodes (brakes.controlPlane)"
     )]
     ControlPlane {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
         /// The FencePolicy.
         policy: Arc<str>,
     },
-    /// Without it too few nodes of the control plane would be left.
+    /// Without this node too few nodes of the control plane would remain.
     #[error(
         "node {node} belongs to the control plane. Without it only {ready} of {of} such nodes {} Ready, and etcd needs more than half. Bring another one back first",
         is_or_are(*ready)
     )]
     #[strum(serialize = "ControlPlane")]
     ControlPlaneQuorum {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
         /// How many others are Ready.
         ready: usize,
-        /// How many there are with it.
+        /// How many there are, this node included.
         of: usize,
     },
     /// Without its member etcd would lose its quorum.
@@ -184,105 +184,105 @@ pub enum Hold {
         is_or_are(*ready)
     )]
     EtcdQuorum {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
         /// How many others are Ready.
         ready: usize,
-        /// How many there are with it.
+        /// How many there are, this member included.
         of: usize,
     },
-    /// It would end healthy pods that a budget cannot spare.
+    /// Fencing would end healthy pods that a PodDisruptionBudget requires.
     #[error(
         "{here} healthy pods of the PodDisruptionBudget {budget} run on node {node}: {healthy} healthy - {here} here is less than {needed} needed. The node is fenced anyway in {}s (brakes.collateralSeconds), or when more are healthy elsewhere",
         left.as_secs()
     )]
     Collateral {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
         /// Namespace and name of the budget.
         budget: String,
-        /// How many run there.
+        /// How many healthy pods run there.
         here: usize,
         /// How many are healthy, by the budget's status.
         healthy: i32,
-        /// How many must be.
+        /// How many must be healthy.
         needed: i32,
-        /// How long is left.
+        /// The time until fencing goes on.
         left: Duration,
     },
-    /// Nobody can say whether a budget can spare its pods.
+    /// The PodDisruptionBudgets cannot be read.
     #[error(
         "the PodDisruptionBudgets cannot be read, so it is not known whether they can spare the pods of node {node}. The node is fenced anyway in {}s (brakes.collateralSeconds)",
         left.as_secs()
     )]
     #[strum(serialize = "Collateral")]
     BudgetsUnread {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
-        /// How long is left.
+        /// The time until fencing goes on.
         left: Duration,
     },
-    /// It still reports: its pods are evicted first.
+    /// The node still reports: its pods are evicted first.
     #[error(
         "node {node} is cordoned and its pods are evicted within their PodDisruptionBudgets: {pods} are left{blocked}. It is powered off in {}s (unhealthy.drainSeconds), or when none is left",
         left.as_secs()
     )]
     Drain {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
-        /// How many are left.
+        /// How many pods remain.
         pods: usize,
         /// What the last round did not evict, and why; may be empty.
         blocked: String,
-        /// How long is left.
+        /// The time until the drain ends.
         left: Duration,
     },
-    /// It was fenced for that before, and it did not help.
+    /// The node was fenced for this before, and it did not help.
     #[error(
         "node {node} was fenced {}s ago because it was unhealthy, and is unhealthy again: powering it off and on did not cure it. Repair or replace it. It can be fenced for that again in {}s (brakes.repeatSeconds)",
         ago.as_secs(), left.as_secs()
     )]
     Repeated {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
-        /// How long ago.
+        /// The time since then.
         ago: Duration,
-        /// How long is left.
+        /// The time until it can be fenced again.
         left: Duration,
     },
-    /// The out-of-service taint, on a node that is in service.
+    /// The out-of-service taint, on a node that is Ready.
     #[error(
         "node {node} is Ready and has the taint node.kubernetes.io/out-of-service={value}, which {whose}. kube-controller-manager detaches its volumes and force deletes its pods as soon as it is not Ready. Ask the person who added it, or remove it: kubectl taint node {node} node.kubernetes.io/out-of-service-"
     )]
     StaleTaint {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
         /// The value of the taint.
         value: String,
-        /// Whose it is, as far as that is known.
+        /// Who added it, as far as that is known.
         whose: &'static str,
     },
-    /// Others are fenced now, or before it.
+    /// Other nodes are being fenced, or are ahead of this one.
     #[error(
         "nodes being fenced: {fencing}; ahead of this one: {ahead}; at most {most} at a time (brakes.maxConcurrent)"
     )]
     Concurrency {
         /// How many are being fenced.
         fencing: usize,
-        /// How many that wait go first.
+        /// How many that wait are ahead of it.
         ahead: usize,
-        /// The brake.
+        /// The brake's limit.
         most: u32,
     },
-    /// Another one was fenced a moment ago.
+    /// Another node was fenced a moment ago.
     #[error("node {other} was fenced a moment ago. The next node can be fenced in {}s (brakes.cooldownSeconds)", left.as_secs())]
     Cooldown {
-        /// Which one.
+        /// That node.
         other: Arc<str>,
-        /// How long is left.
+        /// The remaining cooldown.
         left: Duration,
     },
-    /// Who asked for it was told that its time is over.
+    /// The remediation that requested it was reported as timed out.
     #[error("{remediation} requested that node {node} be fenced, and has timed out. No new attempt is begun")]
     RemediationTimedOut {
         /// The node's name.
@@ -290,12 +290,12 @@ pub enum Hold {
         /// Namespace and name of the PodSafetyRemediation.
         remediation: String,
     },
-    /// This process runs on it.
+    /// This process runs on the node.
     #[error(
         "this process runs on node {node} and never fences its own node. Run a second replica on another node: it fences this node when this process, or its machine, has stopped"
     )]
     SelfNode {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
     },
     /// No level of the policy can be used.
@@ -306,50 +306,50 @@ pub enum Hold {
         /// What each level lacks.
         why: String,
     },
-    /// Something was begun and may still land.
+    /// An attempt is in flight, and may still take effect.
     #[error("an attempt to switch node {node} {act} is in flight. It ends within {}s, and then the power state is checked", left.as_secs())]
     AttemptUnderWay {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
         /// `off` or `on`.
         act: DesiredPower,
-        /// How long is left.
+        /// When it can take effect no more.
         left: Duration,
     },
-    /// What its provider shows may be about the boot before.
+    /// What the provider reports may be about the previous boot.
     #[error("what the provider reports of node {node} may be from before its present boot. Its power state is checked in {}s", left.as_secs())]
     ProviderBehind {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
-        /// How long is left.
+        /// The time until the power state is checked.
         left: Duration,
     },
-    /// An attempt failed; the next one waits a little.
+    /// An attempt failed; the next one waits for the backoff.
     #[error("switching node {node} {act} failed: {why}. It is tried again in {}s", left.as_secs())]
     RetryBackoff {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
         /// `off` or `on`.
         act: DesiredPower,
-        /// What was seen.
+        /// What failed.
         why: String,
-        /// How long is left.
+        /// The remaining backoff.
         left: Duration,
     },
-    /// All ways were tried, or what was proved is not true.
+    /// All levels were tried, or the evidence is wrong: a person must act.
     #[error(
         "node {node} needs a person: {why}. {}",
         way_out.describe(node)
     )]
     AwaitingOperator {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
         /// What happened.
         why: String,
-        /// What helps.
+        /// What the person can do.
         way_out: Remedy,
     },
-    /// What the NodeFence rests on is not there.
+    /// The evidence that the NodeFence names does not exist.
     #[error(
         "the evidence {evidence} of node {node} does not exist, and fencing cannot continue without it. If it was deleted, delete the NodeFence, too"
     )]
@@ -359,47 +359,47 @@ pub enum Hold {
         /// The FenceEvidence.
         evidence: String,
     },
-    /// A kubelet lives where none can.
+    /// A node that was proved off shows a sign of life.
     #[error(
         "node {node} was proved off, but shows a sign of life: {sign}. If it does not report a new boot within {}s, the evidence is contradicted",
         left.as_secs()
     )]
     SignOfLife {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
-        /// What showed it.
+        /// The sign.
         sign: &'static str,
-        /// How long is left.
+        /// The remaining grace period.
         left: Duration,
     },
-    /// It is off, and nobody has noticed yet.
+    /// The node is off, and is still marked as Ready.
     #[error(
         "node {node} is proved off and still marked as Ready. It gets the taint out-of-service when that is corrected"
     )]
     NodeStillReady {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
     },
     /// Its pods are being released.
     #[error("node {node} waits for its pods. Still terminating: {pods}")]
     WaitsForPods {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
-        /// How many.
+        /// How many pods.
         pods: usize,
     },
-    /// It stays off.
+    /// The node stays off.
     #[error(
         "node {node} is off and its pods are released. Repair and start it: pod-safety removes its taint when the node is Ready again"
     )]
     MachinePoweredOff {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
     },
-    /// It boots, or is about to.
+    /// The node boots, or is about to.
     #[error("node {node} is not back: it is not Ready with a new boot yet")]
     AwaitingNodeReady {
-        /// Its name.
+        /// The node's name.
         node: Arc<str>,
     },
 }

@@ -1,4 +1,4 @@
-//! One incident, and what is there of its node now. Pure.
+//! One incident, and the present state of its node. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,46 +18,47 @@ use pod_safety_shared::model::{
 use super::config::Config;
 use super::unhealthy::{is_still_unhealthy, is_unhealthy};
 
-/// What waits for others, or for numbers that no event brings, is looked at this often.
+/// How often to check what waits for other controllers, or for numbers that no watch event brings.
 pub(super) const RECHECK_AFTER: Duration = Duration::from_secs(5);
 
-/// Beyond the time of an attempt: whoever acts is told to stop at its end by a clock that may be slower than ours.
+/// Added to the time of an attempt: the executor stops at its end by a clock that may be slower than ours.
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// The first pause between attempts, doubled each time up to the last: a device that was busy, or is locked for a
-/// while after wrong logins, is not helped by haste.
+/// The first pause between attempts, doubled each time up to the maximum: a device that is busy, or that locks logins
+/// for a while after wrong ones, is not helped by quick retries.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(5);
 /// The longest pause between attempts.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// What the API has of the node now.
+/// How the Node in the API matches the incident's incarnation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NodeMatch<'a> {
-    /// Nothing.
+    /// The Node does not exist.
     Gone,
-    /// It does not say which life it is in.
+    /// The Node reports no boot ID.
     UnknownBoot(&'a Node),
-    /// It is in the life that the incident is about.
+    /// The Node has the incident's UID and boot ID.
     SameIncarnation(&'a Node),
-    /// Its Node is another one, and its machine has not booted since.
+    /// The Node was recreated, and the machine has not booted since.
     SameBoot,
-    /// It booted since.
+    /// The machine has booted since.
     NewIncarnation(&'a Node),
 }
 
-/// Whether its kubelet reports that it is well, or did a moment ago.
+/// Whether the node is Ready, and its kubelet reported recently.
 pub(super) fn is_reporting(node: &Node, view: &View<'_>, now: Mono, measures: &Unhealthy) -> bool {
     let unreachable_for = now.since(view.last_report(node));
     node.readiness == Readiness::Ready
         && unreachable_for < Duration::from_secs(measures.silent_seconds.into())
 }
 
-/// What the control plane must do without is not counted on, though it reports.
+/// Whether the node reports, and shows nothing that the policy calls unhealthy. The quorum of the control plane
+/// counts only such nodes.
 pub(super) fn is_healthy(node: &Node, policy: &FencePolicyObject, view: &View<'_>, now: Mono) -> bool {
     is_reporting(node, view, now, &policy.spec.unhealthy) && !is_unhealthy(node, now, &policy.spec.unhealthy)
 }
 
-/// One that cannot be read may be the policy that pauses, or an incident that is under way.
+/// An object that cannot be decoded may be the policy that pauses fencing, or an incident that is in flight.
 pub(super) fn check_readable(view: &View<'_>, kinds: &[Kind]) -> Option<Hold> {
     let count = |kind: &Kind| (*kind, view.count(*kind).1);
     kinds
@@ -67,7 +68,7 @@ pub(super) fn check_readable(view: &View<'_>, kinds: &[Kind]) -> Option<Hold> {
         .map(|(kind, count)| Hold::FencingUnreadable { kind, count })
 }
 
-/// One incident as seen now.
+/// One incident as observed now.
 #[derive(Clone, Debug)]
 pub(super) struct Incident<'a> {
     pub(super) fence: &'a NodeFenceObject,
@@ -78,27 +79,27 @@ pub(super) struct Incident<'a> {
     pub(super) config: &'a Config,
 }
 
-/// Whether it is about the life in which this node is.
+/// Whether the incident is about the node's present incarnation.
 pub(super) fn is_about(fence: &NodeFenceObject, node: &Node) -> bool {
     node.matches_incarnation(&fence.spec.node)
 }
 
-/// Whether a person only wanted to see it written down: it is in nobody's way.
+/// Whether a person requested it as a dry run only: it does not keep a real incident from being opened.
 pub(super) fn is_dry_run_incident(fence: &NodeFenceObject) -> bool {
     fence.spec.dry_run && *fence.name == *dry_run_name(&fence.spec.node)
 }
 
-/// Whether it only writes down what it would do.
+/// Whether it only records what it would do.
 pub(super) fn is_dry_run(fence: &NodeFenceObject, policy: &FencePolicyObject) -> bool {
     fence.spec.dry_run || policy.spec.mode == PolicyMode::DryRun
 }
 
-/// What a hold about fencing this node is about.
+/// The subject of a hold about fencing this node.
 pub(super) fn incident_subject(node: &Node) -> Subject {
     Subject::Fencing { node: Arc::clone(&node.name), uid: node.uid.clone() }
 }
 
-/// The fence as it was seen, with the status that it should have.
+/// The NodeFence as observed, with the status that it should have.
 pub(super) fn step_target(fence: &NodeFenceObject, status: NodeFenceStatus) -> Target {
     Target {
         fence: FenceKey { name: Arc::clone(&fence.name), uid: fence.uid.clone(), rv: fence.rv },
@@ -141,7 +142,7 @@ impl<'a> Incident<'a> {
         Self { fence, node_match, name: spec.name.as_str().into(), view: *view, now, config }
     }
 
-    /// The policy that it names.
+    /// The policy that the incident names.
     pub(super) fn policy(&self) -> Option<&'a FencePolicyObject> {
         self.view.policies().find(|policy| *policy.name == *self.fence.spec.policy)
     }
@@ -150,7 +151,7 @@ impl<'a> Incident<'a> {
         &self.fence.status
     }
 
-    /// The node, in the life that it is about.
+    /// The Node, if it is in the incident's incarnation.
     pub(super) const fn node(&self) -> Option<&'a Node> {
         match self.node_match {
             NodeMatch::SameIncarnation(node) => Some(node),
@@ -161,7 +162,7 @@ impl<'a> Incident<'a> {
         }
     }
 
-    /// Somebody saw it lost or unhealthy, nobody asked for it, and it is well again: what is said of that.
+    /// The node was fenced because it was lost or unhealthy, not on request, and it has recovered: the message.
     pub(super) fn recovery_message(&self) -> Option<&'static str> {
         let node = self.node()?;
         let measures = self.policy().map(|policy| policy.spec.unhealthy.clone()).unwrap_or_default();
@@ -171,7 +172,7 @@ impl<'a> Incident<'a> {
                 is_reporting(node, &self.view, self.now, &measures),
                 "the node reports again, with the same boot",
             ),
-            // If it does not report by now, it is fenced for that, in an incident of its own.
+            // If the node does not report by now, it is fenced as lost, in an incident of its own.
             Trigger::Unhealthy => (
                 !is_still_unhealthy(node, trigger.condition.as_ref(), self.now, &measures),
                 "the node no longer shows what its policy calls unhealthy",
@@ -181,16 +182,16 @@ impl<'a> Incident<'a> {
         well.then_some(message)
     }
 
-    /// How many of its pods were asked to end and are still there.
+    /// The number of its pods that are being deleted and still exist.
     pub(super) fn count_pods_waiting(&self) -> usize {
         let waits = |pod: &&Pod| pod.deletion.is_some() && !pod.waits_for_finalizers();
         self.view.pods_on(&self.name).filter(waits).count()
     }
 
-    /// How many pods wait for a kubelet that came back to report that it saw their deletion. Those that arrived in this boot are
-    /// not the incident's.
+    /// The number of pods for which a kubelet that came back has not yet reported that it observed their deletion.
+    /// Pods that arrived in this boot are not part of the incident.
     pub(super) fn pods_of_previous_boot(&self, node: &Node) -> usize {
-        let boot_seen = node.details.as_ref().map_or(self.now, |life| life.boot_first_seen);
+        let boot_seen = node.details.as_ref().map_or(self.now, |details| details.boot_first_seen);
         let waits = |pod: &&Pod| {
             pod.deletion.is_some()
                 && !pod.waits_for_finalizers()
@@ -200,7 +201,7 @@ impl<'a> Incident<'a> {
         self.view.pods_on(&self.name).filter(waits).count()
     }
 
-    /// Evidence about this life that holds, and that the policy takes.
+    /// Valid evidence about this incarnation that the policy accepts.
     pub(super) fn valid_evidence(&self) -> Option<&'a FenceEvidenceObject> {
         match self.node_match {
             NodeMatch::SameIncarnation(node) => self.view.evidence_for(node, self.now),
@@ -209,7 +210,8 @@ impl<'a> Incident<'a> {
         }
     }
 
-    /// Evidence that the status does not name: from another source, or our own. While the node is Ready, the incident waits.
+    /// Adopts evidence that the status does not name: from another source, or our own. While the node is Ready, the
+    /// incident waits.
     pub(super) fn adopt_evidence(&self) -> Option<Decision> {
         let proof =
             self.valid_evidence().filter(|proof| self.status().evidence.as_deref() != Some(&*proof.name))?;
@@ -225,14 +227,15 @@ impl<'a> Incident<'a> {
         Some(self.step(Step::Write, status))
     }
 
-    /// Other evidence about this life that holds takes the place of what is over.
+    /// Adopts other valid evidence about this incarnation in place of evidence that is no longer valid, if the node
+    /// is not Ready.
     pub(super) fn adopt_if_lost(&self) -> Option<Decision> {
         let is_lost = self.node().is_none_or(|node| node.readiness != Readiness::Ready);
         self.adopt_evidence().filter(|_| is_lost)
     }
 
-    /// If the last attempt has no outcome: when nothing of it can land any more. Counted from when this process first
-    /// saw the status as it is, for whoever began it may have been another one.
+    /// The last attempt if it has no outcome yet, and the time after which it can take effect no more. The time
+    /// counts from when this process first saw the status, because another replica may have begun the attempt.
     pub(super) fn in_flight_attempt(&self) -> Option<(&'a Attempt, Mono)> {
         let last = self.status().attempts.last()?;
         let open = last.outcome.is_none() && last.verified.is_none();
@@ -240,14 +243,14 @@ impl<'a> Incident<'a> {
         open.then(|| (last, self.fence.status_seen + within + MARGIN))
     }
 
-    /// As [`Incident::in_flight_attempt`]: what is waited for, while there is something.
+    /// The hold while [`Incident::in_flight_attempt`] may still take effect.
     pub(super) fn wait_for_attempt(&self) -> Option<Decision> {
         let (attempt, due) = self.in_flight_attempt().filter(|(_, due)| self.now < *due)?;
         let (node, act, left) = (Arc::clone(&self.name), attempt.act, due.since(self.now));
         Some(self.hold(Hold::AttemptUnderWay { node, act, left }).and_requeue_at(due))
     }
 
-    /// How many attempts of this act were the last ones, and when the next one may begin.
+    /// The number of consecutive last attempts of this act, and when the next one may begin.
     pub(super) fn backoff(&self, act: DesiredPower) -> (usize, Mono) {
         let tried = self.status().attempts.iter().rev().take_while(|attempt| attempt.act == act).count();
         let doublings = u32::try_from(tried.saturating_sub(1)).unwrap_or(u32::MAX).min(10);
@@ -267,28 +270,28 @@ impl<'a> Incident<'a> {
         Decision::hold(self.subject(), hold)
     }
 
-    /// A hold that no event need end.
+    /// A hold that no watch event need end.
     pub(super) fn hold_and_recheck(&self, hold: Hold) -> Decision {
         self.hold(hold).and_requeue_at(self.now + RECHECK_AFTER)
     }
 
-    /// A step that leaves this status.
+    /// A step with this status.
     pub(super) fn step(&self, step: fn(Target) -> Step, status: NodeFenceStatus) -> Decision {
         fence_step(&self.name, step(step_target(self.fence, status)))
     }
 
-    /// The status as it is, with another phase and other words.
+    /// The status with another phase and another message.
     pub(super) fn status_with(&self, phase: Phase, message: impl Into<String>) -> NodeFenceStatus {
         NodeFenceStatus { phase, message: message.into(), ..self.status().clone() }
     }
 
-    /// Writes another phase and other words; what held the last phase back does not hold this one.
+    /// Writes another phase and another message; a gate that held the last phase does not hold this one.
     pub(super) fn change_phase(&self, phase: Phase, message: impl Into<String>) -> Decision {
         let status = NodeFenceStatus { gates: Vec::new(), ..self.status_with(phase, message) };
         self.step(Step::Write, status)
     }
 
-    /// Nothing more comes of it, and what it fenced is lifted: when nobody relies on that.
+    /// Ends the incident and lifts its storage fencing, as soon as nothing depends on it.
     pub(super) fn finish(&self, phase: Phase, message: impl Into<String>) -> Decision {
         self.keep_fenced().unwrap_or_else(|| self.change_phase(phase, message))
     }
@@ -298,8 +301,8 @@ impl<'a> Incident<'a> {
         storage_evidence_name(&self.fence.spec.node, &self.fence.uid, attempt.id)
     }
 
-    /// Whether volumes may have been given to others because this attempt fenced their storage. It may, too, where the
-    /// evidence was written and the status was not.
+    /// Whether volumes may have been given to other nodes because this attempt fenced their storage. That is
+    /// possible, too, where the evidence was written and the status was not.
     pub(super) fn is_storage_fenced_by(&self, attempt: &Attempt) -> bool {
         let name = self.evidence_name_for_storage(attempt);
         let mut proofs = self.view.fence_evidence_of(&self.name);
@@ -307,8 +310,8 @@ impl<'a> Incident<'a> {
             && !proofs.any(|proof| *proof.name == *name && proof.status.invalidated.is_some())
     }
 
-    /// What keeps the storage fenced: the node is not heard, or a pod there was asked to end or uses a volume that is
-    /// another node's by now. Lifted before, it would be written to by two. `None`: nothing does.
+    /// What keeps the storage fenced: the node is not Ready, or a pod there is being deleted or uses a volume that
+    /// another node holds by now. Lifted before, two nodes would write to it. `None`: nothing does.
     pub(super) fn keep_fenced(&self) -> Option<Decision> {
         if !self.status().attempts.iter().any(|attempt| self.is_storage_fenced_by(attempt)) {
             return None;
@@ -326,7 +329,7 @@ impl<'a> Incident<'a> {
         (pods > 0).then(|| self.hold_and_recheck(Hold::WaitsForPods { node, pods }))
     }
 
-    /// Whether one of its volumes is another node's by now, for all that is known.
+    /// Whether another node holds one of the pod's volumes by now. Unknown claims count as such.
     fn has_lost_volume(&self, pod: &Pod) -> bool {
         let is_held_elsewhere = |claim: &Arc<str>| match self.view.claim(&pod.key.namespace, claim) {
             Lookup::Known(claim) => self.view.volume_of(claim).is_some_and(|volume| {
@@ -344,7 +347,7 @@ impl<'a> Incident<'a> {
         let id = status.attempts.last().map_or(0, |last| last.id).saturating_add(1);
         status.attempts.push(Attempt { id, ..attempt });
         while status.attempts.len() > Attempt::MAX_ATTEMPTS {
-            // What is in force still is lifted by what is written there.
+            // Storage fencing that is still in force is lifted by what its attempt records: such attempts are kept.
             let oldest = status.attempts.iter().position(|attempt| !attempt.has_fenced_storage());
             status.attempts.remove(oldest.unwrap_or(0));
         }

@@ -9,28 +9,28 @@ use pod_safety_shared::model::{FencePolicyObject, Node};
 
 use super::incident::Incident;
 
-/// So much of what a device said is repeated in the words for people.
+/// At most so many characters of a device's output are repeated in a message.
 const MAX_PROBLEM_CHARS: usize = 256;
 
-/// For how long the devices of a level may take.
+/// How long the devices of a level may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SwitchSeconds {
     pub(super) off: u32,
     pub(super) on: u32,
 }
 
-/// What comes next.
+/// What is tried next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NextLevel {
     /// This level, in this round.
     Try { level: usize, rounds: u32 },
-    /// All was tried as often as the policy says; the last problem of each level.
+    /// All levels were tried as often as the policy allows; the last problem of each level.
     GiveUp(String),
 }
 
-/// Whether all of these devices can be used for a node, and for how long they may take; `Err`: what is in the way.
-/// `node`: none if its Node is gone, so that nobody knows its labels. That a device did not answer at its last look is no
-/// reason not to try it: it may have been another node's, or five minutes ago.
+/// Whether all of these devices can be used for a node, and how long they may take; `Err`: the obstacle. `node`: none
+/// if its Node was deleted, so that its labels are unknown. A device that did not answer its last status check is
+/// tried all the same: the check may have been for another node, or minutes old.
 pub(super) fn check_usable(
     devices: &[DeviceRef],
     node: Option<&Node>,
@@ -66,7 +66,7 @@ fn driver(named: &DeviceRef, view: &View<'_>) -> Option<DeviceDriver> {
     view.device(&named.namespace, &named.name).map(|device| device.spec.driver)
 }
 
-/// Whether a level can prove what its policy asks for, and for how long it may take.
+/// Whether a level can prove what its policy requires, and how long it may take.
 pub(super) fn check_level(
     level: &Level,
     policy: &FencePolicyObject,
@@ -94,15 +94,15 @@ pub(super) fn check_level(
     }
 }
 
-/// The evidence that the storage of this level is fenced, if it is, and nothing else.
+/// The evidence that only the storage of this level is fenced, if there is any.
 fn storage_evidence<'a>(level: &Level, incident: &Incident<'a>) -> Option<&'a str> {
     let is_this_level =
         |attempt: &&Attempt| attempt.devices == level.devices && incident.is_storage_fenced_by(attempt);
     incident.status().attempts.iter().rev().find(is_this_level)?.evidence.as_deref()
 }
 
-/// What people are told when storage is fenced and there is no level left that could end what runs there; `None`: there
-/// is one, or no storage is fenced.
+/// The message when storage is fenced and no remaining level can end the processes; `None`: there is such a level, or
+/// no storage is fenced.
 pub(super) fn only_storage_fenced(policy: &FencePolicyObject, incident: &Incident<'_>) -> Option<String> {
     policy.spec.levels.iter().find_map(|level| storage_evidence(level, incident))?;
     let why = why_none_usable(policy, incident)?;
@@ -112,7 +112,7 @@ pub(super) fn only_storage_fenced(policy: &FencePolicyObject, incident: &Inciden
     ))
 }
 
-/// Those of an attempt by which a machine can be switched on: a Machine that was deleted is no more.
+/// The devices of an attempt that can switch a machine on: a machine that was deleted cannot be.
 pub(super) fn devices_that_switch_on(devices: &[DeviceRef], view: &View<'_>) -> Vec<DeviceRef> {
     let can = |named: &&DeviceRef| match driver(named, view) {
         Some(
@@ -154,7 +154,7 @@ pub(super) fn why_none_usable(policy: &FencePolicyObject, incident: &Incident<'_
     Some(lacks.join("; "))
 }
 
-/// Whether a person is asked at this level: then nobody else is.
+/// Whether the level is manual: it asks a person, and no device.
 pub(super) fn is_manual(level: &Level, view: &View<'_>) -> bool {
     level.devices.iter().any(|named| driver(named, view) == Some(DeviceDriver::Manual))
 }
@@ -169,13 +169,13 @@ pub(super) fn first_with_power_on(policy: &FencePolicyObject, incident: &Inciden
     policy.spec.levels.iter().position(|level| can(&level))
 }
 
-/// How a level is named to people.
+/// The description of a level in messages.
 pub(super) fn describe(level: &Level) -> String {
     let devices: Vec<_> = level.devices.iter().map(ToString::to_string).collect();
     format!("by the level {} with {}", level.name, devices.join(" and "))
 }
 
-/// What a person is asked for.
+/// What a person is asked to do.
 pub(super) fn describe_manual(level: &Level, node: &str) -> String {
     let name = &level.name;
     format!(
@@ -183,13 +183,13 @@ pub(super) fn describe_manual(level: &Level, node: &str) -> String {
     )
 }
 
-/// Whether a provider is asked by one of them, which may show what was so minutes ago.
+/// Whether one of the devices is a cloud provider, whose answers may be minutes old.
 pub(super) fn use_provider(devices: &[DeviceRef], view: &View<'_>) -> bool {
     let agent = |named: &DeviceRef| view.device(&named.namespace, &named.name)?.spec.agent.as_deref();
     devices.iter().filter_map(agent).any(is_provider_agent)
 }
 
-/// Which level follows on what was tried. `None`: none can be used.
+/// The level to try next. `None`: none can be used.
 pub(super) fn next_level(policy: &FencePolicyObject, incident: &Incident<'_>) -> Option<NextLevel> {
     let status = incident.status();
     let current = usize::try_from(status.level).unwrap_or(usize::MAX);
@@ -211,8 +211,9 @@ pub(super) fn next_level(policy: &FencePolicyObject, incident: &Incident<'_>) ->
     first_usable(policy, 0, incident).map(|level| NextLevel::Try { level, rounds })
 }
 
-/// Whether the level that is tried was tried as often as it says. Its attempts of an earlier round may stand right
-/// before those of this one, so they are counted in whole rounds; of more than are kept, each counts as the last.
+/// Whether the current level was tried as often as it allows. Attempts of an earlier round may stand right before
+/// those of this one, so they are counted in whole rounds; at the maximum of attempts that are kept, each counts as
+/// the last.
 fn is_exhausted(level: &Level, status: &NodeFenceStatus) -> bool {
     let is_off_attempt =
         |attempt: &&Attempt| attempt.act == DesiredPower::Off && attempt.level == status.level;
@@ -224,14 +225,17 @@ fn is_exhausted(level: &Level, status: &NodeFenceStatus) -> bool {
 /// The last problem of each level.
 fn describe_failures(policy: &FencePolicyObject, status: &NodeFenceStatus) -> String {
     let describe_level = |(index, level): (u32, &Level)| {
-        let last =
-            status.attempts.iter().rev().find(|one| one.act == DesiredPower::Off && one.level == index);
+        let last = status
+            .attempts
+            .iter()
+            .rev()
+            .find(|attempt| attempt.act == DesiredPower::Off && attempt.level == index);
         format!("level {}: {}", level.name, last.map_or_else(|| "not tried".to_owned(), describe_failure))
     };
     (0..).zip(&policy.spec.levels).map(describe_level).collect::<Vec<_>>().join("; ")
 }
 
-/// What went wrong with an attempt, in few words.
+/// The problem of an attempt, in few words.
 pub(super) fn describe_failure(attempt: &Attempt) -> String {
     let seen = attempt.verified.as_ref().map(|verified| (&*verified.message, verified.power));
     let message = match seen {

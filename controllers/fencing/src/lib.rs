@@ -1,65 +1,65 @@
 //! # Fencing
 //!
-//! **Duty.** Turn "the node does not answer" into a fact that permits recovery: switch the machine off, see that it is
-//! off, write that down as evidence, mark the node, and switch the machine on when its pods are released. It releases
-//! nothing itself: that is `pod_gc`, by the evidence.
+//! **Duty.** From "the node does not answer" to evidence that permits recovery: switch the machine off, verify that
+//! it is off, record that as evidence, taint the node, and switch the machine on when its pods are released. It
+//! releases no pods itself: `pod_gc` does, by the evidence.
 //!
 //! **Inputs.** Our own kinds (`pod_safety_shared::api`): policies, devices, incidents (NodeFence) and evidence; nodes
-//! with their boot ids, labels and taints; Leases; pods.
+//! with their boot IDs, labels and taints; Leases; pods.
 //!
 //! **Intents.** One step at a time for each node, each begun by a compare-and-swap of its NodeFence:
 //!
-//! | phase | what is found | step |
+//! | phase | condition | step |
 //! |---|---|---|
 //! | none | lost by the measures of its policy, and needed | `Open` |
 //! | `Pending` | unhealthy, and it reports | `Drain`, in rounds |
 //! | | all gates open | `Attempt` off |
-//! | | heard again, or cancelled | `Write` Cancelled |
+//! | | it reports again, or was cancelled | `Write` Cancelled |
 //! | `Fencing` | an attempt with an outcome, or whose time is over | `Look` |
-//! | | it was seen off | `Prove` |
-//! | | it was seen in another state | `Attempt` off: the same level, the next, the next round; then `Write` AwaitingOperator |
-//! | before evidence | another life of the node | `Write` Superseded |
-//! | | somebody else's evidence | `Write` Fenced |
+//! | | reported off | `Prove` |
+//! | | reported in another state | `Attempt` off: the same level, the next, the next round; then `Write` AwaitingOperator |
+//! | before evidence | another incarnation of the node | `Write` Superseded |
+//! | | evidence of another source | `Write` Fenced |
 //! | `Fenced` | not tainted yet | `Taint` |
 //! | | all is released, and the policy says `PowerOn` | `Attempt` on |
 //! | `Recovering` | as `Fencing` | `Look`, `Attempt` on |
-//! | after evidence | Ready with another boot, and no pod of the old life is left | `Untaint`, or `Write` Done |
+//! | after evidence | Ready with another boot, and no pod of the old boot remains | `Untaint`, or `Write` Done |
 //! | | a sign of life of the same boot for half a minute | `Contradict` |
-//! | | what was proved was declared invalid, and nothing else is | `Withdraw` |
+//! | | the evidence was invalidated, and there is no other | `Withdraw` |
 //!
-//! for what is over and old: `Forget`;
+//! When they are over and old: `DeleteFinished`;
 //!
-//! and for each device, at its change and from time to time: `Monitor`; for each PodSafetyRemediation: `Remediate`;
-//! for each FencePolicy: `Review`.
+//! for each device, at its change and from time to time: `Monitor`; for each PodSafetyRemediation: `Remediate`; for
+//! each FencePolicy: `Review`.
 //!
-//! | file | says |
+//! | file | decides |
 //! |---|---|
-//! | `detect` | whether a node is lost, and whether that matters |
-//! | `unwell` | whether a node that reports is unhealthy by its policy |
-//! | `drain` | the soft remedy of such a node, before it is powered off |
-//! | `gates` | what must not be in the way, with its numbers |
+//! | `detect` | whether a node is lost, and whether a pod is blocked by that |
+//! | `unhealthy` | whether a node that reports is unhealthy by its policy |
+//! | `drain` | drains such a node, before it is powered off |
+//! | `gates` | what must not hold when a node is switched off |
 //! | `quorum` | whether the control plane and etcd can do without it |
 //! | `collateral` | whether disruption budgets can spare its pods |
-//! | `levels` | which devices are asked next |
+//! | `levels` | which devices are tried next |
 //! | `progress` | from suspicion to evidence |
-//! | `doubt` | whether a node that was found off lives |
+//! | `contradiction` | whether a node that was proved off shows a sign of life |
 //! | `recover` | from evidence to a node that is back |
-//! | `taint` | whose mark of a node that is off was forgotten on one that is not |
-//! | `history` | which incidents and evidence nothing rests on any more |
-//! | `remediate` | what other remediators ask for, and are answered |
-//! | `monitor` | which devices are looked through |
+//! | `taint` | out-of-service taints that were left on a Ready node |
+//! | `history` | which incidents and evidence are deleted |
+//! | `remediate` | requests of other remediators, and their status |
+//! | `monitor` | which devices get a status check |
 //! | `policy` | whether a FencePolicy would work |
-//! | `outlook` | what becomes of a lost node if nothing changes: for people |
-//! | `way_out` | what helps a node that waits for a person |
+//! | `outlook` | what becomes of a lost node if nothing changes, for `explain` |
+//! | `remedy` | what a person can do about a node that awaits one |
 //!
-//! **Invariants.** Nothing is switched off while a gate is closed, nor by a dry run, nor for one who was heard again or
-//! whose incident was cancelled, nor the node that this process runs on. Nothing is begun while something begun before
-//! may still land: that time counts from when *this* process first saw it, so a restart lengthens it. No evidence
-//! without two looks that said off. No taint without evidence that holds. No power before all pods are released. What
-//! was proved of one life of a node is never said of another. A phase is left only for a reason that a person can read
-//! in its message, and whatever waits is held by a typed reason.
+//! **Invariants.** Nothing is switched off while a gate is closed, nor in a dry run, nor if the node reports again or
+//! its incident was cancelled, nor the node that this process runs on. Nothing is begun while an earlier attempt may
+//! still take effect: that time counts from when *this* process first saw it, so a restart lengthens it. No evidence
+//! without two status checks that reported off. No taint without valid evidence. No power-on before all pods are
+//! released. Evidence about one incarnation is never used for another. Every change of phase has its reason in the
+//! message, and every incident that waits has a typed hold.
 //!
-//! kube-controller-manager has nothing like it.
+//! kube-controller-manager has no counterpart.
 #![forbid(unsafe_code)]
 
 mod collateral;

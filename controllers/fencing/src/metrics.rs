@@ -1,4 +1,4 @@
-//! How many incidents are where, how long they took, and which devices do not answer.
+//! The number of incidents by phase, their durations, and the devices that do not answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,7 @@ use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::Uid;
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
-/// What Prometheus learns of fencing, besides the queue's metrics, and the reasons of holds, the closed gates among
-/// them.
+/// The metrics of fencing, in addition to those of the queue and of the reasons of holds (closed gates included).
 #[derive(Debug)]
 pub(super) struct FencingMetrics {
     incidents: IntGaugeVec,
@@ -20,7 +19,7 @@ pub(super) struct FencingMetrics {
     unanswered: IntGauge,
     devices: IntGaugeVec,
     problems: IntGaugeVec,
-    /// The phases that were counted, by node: decisions do not rest on it.
+    /// The phases that were counted, by node: decisions do not depend on them.
     phases: Mutex<BTreeMap<String, BTreeMap<Uid, Phase>>>,
 }
 
@@ -44,7 +43,7 @@ impl FencingMetrics {
             .buckets(vec![1.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0]),
         )?;
         registry.register(Box::new(to_evidence.clone()))?;
-        // Which device it is stands in the status of the FenceDevice: metrics name no objects.
+        // The status of a FenceDevice shows which device it is: metrics name no objects.
         let unanswered = IntGauge::new(
             "pod_safety_fence_device_unreachable_targets",
             "Nodes whose power state a device could not report at the last status check, over all devices.",
@@ -76,7 +75,7 @@ impl FencingMetrics {
         Ok(metrics)
     }
 
-    /// Shows how many incidents are in which phase, and what is known of devices; forgets incidents that are gone.
+    /// Refreshes the numbers of incidents by phase and of devices by state; drops incidents that were deleted.
     pub(super) fn refresh(&self, view: &View<'_>) {
         self.count_phases(view);
         let existing: BTreeSet<&str> =
@@ -94,7 +93,7 @@ impl FencingMetrics {
         }
     }
 
-    /// The incidents of this node were decided about.
+    /// The incidents of this node were decided.
     pub(super) fn record_progress(&self, node: &str, view: &View<'_>, now: Mono) {
         let now_seen: BTreeMap<Uid, Phase> =
             view.node_fences_of(node).map(|fence| (fence.uid.clone(), fence.status.phase)).collect();
@@ -106,7 +105,7 @@ impl FencingMetrics {
         };
         drop(seen);
         let before_seen = before_seen.unwrap_or_default();
-        // One that was deleted is news, too.
+        // A deleted incident is a change, too.
         let is_changed = now_seen != before_seen;
         for fence in view.node_fences_of(node) {
             let phase = fence.status.phase;
@@ -114,7 +113,7 @@ impl FencingMetrics {
             if before == Some(phase) {
                 continue;
             }
-            // What was so when this process came says nothing of when it became so.
+            // For a status that this process did not see change, the time of the change is unknown.
             if before.is_some() || fence.first_seen == fence.status_seen && phase == Phase::Pending {
                 self.phases_reached.with_label_values(&[phase.name()]).inc();
             }
@@ -133,7 +132,7 @@ impl FencingMetrics {
         let mut problems = PROBLEM_REASONS.map(|problem| (problem, 0_i64));
         for device in view.devices() {
             let state = device.state();
-            counts.iter_mut().filter(|(one, _)| **one == state).for_each(|(_, count)| *count += 1);
+            counts.iter_mut().filter(|(key, _)| **key == state).for_each(|(_, count)| *count += 1);
             let unreachable = device.status.targets.iter().filter(|target| target.power == Power::Unknown);
             unanswered += unreachable.map(|_| 1).sum::<i64>();
             for target in &device.status.targets {

@@ -1,6 +1,6 @@
-//! Which devices should be looked through. Pure.
+//! Which devices get a status check. Pure.
 //!
-//! A wrong password shows itself then, and not in the night in which it counts.
+//! A wrong password is found this way, and not only when a node must be fenced.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,9 +34,10 @@ fn regular_check(device: &FenceDeviceObject, view: &View<'_>, now: Mono) -> Deci
     let test = device.annotations.get(TEST_ANNOTATION);
     let test = test.filter(|test| device.status.tested.as_ref() != Some(*test));
     let full = MonitorRequest { test: test.cloned(), ..status_check(device, view, |_| true) };
-    // That it chooses nobody is written already, and saying so again would change nothing: no event would follow.
+    // That the device selects no node is in its status already; to write it again would change nothing, and no event
+    // would follow.
     let is_noop = !is_new && full.nodes.is_empty() && device.status.targets.is_empty();
-    // What a person switches has no targets.
+    // A device that a person operates has no targets.
     let is_first = device.status.targets.is_empty()
         && !full.nodes.is_empty()
         && device.spec.driver != DeviceDriver::Manual;
@@ -57,14 +58,14 @@ fn monitor_decision(request: MonitorRequest) -> Decision {
     Decision { intents: vec![Intent::Monitor(Box::new(request))], ..Decision::default() }
 }
 
-/// Those of its nodes that are meant.
+/// A status check of the device for its nodes that are selected.
 fn status_check(
     device: &FenceDeviceObject,
     view: &View<'_>,
     is_selected: impl Fn(&Node) -> bool,
 ) -> MonitorRequest {
     let chosen = view.nodes().filter(|node| is_selected(node)).filter(|node| {
-        node.details.as_ref().is_some_and(|life| device.spec.node_selector.matches(&life.labels))
+        node.details.as_ref().is_some_and(|details| device.spec.node_selector.matches(&details.labels))
     });
     let mut nodes: Vec<_> = chosen.map(|node| Arc::clone(&node.name)).collect();
     nodes.sort();
@@ -72,13 +73,13 @@ fn status_check(
     MonitorRequest { device: named, uid: device.uid.clone(), nodes, is_complete: true, test: None }
 }
 
-/// A kubelet that runs renews its Lease each ten seconds: one that has not for so long may be lost.
+/// A running kubelet renews its Lease every ten seconds: a node whose Lease is older than this may be lost.
 const SUSPECT_AFTER: Duration = Duration::from_secs(15);
-/// How often it is checked which nodes are suspects. Each is one for two checks.
+/// How often suspected nodes are looked for. Each is one for two checks.
 const SUSPECT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The wait for the promise of an agent begins when its last grant is seen first. So the nodes that are about to count as lost are looked
-/// at, where nothing else is looked at now.
+/// The wait for the expiry of a watchdog grant begins when the agent's last grant is first observed. So nodes that
+/// are about to count as lost get a status check, if no other check is due.
 fn or_check_suspects(decision: Decision, device: &FenceDeviceObject, view: &View<'_>, now: Mono) -> Decision {
     let is_suspect = |node: &Node| {
         let unreachable_for = now.since(view.last_report(node));
@@ -92,7 +93,7 @@ fn or_check_suspects(decision: Decision, device: &FenceDeviceObject, view: &View
     if suspects.nodes.is_empty() { decision.and_requeue_at(next) } else { monitor_decision(suspects) }
 }
 
-/// Of what a person asks for: perhaps one node alone.
+/// The status check that a person requested: of all nodes, or of one.
 fn requested_test(whole: MonitorRequest, test: &str) -> MonitorRequest {
     match test.split_once(' ') {
         Some((_, only)) => {

@@ -1,4 +1,4 @@
-//! What becomes of a lost node if nothing changes. It is told to people; no decision rests on it. Pure.
+//! What becomes of a lost node if nothing changes. For `explain` only; no decision uses it. Pure.
 
 use std::sync::Arc;
 
@@ -15,21 +15,21 @@ use super::holds::Hold;
 use super::incident::{Incident, is_about, is_dry_run, is_dry_run_incident};
 use super::levels;
 
-/// What comes of a node about which there is no open incident.
+/// What becomes of a node that has no open incident.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outlook {
-    /// Its machine is switched off at this moment.
+    /// Its machine will be switched off at this moment.
     SwitchesOff {
         /// When.
         at: Mono,
-        /// By which FencePolicy.
+        /// The FencePolicy.
         policy: Arc<str>,
     },
-    /// It would be, and this is in the way.
+    /// It would be switched off, but this hold prevents it.
     Held(Hold),
 }
 
-/// What fencing does about it by itself; `None`: nothing, or an incident is open and says it.
+/// What fencing will do about the node; `None`: nothing, or an open incident shows it.
 #[must_use]
 pub fn outlook(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Option<Outlook> {
     let policy = view.policy_of(node.labels())?;
@@ -39,7 +39,7 @@ pub fn outlook(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Opti
         NodeHealth::Lost(_) | NodeHealth::Unhealthy(..) => now,
     };
     let mut of_incarnation =
-        view.node_fences_of(&node.name).filter(|one| is_about(one, node) && !is_dry_run_incident(one));
+        view.node_fences_of(&node.name).filter(|fence| is_about(fence, node) && !is_dry_run_incident(fence));
     let over = match of_incarnation.next() {
         Some(fence) if !fence.status.phase.is_over() => return None,
         over => over,
@@ -49,7 +49,7 @@ pub fn outlook(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Opti
         return Some(Outlook::Held(hold));
     }
     let fence = draft_incident(detected.intents.into_iter().find_map(opened_spec)?, now)?;
-    // What else is lost is counted now: until then others report again.
+    // Other lost nodes are counted as of now: they may report again until then.
     let incident = Incident::new(&fence, Some(node), view, now, config);
     if is_dry_run(&fence, policy) {
         return None;
@@ -91,8 +91,8 @@ fn draft_incident(spec: NodeFenceSpec, now: Mono) -> Option<NodeFenceObject> {
     })
 }
 
-/// Why no level of a policy can switch this node off, as far as its devices said at their last check; `None`: one can, or it
-/// is not known.
+/// Why no level of a policy can switch this node off, as far as its devices reported at their last check; `None`: one
+/// can, or it is unknown.
 #[must_use]
 pub fn why_unfenceable(policy: &FencePolicyObject, node: &Node, view: &View<'_>) -> Option<String> {
     let mut lacks: Vec<String> = Vec::new();
@@ -107,7 +107,8 @@ pub fn why_unfenceable(policy: &FencePolicyObject, node: &Node, view: &View<'_>)
     Some(lacks.join("; "))
 }
 
-/// Why no node of a policy could be fenced if it were lost now; `None`: one of them could, or nothing is to be fenced by it.
+/// Why no node of a policy could be fenced if it were lost now; `None`: one of them could, or the policy fences
+/// nothing.
 #[must_use]
 pub fn why_none_fenceable(policy: &FencePolicyObject, view: &View<'_>) -> Option<String> {
     if policy.deleting || policy.spec.paused.is_some() || policy.spec.mode == PolicyMode::DryRun {
@@ -123,7 +124,7 @@ pub fn why_none_fenceable(policy: &FencePolicyObject, view: &View<'_>) -> Option
     first
 }
 
-/// What a device lacks for a node, in its own words.
+/// What a device lacks for a node, as its status states it.
 fn device_problem(named: &DeviceRef, node: &Node, view: &View<'_>) -> Option<String> {
     let device = view.device(&named.namespace, &named.name)?;
     if device.state() != DeviceState::NotReady {

@@ -1,7 +1,7 @@
 //! Whether a FencePolicy would work if one of its nodes were lost now. Pure.
 //!
-//! Ready means: it chooses nodes, and every device of every level can be used and was ready at its last check. What is
-//! not known is not ready.
+//! Ready means: it selects nodes, and every device of every level can be used and was ready at its last check.
+//! Unknown counts as not ready.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use pod_safety_shared::model::{FencePolicyObject, Node, Uid};
 
 use super::levels::check_usable;
 
-/// A node that joins or leaves changes no device and no policy. The nodes of each are counted again after this: to count them
-/// at each change of a node would cost nodes times policies.
+/// A node that joins or leaves changes no device and no policy, so the nodes of each are counted again after this
+/// interval: counting at each change of a node would cost nodes × policies.
 pub(super) const NODE_COUNT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Decides about one policy.
@@ -34,7 +34,7 @@ pub(super) fn review(uid: &Uid, view: &View<'_>, now: Mono) -> Decision {
 }
 
 fn policy_status(policy: &FencePolicyObject, view: &View<'_>) -> FencePolicyStatus {
-    // Most nodes have another policy: its own selector is asked first.
+    // Most nodes have another policy: this policy's own selector is evaluated first.
     let is_in_force = |node: &&Node| {
         policy.spec.node_selector.matches(node.labels())
             && view.policy_of(node.labels()).is_some_and(|chosen| chosen.uid == policy.uid)
@@ -83,7 +83,7 @@ fn ready_condition(
     }
 }
 
-/// What is wrong with a level.
+/// The problem of a level.
 struct LevelProblem {
     status: &'static str,
     reason: &'static str,

@@ -1,7 +1,7 @@
 //! From the first suspicion to evidence. Pure.
 //!
-//! Intent is written before the act and outcome after it; what follows rests on looks alone. So whoever reads a status,
-//! after whatever crash, finds there what may still happen, and for how long.
+//! The intent is recorded before each act and the outcome after it; further decisions use status checks only. So the
+//! status shows, after any crash, what may still take effect, and for how long.
 
 use std::sync::Arc;
 
@@ -34,7 +34,8 @@ pub(super) fn progress(incident: &Incident<'_>) -> Decision {
     }
 }
 
-/// The node began another life before anything was proved. What was begun may still land: then on that life.
+/// The node is in another incarnation before anything was proved. An attempt that was begun may still take effect: on
+/// that incarnation.
 fn check_superseded(incident: &Incident<'_>) -> Option<Decision> {
     let why = match incident.node_match {
         NodeMatch::NewIncarnation(_) => "the machine rebooted by itself",
@@ -60,7 +61,7 @@ fn hold_without_policy(incident: &Incident<'_>) -> Decision {
 }
 
 fn decide_pending(incident: &Incident<'_>) -> Decision {
-    // One that began anew may have something under way from before.
+    // A reopened incident may have an attempt in flight from before.
     if let Some(decision) = incident.wait_for_attempt() {
         return decision;
     }
@@ -102,7 +103,7 @@ fn write_gates(
     incident.step(Step::Write, status)
 }
 
-/// Gates are closed: it is shown, and asked again.
+/// Gates are closed: the status shows them, and they are evaluated again later.
 fn hold_closed(incident: &Incident<'_>, policy: &FencePolicyObject, closed: Vec<Hold>) -> Decision {
     let mut decision = Decision::default().and_requeue_at(incident.now + RECHECK_AFTER);
     if let Some(round) =
@@ -161,7 +162,7 @@ fn decide_fencing(incident: &Incident<'_>) -> Decision {
         Some((last, Some(_))) if last.has_fenced_storage() => prove_storage(incident, last),
         Some((_, Some(verified))) if verified.power == Power::Off => prove(incident),
         Some((last, Some(_))) => after_failure(incident, last),
-        // With an outcome, or when nothing of it can land any more: what it came to is seen by looking.
+        // The attempt has an outcome, or can take effect no more: a status check shows its result.
         Some((attempt, None)) => incident
             .wait_for_attempt()
             .or_else(|| wait_for_provider(incident, attempt))
@@ -169,24 +170,25 @@ fn decide_fencing(incident: &Incident<'_>) -> Decision {
     }
 }
 
-/// What a provider shows of an instance may be as old as its copies may be behind: while this boot has been known for less,
-/// it may be the stop before this boot. What it shows later of a stop is a stop of this boot.
+/// A provider's answer may be as old as its replicas may be behind: while this boot has been observed for less, a
+/// stop that it reports may be the stop before this boot. A stop that it reports later is a stop of this boot.
 fn wait_for_provider(incident: &Incident<'_>, attempt: &Attempt) -> Option<Decision> {
-    let life = incident.node().and_then(|node| node.details.as_ref());
+    let details = incident.node().and_then(|node| node.details.as_ref());
     let opened = incident.fence.first_seen;
-    let seen_at = life.map_or(opened, |life| life.boot_first_seen.min(opened));
+    let seen_at = details.map_or(opened, |details| details.boot_first_seen.min(opened));
     let due = seen_at + incident.config.provider_lag;
     let asks = incident.now < due && levels::use_provider(&attempt.devices, &incident.view);
     let (node, left) = (Arc::clone(&incident.name), due.since(incident.now));
     asks.then(|| incident.hold(Hold::ProviderBehind { node, left }).and_requeue_at(due))
 }
 
-/// All its devices said off, twice. Whether its kubelet was silent since is read live before it becomes evidence.
+/// All its devices reported off, twice. A live read checks that its kubelet has not reported since, before the
+/// evidence is written.
 fn prove(incident: &Incident<'_>) -> Decision {
     let evidence = incident_name(&incident.fence.spec.node);
     let existing = incident.view.fence_evidence_of(&incident.name).find(|proof| *proof.name == *evidence);
     if let Some(invalidated) = existing.and_then(|proof| proof.status.invalidated.as_ref()) {
-        // Of one life there is one piece of evidence of ours, and what is invalid stays so.
+        // There is one FenceEvidence of ours for one incarnation, and an invalidated one stays invalid.
         let message =
             format!("it is off, but the evidence {evidence} was invalidated: {}", invalidated.reason);
         return incident.change_phase(Phase::AwaitingOperator, message);
@@ -199,7 +201,8 @@ fn prove(incident: &Incident<'_>) -> Decision {
     incident.step(Step::Prove, status)
 }
 
-/// Its storage takes nothing from it any more. That is evidence about volumes; what runs there is for the next level.
+/// Its storage accepts no writes from it any more. That is evidence about volumes; its processes are left to the next
+/// level.
 fn prove_storage(incident: &Incident<'_>, last: &Attempt) -> Decision {
     if let Some(decision) = check_cancelled(incident) {
         return decision;
@@ -216,12 +219,12 @@ fn prove_storage(incident: &Incident<'_>, last: &Attempt) -> Decision {
     incident.step(Step::ProveStorage, status)
 }
 
-/// It is not off. A node that is well again is left so: nothing is under way.
+/// The node is not off. If it is healthy again, it is left on: no attempt is in flight.
 fn after_failure(incident: &Incident<'_>, last: &Attempt) -> Decision {
     check_cancelled(incident).unwrap_or_else(|| try_next(incident, Some(last)))
 }
 
-/// A further attempt, through all gates once more: a storm may have come up meanwhile.
+/// A further attempt, through all gates again: there may be a large outage by now.
 fn try_next(incident: &Incident<'_>, last: Option<&Attempt>) -> Decision {
     let Some(policy) = incident.policy() else { return hold_without_policy(incident) };
     if is_dry_run(incident.fence, policy) {
@@ -259,7 +262,7 @@ fn try_next(incident: &Incident<'_>, last: Option<&Attempt>) -> Decision {
     }
 }
 
-/// Nothing more is tried. What was proved may still show itself to be untrue.
+/// No further attempt. A sign of life may still contradict the evidence.
 fn decide_awaiting(incident: &Incident<'_>) -> Decision {
     let proved = incident.status().evidence.is_some();
     if proved && let NodeMatch::NewIncarnation(node) = incident.node_match {
@@ -277,13 +280,13 @@ fn decide_awaiting(incident: &Incident<'_>) -> Decision {
     incident.hold_and_recheck(Hold::AwaitingOperator { node, why, way_out: remedy(incident) })
 }
 
-/// As [`check_cancelled`], when all was tried: what was begun last may still land.
+/// As [`check_cancelled`], after all attempts: the last one may still take effect.
 fn check_cancelled_late(incident: &Incident<'_>) -> Option<Decision> {
     let decision = check_cancelled(incident)?;
     Some(incident.wait_for_attempt().unwrap_or(decision))
 }
 
-/// What a person types. A message that names it says in which case.
+/// The command that a person types. A message that contains it states the condition.
 const CONFIRM: &str = "pod-safety confirm-down";
 
 fn remedy(incident: &Incident<'_>) -> Remedy {

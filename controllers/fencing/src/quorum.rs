@@ -1,8 +1,8 @@
-//! Whether the control plane, and the etcd behind it, can do without a node. Pure.
+//! Whether the control plane, and its etcd, can spare a node. Pure.
 //!
-//! Members of etcd are its pods, which kubeadm and others run beside the API server. An etcd elsewhere has none here:
-//! then nodes of the control plane are counted alone, as they are in any case. A member whose Node was deleted is not
-//! seen any more, though etcd still counts it: whoever removes nodes removes members first.
+//! The etcd members are its pods, which kubeadm and others run beside the API server. An external etcd has no pods
+//! here: then only nodes of the control plane are counted, as they are in any case. A member whose Node was deleted
+//! is not seen any more, though etcd still counts it: an administrator who removes nodes removes members first.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use super::incident::{Incident, is_healthy};
 /// The label of nodes on which the control plane runs.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
-/// Where members of etcd run, and their labels, as kubeadm has them.
+/// The namespace and labels of etcd members, as kubeadm sets them.
 const ETCD_NAMESPACE: &str = "kube-system";
 const ETCD_LABELS: [(&str, &str); 2] = [("component", "etcd"), ("tier", "control-plane")];
 
-/// How many would be left.
+/// How many would remain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Remaining {
-    /// How many others are well.
+    /// How many others are healthy.
     pub(super) healthy: usize,
-    /// How many there are with it.
+    /// How many there are, this one included.
     pub(super) total: usize,
 }
 
@@ -35,7 +35,7 @@ impl Remaining {
 }
 
 fn is_of_control_plane(node: &Node) -> bool {
-    node.details.as_ref().is_some_and(|life| life.labels.contains_key(CONTROL_PLANE))
+    node.details.as_ref().is_some_and(|details| details.labels.contains_key(CONTROL_PLANE))
 }
 
 fn is_member(pod: &Pod) -> bool {
@@ -43,7 +43,7 @@ fn is_member(pod: &Pod) -> bool {
     *pod.key.namespace == *ETCD_NAMESPACE && ETCD_LABELS.iter().all(labelled) && !pod.phase.is_terminal()
 }
 
-/// Of the nodes of the control plane; `None`: it is none.
+/// The remaining nodes of the control plane; `None`: the node is not one of them.
 pub(super) fn remaining_nodes(
     node: &Node,
     policy: &FencePolicyObject,
@@ -61,7 +61,7 @@ pub(super) fn remaining_nodes(
     Some(remaining)
 }
 
-/// Of the members of etcd; `None`: none runs there.
+/// The remaining members of etcd; `None`: none runs on the node.
 pub(super) fn remaining_members(
     node: &Node,
     policy: &FencePolicyObject,
@@ -71,7 +71,7 @@ pub(super) fn remaining_members(
     view.pods_on(&node.name).find(|pod| is_member(pod))?;
     let mut remaining = Remaining { healthy: 0, total: 0 };
     for other in view.nodes() {
-        // A pod of a node that is lost may still be called Ready.
+        // A pod of a lost node may still be marked as Ready.
         let is_well = other.uid != node.uid && is_healthy(other, policy, view, incident.now);
         for member in view.pods_on(&other.name).filter(|pod| is_member(pod)) {
             remaining.total += 1;
@@ -81,7 +81,7 @@ pub(super) fn remaining_members(
     Some(remaining)
 }
 
-/// Of a node whose Node is gone nobody knows whether it was of the control plane: whoever deleted it took it out.
+/// Of a deleted Node it is unknown whether it was in the control plane: it was taken out of the cluster deliberately.
 pub(super) fn check_control_plane(
     node: &Node,
     policy: &FencePolicyObject,
@@ -99,7 +99,7 @@ pub(super) fn check_control_plane(
     }
 }
 
-/// Who runs a member of etcd may go if more than half are left, wherever they run.
+/// A node with an etcd member may be fenced if more than half of the members remain, on whatever nodes they run.
 pub(super) fn check_etcd(node: &Node, policy: &FencePolicyObject, incident: &Incident<'_>) -> Option<Hold> {
     let remaining = remaining_members(node, policy, incident).filter(|left| !left.is_quorum())?;
     Some(Hold::EtcdQuorum { node: Arc::clone(&node.name), ready: remaining.healthy, of: remaining.total })

@@ -17,11 +17,11 @@ use super::gates;
 use super::incident::{Incident, NodeMatch, RECHECK_AFTER, is_dry_run};
 use super::levels;
 
-/// How often a machine is switched on before a person is waited for.
+/// How often a machine is switched on before a person is needed.
 const MAX_POWER_ON_ATTEMPTS: usize = 3;
 
-/// So long after the last change the machine stays off at least: who is to end by the taint that was just added is
-/// asked to within.
+/// After the last change the machine stays off at least this long: the taint eviction that follows the taint deletes
+/// its pods within this time.
 const SETTLE_TIME: Duration = Duration::from_secs(10);
 
 /// The evidence that the incident names.
@@ -31,7 +31,7 @@ fn find_evidence<'a>(incident: &Incident<'a>) -> Option<&'a FenceEvidenceObject>
     existing.filter(|proof| proof.spec.node == incident.fence.spec.node)
 }
 
-/// Whether what it rests on holds still; `None`: nothing was proved.
+/// Whether the evidence is still valid; `None`: nothing was proved.
 pub(super) fn is_proved_off(incident: &Incident<'_>) -> Option<bool> {
     let invalid = |proof: &FenceEvidenceObject| proof.status.invalidated.is_some();
     if incident.status().evidence.is_some() {
@@ -46,20 +46,21 @@ pub(super) fn is_proved_off(incident: &Incident<'_>) -> Option<bool> {
                 .then_some(true),
         };
     }
-    // It was found off, and what said so had been withdrawn before.
+    // It was reported off, and the evidence had been invalidated before.
     let name = incident_name(&incident.fence.spec.node);
     let own = incident.view.fence_evidence_of(&incident.name).find(|proof| *proof.name == *name);
     own.filter(|proof| invalid(proof)).map(|_| false)
 }
 
-/// What is said against evidence that holds, while a person is waited for.
+/// A sign of life against valid evidence, while the incident awaits a person.
 pub(super) fn check_doubted(incident: &Incident<'_>) -> Option<Decision> {
     let proof = find_evidence(incident).filter(|proof| proof.status.invalidated.is_none())?;
     check_sign_of_life(incident, proof)
 }
 
-/// What follows when somebody declared the evidence invalid; `None`: nobody did, or all is done. Our taint says what
-/// nobody says any more, and kube-controller-manager acts on it: it goes, unless other evidence about this life holds.
+/// What to do when the evidence was invalidated; `None`: it was not, or all is done. Our taint then claims what is no
+/// longer proved, and kube-controller-manager acts on it: it is removed, unless other evidence about this incarnation
+/// is valid.
 pub(super) fn check_withdrawn(incident: &Incident<'_>) -> Option<Decision> {
     let proof = find_evidence(incident)?;
     let Incident { view, now, .. } = incident;
@@ -69,7 +70,7 @@ pub(super) fn check_withdrawn(incident: &Incident<'_>) -> Option<Decision> {
     };
     let message = match (&proof.status.invalidated, holds) {
         (Some(invalid), _) => format!("the evidence {} was invalidated: {}", proof.name, invalid.reason),
-        // It releases no pod that is deleted from now on.
+        // Such evidence releases no pod that is deleted from now on.
         (None, Err(lack @ (EvidenceDefect::Expired | EvidenceDefect::TooWeak))) => {
             format!("the evidence {} is not valid: {}", proof.name, lack.describe())
         }
@@ -90,7 +91,7 @@ pub(super) fn check_withdrawn(incident: &Incident<'_>) -> Option<Decision> {
     is_new.then(|| incident.change_phase(Phase::AwaitingOperator, message))
 }
 
-/// The evidence on which all rests, unless something is said against it.
+/// The evidence of the incident, unless it was invalidated or contradicted.
 fn require_evidence<'a>(incident: &Incident<'a>) -> Result<&'a FenceEvidenceObject, Decision> {
     let named = incident.status().evidence.as_deref().unwrap_or_default();
     let Some(proof) = find_evidence(incident) else {
@@ -115,7 +116,7 @@ pub(super) fn finish_recovery(incident: &Incident<'_>, node: &Node) -> Decision 
     let tainted = incident.status().tainted;
     let pods = incident.pods_of_previous_boot(node);
     if pods > 0 && tainted {
-        // There is no evidence about this boot: kube-controller-manager must not take the taint for proof.
+        // There is no evidence about this boot: kube-controller-manager must not act on the taint.
         let message = "the node is back with a new boot; its kubelet ends the pods of the former one";
         let status =
             NodeFenceStatus { tainted: false, ..incident.status_with(incident.status().phase, message) };
@@ -135,7 +136,7 @@ pub(super) fn finish_recovery(incident: &Incident<'_>, node: &Node) -> Decision 
     incident.step(if tainted { Step::Untaint } else { Step::Write }, status)
 }
 
-/// There is evidence: the taint, then the release by others, then recovery.
+/// There is evidence: first the taint, then the release by other controllers, then recovery.
 pub(super) fn decide_fenced(incident: &Incident<'_>) -> Decision {
     if let NodeMatch::NewIncarnation(node) = incident.node_match {
         return finish_recovery(incident, node);
@@ -158,7 +159,8 @@ pub(super) fn decide_fenced(incident: &Incident<'_>) -> Decision {
         Ok(()) if proof.spec.kind.ends_machine() && matches!(incident.node_match, NodeMatch::Gone) => {
             incident.change_phase(Phase::Done, "its machine and its Node do not exist any more")
         }
-        // Its own watchdog resets it, when its agent finds the grant revoked, or has already.
+        // The agent's watchdog resets the machine when the agent sees that the grant was revoked, or has done so
+        // already.
         Ok(()) if proof.spec.kind == FenceEvidenceKind::WatchdogLease => {
             incident.hold(Hold::AwaitingNodeReady { node: name() })
         }
@@ -170,7 +172,8 @@ pub(super) fn decide_fenced(incident: &Incident<'_>) -> Decision {
     }
 }
 
-/// Who took the Node away does not want the machine back, and a machine that does not exist any more cannot be switched on.
+/// Whether the machine may be switched on: not if its Node was deleted, because it is not wanted back, and not if the
+/// machine does not exist any more.
 fn may_switch_on(incident: &Incident<'_>, policy: &FencePolicyObject) -> bool {
     policy.spec.recovery == Recovery::PowerOn
         && !incident.fence.spec.cancelled
@@ -181,9 +184,9 @@ fn may_switch_on(incident: &Incident<'_>, policy: &FencePolicyObject) -> bool {
         && !is_kept_off(incident)
 }
 
-/// Whether the last person who confirmed that the machine is off did not say that it may be switched on: somebody may be
-/// working on it. That the word expired, or that a device said off too, changes nothing about that. Of two words of the
-/// same second the one that keeps it off counts.
+/// Whether the last confirmation that the machine is off did not permit to switch it on: a person may be working on
+/// it. It counts even if it expired, or if a device reported off too. Of two confirmations of the same second, one
+/// that keeps the machine off wins.
 fn is_kept_off(incident: &Incident<'_>) -> bool {
     let confirmations = || {
         incident.view.fence_evidence_of(&incident.name).filter(|proof| {
@@ -193,15 +196,15 @@ fn is_kept_off(incident: &Incident<'_>) -> bool {
         })
     };
     let last = confirmations().map(|word| word.created).max();
-    confirmations().any(|word| Some(word.created) == last && !word.spec.power_on)
+    confirmations().any(|confirmation| Some(confirmation.created) == last && !confirmation.spec.power_on)
 }
 
-/// Why nothing is switched on now: somebody asked for a pause.
+/// The hold while power-on is paused, by the policy or on the node.
 fn check_paused(incident: &Incident<'_>, policy: &FencePolicyObject) -> Option<Hold> {
     gates::check_paused(policy).or_else(|| incident.node().and_then(gates::check_suspended))
 }
 
-/// Whether none of its pods waits, and nothing that was begun before can land any more.
+/// Whether no pod of the node waits, and no attempt can take effect any more.
 fn check_released(incident: &Incident<'_>) -> Result<(), Decision> {
     let pods = incident.count_pods_waiting();
     if pods > 0 {
@@ -219,7 +222,7 @@ fn check_released(incident: &Incident<'_>) -> Result<(), Decision> {
     Ok(())
 }
 
-/// The devices by which it was switched off, or those of the first level that can be used.
+/// The devices that switched it off, or those of the first level that can be used.
 fn power_on_devices(incident: &Incident<'_>, policy: &FencePolicyObject) -> Option<(u32, Vec<DeviceRef>)> {
     let is_off = |attempt: &&Attempt| attempt.act == DesiredPower::Off && attempt.has_ended_workloads();
     if let Some(attempt) = incident.status().attempts.iter().rev().find(is_off) {
@@ -290,7 +293,8 @@ pub(super) fn decide_recovering(incident: &Incident<'_>) -> Decision {
     }
 }
 
-/// It was seen on. What switched it off since, a late order for instance, nobody tells: it is told once more.
+/// It was reported on. If something switched it off since, a late command for instance, it is not reported: it is
+/// switched on once more.
 fn wait_for_reboot(incident: &Incident<'_>) -> Decision {
     let due = incident.fence.status_seen + MAX_BOOT_TIME;
     if incident.now < due {

@@ -1,8 +1,8 @@
-//! Others who want nodes fenced: medik8s' NodeHealthCheck, and whoever keeps its contract. Pure.
+//! Fencing requests of other remediators: medik8s' NodeHealthCheck, and others that keep its contract. Pure.
 //!
-//! A PodSafetyRemediation is about one life of a node: the one in which it first found it. Else a node that came back
-//! would be fenced anew for as long as nobody took the wish away. The name of the incident is written into its status
-//! before the incident begins; an incident that nobody names any more is called off.
+//! A PodSafetyRemediation is about one incarnation of a node: the one in which it was first seen. Otherwise a node
+//! that came back would be fenced again for as long as the object exists. The name of the incident is written into
+//! its status before the incident is opened; an incident that no remediation names any more is cancelled.
 
 use std::sync::Arc;
 
@@ -23,23 +23,23 @@ use super::config::Config;
 use super::detect::{open_incident, reopen_incident};
 use super::incident::Incident;
 
-/// What is wanted for one of them.
+/// The decision about one remediation.
 #[derive(Debug, Default)]
 pub(super) struct RemediationDecision {
-    /// Of its node.
+    /// The step of its node.
     pub(super) step: Decision,
-    /// Of itself.
+    /// The update of the remediation.
     pub(super) reply: Option<Intent>,
 }
 
-/// How far it is, in the words of the contract.
+/// Its progress, in the terms of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// It is being done.
+    /// In progress.
     Processing,
-    /// It is done.
+    /// Succeeded.
     Succeeded,
-    /// It will not be: whoever asked may try another way at once.
+    /// It will not succeed: the remediator may try another way at once.
     Failed,
 }
 
@@ -56,15 +56,16 @@ fn is_timed_out(remediation: &RemediationObject) -> bool {
     remediation.annotations.contains_key(TIMED_OUT_ANNOTATION)
 }
 
-/// Those that ask for this incident now.
+/// The remediations that request this incident now.
 fn requesters<'a>(incident: &Incident<'a>) -> impl Iterator<Item = &'a RemediationObject> + use<'a> {
     let name: &'a str = &incident.fence.name;
-    let is_requester =
-        move |one: &&RemediationObject| !one.deleting && one.status.fence.as_deref() == Some(name);
+    let is_requester = move |remediation: &&RemediationObject| {
+        !remediation.deleting && remediation.status.fence.as_deref() == Some(name)
+    };
     incident.view.remediations_of(&incident.name).filter(is_requester)
 }
 
-/// The gate: all who asked for it were told that their time is over.
+/// The gate: all remediations that request it were reported as timed out.
 pub(super) fn check_timed_out(incident: &Incident<'_>) -> Option<Hold> {
     if incident.fence.spec.trigger.kind != Trigger::External {
         return None;
@@ -73,7 +74,8 @@ pub(super) fn check_timed_out(incident: &Incident<'_>) -> Option<Hold> {
     Some(Hold::RemediationTimedOut { node: Arc::clone(&incident.name), remediation: display_name(last) })
 }
 
-/// Whether nobody asks any more for what was begun only because somebody did. What cannot be seen was not taken back.
+/// Whether an incident that was opened on request has no request any more. Requests that cannot be read are not
+/// withdrawn.
 pub(super) fn is_withdrawn(incident: &Incident<'_>) -> bool {
     incident.fence.spec.trigger.kind == Trigger::External
         && incident.view.check_fresh(Kind::Remediations, incident.now).is_ok()
@@ -85,7 +87,7 @@ fn display_name(remediation: &RemediationObject) -> String {
     format!("PodSafetyRemediation {}/{}", remediation.namespace, remediation.name)
 }
 
-/// Decides about one of them. `node`: as it is now, if it is there.
+/// Decides about one remediation. `node`: its Node, if it exists.
 pub(super) fn remediate(
     remediation: &RemediationObject,
     node: Option<&Node>,
@@ -96,7 +98,7 @@ pub(super) fn remediate(
     if config.mode == Mode::Observe || view.check_fresh(Kind::Remediations, now).is_err() {
         return RemediationDecision::default();
     }
-    let is_managed = remediation.finalizers.iter().any(|one| one == REMEDIATION_FINALIZER);
+    let is_managed = remediation.finalizers.iter().any(|finalizer| finalizer == REMEDIATION_FINALIZER);
     let reply = |reply| Some(reply_intent(remediation, node, reply));
     let node_name = remediation.node().unwrap_or_default();
     let named = remediation.status.fence.as_deref();
@@ -121,8 +123,8 @@ pub(super) fn remediate(
         (None, Some(named)) => begin_requested(remediation, named, node, view),
         (None, None) => (Decision::default(), first_report(remediation, node, view)),
     };
-    let desired = word.map(|word| report_status(&remediation.status, word));
-    let changed = desired.filter(|wanted| *wanted != remediation.status);
+    let desired = report.map(|report| report_status(&remediation.status, report));
+    let changed = desired.filter(|status| *status != remediation.status);
     RemediationDecision {
         step,
         reply: changed.and_then(|status| reply(RemediationUpdate::WriteStatus(Box::new(status)))),
@@ -140,7 +142,7 @@ fn reply_intent(remediation: &RemediationObject, node: Option<&Node>, reply: Rem
     }))
 }
 
-/// Whether something may be begun for it, and will not be once it was called off.
+/// Whether fencing may still begin for it, and will not after a cancellation.
 fn may_still_begin(fence: &NodeFenceObject) -> bool {
     fence.spec.trigger.kind == Trigger::External
         && matches!(fence.status.phase, Phase::Pending | Phase::Fencing)
@@ -151,7 +153,7 @@ fn failed_report(reason: &'static str, message: String) -> RemediationReport {
     RemediationReport { fence: None, progress: Progress::Failed, reason, message, is_gone: false }
 }
 
-/// It is new: which incident it is about, before that begins.
+/// It is new: its status names the incident before that is opened.
 fn first_report(
     remediation: &RemediationObject,
     node: Option<&Node>,
@@ -177,7 +179,7 @@ fn first_report(
     Some(RemediationReport { fence: Some(name), progress, reason, message, is_gone: false })
 }
 
-/// Its incident is not there: it begins, if the node is still in that life.
+/// Its incident does not exist: opens it, if the node is still in that incarnation.
 fn begin_requested(
     remediation: &RemediationObject,
     named: &str,
@@ -217,7 +219,7 @@ fn begin_requested(
     (open_incident(incarnation, policy, trigger), None)
 }
 
-/// It is as far as its incident is.
+/// Reports the progress of its incident.
 fn follow_incident(
     remediation: &RemediationObject,
     fence: &NodeFenceObject,

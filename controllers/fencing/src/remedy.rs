@@ -1,20 +1,20 @@
-//! What helps a node whose incident waits for a person. Pure.
+//! What a person can do about an incident that awaits one. Pure.
 
-/// What a person does about it.
+/// What a person can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Nothing proves that it is off.
+    /// There is no evidence that the node is off: confirm it.
     ConfirmOff,
-    /// Its message says what a person confirms, and when.
+    /// The message of the incident states what to confirm, and when.
     FollowMessage,
-    /// It is proved off, and could not be switched on.
+    /// The node is proved off, and could not be switched on.
     PowerOn,
-    /// What proved that it is off is not valid any more.
+    /// The evidence is not valid any more.
     Investigate,
 }
 
 impl Remedy {
-    /// In words. A second confirmation is never advised where the first one holds, or was withdrawn.
+    /// The advice as text. It never suggests a second confirmation where the first one is valid, or was withdrawn.
     pub(super) fn describe(self, node: &str) -> String {
         let again = "delete its NodeFence to have it fenced again";
         match self {

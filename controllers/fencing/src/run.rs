@@ -1,4 +1,4 @@
-//! The wiring: what wakes the decisions, and who counts their outcomes.
+//! The wiring: which changes enqueue which keys, and the metrics.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::decide::WATCHED_KINDS;
 use super::metrics::FencingMetrics;
 use super::{Config, Key, decide};
 
-/// The controller.
+/// The fencing controller.
 #[derive(Debug)]
 pub struct Fencing {
     config: Config,
@@ -22,7 +22,7 @@ pub struct Fencing {
 }
 
 impl Fencing {
-    /// A controller by `config`.
+    /// Creates the controller.
     ///
     /// # Errors
     /// Two metrics of one name: a mistake in this program.
@@ -31,7 +31,7 @@ impl Fencing {
     }
 }
 
-/// Whether a change of a pod can change what is thought of its node: that somebody waits for it, or no longer.
+/// Whether a change of a pod can change the decision about its node: it begins or ceases to wait for the node.
 fn is_relevant(before: Option<&Pod>, after: Option<&Pod>) -> bool {
     let blocks_node =
         |pod: Option<&Pod>| pod.is_some_and(|pod| pod.deletion.is_some() && !pod.waits_for_finalizers());
@@ -59,7 +59,7 @@ impl Controller for Fencing {
             Change::Node { name, .. }
             | Change::Heartbeat { name, relevant: true }
             | Change::Fencing { node: Some(name) } => enqueue(Key::Node(Arc::clone(name))),
-            // Of a node that is well a heartbeat is no news.
+            // A heartbeat of a healthy node changes nothing.
             Change::Heartbeat { relevant: false, .. }
             | Change::Pod { .. }
             | Change::Budget { .. }
@@ -80,7 +80,9 @@ impl Controller for Fencing {
         view.nodes().for_each(|node| enqueue(Key::Node(Arc::clone(&node.name))));
         view.node_fences().for_each(|fence| enqueue(Key::Node(fence.spec.node.name.as_str().into())));
         view.fence_evidence().for_each(|proof| enqueue(Key::Node(proof.spec.node.name.as_str().into())));
-        view.remediations().filter_map(|one| one.node()).for_each(|node| enqueue(Key::Node(node.into())));
+        view.remediations()
+            .filter_map(|remediation| remediation.node())
+            .for_each(|node| enqueue(Key::Node(node.into())));
         view.devices().for_each(|device| enqueue(Key::Device(device.uid.clone())));
         view.policies().for_each(|policy| enqueue(Key::Policy(policy.uid.clone())));
     }
@@ -89,7 +91,7 @@ impl Controller for Fencing {
         let decision = decide(key, view, now, &self.config);
         match key {
             Key::Node(name) => self.metrics.record_progress(name, view, now),
-            // A change of a device is followed by `all`, which shows them.
+            // A change of a device affects all keys, and `list_keys` lists these.
             Key::Device(_) | Key::Policy(_) => {}
         }
         decision

@@ -1,8 +1,9 @@
-//! Whose mark of a node that is off was forgotten on one that is not. Pure.
+//! Out-of-service taints that were left on a Ready node. Pure.
 //!
-//! Whoever adds the out-of-service taint takes it away again. If he forgets, all is well until the node is not Ready for
-//! a moment: then kube-controller-manager detaches its volumes and force deletes its pods, though they run. It is said,
-//! and never corrected: nobody but its owner knows what it still stands for.
+//! The out-of-service taint is removed by whoever added it: a controller or a person. If that is forgotten, nothing
+//! happens until the node is not Ready for a moment: then kube-controller-manager detaches its volumes and force
+//! deletes its pods, though they run. The taint is reported, and never removed: only its owner knows what it is still
+//! for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,21 +15,21 @@ use pod_safety_shared::model::{Kind, Node, Readiness};
 
 use super::incident::incident_subject;
 
-/// Others take their taint away within a minute after the node is Ready: SelfNodeRemediation does so last.
+/// Other controllers remove their taint within a minute after the node is Ready: SelfNodeRemediation takes longest.
 const REMOVAL_GRACE: Duration = Duration::from_mins(2);
 
-/// Whether a node of this name carries such a taint at all.
+/// Whether a node of this name has the taint at all.
 pub(super) fn has_taint(name: &str, view: &View<'_>) -> bool {
     matches!(view.node(name), Lookup::Known(node) if node.out_of_service)
 }
 
-/// What is said of a taint on a node that is Ready.
+/// Reports the taint on a node that is Ready.
 pub(super) fn check_stale_taint(node: &Node, view: &View<'_>, now: Mono) -> Decision {
-    let value = node.details.as_ref().and_then(|life| life.out_of_service.as_deref());
+    let value = node.details.as_ref().and_then(|details| details.out_of_service.as_deref());
     let Some(value) = value.filter(|_| node.readiness == Readiness::Ready) else {
         return Decision::default();
     };
-    // One that cannot be read might be its owner.
+    // An object that cannot be decoded might be the owner of the taint.
     if view.count(Kind::NodeFences).1 > 0 {
         return Decision::default();
     }

@@ -59,7 +59,7 @@ fn step(decision: &Decision) -> Option<&Step> {
     first
 }
 
-/// What those are answered who ask for a node to be fenced.
+/// The updates of remediations that a decision contains.
 fn replies(decision: &Decision) -> Vec<&RemediationUpdate> {
     let wishes = decision.intents.iter().filter_map(|intent| match intent {
         Intent::Remediate(wish) => Some(&wish.update),
@@ -72,7 +72,7 @@ fn status(step: &Step) -> Option<&NodeFenceStatus> {
     step.target().map(|target| &*target.status)
 }
 
-/// What a decision wants, in words: the step, and what is held.
+/// A decision as text: the step, and the holds.
 fn describe(decision: &Decision) -> Vec<String> {
     let mut words: Vec<String> = step(decision).map(describe_step).into_iter().collect();
     words.extend(replies(decision).into_iter().map(|reply| match reply {
@@ -86,7 +86,7 @@ fn describe(decision: &Decision) -> Vec<String> {
     words
 }
 
-/// Processing and Succeeded, and why.
+/// The statuses of Processing and Succeeded, and the reason.
 fn condition_summary(status: &PodSafetyRemediationStatus) -> String {
     let word = |kind| status.condition_status(kind).unwrap_or("-");
     format!("{}/{} {}", word("Processing"), word("Succeeded"), status.conditions[0].reason)
