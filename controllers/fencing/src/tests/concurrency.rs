@@ -1,4 +1,4 @@
-//! Who uses a place of `maxConcurrent`.
+//! Which incidents occupy a place of `maxConcurrent`.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn held_in_fencing(hold: fn(&mut Fixture)) -> Fixture {
 }
 
 #[test]
-fn bug_an_incident_that_was_held_in_fencing_kept_all_others_from_being_fenced() {
+fn bug_a_held_incident_in_fencing_occupied_a_concurrency_slot() {
     type Row = (&'static str, fn(&mut Fixture));
     let rows: [Row; 2] = [
         ("its node is paused by a person", |stage| stage.leave_alone("m")),

@@ -5,7 +5,7 @@ use pod_safety_shared::testing::objects::named;
 use super::*;
 
 #[test]
-fn a_node_is_lost_when_it_was_not_heard_for_the_time_of_its_policy_and_to_the_second() {
+fn a_node_is_lost_exactly_when_it_has_not_reported_for_the_policys_time() {
     let mut stage = Fixture::new(&["n", "m", "k"]);
     stage.advance_to(20);
     stage.lose_node("n");
@@ -25,7 +25,7 @@ fn a_node_is_lost_when_it_was_not_heard_for_the_time_of_its_policy_and_to_the_se
 }
 
 #[test]
-fn who_is_called_ready_is_not_lost_however_silent() {
+fn a_node_marked_ready_is_not_lost_even_if_it_does_not_report() {
     let mut stage = Fixture::new(&["n", "m", "k"]);
     stage.alive.remove("n");
     stage.advance_to(200);
@@ -33,7 +33,7 @@ fn who_is_called_ready_is_not_lost_however_silent() {
 }
 
 #[test]
-fn a_kubelet_that_says_not_ready_is_lost_only_where_the_policy_says_after_how_long() {
+fn a_not_ready_node_is_lost_only_after_not_ready_seconds_of_its_policy() {
     let mut stage = Fixture::new(&["n", "m", "k"]);
     stage.set_ready("n", "False");
     stage.advance_to(100);
@@ -49,7 +49,7 @@ fn a_kubelet_that_says_not_ready_is_lost_only_where_the_policy_says_after_how_lo
 }
 
 #[test]
-fn when_says_whether_a_lost_node_is_fenced() {
+fn the_field_when_decides_whether_a_lost_node_is_fenced() {
     let pods = |stage: &mut Fixture, change: fn(&mut Value)| stage.pod("db-0", "n", change);
     let stateless: fn(&mut Value) = |pod| {
         Fixture::terminating(pod);
@@ -75,9 +75,10 @@ fn when_says_whether_a_lost_node_is_fenced() {
     }
 }
 
-/// A tenant binds a pod to a node that is cut off, and deletes it: its machine was powered off with the pods of everybody.
+/// A tenant binds a pod to an unreachable node, and deletes it: the machine was powered off, with the pods of all
+/// tenants.
 #[test]
-fn attack_a_pod_that_came_after_the_loss_needs_no_machine_powered_off() {
+fn attack_a_pod_bound_after_the_loss_does_not_cause_fencing() {
     for (after, wanted) in [(0, "open by p"), (30, "open by p"), (70, "?FenceNotNeeded")] {
         let mut stage = Fixture::new(&["n", "m", "k", "l", "o"]);
         stage.policy(|policy| policy.when = When::Needed);
@@ -89,9 +90,9 @@ fn attack_a_pod_that_came_after_the_loss_needs_no_machine_powered_off() {
     }
 }
 
-/// C4: a policy can say which further kinds wait for the end of their pods.
+/// A policy can name further kinds whose pods must terminate before they are replaced.
 #[test]
-fn a_policy_says_which_further_kinds_need_their_nodes_fenced() {
+fn needed_by_kinds_adds_kinds_whose_pods_cause_fencing() {
     for (kinds, wanted) in [(&["Job", "ReplicaSet"][..], "open by p"), (&["Job"], "?FenceNotNeeded")] {
         let mut stage = Fixture::lost_with(|stage| {
             stage.pod("web-1", "n", |pod| {
@@ -107,7 +108,7 @@ fn a_policy_says_which_further_kinds_need_their_nodes_fenced() {
     }
 }
 
-/// C4: the volume guard holds the volume until the node is proved off, so the pod's replacement waits for that.
+/// The volume guard holds the volume until the node is proved off, so the pod's replacement waits for that.
 #[test]
 fn bug_a_node_that_held_the_volume_of_a_deployments_pod_was_never_fenced() {
     for (holder, wanted) in [
@@ -130,14 +131,14 @@ fn bug_a_node_that_held_the_volume_of_a_deployments_pod_was_never_fenced() {
 }
 
 #[test]
-fn a_dry_run_opens_an_incident_that_is_one() {
+fn a_dry_run_policy_opens_a_dry_run_incident() {
     let mut stage = Fixture::lost();
     stage.policy(|policy| policy.mode = PolicyMode::DryRun);
     assert_eq!(stage.act("n"), ["open by p, dry"]);
 }
 
 #[test]
-fn of_several_policies_the_one_with_the_highest_priority_counts() {
+fn the_policy_with_the_highest_priority_applies() {
     let mut stage = Fixture::lost();
     stage.another_policy("q", |policy| {
         policy.priority = 1;
@@ -147,7 +148,7 @@ fn of_several_policies_the_one_with_the_highest_priority_counts() {
 }
 
 #[test]
-fn who_does_not_say_his_boot_id_as_a_uuid_is_not_fenced() {
+fn a_node_without_a_uuid_as_boot_id_is_not_fenced() {
     for info in [json!({}), json!({ "bootID": "5" })] {
         let mut stage = Fixture::lost();
         stage.change("n", |node| node["status"]["nodeInfo"] = info);
@@ -156,7 +157,7 @@ fn who_does_not_say_his_boot_id_as_a_uuid_is_not_fenced() {
 }
 
 #[test]
-fn observing_says_what_would_be_begun() {
+fn observe_mode_reports_the_incident_that_would_be_opened() {
     let mut stage = Fixture::lost();
     stage.config.mode = Mode::Observe;
     assert_eq!(stage.describe("n"), ["?WouldFence"]);
@@ -168,7 +169,7 @@ fn observing_says_what_would_be_begun() {
 }
 
 #[test]
-fn an_incident_is_there_once_for_each_life() {
+fn each_incarnation_has_at_most_one_incident() {
     let mut stage = Fixture::lost();
     assert_eq!(stage.act("n"), ["open by p"]);
     let words = stage.act("n");
@@ -176,7 +177,7 @@ fn an_incident_is_there_once_for_each_life() {
 }
 
 #[test]
-fn one_that_was_called_off_begins_anew_when_the_node_is_lost_again_unless_a_person_did() {
+fn a_cancelled_incident_is_reopened_when_the_node_is_lost_again_unless_a_person_cancelled_it() {
     let mut stage = Fixture::at(Phase::Cancelled, |status| status.rounds = 2);
     assert_eq!(stage.describe("n"), ["write Pending"]);
     stage.act("n");
@@ -191,7 +192,7 @@ fn one_that_was_called_off_begins_anew_when_the_node_is_lost_again_unless_a_pers
 }
 
 #[test]
-fn nothing_begins_while_some_of_our_own_objects_cannot_be_read() {
+fn no_incident_is_opened_while_own_objects_cannot_be_decoded() {
     let stage = Fixture::lost();
     let odd = named("odd").set("/metadata/resourceVersion", json!("x")).set("/spec", json!(stage.policy));
     stage.world.apply(Kind::FencePolicies, &odd, stage.mono());
@@ -204,7 +205,7 @@ fn nothing_begins_while_some_of_our_own_objects_cannot_be_read() {
 }
 
 #[test]
-fn nothing_is_decided_from_what_may_be_old_or_was_not_listed_and_nobody_hears_of_it_who_does_not_fence() {
+fn stale_or_unsynced_caches_hold_decisions_only_where_fencing_is_used() {
     let stage = Fixture::lost();
     let late = stage.mono() + pod_safety_shared::cache::STALE_AFTER + std::time::Duration::from_secs(1);
     let key = Key::Node("n".into());
@@ -219,7 +220,7 @@ fn nothing_is_decided_from_what_may_be_old_or_was_not_listed_and_nobody_hears_of
 }
 
 #[test]
-fn a_node_that_cannot_be_read_is_not_missing() {
+fn a_node_that_cannot_be_decoded_is_not_treated_as_deleted() {
     let stage = Fixture::at(Phase::Pending, |_| ());
     let odd = named("n").uid("other").set("/metadata/resourceVersion", json!("x"));
     stage.world.apply(Kind::Nodes, &odd, stage.mono());

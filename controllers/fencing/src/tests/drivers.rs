@@ -7,7 +7,7 @@ fn manual(device: &mut Value) {
 }
 
 #[test]
-fn a_level_that_is_a_persons_asks_at_once_and_says_the_command() {
+fn a_manual_level_asks_a_person_at_once_and_names_the_command() {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.device("hands", manual);
     stage.policy(|policy| policy.levels = vec![level("hands", 2)]);
@@ -21,7 +21,7 @@ fn a_level_that_is_a_persons_asks_at_once_and_says_the_command() {
 }
 
 #[test]
-fn a_person_is_asked_when_the_levels_before_failed_and_never_to_switch_it_on() {
+fn a_manual_level_follows_failed_levels_and_never_powers_on() {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.device("hands", manual);
     stage.policy(|policy| {
@@ -65,7 +65,7 @@ fn by(driver: &str) -> impl Fn(&mut Value) + use<'_> {
 }
 
 #[test]
-fn the_word_of_another_remediator_is_not_asked_for_where_only_what_was_verified_counts() {
+fn an_external_device_is_not_used_where_verified_evidence_is_required() {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.device("far", by("External"));
     stage.policy(|policy| policy.levels = vec![level("far", 1)]);
@@ -78,7 +78,7 @@ fn the_word_of_another_remediator_is_not_asked_for_where_only_what_was_verified_
 }
 
 #[test]
-fn fencing_the_storage_alone_ends_nothing_that_runs() {
+fn a_level_of_storage_alone_ends_no_processes() {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.device("rbd", by("NetworkFence"));
     stage.policy(|policy| policy.levels = vec![level("rbd", 1)]);
@@ -94,7 +94,7 @@ fn fencing_the_storage_alone_ends_nothing_that_runs() {
     assert_eq!(stage.act("n"), ["on 2 by bmc"], "what is fenced is lifted when the node is back");
 }
 
-/// The last attempt was seen to have fenced storage.
+/// A status check of the last attempt reported the storage as fenced.
 fn seen_fenced(stage: &mut Fixture) {
     stage.set_power("Off");
     let sample = Sample { driver: Some(DeviceDriver::NetworkFence), power: Power::Off, ..Sample::default() };
@@ -104,7 +104,7 @@ fn seen_fenced(stage: &mut Fixture) {
     });
 }
 
-/// Storage is the first level, and a volume guard runs.
+/// The first level fences storage, and a volume guard runs.
 fn of_storage(second: &[&str]) -> Fixture {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.config.guards_volumes = true;
@@ -117,7 +117,7 @@ fn of_storage(second: &[&str]) -> Fixture {
 }
 
 #[test]
-fn storage_that_is_fenced_is_evidence_about_volumes_and_the_next_level_is_tried() {
+fn fenced_storage_is_evidence_about_volumes_and_the_next_level_is_tried() {
     let mut stage = of_storage(&["bmc"]);
     assert_eq!(stage.act("n"), ["prove-storage"]);
     assert_eq!(stage.only().1.phase, Phase::Fencing);
@@ -135,7 +135,7 @@ fn storage_that_is_fenced_is_evidence_about_volumes_and_the_next_level_is_tried(
 }
 
 #[test]
-fn without_a_level_that_ends_what_runs_people_are_told_what_frees_the_pods() {
+fn without_a_level_that_ends_processes_the_message_states_what_frees_the_pods() {
     let mut stage = of_storage(&[]);
     assert_eq!(stage.act("n"), ["prove-storage"]);
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
@@ -148,9 +148,10 @@ fn without_a_level_that_ends_what_runs_people_are_told_what_frees_the_pods() {
     assert_eq!(stage.act("n"), ["write Fenced"], "a person's word frees them");
 }
 
-/// Planted bugs: it is lifted because time passed, because somebody said so, because the node speaks again.
+/// Planted bugs: storage fencing is lifted because time passed, because of a confirmation, because the node reports
+/// again.
 #[test]
-fn storage_is_lifted_when_nothing_there_uses_what_was_given_to_others() {
+fn storage_fencing_is_lifted_when_no_pod_uses_a_volume_given_to_another_node() {
     let mut stage = of_storage(&["bmc"]);
     assert_eq!(stage.act("n"), ["prove-storage"]);
     stage.edit(|spec, _| spec.cancelled = true);
@@ -167,7 +168,7 @@ fn storage_is_lifted_when_nothing_there_uses_what_was_given_to_others() {
 }
 
 #[test]
-fn a_machine_that_booted_keeps_its_storage_fenced_until_its_old_pods_are_gone() {
+fn storage_stays_fenced_after_a_boot_until_the_old_pods_are_gone() {
     let mut stage = of_storage(&["bmc"]);
     assert_eq!(stage.act("n"), ["prove-storage"]);
     stage.pod("db-0", "n", Fixture::terminating);
@@ -178,14 +179,14 @@ fn a_machine_that_booted_keeps_its_storage_fenced_until_its_old_pods_are_gone() 
 }
 
 #[test]
-fn storage_that_was_lifted_is_fenced_anew_when_the_node_is_lost_again() {
+fn storage_is_fenced_again_when_the_node_is_lost_again() {
     let mut stage = of_storage(&[]);
     assert_eq!(stage.act("n"), ["prove-storage"]);
     let proof = stage.only().1.attempts[0].evidence.clone().unwrap();
     let boot = stage.incarnation("n").boot_id;
     stage.reboot("n", &boot);
     assert_eq!(stage.act("n"), ["write Cancelled"]);
-    // As the authority does before it lifts it.
+    // As the executor does before it lifts it.
     stage.invalidate(&proof);
     stage.lose_node("n");
     stage.advance(120);
@@ -197,7 +198,7 @@ fn storage_that_was_lifted_is_fenced_anew_when_the_node_is_lost_again() {
 }
 
 #[test]
-fn a_machine_that_is_gone_is_not_switched_on_and_its_incident_ends_with_its_node() {
+fn a_deleted_machine_is_not_switched_on_and_its_incident_ends_with_its_node() {
     let fenced = |driver, kind| {
         let mut stage = Fixture::at(Phase::Fenced, |status| {
             (status.tainted, status.evidence) = (true, Some("gone".to_owned()));
@@ -215,7 +216,7 @@ fn a_machine_that_is_gone_is_not_switched_on_and_its_incident_ends_with_its_node
         stage.advance(20);
         stage
     };
-    // The driver of an instance could switch it on; there is none any more.
+    // The driver of an instance could switch it on, but there is no instance any more.
     for (driver, kind) in
         [("Machine", FenceEvidenceKind::Decommissioned), ("Redfish", FenceEvidenceKind::InstanceGone)]
     {
@@ -232,9 +233,9 @@ fn a_machine_that_is_gone_is_not_switched_on_and_its_incident_ends_with_its_node
     assert!(on.len() == 1 && on[0].starts_with("on "), "{on:?}");
 }
 
-/// It is switched off at once. What a copy of a provider then shows may be the stop before this boot.
+/// It is switched off at once. What a replica of a provider then reports may be the stop before this boot.
 #[test]
-fn a_provider_is_looked_at_when_this_boot_has_been_known_for_as_long_as_its_copies_may_be_behind() {
+fn a_provider_is_checked_only_after_this_boot_has_been_observed_for_its_lag() {
     for (agent, waits) in [("fence_aws", true), ("fence_ipmilan", false)] {
         let mut stage = Fixture::at(Phase::Pending, |_| ());
         stage.device("bmc", |device| {

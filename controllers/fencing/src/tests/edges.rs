@@ -1,4 +1,4 @@
-//! Rows that mutants of the state machine showed to be missing.
+//! Rows for mutants of the state machine that other tests did not catch.
 
 use super::*;
 use crate::holds::Hold;
@@ -7,7 +7,7 @@ fn pending() -> Fixture {
     Fixture::at(Phase::Pending, |_| ())
 }
 
-/// Evidence as it lies in the API, about this life of `n`, changed so.
+/// Evidence about this incarnation of `n` as stored in the API, with this change.
 fn evidence(stage: &Fixture, change: impl FnOnce(&mut Value)) {
     let node = stage.incarnation("n");
     let mut proof = json!({
@@ -18,9 +18,9 @@ fn evidence(stage: &Fixture, change: impl FnOnce(&mut Value)) {
     stage.world.apply(Kind::FenceEvidences, &proof, stage.mono());
 }
 
-/// Of a node whose Node is gone evidence is measured by what its incident says, and by nothing less.
+/// Evidence about a deleted node is checked against its incident, and nothing less.
 #[test]
-fn evidence_about_a_node_that_is_gone_counts_for_its_life_and_as_its_policy_asks() {
+fn evidence_about_a_deleted_node_must_match_its_incarnation_and_its_policy() {
     type Change = fn(&mut Value);
     let rows: [(&str, Change, Grade, bool); 8] = [
         ("a person's word", |_| (), Grade::Asserted, true),
@@ -72,9 +72,9 @@ fn of_last_renewal(stage: &Fixture, change: impl FnOnce(&mut Value)) {
     });
 }
 
-/// A7: of a Node that is gone the incident asked for less than the judge.
+/// For a deleted Node the incident required less than the verifier did.
 #[test]
-fn bug_evidence_about_a_node_that_is_gone_held_though_its_kubelet_was_heard_or_a_policy_unreadable() {
+fn bug_evidence_about_a_deleted_node_was_valid_despite_a_report_or_an_unreadable_policy() {
     let stage = || {
         let mut stage = Fixture::at(Phase::AwaitingOperator, |_| ());
         stage.policy(|policy| policy.minimum_evidence = Grade::Asserted);
@@ -99,9 +99,10 @@ fn bug_evidence_about_a_node_that_is_gone_held_though_its_kubelet_was_heard_or_a
     );
 }
 
-/// That a sign came after the evidence is told by two stamps of one kubelet, else by when this process saw both.
+/// Whether a sign of life came after the evidence is decided by two `renewTime`s of one kubelet, or else by when this
+/// process saw both.
 #[test]
-fn a_lease_that_was_renewed_is_a_sign_of_life_only_if_that_came_after_the_evidence() {
+fn a_lease_renewal_is_a_sign_of_life_only_after_the_evidence() {
     let fenced = |renewed: Option<String>| {
         let mut stage = Fixture::at(Phase::Fenced, |status| {
             (status.evidence, status.tainted) = (Some("e".to_owned()), true);
@@ -134,9 +135,9 @@ fn a_lease_that_was_renewed_is_a_sign_of_life_only_if_that_came_after_the_eviden
     assert!(doubted(&stage));
 }
 
-/// A report that was there when the evidence was first seen says nothing against it.
+/// A status update that was there when the evidence was first seen does not contradict it.
 #[test]
-fn that_a_node_says_ready_is_a_sign_of_life_only_if_it_said_so_after_the_evidence() {
+fn a_ready_status_is_a_sign_of_life_only_after_the_evidence() {
     let mut stage = Fixture::at(Phase::Fenced, |status| {
         (status.evidence, status.tainted) = (Some("e".to_owned()), true);
     });
@@ -154,7 +155,7 @@ fn that_a_node_says_ready_is_a_sign_of_life_only_if_it_said_so_after_the_evidenc
 }
 
 #[test]
-fn a_node_that_was_just_heard_is_left_alone_for_the_time_of_its_policy_and_to_the_second() {
+fn a_node_counts_as_reporting_for_exactly_the_policys_time() {
     let mut stage = pending();
     stage.reboot("n", "b0000000-0000-4000-8000-00000000000a");
     stage.alive.remove("n");
@@ -187,7 +188,7 @@ fn a_pod_that_waits_for_its_finalizers_does_not_keep_a_machine_off() {
 
 /// The attempts of earlier acts do not count for this one.
 #[test]
-fn what_was_tried_to_switch_it_on_is_no_attempt_to_switch_it_off() {
+fn power_on_attempts_do_not_count_as_power_off_attempts() {
     let attempt = |id, act: &str, power: &str| Attempt {
         id,
         act: act.parse().unwrap(),
@@ -215,9 +216,9 @@ fn what_was_tried_to_switch_it_on_is_no_attempt_to_switch_it_off() {
     assert_eq!(stage.describe("n"), ["on 3 by bmc"], "a look at a shot says nothing of switching on");
 }
 
-/// By which devices a machine is switched on that somebody else switched off.
+/// The devices that switch on a machine that another source switched off.
 #[test]
-fn a_machine_that_a_person_switched_off_is_switched_on_by_the_first_level_that_can() {
+fn a_machine_switched_off_by_a_person_is_switched_on_by_the_first_capable_level() {
     let driver = |name: &'static str, driver: &'static str| {
         move |stage: &mut Fixture| stage.device(name, |device| device["spec"]["driver"] = json!(driver))
     };
@@ -254,10 +255,10 @@ fn a_machine_that_a_person_switched_off_is_switched_on_by_the_first_level_that_c
     }
 }
 
-/// What keeps a storage fenced, and what does not: the pods of a node that is heard again.
+/// Which pods of a node that reports again keep its storage fenced, and which do not.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn storage_is_lifted_when_no_pod_there_uses_a_volume_that_is_anothers() {
+fn storage_fencing_is_lifted_when_no_pod_uses_a_volume_of_another_node() {
     let fenced = || {
         let mut stage = Fixture::at(Phase::Fencing, |status| {
             let sample =
@@ -329,7 +330,7 @@ fn storage_is_lifted_when_no_pod_there_uses_a_volume_that_is_anothers() {
 }
 
 #[test]
-fn of_more_attempts_than_are_kept_the_one_that_fenced_storage_stays() {
+fn the_attempt_that_fenced_storage_is_kept_when_old_attempts_are_dropped() {
     let failed = Verified { power: Power::On, ..Verified::default() };
     let sample = Sample { driver: Some(DeviceDriver::NetworkFence), power: Power::Off, ..Sample::default() };
     let fenced = Verified { power: Power::Off, samples: vec![sample.clone(), sample], ..Verified::default() };
@@ -350,7 +351,7 @@ fn of_more_attempts_than_are_kept_the_one_that_fenced_storage_stays() {
 }
 
 #[test]
-fn of_two_incidents_of_one_life_the_one_without_its_name_is_the_duplicate_whatever_it_is_called() {
+fn of_two_incidents_of_one_incarnation_the_one_without_the_derived_name_is_the_duplicate() {
     for other in ["a", "zz"] {
         let stage = pending();
         let (spec, status) = stage.only();
@@ -367,9 +368,9 @@ fn of_two_incidents_of_one_life_the_one_without_its_name_is_the_duplicate_whatev
     }
 }
 
-/// What holds a phase back besides signs of life does not make one, nor does a sign that is over.
+/// Neither a gate of another name nor an open gate of this name makes a sign of life recorded.
 #[test]
-fn a_sign_of_life_is_kept_by_a_gate_of_that_name_that_holds_and_by_no_other() {
+fn a_sign_of_life_is_recorded_only_by_a_closed_gate_of_that_name() {
     let gate = |name: &str, holds| pod_safety_shared::api::Gate {
         name: name.to_owned(),
         holds,

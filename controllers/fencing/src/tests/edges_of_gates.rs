@@ -1,4 +1,4 @@
-//! Rows about gates that mutants showed to be missing.
+//! Rows for mutants of the gates that other tests did not catch.
 
 use super::fixture::boot_of;
 use super::*;
@@ -8,16 +8,17 @@ fn pending() -> Fixture {
     Fixture::at(Phase::Pending, |_| ())
 }
 
-/// The gates that are closed, by the holds, without the write that shows them.
+/// The closed gates by their holds, without the write that shows them.
 fn closed(stage: &Fixture, node: &str) -> Vec<String> {
     stage.describe(node).into_iter().filter(|word| word.starts_with('?')).collect()
 }
 
 const NONE: [&str; 0] = [];
 
-/// Two that wait for one place; `m` comes before `n` by its name. What is changed of `m`, and whether `n` may begin then.
+/// Two incidents wait for one place; `m` comes before `n` by name. What is changed about `m`, and whether `n` may
+/// begin then.
 #[test]
-fn who_cannot_begin_keeps_nobody_waiting_and_who_can_does() {
+fn only_an_incident_that_can_begin_is_ahead_of_others() {
     type Change = fn(&mut Fixture);
     let edit = |stage: &mut Fixture, change: fn(&mut Value)| {
         let name = pod_safety_shared::authority::incident_name(&stage.incarnation("m"));
@@ -78,7 +79,7 @@ fn who_cannot_begin_keeps_nobody_waiting_and_who_can_does() {
 }
 
 #[test]
-fn a_higher_priority_goes_first_whatever_its_age() {
+fn a_higher_priority_goes_first_regardless_of_age() {
     let mut stage = Fixture::new(&["n", "m", "a", "b", "c", "d", "e"]);
     stage.policy(|policy| policy.brakes.max_concurrent = 1);
     stage.another_policy("q", |policy| policy.priority = 5);
@@ -97,9 +98,9 @@ fn a_higher_priority_goes_first_whatever_its_age() {
     assert_eq!((closed(&stage, "n"), closed(&stage, "m")), (vec![], vec!["?Concurrency".to_owned()]));
 }
 
-/// `fencing` others are being fenced and `waiting` others go before it; so many may be at a time.
+/// `fencing` others are being fenced and `waiting` others are ahead; the limit of `maxConcurrent`.
 #[test]
-fn those_that_are_being_fenced_and_those_that_go_before_it_are_counted_together() {
+fn max_concurrent_counts_incidents_being_fenced_and_those_ahead() {
     for (fencing, waiting, most, may) in [
         (0, 0, 1, true),
         (0, 1, 1, false),
@@ -166,7 +167,7 @@ fn a_cooldown_counts_from_the_last_of_several_incidents_that_were_attempted() {
 }
 
 #[test]
-fn who_may_be_a_policy_or_an_incident_holds_every_incident_while_it_cannot_be_read() {
+fn an_unreadable_policy_or_incident_holds_every_incident() {
     for kind in [Kind::FencePolicies, Kind::NodeFences] {
         let stage = pending();
         let spec = match kind {
@@ -180,9 +181,9 @@ fn who_may_be_a_policy_or_an_incident_holds_every_incident_while_it_cannot_be_re
     }
 }
 
-/// How many nodes of the control plane, of which so many others are lost, and whether it may be fenced.
+/// The number of control plane nodes, how many others are lost, and whether the node may be fenced.
 #[test]
-fn of_the_control_plane_more_than_half_must_be_left_without_it() {
+fn more_than_half_of_the_control_plane_must_remain() {
     for (of, others_lost, may) in [
         (1, 0, false),
         (2, 0, false),
@@ -221,9 +222,9 @@ fn of_the_control_plane_more_than_half_must_be_left_without_it() {
     }
 }
 
-/// What is a member of etcd, and which of them counts.
+/// Which pod is a member of etcd, and which members count.
 #[test]
-fn a_member_of_etcd_is_in_kube_system_has_both_labels_and_has_not_ended_and_counts_if_it_is_ready() {
+fn an_etcd_member_is_a_running_pod_in_kube_system_with_both_labels_and_counts_if_ready() {
     let both = || json!({ "component": "etcd", "tier": "control-plane" });
     for (says, namespace, labels, ended, is_member) in [
         ("one of kubeadm's", "kube-system", both(), false, true),
@@ -247,7 +248,7 @@ fn a_member_of_etcd_is_in_kube_system_has_both_labels_and_has_not_ended_and_coun
                 pod["status"]["phase"] = json!("Failed");
             });
         }
-        // Alone it has no quorum without itself.
+        // A single member has no quorum without itself.
         let expected: &[&str] = if is_member { &["?EtcdQuorum"] } else { &NONE };
         assert_eq!(closed(&stage, "n"), expected, "{says}");
     }
@@ -262,7 +263,7 @@ fn a_member_of_etcd_is_in_kube_system_has_both_labels_and_has_not_ended_and_coun
 }
 
 #[test]
-fn a_budget_can_spare_the_pods_of_a_node_to_the_last_one() {
+fn a_budget_can_spare_pods_down_to_its_desired_healthy() {
     for (here, healthy, needed, holds) in
         [(1, 3, 2, false), (1, 2, 2, true), (2, 3, 2, true), (2, 4, 2, false), (3, 4, 2, true)]
     {
@@ -277,7 +278,7 @@ fn a_budget_can_spare_the_pods_of_a_node_to_the_last_one() {
 }
 
 #[test]
-fn while_budgets_cannot_be_read_a_node_is_not_fenced_until_their_time_is_over() {
+fn unreadable_budgets_hold_fencing_until_collateral_seconds_are_over() {
     let mut stage = pending();
     let odd = json!({ "metadata": { "namespace": "ns", "name": "odd", "uid": "uid-odd", "resourceVersion": "x" }, "spec": {} });
     stage.world.apply(Kind::Budgets, &odd, stage.mono());
@@ -289,8 +290,7 @@ fn while_budgets_cannot_be_read_a_node_is_not_fenced_until_their_time_is_over() 
 }
 
 #[test]
-fn a_node_that_is_called_ready_counts_as_lost_when_it_was_silent_for_the_time_of_the_policy_and_to_the_second()
- {
+fn a_node_marked_ready_counts_as_lost_exactly_when_it_has_not_reported_for_the_policys_time() {
     let mut stage = Fixture::new(&["n", "m"]);
     stage.lose_node("n");
     stage.advance_to(70);
@@ -302,9 +302,9 @@ fn a_node_that_is_called_ready_counts_as_lost_when_it_was_silent_for_the_time_of
     assert_eq!(closed(&stage, "n"), ["?LargeOutage"], "nobody is heard");
 }
 
-/// Who goes before it is of interest where that alone holds it back.
+/// The incidents ahead of it are counted only if no other gate holds it.
 #[test]
-fn who_goes_before_an_incident_is_not_counted_while_its_place_is_taken_or_another_gate_is_closed() {
+fn incidents_ahead_are_not_counted_while_no_place_is_free_or_another_gate_is_closed() {
     let three = || {
         let mut stage = Fixture::new(&["n", "a", "b", "c", "d", "e", "f", "g", "h", "i"]);
         stage.policy(|policy| policy.brakes.max_concurrent = 1);
@@ -326,7 +326,7 @@ fn who_goes_before_an_incident_is_not_counted_while_its_place_is_taken_or_anothe
 }
 
 #[test]
-fn the_gates_of_the_control_plane_and_of_the_cooldown_show_what_they_come_to_while_they_are_open() {
+fn the_open_gates_of_the_control_plane_and_of_the_cooldown_show_their_numbers() {
     let mut stage = pending();
     for name in ["n", "m", "k"] {
         stage.change(name, |node| {

@@ -1,5 +1,5 @@
-//! A small cluster with devices, where what is decided is done: seconds pass, kubelets renew their Leases, and the
-//! answers of devices are what a test says.
+//! A small cluster with devices, in which decisions are executed: time passes, kubelets renew their Leases, and
+//! devices answer what a test sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) fn level(name: &str, attempts: u32) -> Level {
     Level { name: name.to_owned(), devices, corroborate: Vec::new(), attempts }
 }
 
-/// One of our own kinds.
+/// An object of one of our own kinds.
 pub(super) fn own(name: &str) -> Obj {
     named(name).set("/metadata/generation", json!(1))
 }
@@ -35,14 +35,14 @@ pub(super) struct Fixture {
     pub(super) policy: FencePolicySpec,
     pub(super) fences: BTreeMap<String, (NodeFenceSpec, NodeFenceStatus)>,
     pub(super) proofs: BTreeMap<String, (FenceEvidenceSpec, FenceEvidenceStatus)>,
-    /// Kubelets that renew their Leases.
+    /// The nodes whose kubelets renew their Leases.
     pub(super) alive: BTreeSet<String>,
     pub(super) remediations: BTreeMap<String, Value>,
     renewed: BTreeMap<String, u64>,
 }
 
 impl Fixture {
-    /// Of Ready nodes with living kubelets, a policy `p` that always fences by the device `bmc`, with few brakes.
+    /// Ready nodes whose kubelets run, and a policy `p` that always fences by the device `bmc`, with few brakes.
     pub(super) fn new(names: &[&str]) -> Self {
         let policy: FencePolicySpec = serde_json::from_value(json!({
             "levels": [level("bmc", 2)],
@@ -66,12 +66,12 @@ impl Fixture {
         stage
     }
 
-    /// With the node `n` lost since second 0, looked at in second 70, of five.
+    /// Five nodes, with the node `n` lost since second 0, in second 70.
     pub(super) fn lost() -> Self {
         Self::lost_with(|_| {})
     }
 
-    /// The same, with what was there before.
+    /// The same, with objects that existed before.
     pub(super) fn lost_with(before: impl FnOnce(&mut Self)) -> Self {
         let mut stage = Self::new(&["n", "m", "k", "l", "o"]);
         before(&mut stage);
@@ -80,7 +80,7 @@ impl Fixture {
         stage
     }
 
-    /// With an incident of `n` in this phase, seen in second 70.
+    /// An incident of `n` in this phase, first seen in second 70.
     pub(super) fn at(phase: Phase, change: impl FnOnce(&mut NodeFenceStatus)) -> Self {
         let mut stage = Self::lost();
         let mut status = NodeFenceStatus { phase, ..NodeFenceStatus::default() };
@@ -93,7 +93,7 @@ impl Fixture {
         at(self.now)
     }
 
-    /// A node as it is from now on.
+    /// Sets the state of a node.
     pub(super) fn put(&mut self, node: Value) {
         let node = self.world.put(Kind::Nodes, node, self.mono());
         self.nodes.insert(node["metadata"]["name"].as_str().unwrap().to_owned(), node);
@@ -105,7 +105,7 @@ impl Fixture {
         self.put(node);
     }
 
-    /// Its kubelet, or whoever misses it, says so.
+    /// Sets the Ready condition, as the kubelet or the node-lifecycle controller does.
     pub(super) fn set_ready(&mut self, name: &str, ready: &str) {
         let now = timestamp(self.now);
         self.change(name, |node| {
@@ -114,7 +114,7 @@ impl Fixture {
         });
     }
 
-    /// Beside Ready it shows this condition, or shows it no longer.
+    /// Sets or removes this condition beside Ready.
     pub(super) fn set_condition(&mut self, name: &str, kind: &str, status: Option<&str>) {
         self.change(name, |node| {
             let conditions = node["status"]["conditions"].as_array_mut().unwrap();
@@ -123,7 +123,7 @@ impl Fixture {
         });
     }
 
-    /// Its kubelet falls silent, and it is noticed at once.
+    /// Its kubelet stops reporting, and Ready becomes Unknown at once.
     pub(super) fn lose_node(&mut self, name: &str) {
         self.alive.remove(name);
         self.set_ready(name, "Unknown");
@@ -133,7 +133,7 @@ impl Fixture {
         names.iter().for_each(|name| self.lose_node(name));
     }
 
-    /// A person wants it never fenced.
+    /// A person excludes it from remediation.
     pub(super) fn leave_alone(&mut self, name: &str) {
         self.change(name, |node| {
             node["metadata"]["annotations"]["pod-safety.dev/pause-fencing"] = json!("");
@@ -148,7 +148,7 @@ impl Fixture {
         }
     }
 
-    /// It comes back, with another boot or with the same.
+    /// The node comes back, with another boot or with the same.
     pub(super) fn reboot(&mut self, name: &str, boot: &str) {
         self.alive.insert(name.to_owned());
         self.change(name, |node| node["status"]["nodeInfo"]["bootID"] = json!(boot));
@@ -166,7 +166,7 @@ impl Fixture {
         timestamp(self.renewed[name])
     }
 
-    /// Seconds pass, in which the API server speaks, and kubelets that live renew their Leases.
+    /// Time passes; the API server answers, and running kubelets renew their Leases.
     pub(super) fn advance_to(&mut self, second: u64) {
         while self.now < second {
             self.now += 1;
@@ -186,7 +186,7 @@ impl Fixture {
         self.with_spec(Kind::FencePolicies, "p", &self.policy);
     }
 
-    /// What was written into the status of the policy `p`.
+    /// Stores a status of the policy `p`.
     pub(super) fn policy_status(&self, status: &impl serde::Serialize) {
         let policy = own("p").set("/spec", json!(self.policy)).set("/status", json!(status));
         self.world.put(Kind::FencePolicies, policy, self.mono());
@@ -226,7 +226,7 @@ impl Fixture {
         });
     }
 
-    /// Members of etcd, as kubeadm has them.
+    /// Members of etcd, as kubeadm labels them.
     pub(super) fn etcd(&mut self, nodes: &[&str]) {
         let labels = json!({ "component": "etcd", "tier": "control-plane" });
         for node in nodes {
@@ -234,7 +234,7 @@ impl Fixture {
         }
     }
 
-    /// A pod of `db` runs well on `n`, under its budget.
+    /// A Ready pod of `db` runs on `n`, under its budget.
     pub(super) fn guarded(&mut self, healthy: i32, needed: i32) {
         self.well("ns", "db-0", "n", &json!({ "app": "db" }));
         self.budget(healthy, needed);
@@ -247,7 +247,7 @@ impl Fixture {
         self.world.put(Kind::Budgets, budget, self.mono());
     }
 
-    /// A pod on `n`, with a volume that the volume guard calls `m`'s.
+    /// A pod on `n`, with a volume that its volume Lease gives to `m`.
     pub(super) fn volume_of_another(&mut self, name: &str) {
         self.world.put(Kind::Claims, objects::claim("c", Some("v")), self.mono());
         let lease = objects::volume_lease("v", Some("m/uid-m/b0000000-0000-4000-8000-000000000001/-"));
@@ -269,7 +269,7 @@ impl Fixture {
         Incarnation { name: name.to_owned(), uid: format!("uid-{name}"), boot_id }
     }
 
-    /// An incident of the life in which this node is.
+    /// An incident of the present incarnation of this node.
     pub(super) fn fence(&mut self, node: &str, kind: Trigger, status: NodeFenceStatus) {
         let condition = None;
         self.fence_for(node, FenceTrigger { kind, reason: "r".to_owned(), by: None, condition }, status);
@@ -288,7 +288,7 @@ impl Fixture {
         self.put_fence(spec, status);
     }
 
-    /// What a person had written down, and left lying.
+    /// A dry run that a person requested, and did not delete.
     pub(super) fn dry_run_incident(&mut self, node: &str) -> String {
         let trigger =
             FenceTrigger { kind: Trigger::Person, reason: "a drill".to_owned(), by: None, condition: None };
@@ -324,12 +324,12 @@ impl Fixture {
         self.put_fence(spec, status);
     }
 
-    /// The devices of the last attempt answered.
+    /// The output of the devices of the last attempt.
     pub(super) fn set_outcome(&mut self, said: &str) {
         self.edit(|_, status| status.attempts.last_mut().unwrap().outcome = Some(said.to_owned()));
     }
 
-    /// The looks at the last attempt showed so.
+    /// The power state that the status checks of the last attempt reported.
     pub(super) fn set_power(&mut self, power: &str) {
         let (spec, _) = self.only();
         let lease_renewed = Some(self.renewed(&spec.node.name));
@@ -339,7 +339,7 @@ impl Fixture {
         self.edit(|_, status| status.attempts.last_mut().unwrap().verified = Some(verified));
     }
 
-    /// Evidence about the life in which this node is.
+    /// Evidence about the present incarnation of this node.
     pub(super) fn evidence(&mut self, node: &str, name: &str, kind: FenceEvidenceKind) {
         let asserted = kind == FenceEvidenceKind::OperatorConfirmed;
         let spec = FenceEvidenceSpec {
@@ -358,7 +358,7 @@ impl Fixture {
         self.put_evidence(name, spec, FenceEvidenceStatus::default());
     }
 
-    /// A person's word about the life in which this node is.
+    /// A confirmation about the present incarnation of this node.
     pub(super) fn confirmation(&mut self, node: &str, name: &str, power_on: bool) {
         self.evidence(node, name, FenceEvidenceKind::OperatorConfirmed);
         let (mut spec, status) = self.proofs[name].clone();
@@ -372,7 +372,7 @@ impl Fixture {
         self.proofs.insert(name.to_owned(), (spec, status));
     }
 
-    /// A person's word of a long time ago, for an hour.
+    /// Makes it a confirmation of long ago, valid for an hour.
     pub(super) fn expire(&mut self, name: &str) {
         let (mut spec, status) = self.proofs[name].clone();
         (spec.kind, spec.valid_seconds) = (FenceEvidenceKind::OperatorConfirmed, Some(3_600));
@@ -394,14 +394,14 @@ impl Fixture {
         describe(&self.decide(name))
     }
 
-    /// A remediation as it is from now on.
+    /// Sets the state of a remediation.
     pub(super) fn remediation(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
         let object = self.remediations.get(name).cloned().unwrap_or_else(|| own(name).in_namespace("ops").0);
         let object = self.world.put(Kind::Remediations, Obj(object).modify(change), self.mono());
         self.remediations.insert(name.to_owned(), object);
     }
 
-    /// What they are answered is written, as the authority does.
+    /// Applies the updates of remediations, as the executor does.
     fn answer(&mut self, intents: &[Intent]) {
         for intent in intents {
             let Intent::Remediate(wish) = intent else { continue };
@@ -415,7 +415,7 @@ impl Fixture {
         }
     }
 
-    /// Does what is decided about a node, as the authority does; gives back what.
+    /// Executes the decision about a node, as the executor does; returns its description.
     pub(super) fn act(&mut self, name: &str) -> Vec<String> {
         let decision = self.decide(name);
         self.answer(&decision.intents);
@@ -478,7 +478,7 @@ impl Fixture {
     }
 }
 
-/// The boot in which each node begins.
+/// The first boot ID of each node.
 pub(super) fn boot_of(name: &str) -> &'static str {
     match name {
         "n" => "b0000000-0000-4000-8000-00000000000a",

@@ -1,4 +1,4 @@
-//! What statuses show, and when devices are looked through: rows that mutants showed to be missing.
+//! What statuses show, and when devices get a status check: rows for mutants that other tests did not catch.
 
 use pod_safety_shared::model::Uid;
 use pod_safety_shared::testing::at;
@@ -9,7 +9,7 @@ fn pending() -> Fixture {
     Fixture::at(Phase::Pending, |_| ())
 }
 
-/// The last attempt was seen to have failed, with these words.
+/// A status check reported the last attempt as failed, with this output.
 fn failed(stage: &mut Fixture, words: &str) {
     stage.set_power("On");
     stage.edit(|_, status| {
@@ -19,7 +19,7 @@ fn failed(stage: &mut Fixture, words: &str) {
 }
 
 #[test]
-fn when_all_was_tried_the_last_problem_of_each_level_is_said() {
+fn after_all_levels_failed_the_message_names_the_last_problem_of_each() {
     let mut stage = pending();
     stage.device("pdu", |_| ());
     stage.policy(|policy| {
@@ -36,7 +36,7 @@ fn when_all_was_tried_the_last_problem_of_each_level_is_said() {
 }
 
 #[test]
-fn of_a_level_that_fenced_storage_it_is_said_that_what_runs_there_runs_on() {
+fn the_message_of_fenced_storage_states_that_processes_may_still_run() {
     let mut stage = pending();
     stage.config.guards_volumes = true;
     stage.device("rbd", |device| {
@@ -62,9 +62,9 @@ fn of_a_level_that_fenced_storage_it_is_said_that_what_runs_there_runs_on() {
     assert!(message.ends_with(expected), "{message}");
 }
 
-/// What held a phase back does not hold the next one.
+/// A gate that held one phase does not hold the next one.
 #[test]
-fn gates_that_were_shown_go_when_there_is_evidence() {
+fn gates_are_removed_from_the_status_when_there_is_evidence() {
     let mut stage = pending();
     stage.runs_on("n");
     assert_eq!(stage.act("n"), ["write Pending", "?SelfNode"]);
@@ -81,7 +81,7 @@ fn gates_that_were_shown_go_when_there_is_evidence() {
 }
 
 #[test]
-fn a_dry_run_is_written_anew_when_its_plan_changes() {
+fn a_dry_run_is_written_again_when_its_plan_changes() {
     let mut stage = pending();
     stage.edit(|spec, _| spec.dry_run = true);
     assert_eq!(stage.act("n"), ["write Pending", "?DryRun"]);
@@ -99,7 +99,7 @@ fn a_dry_run_is_written_anew_when_its_plan_changes() {
 }
 
 #[test]
-fn a_person_who_is_asked_is_shown_which_level_and_round_it_is_and_that_the_gates_are_open() {
+fn a_manual_level_shows_its_level_and_round_and_open_gates() {
     let mut stage = pending();
     stage.policy(|policy| policy.levels = vec![level("hands", 1), level("bmc", 1)]);
     assert_eq!(stage.act("n"), ["off 1 by bmc"], "there is no device of that name yet");
@@ -118,7 +118,7 @@ fn of_device(stage: &Fixture, name: &str) -> Decision {
     decide(&key, &stage.world.read().view(), stage.mono(), &stage.config)
 }
 
-/// Which device is looked through now, and which nodes it is asked about.
+/// Which device gets a status check now, and for which nodes.
 fn looks(decision: &Decision) -> Vec<String> {
     let words = |intent: &Intent| match intent {
         Intent::Monitor(wish) => format!("{}: {}", wish.device.name, wish.nodes.join(" ")),
@@ -128,7 +128,7 @@ fn looks(decision: &Decision) -> Vec<String> {
 }
 
 #[test]
-fn a_device_is_looked_through_when_it_is_new_and_after_its_time_and_alone() {
+fn a_device_gets_a_status_check_when_new_and_after_its_interval() {
     let mut stage = Fixture::new(&["n", "m"]);
     stage.device("other", |_| ());
     let early = of_device(&stage, "other");
@@ -149,7 +149,7 @@ fn a_device_is_looked_through_when_it_is_new_and_after_its_time_and_alone() {
 }
 
 #[test]
-fn a_device_that_nobody_wants_looked_through_is_not_and_one_that_chooses_nobody_is_asked_about_later() {
+fn a_device_without_monitoring_is_not_checked_and_one_without_nodes_is_rechecked_later() {
     let mut stage = Fixture::new(&["n", "m"]);
     stage.device("never", |device| device["spec"]["monitorSeconds"] = json!(0));
     stage.device("nobody", |device| {

@@ -1,4 +1,4 @@
-//! What holds fencing back.
+//! The gates that hold fencing back.
 
 use pod_safety_shared::testing::objects::named;
 
@@ -8,7 +8,7 @@ fn pending() -> Fixture {
     Fixture::at(Phase::Pending, |_| ())
 }
 
-/// The gates that are closed, by the holds, without the write that shows them.
+/// The closed gates by their holds, without the write that shows them.
 fn closed(stage: &Fixture) -> Vec<String> {
     stage.describe("n").into_iter().filter(|word| word.starts_with('?')).collect()
 }
@@ -31,11 +31,11 @@ fn in_phase(phase: Phase) -> NodeFenceStatus {
     NodeFenceStatus { phase, ..NodeFenceStatus::default() }
 }
 
-/// A gate, what closes it, and what it then says.
+/// A gate, what closes it, and its message.
 type Row = (&'static str, fn(&mut Fixture), &'static str);
 
 #[test]
-fn each_gate_holds_with_its_numbers_and_is_shown_once() {
+fn each_closed_gate_shows_its_numbers_and_is_written_once() {
     let rows: [Row; 10] = [
         ("Paused", |stage| stage.policy(|policy| policy.paused = Some("upgrade".to_owned())), "upgrade"),
         ("FencingSuspended", |stage| stage.leave_alone("n"), "pod-safety.dev/pause-fencing"),
@@ -89,7 +89,7 @@ fn each_gate_holds_with_its_numbers_and_is_shown_once() {
 }
 
 #[test]
-fn a_gate_that_is_shown_is_not_written_again_though_its_numbers_move() {
+fn a_shown_gate_is_not_written_again_when_its_numbers_change() {
     let mut stage = pending();
     stage.lose(&["m", "k"]);
     assert_eq!(stage.act("n"), ["write Pending", "?LargeOutage"]);
@@ -106,7 +106,7 @@ fn a_gate_that_is_shown_is_not_written_again_though_its_numbers_move() {
 }
 
 #[test]
-fn one_of_two_nodes_may_be_lost_and_silent_ones_count_though_called_ready() {
+fn one_lost_node_of_two_is_fenced_and_unreachable_nodes_count_even_if_marked_ready() {
     let mut stage = Fixture::new(&["n", "m"]);
     stage.lose_node("n");
     stage.advance_to(70);
@@ -118,7 +118,7 @@ fn one_of_two_nodes_may_be_lost_and_silent_ones_count_though_called_ready() {
 }
 
 #[test]
-fn a_zone_in_trouble_holds_from_three_lost_nodes_on() {
+fn the_zone_gate_holds_from_three_lost_nodes_on() {
     let zoned = |lost: &[&str]| {
         let mut stage = Fixture::new(&["n", "m", "k", "l", "a", "b", "c", "d", "e", "f"]);
         for name in ["n", "m", "k", "l"] {
@@ -140,7 +140,7 @@ fn a_zone_in_trouble_holds_from_three_lost_nodes_on() {
 }
 
 #[test]
-fn the_control_plane_keeps_its_quorum_or_is_left_alone() {
+fn the_control_plane_is_fenced_only_within_its_quorum_or_never() {
     let with = |count: usize| {
         let mut stage = pending();
         stage.control_plane(&["n", "m", "k", "l", "o"][..count]);
@@ -160,7 +160,7 @@ fn the_control_plane_keeps_its_quorum_or_is_left_alone() {
 }
 
 #[test]
-fn a_level_is_used_if_all_its_devices_can_be() {
+fn a_level_is_used_only_if_all_its_devices_can_be() {
     fn says(device: &mut Value, conditions: &[(&str, &str)]) {
         let condition = |(kind, status): &(&str, &str)| json!({ "type": kind, "status": status, "reason": "r", "message": "m", "lastTransitionTime": "t" });
         device["status"]["conditions"] = conditions.iter().map(condition).collect();
@@ -212,7 +212,7 @@ fn a_level_is_used_if_all_its_devices_can_be() {
 }
 
 #[test]
-fn of_two_that_wait_one_begins_by_priority_then_by_age_then_by_name() {
+fn waiting_incidents_begin_by_priority_then_age_then_name() {
     let two = |concurrent: u32| {
         let mut stage = Fixture::new(&["n", "m", "a", "b", "c", "d", "e"]);
         stage.policy(|policy| policy.brakes.max_concurrent = concurrent);
@@ -237,7 +237,7 @@ fn of_two_that_wait_one_begins_by_priority_then_by_age_then_by_name() {
 }
 
 #[test]
-fn a_dry_run_says_what_it_would_do_and_does_not_and_keeps_nobody_waiting() {
+fn a_dry_run_records_its_plan_and_holds_no_other_incident() {
     let mut stage = pending();
     stage.edit(|spec, _| spec.dry_run = true);
     assert_eq!(stage.act("n"), ["write Pending", "?DryRun"]);
@@ -256,7 +256,7 @@ fn a_dry_run_says_what_it_would_do_and_does_not_and_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_budget_is_waited_for_until_its_time_is_over_and_for_pods_that_are_well_alone() {
+fn a_budget_holds_fencing_for_collateral_seconds_and_only_for_healthy_pods() {
     let mut stage = pending();
     stage.guarded(3, 2);
     assert_eq!(closed(&stage), [""; 0], "it can spare one");
@@ -279,7 +279,7 @@ fn a_budget_is_waited_for_until_its_time_is_over_and_for_pods_that_are_well_alon
 }
 
 #[test]
-fn a_member_of_etcd_goes_if_more_than_half_are_left_on_nodes_that_are_well() {
+fn an_etcd_member_is_fenced_only_if_more_than_half_remain_on_healthy_nodes() {
     let mut stage = pending();
     stage.etcd(&["n", "m", "k"]);
     assert_eq!(closed(&stage), [""; 0], "two of three");
@@ -292,7 +292,7 @@ fn a_member_of_etcd_goes_if_more_than_half_are_left_on_nodes_that_are_well() {
 }
 
 #[test]
-fn gates_that_are_open_show_what_they_come_to() {
+fn open_gates_show_their_numbers() {
     let mut stage = pending();
     stage.etcd(&["n", "m", "k"]);
     stage.guarded(3, 2);
@@ -312,7 +312,7 @@ fn gates_that_are_open_show_what_they_come_to() {
 }
 
 #[test]
-fn without_rehearsals_only_the_incident_is_decided_about() {
+fn without_dry_runs_only_the_incident_is_decided() {
     let mut stage = Fixture::lost();
     stage.config.include_dry_runs = false;
     stage.dry_run_incident("n");
@@ -320,9 +320,9 @@ fn without_rehearsals_only_the_incident_is_decided_about() {
     assert_eq!(stage.describe("n"), ["off 1 by bmc"]);
 }
 
-/// Whoever had looked at the plan of a node, and left that lying, had it never fenced.
+/// A dry run of a node that was not deleted kept the node from ever being fenced.
 #[test]
-fn bug_a_dry_run_that_somebody_left_lying_kept_a_lost_node_from_being_fenced() {
+fn bug_a_dry_run_that_was_not_deleted_kept_a_lost_node_from_being_fenced() {
     let mut stage = Fixture::lost();
     stage.dry_run_incident("n");
     assert_eq!(stage.describe("n"), ["write Pending", "?DryRun"], "the plan");
@@ -331,7 +331,7 @@ fn bug_a_dry_run_that_somebody_left_lying_kept_a_lost_node_from_being_fenced() {
     let name = stage.dry_run_incident("n");
     let planned = NodeFenceStatus::default();
     assert_eq!(planned.phase, Phase::Pending);
-    // What is wanted of it is written already.
+    // Its plan is recorded already.
     let shown = stage.decide("n");
     let target = step(&shown).unwrap().target().unwrap().clone();
     let object = named(&name).set("/spec", json!(*target.spec)).set("/status", json!(*target.status));

@@ -1,4 +1,4 @@
-//! What is over and old goes, and nothing that anybody rests on.
+//! Objects that are over and old are deleted, except those that something depends on.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::*;
 
 const DAY: Duration = Duration::from_hours(24);
 const SECOND: Duration = Duration::from_secs(1);
-/// Of an object that was created when 1970 began.
+/// The age of an object that was created when 1970 began.
 const AGE: Duration = Duration::from_secs(START_SECONDS.unsigned_abs());
 
-/// An incident of `n` that is over, with its evidence, both of the year 1970, and another boot since.
+/// An incident of `n` that is over, with its evidence, both from 1970; the node has booted since.
 fn over() -> Fixture {
     let mut stage = Fixture::new(&["n", "m"]);
     stage.config.history = Some(DAY * 90);
@@ -35,7 +35,7 @@ fn forgotten(stage: &Fixture) -> Vec<&'static str> {
 const BOTH: [&str; 2] = ["nodefences", "fenceevidences"];
 
 #[test]
-fn an_incident_and_its_evidence_go_when_they_are_over_and_old_and_about_a_life_that_has_ended() {
+fn a_finished_incident_and_its_evidence_are_deleted_when_old_and_of_a_former_incarnation() {
     type Change = fn(&mut Fixture);
     let cases: [(&str, Change, &[&str]); 15] = [
         ("the machine has booted since", |_| (), &BOTH),
@@ -97,18 +97,18 @@ fn an_incident_and_its_evidence_go_when_they_are_over_and_old_and_about_a_life_t
     }
 }
 
-/// An attack: a tenant cannot create these objects, but one that cannot be read might be the incident that goes on.
+/// A tenant cannot create these objects, but an object that cannot be decoded might be the open incident.
 #[test]
-fn one_that_cannot_be_read_keeps_all() {
+fn an_object_that_cannot_be_decoded_prevents_all_deletions() {
     let stage = over();
     let odd = named("odd").set("/metadata/resourceVersion", json!("x")).set("/spec", json!(stage.only().0));
     stage.world.apply(Kind::NodeFences, &odd, stage.mono());
     assert!(forgotten(&stage).is_empty());
 }
 
-/// A wrong clock: it jumped ahead while the process ran.
+/// The clock jumped ahead while the process ran.
 #[test]
-fn a_clock_that_jumps_ahead_makes_nothing_old() {
+fn a_clock_that_jumps_ahead_makes_no_object_old() {
     let stage = over();
     let young = |at: i64| pod_safety_shared::testing::objects::timestamp(at);
     let (spec, status) = stage.only();

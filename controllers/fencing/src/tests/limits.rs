@@ -1,11 +1,11 @@
-//! The limits that safety rests on, as numbers. Each is written out here once more, with its argument: who changes one
-//! has to change its argument, too.
+//! The limits that safety depends on, as numbers. Each is repeated here with its reason: whoever changes a limit must
+//! change its reason, too.
 
 use pod_safety_shared::api::{ActTime, Brakes, ControlPlane, Timeouts, Unhealthy};
 
 use super::*;
 
-/// Fenced and released, with the machine off, and to be switched on again.
+/// Fenced and released, with the machine off, to be switched on again.
 fn fenced() -> Fixture {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.policy(|policy| policy.recovery = Recovery::PowerOn);
@@ -17,7 +17,7 @@ fn fenced() -> Fixture {
     stage
 }
 
-/// From which second on these are the words; before, they are others.
+/// Asserts that the decision is `then` from this second on, and `before` until then.
 fn from(stage: &mut Fixture, second: u64, before: &[&str], then: &[&str]) {
     let began = stage.now;
     stage.advance(second - 1);
@@ -26,21 +26,22 @@ fn from(stage: &mut Fixture, second: u64, before: &[&str], then: &[&str]) {
     assert_eq!(stage.describe("n"), then, "{} s later", stage.now - began);
 }
 
-/// A device is told to stop within its 60 s by a clock of its own; two seconds more are for the difference of the clocks.
+/// A device is stopped after its 60 s by its own clock; two seconds more cover the difference of the clocks.
 #[test]
-fn an_order_may_land_for_two_seconds_longer_than_its_device_may_take() {
+fn an_attempt_is_in_flight_for_its_timeout_plus_two_seconds() {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.act("n");
     from(&mut stage, 62, &["?AttemptUnderWay"], &["look"]);
 }
 
-/// A pod that does not bear the taint is asked to end within seconds of it; a machine that boots before that starts it.
+/// A pod that does not tolerate the taint is deleted within seconds of it; a machine that boots before that starts
+/// it.
 #[test]
 fn a_machine_stays_off_for_ten_seconds_after_its_taint() {
     from(&mut fenced(), 10, &["?WaitsForPods"], &["on 2 by bmc"]);
 }
 
-/// A kubelet says its boot id within its first report, and reports each ten seconds: three of them may be lost.
+/// A kubelet's first status update has its boot ID, and it sends one every ten seconds: two of three may be lost.
 #[test]
 fn a_sign_of_life_is_a_contradiction_after_half_a_minute() {
     let mut stage = fenced();
@@ -49,9 +50,9 @@ fn a_sign_of_life_is_a_contradiction_after_half_a_minute() {
     from(&mut stage, 30, &["?SignOfLife"], &["contradict"]);
 }
 
-/// Servers with much memory look through it for minutes; five of them pass before a machine is told once more.
+/// Servers with much memory test it for minutes; five of them pass before a machine is switched on again.
 #[test]
-fn a_machine_that_was_seen_on_has_five_minutes_to_boot_and_is_switched_on_three_times() {
+fn a_machine_reported_on_has_five_minutes_to_boot_and_is_switched_on_three_times() {
     let mut stage = fenced();
     stage.advance(10);
     for attempt in [2, 3, 4] {
@@ -64,7 +65,7 @@ fn a_machine_that_was_seen_on_has_five_minutes_to_boot_and_is_switched_on_three_
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
 }
 
-/// A device that is busy, or locked after wrong logins, is not helped by haste: 5 s, doubled up to a minute.
+/// A device that is busy, or locked after wrong logins, is not helped by quick retries: 5 s, doubled up to a minute.
 #[test]
 fn pauses_between_attempts_are_five_seconds_doubled_up_to_a_minute() {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
@@ -77,16 +78,16 @@ fn pauses_between_attempts_are_five_seconds_doubled_up_to_a_minute() {
     }
 }
 
-/// Other remediators take their taint away within a minute after their node is Ready; twice that is no accident.
+/// Other remediators remove their taint within a minute after their node is Ready; twice that is no coincidence.
 #[test]
-fn a_taint_that_nobody_takes_away_is_said_after_two_minutes() {
+fn a_stale_taint_is_reported_after_two_minutes() {
     let mut stage = Fixture::new(&["n", "m", "k"]);
     let taint = json!([{ "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute" }]);
     stage.change("n", |node| node["spec"]["taints"] = taint);
     from(&mut stage, 120, &[], &["?StaleTaint"]);
 }
 
-/// So many nodes are lost of so many; with the brakes as they are by default.
+/// The decision when `lost` of `of` nodes are lost, with the default brakes.
 fn lost(lost: usize, of: usize, zone: impl Fn(usize) -> &'static str) -> Vec<String> {
     let names: Vec<String> = (0..of).map(|number| format!("n{number}")).collect();
     let mut stage = Fixture::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
@@ -101,15 +102,15 @@ fn lost(lost: usize, of: usize, zone: impl Fn(usize) -> &'static str) -> Vec<Str
     stage.describe("n0")
 }
 
-/// One of two is half of them, and says nothing; of two lost ones of four, one half, rather we are cut off than they.
-/// One half of a hundred is one node more than 49 %.
+/// One of two is half of them, and proves nothing; if two of four are lost, this process is more likely cut off than
+/// they are. One half of a hundred is one node more than 49 %.
 #[test]
 fn no_node_is_fenced_while_half_of_two_or_more_are_lost() {
     let held = ["write Pending", "?LargeOutage"];
     for (many, of, is_held) in
         [(1, 1, false), (1, 2, false), (2, 2, true), (2, 4, true), (2, 5, false), (3, 6, true), (3, 7, false)]
     {
-        // Each in a zone of its own: about zones nothing is said.
+        // Each node is in a zone of its own: the zone gate does not apply.
         let zones = ["a", "b", "c", "d", "e", "f", "g"];
         let words = lost(many, of, |number| zones[number]);
         if is_held {
@@ -120,7 +121,8 @@ fn no_node_is_fenced_while_half_of_two_or_more_are_lost() {
     }
 }
 
-/// As for kube-controller-manager: below three lost nodes a share of a zone says nothing, and 55 % of it are too many.
+/// As for kube-controller-manager: with fewer than three lost nodes the percentage of a zone is not evaluated, and
+/// more than 55 % of it are too many.
 #[test]
 fn no_node_of_a_zone_is_fenced_while_three_and_more_than_55_percent_of_it_are_lost() {
     let held = ["write Pending", "?ZoneInTrouble"];
@@ -144,10 +146,10 @@ fn no_node_of_a_zone_is_fenced_while_three_and_more_than_55_percent_of_it_are_lo
     }
 }
 
-/// One at a time, a minute apart: a wrong map of devices shows itself at the first. Five minutes for healthy pods are as
-/// long as pods tolerate a lost node by default.
+/// One at a time, a minute apart: a wrong assignment of devices shows at the first node. Five minutes for healthy
+/// pods is as long as pods tolerate a lost node by default.
 #[test]
-fn the_brakes_of_a_policy_that_says_nothing() {
+fn the_default_brakes_of_a_policy() {
     assert_eq!(
         Brakes::default(),
         Brakes {
@@ -164,7 +166,7 @@ fn the_brakes_of_a_policy_that_says_nothing() {
     assert_eq!(said, Brakes::default(), "an empty object is as none");
 }
 
-/// Six renewals of a kubelet's Lease are missed in a minute; kube-controller-manager's grace is 50 s of it.
+/// In a minute a kubelet misses six renewals of its Lease; kube-controller-manager's grace period is 50 s.
 #[test]
 fn a_node_is_lost_after_a_minute_and_a_device_has_a_minute_to_switch() {
     let (conditions, flapping) = (Vec::new(), None);
@@ -177,7 +179,7 @@ fn a_node_is_lost_after_a_minute_and_a_device_has_a_minute_to_switch() {
     );
 }
 
-/// A status must stay far below the megabyte that etcd takes; of an attempt a person wants to see the last few rounds.
+/// A status must stay far below the megabyte that etcd accepts; a person needs only the last few rounds.
 #[test]
 fn twenty_attempts_are_kept() {
     assert_eq!(Attempt::MAX_ATTEMPTS, 20);

@@ -1,11 +1,11 @@
-//! What people are told of a node that waits for a person, and of one that does not.
+//! What `explain` shows about a node that awaits a person, and about one that does not.
 
 use pod_safety_shared::cache::Lookup;
 
 use super::*;
 
-/// `confirm-down` was advised where the machine was proved off and could not be switched on, and where the word had been taken
-/// back.
+/// `confirm-down` was advised where the machine was proved off and could not be switched on, and where the
+/// confirmation had been withdrawn.
 #[test]
 fn bug_a_second_confirmation_was_advised_where_the_machine_is_proved_off() {
     let mut stage = Fixture::at(Phase::AwaitingOperator, |status| status.message = "why".to_owned());
@@ -32,7 +32,7 @@ fn of(stage: &Fixture) -> Option<Outlook> {
 }
 
 #[test]
-fn the_outlook_says_when_a_lost_node_is_switched_off_or_what_is_in_the_way() {
+fn the_outlook_states_when_a_lost_node_is_switched_off_or_which_hold_prevents_it() {
     let mut stage = Fixture::new(&["n", "m", "k", "l", "o"]);
     assert_eq!(of(&stage), None, "it is well");
     stage.lose_node("n");
@@ -53,7 +53,7 @@ fn the_outlook_says_when_a_lost_node_is_switched_off_or_what_is_in_the_way() {
 }
 
 #[test]
-fn a_policy_can_fence_no_node_when_its_devices_say_so_of_all() {
+fn a_policy_can_fence_no_node_when_its_devices_report_a_problem_for_all() {
     let lacking = |stage: &Fixture| {
         let guard = stage.world.read();
         let policy = guard.view().policies().next().unwrap();

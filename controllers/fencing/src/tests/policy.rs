@@ -27,7 +27,7 @@ fn ready_device(stage: &mut Fixture, change: impl FnOnce(&mut Value)) {
     });
 }
 
-/// Status and reason of Ready, and how many nodes have the policy.
+/// Status and reason of Ready, and the number of nodes that have the policy.
 fn ready(stage: &Fixture) -> (String, u32) {
     let status = reviewed(stage).unwrap();
     let ready = &status.conditions[0];
@@ -35,7 +35,7 @@ fn ready(stage: &Fixture) -> (String, u32) {
 }
 
 #[test]
-fn a_policy_is_ready_only_if_it_would_act_and_has_nodes() {
+fn a_policy_is_ready_only_if_it_acts_and_has_nodes() {
     type Change = fn(&mut FencePolicySpec);
     let nothing = |policy: &mut FencePolicySpec| {
         policy.node_selector.match_labels = [("a".to_owned(), "b".to_owned())].into();
@@ -56,7 +56,7 @@ fn a_policy_is_ready_only_if_it_would_act_and_has_nodes() {
 }
 
 #[test]
-fn what_is_not_known_of_a_device_is_not_ready() {
+fn an_unknown_device_state_is_not_ready() {
     type Change = fn(&mut Value);
     let rows: [(&str, Change, &str); 5] = [
         (
@@ -96,7 +96,7 @@ fn what_is_not_known_of_a_device_is_not_ready() {
 }
 
 #[test]
-fn what_is_written_already_is_not_written_again() {
+fn an_unchanged_status_is_not_written_again() {
     let mut stage = Fixture::new(&["n", "m"]);
     ready_device(&mut stage, |_| ());
     let mut status = reviewed(&stage).unwrap();
@@ -111,7 +111,7 @@ fn what_is_written_already_is_not_written_again() {
     assert_eq!(reviewed(&stage).unwrap().nodes, 3, "a node that joins is counted");
 }
 
-/// A policy that another one overrules has no node, though its selector chooses them all.
+/// A policy that another one overrules has no nodes, though its selector matches them all.
 #[test]
 fn a_policy_that_another_one_overrules_has_no_node() {
     let mut stage = Fixture::new(&["n"]);

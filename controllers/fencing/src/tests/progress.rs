@@ -14,7 +14,7 @@ fn begun() -> Fixture {
     stage
 }
 
-/// An attempt after which the machine was seen on.
+/// An attempt after which a status check reported the machine on.
 fn failed(id: u32) -> Attempt {
     let verified = Some(Verified { power: Power::On, ..Verified::default() });
     Attempt { id, act: DesiredPower::Off, verified, ..Attempt::default() }
@@ -38,7 +38,7 @@ fn from_suspicion_to_evidence_in_order() {
 }
 
 #[test]
-fn s5_an_intent_without_an_outcome_is_waited_for_from_when_it_was_first_seen_and_then_looked_at() {
+fn s5_an_attempt_without_outcome_is_waited_for_from_when_it_was_first_seen_and_then_checked() {
     let mut stage = begun();
     let waits = stage.decide("n");
     assert_eq!(
@@ -54,7 +54,7 @@ fn s5_an_intent_without_an_outcome_is_waited_for_from_when_it_was_first_seen_and
 }
 
 #[test]
-fn what_failed_is_tried_again_by_the_same_level_then_by_the_next_then_anew_then_by_a_person() {
+fn after_a_failure_the_same_level_then_the_next_then_another_round_then_a_person_follows() {
     let mut stage = begun();
     stage.policy(|policy| policy.rounds = 2);
     let mut history = Vec::new();
@@ -128,7 +128,7 @@ fn only_the_last_attempts_are_kept_and_their_numbers_go_on() {
 }
 
 #[test]
-fn a_further_attempt_goes_through_the_gates_once_more_but_has_its_turn() {
+fn a_further_attempt_passes_the_gates_again_but_keeps_its_place() {
     let failed = || {
         let mut stage = begun();
         stage.set_power("On");
@@ -156,7 +156,7 @@ fn a_further_attempt_goes_through_the_gates_once_more_but_has_its_turn() {
 }
 
 #[test]
-fn whoever_is_heard_again_is_left_alone_unless_a_person_asked_for_it_or_something_may_still_land() {
+fn a_node_that_reports_again_is_not_fenced_unless_requested_or_in_flight() {
     let back = |mut stage: Fixture| {
         stage.reboot("n", "b0000000-0000-4000-8000-00000000000a");
         stage
@@ -177,7 +177,7 @@ fn whoever_is_heard_again_is_left_alone_unless_a_person_asked_for_it_or_somethin
 }
 
 #[test]
-fn who_cancels_ends_it_before_the_next_attempt_and_not_in_the_middle_of_one() {
+fn a_cancellation_takes_effect_before_the_next_attempt_and_not_during_one() {
     let cancelled = |mut stage: Fixture| {
         stage.edit(|spec, _| spec.cancelled = true);
         stage
@@ -194,7 +194,7 @@ fn who_cancels_ends_it_before_the_next_attempt_and_not_in_the_middle_of_one() {
 }
 
 #[test]
-fn another_life_before_evidence_ends_the_incident_when_nothing_can_land_any_more() {
+fn another_incarnation_before_evidence_supersedes_the_incident_once_nothing_is_in_flight() {
     for phase in [Phase::Pending, Phase::AwaitingOperator] {
         let mut stage = Fixture::at(phase, |_| ());
         stage.reboot("n", "b0000000-0000-4000-8000-000000000002");
@@ -213,7 +213,7 @@ fn another_life_before_evidence_ends_the_incident_when_nothing_can_land_any_more
 }
 
 #[test]
-fn a_node_whose_object_is_gone_is_fenced_by_what_is_known_of_it() {
+fn a_deleted_node_is_fenced_by_the_data_of_its_incident() {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.delete(Kind::Nodes, "n");
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
@@ -224,7 +224,7 @@ fn a_node_whose_object_is_gone_is_fenced_by_what_is_known_of_it() {
 }
 
 #[test]
-fn evidence_of_a_person_or_of_before_a_crash_is_adopted_in_every_phase_before_fenced() {
+fn a_confirmation_or_evidence_from_before_a_crash_is_adopted_in_every_phase_before_fenced() {
     let waits = |stage: &mut Fixture| stage.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
     for phase in [Phase::Pending, Phase::Fencing, Phase::AwaitingOperator] {
         let mut stage = Fixture::at(phase, |_| ());
@@ -247,9 +247,9 @@ fn evidence_of_a_person_or_of_before_a_crash_is_adopted_in_every_phase_before_fe
     assert_eq!(stage.describe("n"), ["?NodeStillReady"], "of who is Ready nothing is believed");
 }
 
-/// C2: the word of an earlier loss of the same life ended the fencing of the next one.
+/// A confirmation of an earlier loss of the same incarnation ended the fencing of the next loss.
 #[test]
-fn a_word_that_was_given_before_the_kubelet_was_heard_again_is_not_adopted() {
+fn a_confirmation_from_before_the_kubelet_reported_again_is_not_adopted() {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
     stage.heartbeat("n");
@@ -257,14 +257,14 @@ fn a_word_that_was_given_before_the_kubelet_was_heard_again_is_not_adopted() {
 }
 
 #[test]
-fn an_incident_without_its_policy_waits_and_says_so() {
+fn an_incident_without_its_policy_is_held() {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.delete(Kind::FencePolicies, "p");
     assert_eq!(stage.describe("n"), ["?NoPolicy"]);
 }
 
 #[test]
-fn of_two_incidents_of_one_life_that_counts_whose_name_says_which() {
+fn of_two_incidents_of_one_incarnation_the_one_with_the_derived_name_counts() {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
     let (spec, status) = stage.only();
     let object = named("a").set("/spec", json!(spec)).set("/status", json!(status));
@@ -275,7 +275,7 @@ fn of_two_incidents_of_one_life_that_counts_whose_name_says_which() {
 }
 
 #[test]
-fn one_that_is_being_deleted_is_as_good_as_gone() {
+fn an_incident_that_is_being_deleted_is_ignored() {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
     let (spec, status) = stage.only();
     let name = pod_safety_shared::authority::incident_name(&spec.node);
@@ -288,7 +288,7 @@ fn one_that_is_being_deleted_is_as_good_as_gone() {
 }
 
 #[test]
-fn evidence_that_was_withdrawn_is_not_given_again() {
+fn withdrawn_evidence_is_not_created_again() {
     let mut stage = begun();
     stage.set_power("Off");
     let name = pod_safety_shared::authority::incident_name(&stage.incarnation("n"));

@@ -1,4 +1,4 @@
-//! Laws that hold for every status that somebody may have written, whatever the node does.
+//! Properties that hold for every status that can be written, whatever the node does.
 
 use pod_safety_shared::testing::at;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ struct Sketch {
     proof: usize,
     named: bool,
     tainted: bool,
-    /// Lost, Ready in the same life, Ready in another, lost in another, gone.
+    /// Lost, Ready in the same incarnation, Ready in another, lost in another, deleted.
     machine: usize,
     pod: bool,
     paused: bool,
@@ -121,7 +121,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn no_step_without_what_it_rests_on(sketch in sketch()) {
+    fn no_step_without_its_preconditions(sketch in sketch()) {
         let stage = sketch.stage();
         let decision = stage.decide("n");
         prop_assert_eq!(&decision, &stage.decide("n"), "pure");
@@ -178,8 +178,8 @@ proptest! {
         }
     }
 
-    /// However often it is decided about a status that does not change, in the end it waits or acts on the world:
-    /// it never writes for ever.
+    /// Repeated decisions about a status that does not change end in a wait or in an action outside the API: they do
+    /// not write endlessly.
     #[test]
     fn writes_come_to_an_end(sketch in sketch()) {
         let mut stage = sketch.stage();

@@ -4,7 +4,7 @@ use super::fixture::own;
 use super::*;
 use pod_safety_shared::testing::objects::NEXT_BOOT;
 
-/// Fenced by its first attempt, evidence and taint included, with a pod that was asked to end.
+/// Fenced by its first attempt, with evidence and taint, and with a pod that is being deleted.
 fn fenced() -> Fixture {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.pod("db-0", "n", Fixture::terminating);
@@ -64,7 +64,7 @@ fn the_pause_before_a_machine_is_switched_on_counts_from_the_taint() {
 }
 
 #[test]
-fn nothing_is_switched_on_by_who_is_paused_cancelled_or_without_devices() {
+fn no_machine_is_switched_on_if_paused_cancelled_or_without_devices() {
     for (change, word) in [
         (
             (|stage| stage.policy(|policy| policy.paused = Some("x".to_owned()))) as fn(&mut Fixture),
@@ -83,7 +83,7 @@ fn nothing_is_switched_on_by_who_is_paused_cancelled_or_without_devices() {
 }
 
 #[test]
-fn s13_nothing_is_switched_on_while_something_begun_before_may_still_land() {
+fn s13_no_machine_is_switched_on_while_an_attempt_is_in_flight() {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.policy(|policy| policy.recovery = Recovery::PowerOn);
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
@@ -96,9 +96,9 @@ fn s13_nothing_is_switched_on_while_something_begun_before_may_still_land() {
     assert_eq!(stage.describe("n"), ["on 2 by bmc"]);
 }
 
-/// Ten seconds after a technician had confirmed that a machine is off, it was switched on, and nothing had said so.
+/// Ten seconds after a technician had confirmed that a machine is off, it was switched on, without any notice.
 #[test]
-fn bug_a_machine_that_a_person_confirmed_down_stays_off_unless_they_said_otherwise() {
+fn bug_a_machine_that_a_person_confirmed_down_was_switched_on_without_permission() {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.policy(|policy| policy.recovery = Recovery::PowerOn);
     stage.confirmation("n", "by-hand", false);
@@ -118,7 +118,7 @@ fn bug_a_machine_that_a_person_confirmed_down_stays_off_unless_they_said_otherwi
 }
 
 #[test]
-fn of_several_words_of_people_the_last_decides_whether_the_machine_is_switched_on() {
+fn of_several_confirmations_the_last_decides_whether_the_machine_is_switched_on() {
     for (later, wanted) in [(true, "on 1 by bmc"), (false, "?MachinePoweredOff")] {
         let mut stage = Fixture::at(Phase::Pending, |_| ());
         stage.policy(|policy| policy.recovery = Recovery::PowerOn);
@@ -139,7 +139,7 @@ fn of_several_words_of_people_the_last_decides_whether_the_machine_is_switched_o
 }
 
 #[test]
-fn switched_on_and_back_with_another_boot_it_is_done_and_our_taint_goes() {
+fn a_node_back_with_another_boot_completes_the_incident_and_loses_our_taint() {
     let mut stage = on();
     assert_eq!(stage.describe("n"), ["?AttemptUnderWay"]);
     stage.set_outcome("done");
@@ -157,7 +157,7 @@ fn switched_on_and_back_with_another_boot_it_is_done_and_our_taint_goes() {
 }
 
 #[test]
-fn who_comes_back_by_himself_ends_his_old_pods_first() {
+fn a_node_that_comes_back_by_itself_terminates_its_old_pods_first() {
     let mut stage = fenced();
     stage.reboot("n", NEXT_BOOT);
     assert_eq!(stage.act("n"), ["untaint"], "nothing proves this boot over");
@@ -167,7 +167,7 @@ fn who_comes_back_by_himself_ends_his_old_pods_first() {
 }
 
 #[test]
-fn what_cannot_be_switched_on_is_tried_three_times() {
+fn a_machine_that_cannot_be_switched_on_is_tried_three_times() {
     let mut stage = on();
     for attempt in [3, 4] {
         stage.set_power("Off");
@@ -184,7 +184,7 @@ fn what_cannot_be_switched_on_is_tried_three_times() {
 }
 
 #[test]
-fn a_further_try_waits_for_pods_that_came_meanwhile() {
+fn a_further_power_on_waits_for_pods_deleted_meanwhile() {
     let mut stage = on();
     stage.set_power("Off");
     stage.pod("db-1", "n", Fixture::terminating);
@@ -193,7 +193,7 @@ fn a_further_try_waits_for_pods_that_came_meanwhile() {
 }
 
 #[test]
-fn without_evidence_that_holds_nothing_goes_on() {
+fn without_valid_evidence_the_incident_does_not_proceed() {
     let mut stage = Fixture::at(Phase::Fenced, |status| status.evidence = Some("lost".to_owned()));
     assert_eq!(stage.describe("n"), ["?EvidenceMissing"]);
     stage.evidence("m", "lost", FenceEvidenceKind::OperatorConfirmed);
@@ -205,9 +205,10 @@ fn without_evidence_that_holds_nothing_goes_on() {
     assert!(stage.only().1.message.ends_with("was invalidated: wrong"));
 }
 
-/// A3: who was to end after the word had expired was released by kube-controller-manager, by the taint.
+/// A pod that was deleted after the confirmation had expired was released by kube-controller-manager, because of the
+/// taint.
 #[test]
-fn the_taint_of_a_word_that_has_expired_goes() {
+fn the_taint_of_an_expired_confirmation_is_removed() {
     let mut stage = fenced();
     stage.edit(|_, status| status.tainted = true);
     let name = stage.only().1.evidence.unwrap();
@@ -220,9 +221,10 @@ fn the_taint_of_a_word_that_has_expired_goes() {
     assert_eq!(stage.act("n"), ["write Fenced"], "it was confirmed anew");
 }
 
-/// A3: the judge refused a word of which the policy asked for more by then, and the taint went on releasing pods.
+/// The verifier rejected a confirmation because the policy required more by then, but the taint went on releasing
+/// pods.
 #[test]
-fn bug_the_taint_of_a_word_stayed_when_the_policy_asked_for_verified_evidence() {
+fn bug_the_taint_of_a_confirmation_stayed_when_the_policy_required_verified_evidence() {
     let mut stage = fenced();
     stage.edit(|_, status| status.tainted = true);
     let name = stage.only().1.evidence.unwrap();
@@ -238,9 +240,9 @@ fn bug_the_taint_of_a_word_stayed_when_the_policy_asked_for_verified_evidence() 
     assert_eq!(stage.act("n"), ["write Fenced"], "it was confirmed anew");
 }
 
-/// kube-controller-manager acts on it: what was withdrawn went on releasing pods there.
+/// kube-controller-manager acts on the taint: after the evidence was withdrawn it went on releasing pods there.
 #[test]
-fn bug_the_taint_of_evidence_that_was_withdrawn_stayed_on_the_node() {
+fn bug_the_taint_of_withdrawn_evidence_stayed_on_the_node() {
     let mut stage = fenced();
     stage.edit(|_, status| status.tainted = true);
     let name = stage.only().1.evidence.unwrap();
@@ -250,10 +252,10 @@ fn bug_the_taint_of_evidence_that_was_withdrawn_stayed_on_the_node() {
     assert_eq!((status.phase, status.tainted), (Phase::AwaitingOperator, false));
     assert!(status.message.ends_with("was invalidated: wrong"), "{}", status.message);
     assert_eq!(stage.describe("n"), ["?AwaitingOperator"], "once");
-    // It was withdrawn while a person was waited for, because it could not be switched on.
+    // The evidence was withdrawn while the incident awaited a person, because the machine could not be switched on.
     stage.edit(|_, status| status.tainted = true);
     assert_eq!(stage.describe("n"), ["withdraw"]);
-    // Somebody else's word holds.
+    // Another confirmation is valid.
     stage.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
     assert_eq!(stage.act("n"), ["write Fenced"]);
     let (_, status) = stage.only();
@@ -265,7 +267,7 @@ fn bug_the_taint_of_evidence_that_was_withdrawn_stayed_on_the_node() {
 }
 
 #[test]
-fn a_node_that_nobody_has_missed_yet_is_tainted_when_it_is() {
+fn a_node_still_marked_ready_is_tainted_once_it_is_not() {
     let mut stage = Fixture::new(&["n", "m", "k"]);
     stage.fence("n", Trigger::Person, NodeFenceStatus::default());
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
@@ -280,7 +282,7 @@ fn a_node_that_nobody_has_missed_yet_is_tainted_when_it_is() {
 }
 
 #[test]
-fn a_kubelet_that_lives_in_the_same_boot_contradicts_the_evidence_within_half_a_minute() {
+fn a_kubelet_reporting_in_the_same_boot_contradicts_the_evidence_within_half_a_minute() {
     type Sign = fn(&mut Fixture);
     let (renews, reports): (Sign, Sign) =
         (|stage| stage.heartbeat("n"), |stage| stage.set_ready("n", "True"));
@@ -304,10 +306,10 @@ fn a_kubelet_that_lives_in_the_same_boot_contradicts_the_evidence_within_half_a_
     }
 }
 
-/// Seed 15702: the machine was switched on and its kubelet renewed its Lease, but the API server refused its status. Its
-/// devices lost their trust by that.
+/// The machine was switched on and its kubelet renewed its Lease, but the API server refused its status. Its devices
+/// became untrusted.
 #[test]
-fn bug_a_machine_that_was_switched_on_and_could_not_say_that_it_booted_contradicted_its_devices() {
+fn bug_a_booted_machine_whose_status_was_refused_contradicted_its_devices() {
     let mut stage = on();
     stage.advance(10);
     stage.set_power("On");
@@ -324,9 +326,10 @@ fn bug_a_machine_that_was_switched_on_and_could_not_say_that_it_booted_contradic
     assert_eq!(stage.describe("n"), ["contradict"], "it had as long as a boot may take");
 }
 
-/// Seed 19678: the word that the incident rested on had expired, and the devices lost their trust by what a newer word knew of.
+/// The confirmation of the incident had expired, and its devices became untrusted because of a renewal that a newer
+/// confirmation includes.
 #[test]
-fn bug_evidence_that_was_over_was_contradicted_though_a_newer_word_holds() {
+fn bug_expired_evidence_was_contradicted_although_a_newer_confirmation_is_valid() {
     let mut stage = fenced();
     stage.edit(|_, status| status.tainted = true);
     let name = stage.only().1.evidence.unwrap();
@@ -343,9 +346,9 @@ fn bug_evidence_that_was_over_was_contradicted_though_a_newer_word_holds() {
     assert_eq!(stage.only().1.evidence.as_deref(), Some("by-hand"));
 }
 
-/// Seed 22210: one confirmation was contradicted, and the out-of-service taint went although a second one holds.
+/// One confirmation was contradicted, and the out-of-service taint was removed although a second one is valid.
 #[test]
-fn bug_a_contradiction_took_away_the_taint_although_other_evidence_about_this_life_holds() {
+fn bug_a_contradiction_removed_the_taint_although_other_evidence_is_valid() {
     type Change = fn(&mut Fixture);
     let rows: [(&str, Change, bool); 4] = [
         ("a second confirmation, given after the renewal", |_| (), true),
@@ -372,10 +375,10 @@ fn bug_a_contradiction_took_away_the_taint_although_other_evidence_about_this_li
     }
 }
 
-/// The simulator found it: an order to switch off landed minutes after it had failed, on a machine that had just been
-/// seen on, and its incident waited for ever.
+/// Found by the simulator: a power-off took effect minutes after it had failed, on a machine that had just been
+/// reported on, and its incident never ended.
 #[test]
-fn bug_a_machine_that_went_off_again_after_it_was_seen_on_was_waited_for_for_ever() {
+fn bug_a_machine_that_went_off_after_it_was_reported_on_was_never_switched_on_again() {
     let mut stage = on();
     for number in [3, 4] {
         stage.advance(10);
@@ -394,10 +397,11 @@ fn bug_a_machine_that_went_off_again_after_it_was_seen_on_was_waited_for_for_eve
     assert_eq!(stage.act("n"), ["untaint"], "late is not never");
 }
 
-/// The simulator found it: a device that lies cannot switch on either, so a person was waited for; the node came back in
-/// the life that had been proved off, and kept its taint, and its device the trust in it.
+/// Found by the simulator: a device that reports a wrong power state cannot switch on either, so the incident awaited
+/// a person; the node came back in the incarnation that had been proved off, and kept its taint, and its device
+/// stayed trusted.
 #[test]
-fn bug_a_node_that_was_heard_while_a_person_was_waited_for_contradicted_nothing() {
+fn bug_a_node_that_reported_while_awaiting_a_person_did_not_contradict_its_evidence() {
     let mut stage = on();
     stage.edit(|_, status| status.phase = Phase::AwaitingOperator);
     assert_eq!(stage.describe("n"), ["?AwaitingOperator"]);
@@ -412,7 +416,7 @@ fn bug_a_node_that_was_heard_while_a_person_was_waited_for_contradicted_nothing(
 }
 
 #[test]
-fn a_kubelet_that_boots_renews_its_lease_before_it_says_so_and_contradicts_nothing() {
+fn a_booting_kubelet_that_renews_its_lease_first_contradicts_nothing() {
     let mut stage = fenced();
     stage.delete(Kind::Pods, "db-0");
     stage.advance(600);
@@ -424,7 +428,7 @@ fn a_kubelet_that_boots_renews_its_lease_before_it_says_so_and_contradicts_nothi
 }
 
 #[test]
-fn a_kubelet_that_says_ready_or_registers_anew_without_a_boot_is_a_sign_of_life() {
+fn a_ready_status_or_a_new_registration_without_a_boot_is_a_sign_of_life() {
     let mut stage = fenced();
     stage.advance(1);
     stage.set_ready("n", "True");
@@ -436,9 +440,10 @@ fn a_kubelet_that_says_ready_or_registers_anew_without_a_boot_is_a_sign_of_life(
     assert_eq!(stage.describe("n")[..2], ["write Fenced", "?SignOfLife"]);
 }
 
-/// Machines of one image count the same numbers of boots: a new one contradicted true evidence about the one before.
+/// Machines of one image count the same numbers of boots: a new machine contradicted correct evidence about the one
+/// before.
 #[test]
-fn bug_a_machine_with_an_equal_number_of_boots_had_a_device_distrusted() {
+fn bug_an_equal_number_of_boots_made_a_device_untrusted() {
     let mut stage = fenced();
     stage.advance(1);
     stage.world.remove(Kind::Nodes, "uid-n", stage.mono());
@@ -450,7 +455,7 @@ fn bug_a_machine_with_an_equal_number_of_boots_had_a_device_distrusted() {
 }
 
 #[test]
-fn a_sign_that_is_gone_is_forgotten() {
+fn a_sign_of_life_that_is_gone_is_removed_from_the_status() {
     let mut stage = fenced();
     stage.set_ready("n", "True");
     stage.advance(1);
@@ -462,7 +467,7 @@ fn a_sign_that_is_gone_is_forgotten() {
 }
 
 #[test]
-fn a_new_life_that_is_lost_too_is_an_incident_of_its_own_and_waits_for_what_may_still_land() {
+fn a_lost_new_incarnation_gets_its_own_incident_and_waits_for_attempts_in_flight() {
     let mut stage = released();
     stage.advance(600);
     assert_eq!(stage.act("n"), ["on 2 by bmc"]);
@@ -473,9 +478,10 @@ fn a_new_life_that_is_lost_too_is_an_incident_of_its_own_and_waits_for_what_may_
     assert_eq!(stage.describe("n"), ["off 1 by bmc", "?AwaitingNodeReady"]);
 }
 
-/// The Node was deleted while its machine was fenced, and its Lease went with it. A tenant with `pods/status` calls a pod of their own Ready.
+/// The Node was deleted while its machine was fenced, and its Lease with it. A tenant with `pods/status` marks their
+/// own pod Ready.
 #[test]
-fn attack_a_tenant_that_calls_its_pod_ready_has_a_device_distrusted() {
+fn attack_a_tenant_that_marks_its_pod_ready_does_not_make_a_device_untrusted() {
     let mut stage = fenced();
     let evil = |stage: &mut Fixture, ready: &str| {
         stage.pod("evil", "n", |pod| {
@@ -502,9 +508,10 @@ fn attack_a_tenant_that_calls_its_pod_ready_has_a_device_distrusted() {
     );
 }
 
-/// The node is back with another boot. A tenant has a pod there that tolerates everything, was asked to end, and does not.
+/// The node is back with another boot. A tenant has a pod there that tolerates everything, is being deleted, and does
+/// not terminate.
 #[test]
-fn attack_a_pod_of_the_new_boot_that_does_not_end_keeps_the_taint_on_the_node() {
+fn attack_a_pod_of_the_new_boot_that_does_not_terminate_does_not_keep_the_taint() {
     let mut stage = on();
     stage.set_outcome("done");
     stage.set_power("On");

@@ -1,10 +1,10 @@
-//! What others ask for, and are answered.
+//! Requests of other remediators, and their status.
 
 use pod_safety_shared::api::{NODE_NAME_ANNOTATION, TIMED_OUT_ANNOTATION};
 
 use super::*;
 
-/// Five nodes of which `n` is lost; nothing is fenced but by somebody's wish, and there is one.
+/// Five nodes of which `n` is lost; the policy fences on request only, and there is one request.
 fn asked() -> Fixture {
     let mut stage = Fixture::lost();
     stage.policy(|policy| policy.when = When::Manual);
@@ -31,7 +31,7 @@ fn over(object: &mut Value) {
 }
 
 #[test]
-fn from_the_wish_to_success_its_name_is_written_before_the_incident_begins() {
+fn a_requested_incident_is_named_in_the_remediation_before_it_is_opened() {
     let mut stage = opened();
     let name = stage.fences.keys().next().cloned();
     assert_eq!(stage.remediations["n"]["status"]["fence"].as_str(), name.as_deref());
@@ -51,7 +51,7 @@ fn from_the_wish_to_success_its_name_is_written_before_the_incident_begins() {
 }
 
 #[test]
-fn bug_a_node_that_came_back_is_not_fenced_anew_while_the_wish_is_still_there() {
+fn bug_a_node_that_came_back_was_fenced_again_while_the_request_existed() {
     let mut stage = opened();
     stage.edit(|_, status| status.phase = Phase::Done);
     stage.reboot("n", "b0000000-0000-4000-8000-000000000002");
@@ -64,7 +64,7 @@ fn bug_a_node_that_came_back_is_not_fenced_anew_while_the_wish_is_still_there() 
 }
 
 #[test]
-fn a_node_may_be_well_to_whom_asks_and_is_left_when_nobody_asks_any_more() {
+fn a_healthy_node_is_fenced_on_request_and_not_after_the_request_is_withdrawn() {
     let mut stage = opened();
     stage.reboot("n", "b0000000-0000-4000-8000-00000000000a");
     stage.advance(5);
@@ -76,7 +76,7 @@ fn a_node_may_be_well_to_whom_asks_and_is_left_when_nobody_asks_any_more() {
 }
 
 #[test]
-fn what_is_under_way_is_waited_for_before_it_is_let_go() {
+fn a_remediation_is_released_only_after_attempts_in_flight() {
     let mut stage = opened();
     assert!(stage.act("n")[0].starts_with("off 1"));
     stage.remediation("n", deleted);
@@ -88,7 +88,7 @@ fn what_is_under_way_is_waited_for_before_it_is_let_go() {
 }
 
 #[test]
-fn a_second_wish_in_the_same_life_begins_the_incident_anew() {
+fn a_second_request_in_the_same_incarnation_reopens_the_incident() {
     let mut stage = opened();
     stage.remediation("n", deleted);
     assert_eq!(stage.act("n"), ["write Cancelled"]);
@@ -105,7 +105,7 @@ fn a_second_wish_in_the_same_life_begins_the_incident_anew() {
 }
 
 #[test]
-fn it_goes_though_the_node_is_gone() {
+fn a_remediation_is_released_even_if_its_node_is_deleted() {
     let mut stage = opened();
     stage.delete(Kind::Nodes, "n");
     stage.remediation("n", deleted);
@@ -120,7 +120,7 @@ fn it_goes_though_the_node_is_gone() {
 }
 
 #[test]
-fn who_is_told_that_its_time_is_over_begins_no_attempt_and_keeps_evidence() {
+fn a_timed_out_remediation_begins_no_attempt_and_keeps_evidence() {
     let mut stage = opened();
     stage.remediation("n", over);
     assert_eq!(
@@ -149,7 +149,7 @@ fn who_is_told_that_its_time_is_over_begins_no_attempt_and_keeps_evidence() {
 }
 
 #[test]
-fn what_cannot_begin_says_why_at_once_so_that_others_try() {
+fn a_request_that_cannot_begin_fails_at_once_with_its_reason() {
     let mut stage = asked();
     stage.act("n");
     stage.policy(|policy| {
@@ -166,7 +166,7 @@ fn what_cannot_begin_says_why_at_once_so_that_others_try() {
 }
 
 #[test]
-fn an_incident_that_was_there_is_followed_and_not_called_off_with_the_wish() {
+fn an_existing_incident_is_followed_and_not_cancelled_with_the_request() {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.remediation("n", |_| ());
     assert!(stage.act("n").contains(&"keep".to_owned()));

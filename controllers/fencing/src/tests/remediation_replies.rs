@@ -1,4 +1,5 @@
-//! What remediations are answered, and how a machine is switched on again: rows that mutants showed to be missing.
+//! The status of remediations, and how a machine is switched on again: rows for mutants that other tests did not
+//! catch.
 
 use pod_safety_shared::api::{Gate, REMEDIATION_FINALIZER, TIMED_OUT_ANNOTATION};
 use pod_safety_shared::authority::incident_name;
@@ -20,7 +21,7 @@ fn followed(phase: Phase, change: impl FnOnce(&mut NodeFenceStatus)) -> Fixture 
     stage
 }
 
-/// What its remediation is answered.
+/// The status of its remediation.
 fn answer(stage: &Fixture) -> PodSafetyRemediationStatus {
     let decision = stage.decide("n");
     match replies(&decision).as_slice() {
@@ -30,7 +31,7 @@ fn answer(stage: &Fixture) -> PodSafetyRemediationStatus {
 }
 
 #[test]
-fn each_phase_of_an_incident_has_its_answer() {
+fn each_phase_of_an_incident_has_its_remediation_status() {
     for (phase, wanted) in [
         (Phase::Pending, "True/Unknown Fencing"),
         (Phase::Fencing, "True/Unknown Fencing"),
@@ -45,7 +46,7 @@ fn each_phase_of_an_incident_has_its_answer() {
 }
 
 #[test]
-fn an_incident_that_was_called_off_begins_anew_for_who_still_asks_while_its_node_is_lost_in_the_same_life() {
+fn a_cancelled_incident_is_reopened_for_a_request_while_its_node_is_lost_in_the_same_incarnation() {
     type Change = fn(&mut Fixture);
     let rows: [(&str, Change, &str); 6] = [
         ("it is lost again", |_| (), "write Pending"),
@@ -98,7 +99,7 @@ fn an_incident_that_was_called_off_begins_anew_for_who_still_asks_while_its_node
 }
 
 #[test]
-fn that_a_node_never_returns_is_said_where_the_evidence_of_its_incident_is_that_its_machine_is_gone() {
+fn a_node_is_reported_as_never_returning_if_the_evidence_is_a_deleted_machine() {
     for (named, kind, gone) in [
         ("e", FenceEvidenceKind::Decommissioned, "True"),
         ("e", FenceEvidenceKind::PowerOff, "False"),
@@ -116,9 +117,9 @@ fn that_a_node_never_returns_is_said_where_the_evidence_of_its_incident_is_that_
     }
 }
 
-/// The authority stamps what has no time yet: a condition keeps its own for as long as it says the same.
+/// The executor adds missing timestamps: a condition keeps its own as long as its status stays the same.
 #[test]
-fn a_condition_keeps_its_time_until_it_says_something_else() {
+fn a_condition_keeps_its_transition_time_until_its_status_changes() {
     let times = |phase: Phase| {
         let mut stage = followed(phase, |_| ());
         let condition = |kind: &str, status: &str, time: &str| json!({ "type": kind, "status": status, "reason": "r", "message": "m", "lastTransitionTime": time });
@@ -136,7 +137,7 @@ fn a_condition_keeps_its_time_until_it_says_something_else() {
 }
 
 #[test]
-fn an_incident_says_who_asked_for_it() {
+fn an_incident_names_its_requester() {
     let mut stage = Fixture::lost();
     stage.policy(|policy| policy.when = When::Manual);
     stage.remediation("n", |_| ());
@@ -174,14 +175,14 @@ fn released() -> Fixture {
 }
 
 #[test]
-fn a_machine_is_switched_on_by_the_devices_that_were_seen_to_have_it_switched_off() {
+fn a_machine_is_switched_on_by_the_devices_that_switched_it_off() {
     let mut stage = released();
     assert_eq!(stage.act("n"), ["on 4 by pdu"]);
     assert_eq!(stage.only().1.attempts.last().unwrap().level, 1);
 }
 
 #[test]
-fn the_next_try_to_switch_on_begins_when_its_pause_is_over_and_to_the_second() {
+fn the_next_power_on_begins_exactly_after_its_backoff() {
     let mut stage = released();
     assert_eq!(stage.act("n"), ["on 4 by pdu"]);
     stage.set_power("Off");
@@ -194,9 +195,9 @@ fn the_next_try_to_switch_on_begins_when_its_pause_is_over_and_to_the_second() {
     assert_eq!(stage.describe("n"), ["on 6 by pdu"]);
 }
 
-/// A sign of life that was kept does not outlive what it was said against, nor the incident.
+/// A recorded sign of life is removed with the evidence that it contradicted, and with the end of the incident.
 #[test]
-fn what_held_a_phase_back_goes_with_the_evidence_and_with_the_end() {
+fn a_recorded_sign_of_life_is_removed_with_the_evidence_and_at_the_end() {
     let kept = || vec![Gate { name: "Paused".to_owned(), holds: true, message: String::new() }];
     let mut stage = released();
     stage.edit(|_, status| status.gates = kept());
@@ -210,9 +211,9 @@ fn what_held_a_phase_back_goes_with_the_evidence_and_with_the_end() {
     assert_eq!((stage.only().1.phase, stage.only().1.gates), (Phase::Done, vec![]));
 }
 
-/// One that cannot be read might be the owner of the taint.
+/// An object that cannot be decoded might be the owner of the taint.
 #[test]
-fn a_taint_is_not_called_forgotten_while_an_incident_cannot_be_read() {
+fn a_taint_is_not_reported_as_stale_while_an_incident_cannot_be_decoded() {
     let mut stage = Fixture::new(&["n", "m", "k"]);
     let taint = json!([{ "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute" }]);
     stage.change("n", |node| node["spec"]["taints"] = taint);

@@ -1,9 +1,9 @@
-//! What happens when much is lost at once.
+//! Many nodes lost at once.
 
 use super::*;
 
 #[test]
-fn of_two_hundred_nodes_lost_at_once_none_is_shot_and_the_holds_say_how_many() {
+fn of_two_hundred_nodes_lost_at_once_none_is_fenced_and_the_holds_have_the_numbers() {
     let names: Vec<String> = (0..300).map(|number| format!("n{number:03}")).collect();
     let mut stage = Fixture::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
     let lost = &names[..200];

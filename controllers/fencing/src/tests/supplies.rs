@@ -60,7 +60,7 @@ fn an_attempt_may_take_as_long_as_its_slower_device_whichever_is_named_first() {
 }
 
 #[test]
-fn the_machine_is_off_only_when_both_say_so_and_else_both_are_asked_again() {
+fn the_machine_is_off_only_if_both_devices_report_off_or_else_both_are_tried_again() {
     for one_says in ["On", "Unknown"] {
         let mut stage = pending();
         stage.act("n");
@@ -81,7 +81,7 @@ fn the_machine_is_off_only_when_both_say_so_and_else_both_are_asked_again() {
 }
 
 #[test]
-fn one_that_cannot_be_used_closes_the_level_whichever_of_the_two_it_is() {
+fn an_unusable_device_closes_the_level_whichever_of_the_two_it_is() {
     type Change = fn(&mut Fixture, &str);
     let changes: [(&str, Change); 3] = [
         ("does not exist", |stage, name| stage.delete(Kind::FenceDevices, name)),
@@ -131,7 +131,7 @@ fn one_supply_alone_is_not_switched_on() {
 }
 
 #[test]
-fn a_sign_of_life_takes_the_evidence_back_that_rests_on_both() {
+fn a_sign_of_life_invalidates_evidence_of_both_devices() {
     let mut stage = released();
     stage.heartbeat("n");
     assert_eq!(stage.act("n"), ["write Fenced", "?SignOfLife"]);
@@ -140,7 +140,7 @@ fn a_sign_of_life_takes_the_evidence_back_that_rests_on_both() {
 }
 
 #[test]
-fn of_a_level_with_a_person_in_it_nothing_is_switched() {
+fn a_level_with_a_manual_device_switches_nothing() {
     for name in ["left", "right"] {
         let mut stage = pending();
         stage.device(name, |device| device["spec"]["driver"] = json!("Manual"));
@@ -150,7 +150,7 @@ fn of_a_level_with_a_person_in_it_nothing_is_switched() {
 }
 
 #[test]
-fn of_a_level_with_another_remediator_in_it_the_word_is_not_enough_where_only_what_was_verified_counts() {
+fn a_level_with_an_external_device_is_not_enough_where_verified_evidence_is_required() {
     for name in ["left", "right"] {
         let mut stage = pending();
         stage.device(name, |device| {
@@ -165,7 +165,7 @@ fn of_a_level_with_another_remediator_in_it_the_word_is_not_enough_where_only_wh
 }
 
 #[test]
-fn what_a_level_asks_for_besides_its_devices_is_written_into_its_attempts() {
+fn the_other_requirements_of_a_level_are_written_into_its_attempts() {
     use pod_safety_shared::api::Corroboration::KubeletPort;
     let mut stage = pending();
     stage.policy(|policy| policy.levels[0].corroborate = vec![KubeletPort]);

@@ -1,4 +1,4 @@
-//! Marks of nodes that are off, on nodes that are not.
+//! Out-of-service taints that were left on Ready nodes.
 
 use pod_safety_shared::authority::incident_name;
 use pod_safety_shared::events::EventType;
@@ -14,7 +14,7 @@ fn tainted(value: &str) -> Fixture {
 }
 
 #[test]
-fn a_foreign_taint_on_a_node_that_is_ready_is_said_after_a_while_and_left_alone() {
+fn a_foreign_taint_on_a_ready_node_is_reported_after_a_while_and_not_removed() {
     let mut stage = tainted("nodeshutdown");
     stage.advance_to(119);
     assert_eq!(stage.describe("n"), [""; 0], "its owner may take it away yet");
@@ -32,7 +32,7 @@ fn a_foreign_taint_on_a_node_that_is_ready_is_said_after_a_while_and_left_alone(
 }
 
 #[test]
-fn our_own_taint_is_said_only_when_no_incident_is_left_to_take_it_away() {
+fn our_own_taint_is_reported_only_if_no_incident_will_remove_it() {
     let name = incident_name(&Fixture::new(&["n"]).incarnation("n"));
     let mut stage = tainted(&name);
     stage.advance_to(200);

@@ -15,7 +15,7 @@ fn deadlock() -> TriggerCondition {
     TriggerCondition { r#type: DEADLOCK.to_owned(), status: ConditionStatus::True }
 }
 
-/// Of five nodes that report, with a policy that names the condition, and no drain.
+/// Five nodes that report, with a policy that names the condition, and no drain.
 fn named() -> Fixture {
     let mut stage = Fixture::new(&["n", "m", "k", "l", "o"]);
     stage.world.set_wall_time(START_SECONDS, at(0));
@@ -32,7 +32,7 @@ fn trigger() -> FenceTrigger {
     FenceTrigger { kind: Trigger::Unhealthy, reason, by: None, condition: Some(deadlock()) }
 }
 
-/// With an incident of `n` that shows it.
+/// With a pending incident of `n`, which shows the condition.
 fn pending() -> Fixture {
     let mut stage = named();
     stage.set_condition("n", DEADLOCK, Some("True"));
@@ -49,7 +49,7 @@ fn draining() -> Fixture {
 }
 
 #[test]
-fn a_condition_that_the_policy_names_begins_an_incident_to_the_second_and_says_so() {
+fn a_condition_of_the_policy_opens_an_incident_exactly_after_its_seconds() {
     let mut stage = named();
     stage.advance_to(20);
     stage.set_condition("n", DEADLOCK, Some("True"));
@@ -68,7 +68,7 @@ fn a_condition_that_the_policy_names_begins_an_incident_to_the_second_and_says_s
 }
 
 #[test]
-fn only_what_the_policy_names_counts_with_its_status_without_a_break_and_within_one_boot() {
+fn only_conditions_of_the_policy_count_without_a_break_and_within_one_boot() {
     type Change = fn(&mut Fixture);
     let rows: [(&str, Change, bool); 7] = [
         ("another condition", |stage| stage.set_condition("n", "ReadonlyFilesystem", Some("True")), false),
@@ -147,7 +147,7 @@ fn a_node_that_flaps_is_unhealthy_and_one_whose_changes_are_old_is_not() {
 }
 
 #[test]
-fn who_needs_it_is_asked_as_for_a_node_that_is_lost() {
+fn the_field_when_applies_as_for_a_lost_node() {
     let mut stage = named();
     stage.policy(|policy| policy.when = When::Needed);
     stage.set_condition("n", DEADLOCK, Some("True"));
@@ -157,10 +157,10 @@ fn who_needs_it_is_asked_as_for_a_node_that_is_lost() {
     assert_eq!(stage.describe("n"), ["open by p"], "its kubelet does not end it");
 }
 
-/// A kubelet that is alive does not speak against it: that the node runs is why it is switched off, and only what devices
-/// show becomes evidence.
+/// A running kubelet is no objection: the node is switched off because it runs badly, and only status checks of
+/// devices become evidence.
 #[test]
-fn a_node_that_reports_is_switched_off_by_policy_and_nothing_but_devices_proves_it() {
+fn a_reporting_node_is_switched_off_by_policy_and_only_devices_prove_it_off() {
     let mut stage = pending();
     stage.pod("db-0", "n", Fixture::terminating);
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
@@ -177,7 +177,7 @@ fn a_node_that_reports_is_switched_off_by_policy_and_nothing_but_devices_proves_
 }
 
 #[test]
-fn a_condition_that_clears_in_time_calls_the_incident_off_and_another_one_does_not() {
+fn a_cleared_condition_cancels_its_incident_and_another_condition_does_not() {
     let mut stage = pending();
     stage.set_condition("n", DEADLOCK, Some("False"));
     assert_eq!(stage.act("n"), ["write Cancelled"]);
@@ -193,10 +193,10 @@ fn a_condition_that_clears_in_time_calls_the_incident_off_and_another_one_does_n
     assert_eq!(stage.describe("n"), ["off 1 by bmc"], "it fell silent, and its condition stands");
 }
 
-/// Its trigger is checked by a live read before each attempt. An incident that was called off for one reason and begun
-/// again for another would be checked for the wrong one, and wait for ever.
+/// The trigger is checked by a live read before each attempt. An incident that was cancelled for one trigger and
+/// reopened for another would be checked for the wrong one, and never proceed.
 #[test]
-fn bug_an_incident_that_was_called_off_is_not_begun_again_for_another_reason() {
+fn bug_a_cancelled_incident_was_reopened_for_another_trigger() {
     let mut stage = pending();
     stage.set_condition("n", DEADLOCK, None);
     stage.act("n");
@@ -217,7 +217,7 @@ fn bug_an_incident_that_was_called_off_is_not_begun_again_for_another_reason() {
 }
 
 #[test]
-fn it_is_cordoned_and_drained_first_in_rounds_and_then_switched_off() {
+fn an_unhealthy_node_is_cordoned_and_drained_in_rounds_and_then_switched_off() {
     let mut stage = draining();
     stage.pod("agent", "n", |pod| pod["metadata"]["ownerReferences"][0]["kind"] = json!("DaemonSet"));
     stage.pod("static", "n", |pod| {
@@ -256,7 +256,7 @@ fn bug_a_successor_that_came_back_to_a_drained_node_was_evicted_in_each_round() 
 }
 
 #[test]
-fn a_drain_that_does_not_end_is_ended_and_so_is_one_of_a_node_that_falls_silent() {
+fn a_drain_ends_after_its_time_or_when_the_node_stops_reporting() {
     let mut stage = draining();
     stage.act("n");
     stage.advance(299);
@@ -275,7 +275,7 @@ fn a_drain_that_does_not_end_is_ended_and_so_is_one_of_a_node_that_falls_silent(
 }
 
 #[test]
-fn nothing_is_drained_while_another_gate_is_closed_and_one_after_the_other() {
+fn drains_wait_for_other_gates_and_run_one_after_the_other() {
     let mut stage = draining();
     stage.policy(|policy| policy.paused = Some("upgrade".to_owned()));
     assert_eq!(stage.describe("n"), ["write Pending", "?Paused", "?Drain"]);
@@ -293,15 +293,15 @@ fn nothing_is_drained_while_another_gate_is_closed_and_one_after_the_other() {
     assert_eq!(stage.describe("k"), ["off 1 by bmc"], "who is lost does not wait for who reports");
 }
 
-/// Also after the brakes were tightened, and of those whose incident is over.
+/// Also after `maxConcurrent` was lowered; drains of finished incidents do not count.
 #[test]
-fn a_drain_that_has_begun_goes_on_beside_others_and_takes_the_place_of_one_that_has_not_begun() {
+fn a_begun_drain_continues_beside_others_and_holds_its_place() {
     let drained = |phase| NodeFenceStatus { phase, drain: Some(Drain::default()), ..Default::default() };
     for (phase, may) in [(Phase::Pending, false), (Phase::Done, true)] {
         let mut stage = draining();
         stage.policy(|policy| policy.brakes.max_concurrent = 1);
         stage.set_condition("m", DEADLOCK, Some("True"));
-        // It is held back itself, so it does not go before the other.
+        // It is held itself, so it is not ahead of the other.
         stage.leave_alone("m");
         stage.fence_for("m", trigger(), drained(phase));
         assert_eq!(stage.describe("n").contains(&"?Concurrency".to_owned()), !may, "{phase:?}");
@@ -321,9 +321,9 @@ fn a_lost_node_goes_before_an_unhealthy_one_whose_incident_is_older() {
     assert_eq!(stage.describe("n"), ["write Pending", "?Concurrency"]);
 }
 
-/// What its incident before this one was for, and whether anything was tried.
+/// The trigger of the incident before this one, and whether an attempt was made.
 #[test]
-fn only_an_attempt_for_the_same_reason_in_another_boot_is_a_repetition() {
+fn only_an_attempt_for_the_same_trigger_in_another_boot_is_a_repetition() {
     for (kind, tried, holds) in [
         (Trigger::Unhealthy, true, true),
         (Trigger::Unhealthy, false, false),
@@ -350,10 +350,10 @@ fn only_an_attempt_for_the_same_reason_in_another_boot_is_a_repetition() {
     assert_eq!(stage.describe("n"), ["off 2 by bmc"], "its own attempt is none");
 }
 
-/// Where many nodes show a condition, it is more likely wrong than each of them is broken. Those that are lost are fenced
+/// If many nodes show a condition, the condition is more likely wrong than every node broken. Lost nodes are fenced
 /// all the same.
 #[test]
-fn a_detector_that_calls_most_nodes_unhealthy_has_none_of_them_fenced() {
+fn a_condition_shown_by_most_nodes_fences_none_of_them() {
     let mut stage = pending();
     for name in ["m", "k"] {
         stage.set_condition(name, DEADLOCK, Some("True"));
@@ -380,9 +380,9 @@ fn a_detector_that_calls_most_nodes_unhealthy_has_none_of_them_fenced() {
     assert_eq!(stage.describe("n"), ["write Pending", "?ControlPlane"], "it is not counted on");
 }
 
-/// A kubelet may write its own conditions, its own boot ID and its own readiness as it likes.
+/// A kubelet may write its own conditions, its own boot ID and its own readiness at will.
 #[test]
-fn attack_a_kubelet_that_plays_sick_in_each_boot_is_fenced_once_in_a_time_and_holds_up_nobody_who_is_lost() {
+fn attack_a_kubelet_that_reports_unhealthy_in_each_boot_is_fenced_once_and_delays_no_lost_node() {
     let mut stage = pending();
     stage.policy(|policy| policy.brakes.max_concurrent = 1);
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
@@ -396,7 +396,7 @@ fn attack_a_kubelet_that_plays_sick_in_each_boot_is_fenced_once_in_a_time_and_ho
                 json!(format!("b0000000-0000-4000-8000-0000000000{boot:02}"))
         });
         stage.advance(60);
-        // The incident of the boot before is superseded, and another one begins.
+        // The incident of the previous boot is superseded, and another one begins.
         let acts: Vec<String> = (0..3).flat_map(|_| stage.act("n")).collect();
         assert!(acts.contains(&"?Repeated".to_owned()), "boot {boot}: {acts:?}");
         assert!(!acts.iter().any(|act| act.starts_with("off")), "boot {boot}: {acts:?}");

@@ -1,4 +1,4 @@
-//! What wakes a decision, and what people learn of it.
+//! Which changes enqueue a decision, and which Events and metrics it produces.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn page(registry: &prometheus::Registry) -> String {
 }
 
 #[test]
-fn it_wakes_for_what_matters_and_a_policy_or_a_device_wakes_everything() {
+fn relevant_changes_enqueue_their_node_and_a_policy_or_a_device_enqueues_all() {
     let controller = Fencing::new(config(), &prometheus::Registry::new()).unwrap();
     let marked = |change: &Change<'_>| {
         let mut keys = Vec::new();
@@ -53,7 +53,7 @@ fn it_wakes_for_what_matters_and_a_policy_or_a_device_wakes_everything() {
 }
 
 #[test]
-fn it_acts_beside_kcm_and_in_its_place_and_every_reason_is_announced() {
+fn fencing_runs_beside_kcm_and_in_its_place_and_announces_every_reason() {
     let controller = Fencing::new(config(), &prometheus::Registry::new()).unwrap();
     let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts_in(mode));
     assert_eq!(acts, [false, true, true]);
@@ -66,7 +66,7 @@ fn it_acts_beside_kcm_and_in_its_place_and_every_reason_is_announced() {
 }
 
 #[test]
-fn what_needs_a_person_is_told_at_the_node() {
+fn a_hold_that_needs_a_person_is_an_event_of_the_node() {
     let stage = Fixture::at(Phase::AwaitingOperator, |status| status.message = "all was tried".to_owned());
     let decision = stage.decide("n");
     let (subject, hold) = &decision.holds[0];
@@ -76,10 +76,11 @@ fn what_needs_a_person_is_told_at_the_node() {
     assert_eq!(passes.event(), None, "it passes by itself");
 }
 
-/// Every kubelet that boots renews its Lease seconds before it says so: in a kind cluster each recovery ended with a
-/// Warning that the evidence would be contradicted. If it is, `AwaitingOperator` says so.
+/// Every kubelet that boots renews its Lease seconds before its status has the new boot: in a kind cluster each
+/// recovery ended with a Warning that the evidence would be contradicted. If it is contradicted, `AwaitingOperator`
+/// shows it.
 #[test]
-fn bug_a_node_that_came_back_as_it_should_was_warned_of() {
+fn bug_a_normal_recovery_emitted_a_warning() {
     let sign =
         Hold::SignOfLife { node: "n".into(), sign: "its Lease was renewed", left: Duration::from_secs(30) };
     assert_eq!(sign.event(), None);
@@ -94,9 +95,9 @@ fn monitored(stage: &Fixture) -> Option<MonitorRequest> {
     })
 }
 
-/// The simulator found it: from the second look on nothing changed, so it seemed due for ever.
+/// Found by the simulator: from the second status check on nothing changed, so it was always due.
 #[test]
-fn bug_a_device_that_chooses_no_node_was_due_without_end() {
+fn bug_a_device_without_nodes_was_always_due() {
     let mut stage = Fixture::new(&["n"]);
     stage.device("bmc", |device| {
         device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "none" } });
@@ -108,9 +109,9 @@ fn bug_a_device_that_chooses_no_node_was_due_without_end() {
     assert!(monitored(&stage).is_some(), "somebody is there, and it is due");
 }
 
-/// A FenceDevice that is applied before its nodes join said `NoNodes` for up to `monitorSeconds` after they had.
+/// A FenceDevice that was applied before its nodes joined showed `NoNodes` for up to `monitorSeconds` after they had.
 #[test]
-fn bug_a_device_said_that_it_has_no_nodes_for_minutes_after_one_had_joined() {
+fn bug_a_device_showed_no_nodes_for_minutes_after_one_had_joined() {
     let mut stage = Fixture::new(&["n"]);
     let of_rack_7 = |device: &mut Value| {
         device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } });
@@ -131,7 +132,7 @@ fn bug_a_device_said_that_it_has_no_nodes_for_minutes_after_one_had_joined() {
 }
 
 #[test]
-fn a_device_is_looked_through_when_it_is_new_or_changed_and_then_from_time_to_time() {
+fn a_device_gets_a_status_check_when_new_or_changed_and_then_periodically() {
     let mut stage = Fixture::new(&["n", "m", "k"]);
     assert_eq!(monitored(&stage), None);
     stage.advance_to(299);
@@ -153,9 +154,9 @@ fn a_device_is_looked_through_when_it_is_new_or_changed_and_then_from_time_to_ti
     assert_eq!(monitored(&stage), None);
 }
 
-/// The wait for the promise of an agent begins with the last sight of its grant.
+/// The wait for the expiry of a watchdog grant begins with the last time the grant was observed.
 #[test]
-fn the_agent_of_a_node_that_may_be_lost_is_looked_at_before_the_node_counts_as_lost() {
+fn the_watchdog_lease_of_a_suspected_node_is_checked_before_the_node_counts_as_lost() {
     let agents = |device: &mut Value| {
         device["spec"]["driver"] = json!("WatchdogLease");
         device["spec"]["watchdogLease"] = json!({});
@@ -172,7 +173,7 @@ fn the_agent_of_a_node_that_may_be_lost_is_looked_at_before_the_node_counts_as_l
         if let Some(monitor) = monitored(&stage) {
             assert!(!monitor.is_complete && monitor.nodes == [Arc::from("m"), Arc::from("n")], "{monitor:?}");
             looked.push(second);
-            // What was seen is in its status.
+            // The result is in its status.
             stage.device("bmc", |device| {
                 agents(device);
                 device["status"]["targets"][0]["looked"] = json!(second.to_string());
@@ -187,7 +188,7 @@ fn the_agent_of_a_node_that_may_be_lost_is_looked_at_before_the_node_counts_as_l
 }
 
 #[test]
-fn a_person_has_a_device_looked_at_now_once_and_at_one_node_if_that_is_meant() {
+fn a_requested_device_test_runs_once_and_for_one_node_if_named() {
     let mut stage = Fixture::new(&["n", "m", "k"]);
     let asks = |stage: &mut Fixture, test: &str, tested: Option<&str>| {
         stage.device("bmc", |device| {
@@ -214,7 +215,7 @@ fn a_person_has_a_device_looked_at_now_once_and_at_one_node_if_that_is_meant() {
 }
 
 #[test]
-fn the_metrics_show_incidents_by_phase_and_how_long_proof_took_and_which_devices_do_not_tell() {
+fn the_metrics_show_incidents_by_phase_time_to_proof_and_devices_without_answer() {
     let registry = prometheus::Registry::new();
     let controller = Fencing::new(config(), &registry).unwrap();
     let mut stage = Fixture::at(Phase::Pending, |_| ());
