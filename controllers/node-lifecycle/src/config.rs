@@ -1,4 +1,4 @@
-//! What an operator decided.
+//! The settings of the node-lifecycle controller.
 
 use std::time::Duration;
 
@@ -7,25 +7,26 @@ use pod_safety_shared::controller_loop::Mode;
 
 use super::zones::Rates;
 
-/// What an operator decided, and one thing that the election did.
+/// The operator's settings, and one result of leader election.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Beside KCM's controller or in its place.
+    /// Beside KCM's controller or in place of it.
     pub mode: Mode,
-    /// For how long a node may be silent.
+    /// The grace period: a node that does not report for this long is lost.
     pub monitor_grace: Duration,
-    /// For how long a new node may not say how it is.
+    /// The grace period of a new node that has not reported its conditions yet.
     pub startup_grace: Duration,
-    /// Beside KCM: after how long a silent node is suspected.
+    /// Beside KCM: a node that does not report for this long is suspected.
     pub suspect_after: Duration,
-    /// How fast nodes are given up.
+    /// The rates at which lost nodes are tainted `NoExecute`.
     pub rates: Rates,
-    /// Since when this process leads without a break, which shows that the API server takes writes; `None`: it does not.
+    /// Since when this process leads without a break, which shows that the API server accepts writes; `None`: it does
+    /// not lead.
     pub led_since: Option<Mono>,
 }
 
 impl Config {
-    /// KCM's defaults, and ours beside it.
+    /// KCM's defaults, and the default of `suspect_after`.
     #[must_use]
     pub const fn kcm_defaults() -> Self {
         Self {

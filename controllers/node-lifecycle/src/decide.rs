@@ -1,4 +1,4 @@
-//! What should be written to a node and its pods. Pure.
+//! What to write to a node and to the conditions of its pods. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,17 @@ use super::heartbeat::{Grace, HeartbeatState, check_heartbeat, two_renewals};
 use super::pods;
 use super::zones::{count_if_all_lost, next_taint_at, slower_interval};
 
-/// A node that is not ready is looked at this often: its zone may be in another state.
+/// A node that is not ready is checked this often: the state of its zone may change.
 const RECHECK_AFTER: Duration = Duration::from_secs(5);
 
-/// While the API server is silent, everything is looked at this often.
+/// While the API server does not answer, everything is checked this often.
 const RECHECK_STALE: Duration = Duration::from_secs(10);
 
-/// A node whose turn is taken by the one before it looks again so soon: that one's taint is on its way.
+/// A node behind another one in the queue of its zone is checked again this soon: the other one's taint is being
+/// written.
 const RECHECK_QUEUED: Duration = Duration::from_secs(1);
 
-/// What is decided about.
+/// The key of a decision.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     /// The node of this name: its conditions, taints and labels.
@@ -36,7 +37,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// What must be known to decide about it.
+    /// The kinds whose caches must be synced and fresh to decide about the key.
     pub(super) const fn required_kinds(&self) -> &'static [Kind] {
         match self {
             Self::Node(_) => &[Kind::Nodes, Kind::NodeLeases],
@@ -84,8 +85,8 @@ fn replace(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Decision
                     plan.recheck_at(deadline);
                     reported
                 }
-                HeartbeatState::NotReporting(silence) => {
-                    plan.update.not_reporting = Some(silence);
+                HeartbeatState::NotReporting(not_reporting) => {
+                    plan.update.not_reporting = Some(not_reporting);
                     Readiness::Unknown
                 }
                 HeartbeatState::Uncertain(hold, again) => {
@@ -100,7 +101,7 @@ fn replace(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Decision
     plan.set_condition_taints(readiness);
     plan.clear_suspect();
     if let Some((silent, of)) = count_if_all_lost(view) {
-        // Of all that KCM does then: it takes them from every node.
+        // KCM does more then; this is the part that counts: it removes these taints from every node.
         plan.clear_no_execute();
         if matches!(readiness, Readiness::NotReady | Readiness::Unknown) {
             plan.hold(Hold::LargeOutage { silent, of });
@@ -115,7 +116,7 @@ fn replace(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Decision
     plan.into_decision()
 }
 
-/// Beside KCM: its conditions, taints and labels are not ours.
+/// Beside KCM: conditions, taints and labels that KCM manages are left alone.
 fn guard(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Decision {
     let mut plan = NodePlan::new(node);
     plan.set_unreachable_condition(node.readiness);
@@ -140,11 +141,11 @@ fn guard(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Decision {
     plan.into_decision()
 }
 
-/// The taint that ends pods, when it is this node's turn.
+/// Adds the `NoExecute` taint, when it is this node's turn.
 fn taint_lost(plan: &mut NodePlan<'_>, readiness: Readiness, view: &View<'_>, now: Mono, config: &Config) {
     let (right, wrong) = match readiness {
         Readiness::Ready => return plan.clear_no_execute(),
-        // It never said how it is, and may yet.
+        // It never reported its conditions, and may still do so.
         Readiness::Missing => return,
         Readiness::NotReady => (NOT_READY_TAINT, UNREACHABLE_TAINT),
         Readiness::Unknown => (UNREACHABLE_TAINT, NOT_READY_TAINT),
@@ -155,7 +156,7 @@ fn taint_lost(plan: &mut NodePlan<'_>, readiness: Readiness, view: &View<'_>, no
         plan.ensure(right);
         return plan.ensure_absent(wrong);
     }
-    // A silent one waits when its zone knows of it.
+    // An unreachable node waits until it is counted in its zone.
     let (zone, Some(ahead)) = (&plan.node.zone, view.nodes_ahead_of(plan.node)) else { return };
     let missed = two_renewals(config.monitor_grace);
     let pace = match slower_interval(view, zone, now, missed, &config.rates) {
@@ -167,8 +168,9 @@ fn taint_lost(plan: &mut NodePlan<'_>, readiness: Readiness, view: &View<'_>, no
         }
     };
     let due = view.last_lost_taint(zone).map_or(now, |last| next_taint_at(last, pace));
-    // Whoever was lost with all others comes back with them, one or two renewals after the first. A bookmark may have
-    // ended the silence a little before that. A process that begins knows of no silence.
+    // Nodes that were lost together with all others come back with them, one or two renewals after the first. A
+    // bookmark may have ended the break of the watch a little before that. A process that just started knows of no
+    // break.
     let unbroken_since = view.state(Kind::NodeLeases).watched_since;
     let unbroken_since =
         unbroken_since.filter(|since| is_unreachable && *since > plan.node.first_seen + WATCH_GAP);
@@ -180,7 +182,7 @@ fn taint_lost(plan: &mut NodePlan<'_>, readiness: Readiness, view: &View<'_>, no
     plan.hold(Hold::EvictionQueued { zone: Arc::clone(zone), ahead, next: due.since(now) });
 }
 
-/// A node, and what it should be.
+/// A node, and the changes that it needs.
 struct NodePlan<'a> {
     node: &'a Node,
     update: NodeUpdate,
@@ -238,12 +240,12 @@ impl<'a> NodePlan<'a> {
         self.ensure_absent((SUSPECT_TAINT, Effect::NoSchedule));
     }
 
-    /// The taints that say what conditions say. A node that turned silent takes three of its
-    /// pressures with it.
+    /// The taints that represent conditions. The pressures of a node that is just found unreachable become Unknown,
+    /// so three of its taints are removed.
     fn set_condition_taints(&mut self, readiness: Readiness) {
         let pressures = self.node.pressures;
         let reported =
-            |says: ConditionState| self.update.not_reporting.is_none() && says == ConditionState::True;
+            |state: ConditionState| self.update.not_reporting.is_none() && state == ConditionState::True;
         let desired = [
             (NOT_READY_TAINT, readiness == Readiness::NotReady),
             (UNREACHABLE_TAINT, readiness == Readiness::Unknown),
@@ -259,7 +261,7 @@ impl<'a> NodePlan<'a> {
         }
     }
 
-    /// Our condition. A node that is well and never had it does not get it.
+    /// Our condition. A healthy node that never had it does not get it.
     fn set_unreachable_condition(&mut self, readiness: Readiness) {
         self.update.unreachable = match (readiness, self.node.unreachable) {
             (

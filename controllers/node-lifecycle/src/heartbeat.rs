@@ -1,4 +1,4 @@
-//! Whether a node is silent, or we are deaf. Pure. The page of the controller says the rules.
+//! Whether a node has stopped reporting, or this process is cut off. Pure. The page of the crate states the rules.
 
 use std::time::Duration;
 
@@ -8,47 +8,48 @@ use pod_safety_shared::cache::{View, WATCH_GAP};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Kind, Node, Readiness};
 
-/// While most of the nodes seem lost, so long is waited, and this often it is looked again: what
-/// a process that was stopped for a while has not read yet, it reads within less.
+/// While most nodes seem lost, decisions wait this long and are made again this often: a process that was stopped for
+/// a while reads its backlog in less.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// Of fewer Ready nodes a majority says nothing.
+/// With fewer Ready nodes a majority is meaningless.
 const MIN_NODES: usize = 3;
 
-/// What is thought of a node.
+/// The heartbeat of a node as this process sees it.
 pub(super) enum HeartbeatState {
-    /// It is heard; if it is not again, it is silent at this moment.
+    /// The node reports; without another report it counts as lost at this moment.
     Reporting(Mono),
-    /// It has been silent for too long.
+    /// It has not reported for too long.
     NotReporting(NotReporting),
-    /// It seems so, and so do too many others; to be asked again at this moment.
+    /// It seems lost, and so do too many others; to be decided again at this moment.
     Uncertain(Hold, Mono),
 }
 
-/// How long a node may be silent.
+/// The grace periods.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grace {
-    /// Since it was last heard.
+    /// Since its last report.
     pub(super) unreachable_after: Duration,
-    /// Since its birth, if it never said how it is.
+    /// Since its creation, if it never reported its conditions.
     pub(super) startup: Duration,
-    /// Since when this process leads: who does not reach the API server does not.
+    /// Since when this process leads: a process that does not reach the API server does not lead.
     pub(super) led_since: Option<Mono>,
 }
 
-/// For a kubelet's renewals that fit into the grace (five, by default) two are waited: fewer may be late by chance.
+/// Two of the renewals that fit into the grace period (five, by default): a single one may be late by chance.
 pub(super) fn two_renewals(unreachable_after: Duration) -> Duration {
     unreachable_after * 2 / 5
 }
 
-/// What is thought of this node now.
+/// Checks the heartbeat of this node now.
 pub(super) fn check_heartbeat(node: &Node, view: &View<'_>, now: Mono, grace: Grace) -> HeartbeatState {
     let (last_heard, mut deadline) = deadline(node, view, grace);
     let uncertain = |again| HeartbeatState::Uncertain(large_outage(view, now, grace), again);
-    // That it was listed is what this key needs.
+    // `check_fresh` for this key has ensured that Leases were listed.
     let state = view.state(Kind::NodeLeases);
     let (since, last) = (state.watched_since.unwrap_or(now), state.last_event.unwrap_or_default());
-    // Whoever has spoken after it was due had nothing to say of it, however silent he is since.
+    // If the watch had an event after the node was due, it would have had the node's renewal, however long it has
+    // been quiet since. Otherwise it is uncertain.
     if deadline <= now && last < deadline && now.since(last) > WATCH_GAP {
         return uncertain(now + SETTLE);
     }
@@ -57,7 +58,8 @@ pub(super) fn check_heartbeat(node: &Node, view: &View<'_>, now: Mono, grace: Gr
     if now < deadline {
         return HeartbeatState::Reporting(deadline);
     }
-    // It may have spoken in bookmarks alone, as an API server does that cannot take renewals: nobody leads then.
+    // The events may have been bookmarks only, which an API server sends that cannot write renewals: then no process
+    // leads.
     let breaks = now.since(last) > WATCH_GAP;
     match grace.led_since {
         Some(led) if (breaks || led < since + renewals) && now < led + renewals => {
@@ -79,14 +81,15 @@ pub(super) fn check_heartbeat(node: &Node, view: &View<'_>, now: Mono, grace: Gr
     })
 }
 
-/// When it was last heard, and until when it may be silent.
+/// The last report of the node, and its deadline.
 fn deadline(node: &Node, view: &View<'_>, grace: Grace) -> (Mono, Mono) {
     let last_report = view.last_report(node);
     match node.readiness {
         Readiness::Ready | Readiness::NotReady | Readiness::Unknown => {
             (last_report, last_report + grace.unreachable_after)
         }
-        // It has a Lease, or was seen to renew it or to lose its condition: not silent from birth.
+        // It has a Lease, or was seen to renew it or to lose its condition: the grace period counts from its last
+        // report.
         Readiness::Missing if last_report > node.first_seen || view.lease(&node.name).is_some() => {
             (last_report, last_report + grace.startup)
         }
@@ -104,13 +107,16 @@ fn majority_overdue_since(view: &View<'_>, now: Mono, grace: Grace) -> Option<Mo
     if of < MIN_NODES {
         return None;
     }
-    // The first with which it is more than half.
-    reports.nth(of / 2).map(|heard| heard + grace.unreachable_after).filter(|deadline| *deadline <= now)
+    // The first node with which it is more than half.
+    reports
+        .nth(of / 2)
+        .map(|reported_at| reported_at + grace.unreachable_after)
+        .filter(|deadline| *deadline <= now)
 }
 
 fn large_outage(view: &View<'_>, now: Mono, grace: Grace) -> Hold {
     let reports = view.last_reports_of_ready_nodes();
     let of = reports.len();
-    let silent = reports.take_while(|heard| *heard + grace.unreachable_after <= now).count();
+    let silent = reports.take_while(|reported_at| *reported_at + grace.unreachable_after <= now).count();
     Hold::LargeOutage { silent, of }
 }

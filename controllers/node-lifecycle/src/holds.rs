@@ -1,4 +1,4 @@
-//! Why nothing is done: typed, with its numbers, for people and for checkers.
+//! Why the controller does not act: typed, with numbers, for Events and for programs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use strum::{IntoStaticStr, VariantNames};
 /// What this controller decides about a key.
 pub type Decision = controller_loop::Decision<Hold>;
 
-/// A reason to do nothing now. The names of the variants are the words of metrics and of programs.
+/// A reason not to act now. The names of the variants are values of metrics and of programs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
 pub enum Hold {
-    /// A kind cannot be believed now.
+    /// The cache of a kind is not synced, or is stale.
     #[error(transparent)]
     #[strum(transparent)]
     Unfresh(#[from] FreshnessError),
-    /// The node is there, or may be, but cannot be read.
+    /// The node exists, or may exist, but cannot be read.
     #[error(transparent)]
     #[strum(transparent)]
     NodeUnreadable(#[from] NodeUnreadable),
-    /// So much is lost at once that it is rather us who lost it.
+    /// So many nodes are lost at once that the cause is more likely this process or its network.
     #[error(
         "{silent} of {of} nodes {} unreachable or not ready. It is more likely that this process, the API server or its network is cut off. Nothing follows until some nodes report again, or live reads confirm the outage",
         is_or_are(*silent)
@@ -34,7 +34,7 @@ pub enum Hold {
         /// Of how many.
         of: usize,
     },
-    /// So many nodes of its zone are lost that no more of them are given up.
+    /// So many nodes of the zone are lost that no further one is tainted `NoExecute`.
     #[error(
         "{not_ready} of {of} nodes of {} {} not ready. The zone itself probably has a problem, so their pods stay. Bring nodes back, or delete the Nodes of machines that no longer exist. The thresholds are --unhealthy-zone-threshold and --large-cluster-size-threshold",
         describe_zone(zone),
@@ -48,19 +48,19 @@ pub enum Hold {
         /// Of how many that count.
         of: usize,
     },
-    /// No node is given up.
+    /// No node is tainted `NoExecute`.
     #[error(
         "its pods stay: with --node-eviction-rate=0 no node is tainted NoExecute. Delete the pods, or the Node if its machine no longer exists"
     )]
     EvictionOff,
-    /// Other nodes of its zone are given up before it.
+    /// Other nodes of its zone are tainted before it.
     #[error("its pods stay until it is tainted NoExecute. Nodes of {} ahead of it: {ahead}. The next node is tainted in {}s. --node-eviction-rate sets how many are tainted per second", describe_zone(zone), next.as_secs())]
     EvictionQueued {
         /// The zone, by KCM's key.
         zone: Arc<str>,
-        /// How many are before it.
+        /// How many are ahead of it.
         ahead: usize,
-        /// When the next one's turn is.
+        /// The time until the next turn.
         next: Duration,
     },
 }

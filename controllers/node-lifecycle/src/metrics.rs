@@ -1,4 +1,4 @@
-//! KCM's metrics under KCM's names, and how late nodes were found lost.
+//! KCM's metrics under KCM's names, and the delay until lost nodes are found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::{NOT_READY_TAINT, Node, UNREACHABLE_TAINT, Uid};
 use prometheus::{GaugeVec, Histogram, HistogramOpts, IntCounterVec, Opts, Registry};
 
-/// A kubelet may change the zone of its own Node again and again. With more zones than this, those without nodes are forgotten: an
-/// empty zone says nothing, and each has four series.
+/// A kubelet may change the zone of its own Node again and again. With more zones than this, zones without nodes are
+/// dropped: an empty zone has no information, and each has four series.
 const MAX_ZONES: usize = 256;
 
-/// What Prometheus learns of lost nodes, besides the queue's metrics and the reasons of holds.
+/// The metrics of lost nodes, in addition to those of the queue and of the reasons of holds.
 #[derive(Debug)]
 pub(super) struct NodeLifecycleMetrics {
     health: GaugeVec,
@@ -25,18 +25,18 @@ pub(super) struct NodeLifecycleMetrics {
     evictions: IntCounterVec,
     durations: Histogram,
     lag: Histogram,
-    /// Zones that were shown: one that goes is shown as empty, as KCM does.
+    /// Zones with series: a zone without nodes is shown as empty, as KCM does.
     zones: Mutex<BTreeSet<Arc<str>>>,
-    /// What was asked for last of each node, until the answer: decisions do not rest on it.
+    /// The last update requested for each node, until its outcome: decisions do not depend on it.
     pending: Mutex<BTreeMap<Uid, PendingUpdate>>,
 }
 
 #[derive(Debug)]
 struct PendingUpdate {
     requested_at: Mono,
-    /// When the node should have been found lost, if it is now.
+    /// When the node should have been found lost, if this update finds it lost.
     due: Option<Mono>,
-    /// In which zone it is given up, if it is.
+    /// The zone in which it is tainted `NoExecute`, if it is.
     tainted_zone: Option<Arc<str>>,
 }
 
@@ -68,7 +68,7 @@ impl NodeLifecycleMetrics {
                 "Nodes of a zone that are not Ready.",
             )?,
             evictions,
-            // KCM's buckets: a millisecond, and seven times four times as much.
+            // KCM's buckets: a millisecond, multiplied by four seven times.
             durations: histogram(
                 "node_collector_update_node_health_duration_seconds",
                 "Time from the decision about a node until its conditions, taints and labels were written.",
@@ -84,7 +84,7 @@ impl NodeLifecycleMetrics {
         })
     }
 
-    /// Shows every zone that there is, and those that went as empty.
+    /// Refreshes the series of every zone, and of former zones as empty.
     pub(super) fn refresh_zones(&self, view: &View<'_>) {
         let zones: BTreeMap<_, _> = view.zones().collect();
         let recorded = self.zones.lock().clone();
@@ -147,7 +147,7 @@ impl NodeLifecycleMetrics {
         self.pending.lock().insert(node.uid.clone(), pending);
     }
 
-    /// It was written, or not.
+    /// The update completed, or failed.
     pub(super) fn record_update(&self, update: &NodeUpdate, outcome: &Outcome, at: Mono) {
         let Some(pending) = self.pending.lock().remove(&update.node.uid) else { return };
         if !matches!(outcome, Outcome::Written) {
@@ -163,7 +163,7 @@ impl NodeLifecycleMetrics {
     }
 }
 
-/// Whether it takes a turn of its zone: who has one of the two taints already takes none.
+/// Whether it takes a turn of its zone: a node that has one of the two taints already takes none.
 fn taints_no_execute(update: &NodeUpdate) -> bool {
     let ends_pods = |taints: &[(&'static str, Effect)]| {
         let of_loss = |key: &str| matches!(key, NOT_READY_TAINT | UNREACHABLE_TAINT);

@@ -1,4 +1,4 @@
-//! What the pods of a node that is not ready say. Pure.
+//! The conditions of pods of a node that is not ready. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,13 +33,14 @@ pub(super) fn decide(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Confi
             let hold = Hold::from(NodeUnreadable { node: Arc::clone(name), why: why.to_owned() });
             Decision::hold(Subject::Node(Arc::clone(name)), hold)
         }
-        // The pods of a node that is gone are the collector's.
+        // The pods of a deleted node are the pod garbage collector's.
         Lookup::Unknown(_) | Lookup::Absent => Decision::default(),
     }
 }
 
-/// A pod that turned ready since its node is not heard has a kubelet that lives, and will be heard again within the
-/// time that it may be silent. Until then it speaks for its pod: two that contradict each other would go on for ever.
+/// A pod that turned ready since its node stopped reporting has a running kubelet, which will report within the grace
+/// period. Until then the kubelet's status of the pod stays: otherwise two writers would contradict each other
+/// without end.
 fn reported_ready_until(pod: &Pod, node: &Node, unreachable_after: Duration) -> Option<Mono> {
     let ready_since = pod.became_ready.filter(|turned| *turned > node.readiness_since)?;
     (node.readiness == Readiness::Unknown).then(|| ready_since + unreachable_after)
@@ -47,7 +48,7 @@ fn reported_ready_until(pod: &Pod, node: &Node, unreachable_after: Duration) -> 
 
 fn pod_update(pod: &Pod, node: &Node, mode: Mode, reported_ready: bool) -> Option<Update> {
     let not_ready = match mode {
-        // A kubelet that says that its node is not ready lives, and speaks for its pods.
+        // A kubelet that reports that its node is not ready runs, and reports its pods itself.
         Mode::Replace => pod.ready && node.readiness == Readiness::Unknown && !reported_ready,
         Mode::Guard | Mode::Observe => false,
     };
@@ -61,7 +62,7 @@ fn pod_update(pod: &Pod, node: &Node, mode: Mode, reported_ready: bool) -> Optio
     })
 }
 
-/// What our condition should say, if it should say something else.
+/// The status that our condition should have, if it is another one.
 fn unreachable_change(pod: &Pod, node: &Node) -> Option<bool> {
     match (node.readiness, pod.unreachable) {
         (Readiness::Unknown, ConditionState::True) | (Readiness::Missing, _) => None,

@@ -1,4 +1,4 @@
-//! The wiring: what wakes the decisions, and who counts their outcomes.
+//! The wiring: which changes enqueue which keys, and the metrics.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use prometheus::Registry;
 use super::metrics::NodeLifecycleMetrics;
 use super::{Config, Key, decide};
 
-/// The controller.
+/// The node-lifecycle controller.
 #[derive(Debug)]
 pub struct NodeLifecycle {
     config: Config,
@@ -24,7 +24,7 @@ pub struct NodeLifecycle {
 }
 
 impl NodeLifecycle {
-    /// A controller by `config`.
+    /// Creates the controller.
     ///
     /// # Errors
     /// Two metrics of one name: a mistake in this program.
@@ -36,7 +36,7 @@ impl NodeLifecycle {
         Ok(Self { config, leadership, metrics: NodeLifecycleMetrics::register(registry)? })
     }
 
-    /// What people learn of a decision about a node.
+    /// Records the metrics of a decision about a node.
     fn record_decision(&self, name: &str, decision: &Decision, view: &View<'_>, now: Mono) {
         let Lookup::Known(node) = view.node(name) else { return };
         let update = decision.intents.iter().find_map(|intent| match intent {
@@ -63,8 +63,8 @@ impl NodeLifecycle {
     }
 }
 
-/// Whether a change of a pod can change what it should say of its node. Other status noise must not
-/// cost a decision each.
+/// Whether a change of a pod can change its conditions that depend on its node. Other status updates must not cost a
+/// decision each.
 fn is_relevant(before: Option<&Pod>, after: Option<&Pod>) -> bool {
     match (before, after) {
         (Some(before), Some(after)) => {
@@ -102,7 +102,7 @@ impl Controller for NodeLifecycle {
                     enqueue(Key::Pods(Arc::clone(name)));
                 }
             }
-            // Five hundred in a second on five thousand nodes: each has its timer instead.
+            // There are five hundred a second with five thousand nodes: each node has its timer instead.
             Change::Heartbeat { relevant: false, .. } => {}
             Change::Heartbeat { name, relevant: true } => enqueue(Key::Node(Arc::clone(name))),
             Change::Pod { .. }

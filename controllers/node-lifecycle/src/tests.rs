@@ -1,4 +1,4 @@
-//! Sentences about decisions, each named for the rule (NL) or weak spot (W-NL) of KCM that it is about.
+//! Tables and sentences about decisions. KCM is kube-controller-manager's controller.
 
 mod conditions;
 mod edges;
@@ -29,7 +29,7 @@ fn guard() -> Config {
     Config { mode: Mode::Guard, ..config() }
 }
 
-/// The update of a node that a decision asks for.
+/// The update of a node in a decision.
 fn update(decision: &Decision) -> Option<&NodeUpdate> {
     decision.intents.first().map(|intent| match intent {
         Intent::Update(Update::Node(update)) => &**update,
@@ -37,7 +37,7 @@ fn update(decision: &Decision) -> Option<&NodeUpdate> {
     })
 }
 
-/// What a decision about a node wants, in words.
+/// A decision about a node as text.
 fn describe(decision: &Decision) -> Vec<String> {
     let mut words = Vec::new();
     if let Some(update) = update(decision) {

@@ -1,4 +1,4 @@
-//! How fast nodes of a zone may be given up: KCM's states and rates. Pure.
+//! How fast nodes of a zone may be tainted `NoExecute`: KCM's states and rates. Pure.
 //!
 //! Source of the rules: `pkg/controller/nodelifecycle`, `ComputeZoneState`, `setLimiterInZone`,
 //! `ReducedQPSFunc` and `handleDisruption`, v1.37.2.
@@ -9,33 +9,33 @@ use pod_safety_shared::cache::{View, ZoneCount};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::Taint;
 
-/// Below three nodes a share of them says nothing.
+/// With fewer lost nodes a share of them is meaningless.
 const MIN_LOST: usize = 3;
 
-/// Taints are stamped in whole seconds, rounded down.
+/// `timeAdded` of taints has whole seconds, rounded down.
 const STAMP_PRECISION: Duration = Duration::from_secs(1);
 
-/// The pace at which an operator wants nodes to be given up.
+/// The operator's rates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rates {
-    /// Nodes of a zone in a second, in health and in total loss.
+    /// Nodes of a zone per second, if the zone is healthy or lost as a whole.
     pub normal: f32,
-    /// Nodes of a large zone in a second while it is disrupted in part.
+    /// Nodes of a large zone per second while it is disrupted in part.
     pub disrupted: f32,
     /// A zone with more nodes than this is large.
     pub large: usize,
-    /// A zone of which so large a share is not ready is disrupted.
+    /// A zone of which at least this share is not ready is disrupted.
     pub unhealthy: f32,
 }
 
-/// How well a zone is.
+/// The state of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ZoneState {
-    /// Some may be lost, but not too many.
+    /// Some nodes may be lost, but not too many.
     Normal,
-    /// Too many are.
+    /// Too many nodes are lost.
     Partial,
-    /// All are.
+    /// All nodes are lost.
     Full,
 }
 
@@ -50,13 +50,13 @@ pub(super) fn zone_state(zone: ZoneCount, rates: &Rates) -> ZoneState {
     }
 }
 
-/// As KCM calculates it, to the last bit: on the threshold it matters.
+/// Calculated as KCM does, to the last bit: that matters at the threshold.
 #[expect(clippy::cast_precision_loss, reason = "no zone has sixteen million nodes")]
 fn share(lost: usize, all: usize) -> f32 {
     lost as f32 / all as f32
 }
 
-/// The time between two nodes; `None`: no more are given up.
+/// The time between two nodes; `None`: no further node is tainted.
 pub(super) fn taint_interval(zone: ZoneCount, rates: &Rates) -> Option<Duration> {
     let rate = match zone_state(zone, rates) {
         ZoneState::Normal | ZoneState::Full => rates.normal,
@@ -66,10 +66,10 @@ pub(super) fn taint_interval(zone: ZoneCount, rates: &Rates) -> Option<Duration>
     (rate > 0.0).then(|| Duration::try_from_secs_f32(1.0 / rate).unwrap_or(Duration::MAX))
 }
 
-/// The time between two nodes of a zone as it is, and as it would be if those were lost, too, of
-/// which nothing was heard for longer than `missed`: the slower of both. Nodes that go together are found lost
-/// one after the other, as their last renewals were, and the first must not be given up for what
-/// is a loss of the zone. `Err`: no more are given up, because the zone is like this.
+/// The time between two nodes of a zone in its present state, and in the state if those nodes were lost, too, that
+/// have not reported for longer than `missed`: the longer of both. Nodes that are lost together are found lost one
+/// after the other, in the order of their last renewals, and the first must not be tainted if the whole zone is lost.
+/// `Err`: no further node is tainted, because of this state of the zone.
 pub(super) fn slower_interval(
     view: &View<'_>,
     zone: &str,
@@ -88,7 +88,7 @@ pub(super) fn slower_interval(
     Ok(interval.max(taint_interval(projected, rates).ok_or(projected)?))
 }
 
-/// If every zone is lost: how many nodes are not ready, and how many count.
+/// If every zone is lost: how many nodes are not ready, and of how many that count.
 pub(super) fn count_if_all_lost(view: &View<'_>) -> Option<(usize, usize)> {
     let mut lost = 0;
     for (_, zone) in view.zones().filter(|(_, zone)| zone.counted() > 0) {
@@ -100,8 +100,8 @@ pub(super) fn count_if_all_lost(view: &View<'_>) -> Option<(usize, usize)> {
     (lost > 0).then_some((lost, lost))
 }
 
-/// When the next node may be given up after this one was, by its taint. A stamp that says that it
-/// is older than we have seen it may make it older than it is by what a stamp lacks.
+/// When the next node may be tainted after this taint. If the taint's `timeAdded` is older than this process has seen
+/// it, rounding may make it up to a second older than it is.
 pub(super) fn next_taint_at(last: &Taint, interval: Duration) -> Mono {
     last.tolerated_until(interval.saturating_add(last.age.min(STAMP_PRECISION)))
 }

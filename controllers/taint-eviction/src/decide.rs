@@ -1,4 +1,4 @@
-//! Which pods of a node should end, and when. Pure.
+//! Which pods of a node are evicted because of its taints, and when. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::{NodeUnreadable, Subject};
 use pod_safety_shared::model::{Kind, Node, Pod, Taint, TolerationPeriod};
 
-/// A node whose pods count down is looked at this often, so that the numbers that
-/// people see are true; and everything, while the API server is silent.
+/// A node with pods whose tolerations run out is checked this often, so that the numbers shown are current; and
+/// everything, while the API server does not answer.
 const RECHECK_AFTER: Duration = Duration::from_secs(10);
 
-/// What must be known to decide.
+/// The kinds whose caches must be synced and fresh to decide.
 pub(super) const REQUIRED_KINDS: &[Kind] = &[Kind::Pods, Kind::Nodes];
 
-/// What is decided about: the pods bound to the node of this name.
+/// The key of a decision: the pods bound to the node of this name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(pub Arc<str>);
 
@@ -36,15 +36,15 @@ pub fn decide(Key(name): &Key, view: &View<'_>, now: Mono) -> Decision {
             let hold = Hold::from(NodeUnreadable { node: Arc::clone(name), why: why.to_owned() });
             Decision::hold(Subject::Node(Arc::clone(name)), hold)
         }
-        // The pods of a node that is gone are not the taints' business.
+        // Taints do not matter for the pods of a deleted node.
         Lookup::Unknown(_) | Lookup::Absent => Decision::default(),
     }
 }
 
 fn decide_tainted(node: &Node, view: &View<'_>, now: Mono) -> Decision {
     let (mut decision, mut due) = (Decision::default(), Vec::new());
-    // One that ends already needs no second request, which could only shorten its
-    // grace; one that has ended would be removed at once by a deletion.
+    // A pod that is being deleted needs no second request, which could only shorten its grace period; a pod that has
+    // terminated would be removed at once.
     for pod in view.pods_on(&node.name).filter(|pod| pod.deletion.is_none() && !pod.phase.is_terminal()) {
         let EvictionTime { evict_at: ends, unreadable } = eviction_time(pod, node);
         match ends {
@@ -66,7 +66,7 @@ fn decide_tainted(node: &Node, view: &View<'_>, now: Mono) -> Decision {
             decision.holds.push((Subject::Pod(pod.key.clone()), hold));
         }
     }
-    due.sort_by(|(at, pod, _), (other_at, other, _)| (at, &pod.key).cmp(&(other_at, &other.key)));
+    due.sort_by(|(at, pod, _), (other_at, other_pod, _)| (at, &pod.key).cmp(&(other_at, &other_pod.key)));
     decision.intents = due.into_iter().map(|(at, pod, taint)| delete(node, pod, taint, at)).collect();
     decision
 }
@@ -78,9 +78,9 @@ fn delete(node: &Node, pod: &Pod, taint: &Taint, due: Mono) -> Intent {
 
 /// What the taints of its node mean for a pod.
 struct EvictionTime<'a> {
-    /// When it should end, and by which taint: the first that it will not bear any more.
+    /// When it is evicted, and because of which taint: the first that it no longer tolerates.
     evict_at: Option<(Mono, &'a Taint)>,
-    /// A taint of which cannot be read whether it bears it.
+    /// A taint whose toleration cannot be parsed.
     unreadable: Option<(&'a Taint, &'a str)>,
 }
 
@@ -103,13 +103,12 @@ fn eviction_time<'a>(pod: &'a Pod, node: &'a Node) -> EvictionTime<'a> {
     result
 }
 
-/// Tolerance begins when taint and pod have met: when the taint was added, or when the
-/// pod came to the tainted node, if that was later. Which of the two it was, and by how
-/// much, is the difference of two stamps in the API, the same for every process that
-/// reads them. They had met when we saw both, and that was later: so nothing is borne for
-/// longer than from there. Where nobody stamped the taint, that is all that is known; and a
-/// clock that is an hour behind, which stamps taints an hour early, makes each pod of
-/// that hour look as if it had come to a tainted node.
+/// The toleration period begins when taint and pod have met: when the taint was added, or when the pod was bound to
+/// the tainted node, if that was later. The difference of the two timestamps in the API shows which, and by how much,
+/// and is the same for every process. They had certainly met when this process first saw both: so the period ends no
+/// later than counted from there. If the taint has no `timeAdded`, only that is known; and a clock that is an hour
+/// behind, which stamps taints an hour early, makes each pod of that hour look as if it had been bound to a tainted
+/// node.
 fn tolerated_until(pod: &Pod, taint: &Taint, span: Duration) -> Mono {
     let at_the_latest = taint.first_seen.max(pod.placed_at) + span;
     let by_stamps = taint.time_added.map(|added| {

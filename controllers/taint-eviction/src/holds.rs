@@ -1,4 +1,4 @@
-//! Why nothing is done: typed, with its numbers, for people and for checkers.
+//! Why the controller does not act: typed, with numbers, for Events and for programs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use strum::{IntoStaticStr, VariantNames};
 /// What this controller decides about a key.
 pub type Decision = controller_loop::Decision<Hold>;
 
-/// A reason to do nothing now. The names of the variants are the words of metrics and of programs.
+/// A reason not to act now. The names of the variants are values of metrics and of programs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
 pub enum Hold {
-    /// A kind cannot be believed now.
+    /// The cache of a kind is not synced, or is stale.
     #[error(transparent)]
     #[strum(transparent)]
     Unfresh(#[from] FreshnessError),
-    /// The node is there, or may be, but cannot be read.
+    /// The node exists, or may exist, but cannot be read.
     #[error(transparent)]
     #[strum(transparent)]
     NodeUnreadable(#[from] NodeUnreadable),
-    /// It bears a taint of its node for some time to come.
+    /// The pod tolerates a taint of its node for some time to come.
     #[error("the pod tolerates the taint {taint} of node {node} for another {}s; then it is deleted", left.as_secs())]
     Tolerated {
         /// The node's name.
@@ -32,7 +32,7 @@ pub enum Hold {
         /// For how long.
         left: Duration,
     },
-    /// Whether it bears a taint of its node cannot be read.
+    /// A toleration for a taint of its node cannot be parsed.
     #[error(
         "the pod does not tolerate the taint {taint} of node {node}, but has a toleration for it with the unknown operator {operator:?}, so the pod is not deleted. Use the operator Exists or Equal"
     )]
@@ -41,7 +41,7 @@ pub enum Hold {
         node: Arc<str>,
         /// The taint.
         taint: String,
-        /// What stands there.
+        /// The unknown operator.
         operator: String,
     },
 }

@@ -5,8 +5,7 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::metrics::MetricsError;
 use prometheus::{Histogram, HistogramOpts, IntCounter, Registry};
 
-/// What Prometheus learns of evictions by taint, besides the queue's metrics and the
-/// reasons of holds.
+/// The metrics of evictions by taint, in addition to those of the queue and of the reasons of holds.
 #[derive(Clone, Debug)]
 pub(super) struct TaintEvictionMetrics {
     deletions: IntCounter,
@@ -31,8 +30,7 @@ impl TaintEvictionMetrics {
         Ok(Self { deletions, durations })
     }
 
-    /// KCM multiplies its nanoseconds by 10⁹, so that all of them overflow; these are
-    /// seconds.
+    /// KCM multiplies its nanoseconds by 10⁹, so that every observation overflows; these are seconds.
     pub(super) fn record_deletion(&self, delete: &GracefulDeleteRequest, outcome: &Outcome, at: Mono) {
         if matches!(outcome, Outcome::Ending) {
             self.deletions.inc();

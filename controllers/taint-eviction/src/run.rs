@@ -1,4 +1,4 @@
-//! The wiring: what wakes the decisions, and who counts their outcomes.
+//! The wiring: which changes enqueue which keys, and the metrics.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use super::decide::REQUIRED_KINDS;
 use super::metrics::TaintEvictionMetrics;
 use super::{Key, decide};
 
-/// The controller.
+/// The taint-eviction controller.
 #[derive(Debug)]
 pub struct TaintEviction {
     metrics: TaintEvictionMetrics,
 }
 
 impl TaintEviction {
-    /// A controller. There is nothing to set, as in KCM.
+    /// Creates the controller. It has no settings, as in KCM.
     ///
     /// # Errors
     /// Two metrics of one name: a mistake in this program.
@@ -31,8 +31,7 @@ impl TaintEviction {
     }
 }
 
-/// Whether a change of a pod can change what becomes of it. Status noise must not cost
-/// a decision each.
+/// Whether a change of a pod can change its eviction. Other status updates must not cost a decision each.
 fn is_relevant(before: Option<&Pod>, after: Option<&Pod>) -> bool {
     match (before, after) {
         (Some(before), Some(after)) => {
@@ -54,8 +53,8 @@ impl Controller for TaintEviction {
     const NAME: &'static str = "taint-eviction";
     const KINDS: &'static [Kind] = REQUIRED_KINDS;
 
-    /// Beside KCM's own controller it would tell every deletion twice, and be the only
-    /// one to delete at KCM's weak spots.
+    /// Beside KCM's own controller it would report every deletion twice, and be the only one to delete at KCM's weak
+    /// spots.
     fn acts_in(&self, mode: Mode) -> bool {
         mode == Mode::Replace
     }

@@ -1,4 +1,4 @@
-//! Sentences about decisions: who should end when, and who is left alone.
+//! Sentences about decisions: which pods are evicted when, and which stay.
 
 mod edges;
 mod events;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A taint `KEY:NoExecute`, added in this second, if that is said.
+/// A taint `KEY:NoExecute`, added in this second, if there is one.
 fn taint(key: &str, added: Option<i64>) -> Value {
     json!({ "key": key, "effect": "NoExecute", "timeAdded": added.map(timestamp) })
 }
@@ -27,7 +27,7 @@ fn node(taints: &[Value]) -> Obj {
     objects::node("n").ready("True").set("/spec/taints", json!(taints))
 }
 
-/// A toleration of everything about this key, for so long.
+/// A toleration of this key with this `tolerationSeconds`.
 fn bears(key: &str, seconds: Option<i64>) -> Value {
     json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds })
 }
@@ -52,7 +52,7 @@ fn decide_at(world: &World, seconds: u64) -> Decision {
     decide(&Key("n".into()), &world.read().view(), at(seconds))
 }
 
-/// What a decision wants in words: `-a` ends a, `a 30` is held for 30 seconds.
+/// A decision as text: `-a` deletes a, `a 30` holds it for 30 seconds.
 fn describe(decision: &Decision) -> Vec<String> {
     let wants = decision.intents.iter().map(|intent| match intent {
         Intent::Delete(GracefulDeleteRequest { pod, .. }) => format!("-{}", pod.name),
@@ -73,13 +73,13 @@ fn describe(decision: &Decision) -> Vec<String> {
     wants.chain(holds).collect()
 }
 
-/// A sentence, the node's taints, the pod's tolerations, the second, and what is decided.
+/// A sentence, the node's taints, the pod's tolerations, the second, and the expected decision.
 type Case = (&'static str, Vec<Value>, Vec<Value>, u64, &'static [&'static str]);
 
-/// On real nodes: our leader's clock was an hour behind, and who was bound in that hour bore a taint of that leader's for up to
-/// an hour more.
+/// On real nodes: the leader's clock was an hour behind, and pods bound in that hour tolerated a taint of that leader
+/// for up to an hour more.
 #[test]
-fn a_taint_that_a_slow_clock_stamped_is_borne_no_longer_than_from_when_it_was_seen() {
+fn a_taint_stamped_by_a_slow_clock_is_tolerated_no_longer_than_from_when_it_was_seen() {
     let bound = pod("a", &[bears("k", Some(300))]).set("/metadata/creationTimestamp", json!(timestamp(-60)));
     let world = World::listed();
     world.set_wall_time(START_SECONDS - 3_600, at(0));
@@ -129,7 +129,7 @@ fn a_pod_stays_as_long_as_it_tolerates_every_taint() {
 }
 
 #[test]
-fn pods_are_taken_as_kubernetes_documents_and_those_that_end_or_ended_are_left_alone() {
+fn all_pods_are_evicted_as_documented_except_terminating_and_terminated_ones() {
     let a = || pod("a", &[]);
     let cases: [(&str, Obj, &[&str]); 9] = [
         ("it runs", a(), &["-a"]),
@@ -149,12 +149,12 @@ fn pods_are_taken_as_kubernetes_documents_and_those_that_end_or_ended_are_left_a
 }
 
 #[test]
-fn what_ended_the_tolerance_says_so_with_its_numbers() {
+fn a_held_pod_names_its_taint_and_remaining_time() {
     let world = world(&[taint("k", Some(-100))], &[pod("a", &[bears("k", Some(300))])]);
     let held = decide_at(&world, 0);
-    let said = held.holds[0].1.to_string();
+    let message = held.holds[0].1.to_string();
     assert_eq!(
-        said,
+        message,
         "the pod tolerates the taint k:NoExecute of node n for another 200s; then it is deleted"
     );
     assert_eq!(held.requeue_at, Some(at(10)), "the numbers stay true");
@@ -166,19 +166,19 @@ fn what_ended_the_tolerance_says_so_with_its_numbers() {
     assert_eq!(due.requeue_at, None, "whoever carries it out tries again");
 }
 
-/// The ones whose time is over first go first.
+/// Pods are deleted in the order in which their toleration periods end.
 #[test]
-fn they_go_in_the_order_of_their_times() {
+fn pods_are_deleted_in_the_order_of_their_periods() {
     let pods = [("a", 30), ("b", 10), ("c", 20), ("d", 10)];
     let pods = pods.map(|(name, seconds)| pod(name, &[bears("k", Some(seconds))]));
     let world = world(&[taint("k", Some(0))], &pods);
     assert_eq!(describe(&decide_at(&world, 25)), ["-b", "-d", "-c", "a 5"]);
 }
 
-/// A pod that comes to a node that was tainted before has its whole time there: else its controller and this one
-/// would replace and delete it for ever.
+/// A pod that is bound to a node that was tainted before has its whole period there: otherwise its controller and
+/// this one would replace and delete it without end.
 #[test]
-fn a_pod_that_comes_later_has_its_whole_time() {
+fn a_pod_bound_later_has_its_whole_toleration_period() {
     let since = |second| json!([{ "type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp(second) }]);
     let later = pod("a", &[bears("k", Some(300))]).set("/status/conditions", since(1_000));
     for added in [Some(-5_000), None] {
@@ -187,7 +187,7 @@ fn a_pod_that_comes_later_has_its_whole_time() {
         assert_eq!(describe(&decide_at(&world, 1_100)), ["a 200"], "{added:?}");
         assert_eq!(describe(&decide_at(&world, 1_300)), ["-a"], "{added:?}");
     }
-    // And no more of it for whoever starts in the middle.
+    // A process that starts in the middle does not lengthen it.
     let world = World::listed();
     world.set_wall_time(START_SECONDS + 1_100, at(0));
     world.apply(Kind::Pods, &later, at(0));
@@ -196,7 +196,7 @@ fn a_pod_that_comes_later_has_its_whole_time() {
 }
 
 #[test]
-fn w_te3_a_restart_lengthens_nothing() {
+fn a_restart_does_not_lengthen_the_toleration_period() {
     for restarted in [0, 100, 299, 300, 5_000] {
         let world = World::listed();
         world.set_wall_time(START_SECONDS + i64::try_from(restarted).unwrap(), at(0));
@@ -210,7 +210,7 @@ fn w_te3_a_restart_lengthens_nothing() {
 }
 
 #[test]
-fn a_jump_of_our_wall_clock_deletes_nobody_early() {
+fn a_jump_of_the_wall_clock_deletes_no_pod_early() {
     for jump in [-100_000, 100_000] {
         let world = world(&[], &[pod("a", &[bears("k", Some(300))])]);
         world.set_wall_time(START_SECONDS + 50 + jump, at(50));
@@ -224,7 +224,7 @@ fn a_jump_of_our_wall_clock_deletes_nobody_early() {
 }
 
 #[test]
-fn w_te4_what_changes_counts_at_once() {
+fn changed_tolerations_and_taints_count_at_once() {
     let world = world(&[taint("k", Some(0))], &[pod("a", &[bears("k", Some(300))])]);
     let now_bears = |tolerations: &[Value], now| world.apply(Kind::Pods, &pod("a", tolerations), at(now));
     assert_eq!(describe(&decide_at(&world, 100)), ["a 200"]);
@@ -252,16 +252,16 @@ fn w_te4_what_changes_counts_at_once() {
 }
 
 #[test]
-fn a_taint_that_comes_back_begins_anew() {
+fn a_taint_that_is_added_again_starts_a_new_period() {
     let world = world(&[taint("k", Some(0))], &[pod("a", &[bears("k", Some(300))])]);
     world.apply(Kind::Nodes, &node(&[]), at(200));
     world.apply(Kind::Nodes, &node(&[taint("k", Some(250))]), at(250));
     assert_eq!(describe(&decide_at(&world, 300)), ["a 250"]);
 }
 
-/// H-2 of kube-controller-manager: a timer by name.
+/// KCM's timers are keyed by name.
 #[test]
-fn w_te2_the_successor_of_a_pod_is_another_pod() {
+fn the_successor_of_a_pod_is_another_pod() {
     let world = world(&[taint("k", Some(0))], &[pod("a", &[])]);
     world.remove(Kind::Pods, "uid-a", at(1));
     world.apply(Kind::Pods, &pod("a", &[]).uid("new").on("other"), at(2));
@@ -269,14 +269,14 @@ fn w_te2_the_successor_of_a_pod_is_another_pod() {
 }
 
 #[test]
-fn a_toleration_that_cannot_be_read_matches_nothing_and_its_pod_is_held() {
+fn a_toleration_with_an_unknown_operator_matches_nothing_and_its_pod_is_held() {
     let near = |operator: &str| json!({ "key": "k", "operator": operator, "value": "5" });
     for operator in ["Lt", "Gt", "Near"] {
         let world = world(&[taint("k", Some(0))], &[pod("a", &[near(operator)])]);
         let decision = decide_at(&world, 1);
         assert_eq!(describe(&decision), ["a TolerationUnreadable"]);
-        let said = decision.holds[0].1.to_string();
-        assert!(said.contains(operator) && said.contains("k:NoExecute"), "{said}");
+        let message = decision.holds[0].1.to_string();
+        assert!(message.contains(operator) && message.contains("k:NoExecute"), "{message}");
     }
     let cases: [(&str, Vec<Value>, &[&str]); 3] = [
         ("another one matches", vec![near("Lt"), bears("k", None), bears("l", None)], &[]),
@@ -294,7 +294,7 @@ fn a_toleration_that_cannot_be_read_matches_nothing_and_its_pod_is_held() {
 }
 
 #[test]
-fn what_is_not_known_holds() {
+fn unsynced_or_stale_caches_hold() {
     let world = world(&[taint("k", Some(0))], &[pod("a", &[])]);
     let unreadable = node(&[taint("k", Some(0))]).set("/metadata/resourceVersion", json!("x"));
     world.apply(Kind::Nodes, &unreadable, at(1));
@@ -312,13 +312,13 @@ fn what_is_not_known_holds() {
 }
 
 #[test]
-fn it_acts_in_place_of_kcm_only_and_wakes_for_what_matters() {
+fn the_controller_acts_only_in_place_of_kcm_and_relevant_changes_enqueue_keys() {
     let controller = TaintEviction::new(&prometheus::Registry::new()).unwrap();
     let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts_in(mode));
     assert_eq!(acts, [false, false, true]);
     let world = world(&[taint("k", Some(0))], &[pod("a", &[])]);
     let guard = world.read();
-    let known = guard.view().pod(&Uid::new("uid-a").unwrap()).unwrap();
+    let cached = guard.view().pod(&Uid::new("uid-a").unwrap()).unwrap();
     let marked = |change: &Change<'_>| {
         let mut keys = Vec::new();
         controller.keys_for(change, &mut |key| keys.push(key));
@@ -326,9 +326,9 @@ fn it_acts_in_place_of_kcm_only_and_wakes_for_what_matters() {
     };
     let noise = Pod { ready: true, ..known.clone() };
     let other = Pod { tolerations: Default::default(), phase: Phase::Failed, ..known.clone() };
-    assert_eq!(marked(&Change::Pod { before: Some(known), after: Some(&noise) }), 0);
-    assert_eq!(marked(&Change::Pod { before: Some(known), after: Some(&other) }), 2);
-    assert_eq!(marked(&Change::Pod { before: None, after: Some(known) }), 1);
+    assert_eq!(marked(&Change::Pod { before: Some(cached), after: Some(&noise) }), 0);
+    assert_eq!(marked(&Change::Pod { before: Some(cached), after: Some(&other) }), 2);
+    assert_eq!(marked(&Change::Pod { before: None, after: Some(cached) }), 1);
     let name: Arc<str> = "n".into();
     assert_eq!(marked(&Change::Node { name: &name, taints: true, readiness: false }), 1);
     assert_eq!(marked(&Change::Node { name: &name, taints: false, readiness: true }), 0);

@@ -1,8 +1,8 @@
-//! What becomes of conditions and labels: taints that keep new pods away, our condition, the old labels.
+//! Conditions and labels: taints that keep new pods away, our condition, the old labels.
 
 use super::*;
 
-/// Rows of `sentence | conditions | taints | what else is set | what is wanted`. Keys without a slash are of
+/// Rows of `sentence | conditions | taints | other fields | expected decision`. Keys without a slash are of
 /// `node.kubernetes.io`.
 fn check(config: &Config, rows: &str) {
     for row in rows.lines().map(str::trim).filter(|row| !row.is_empty()) {
@@ -32,7 +32,7 @@ fn pairs(text: &str, sign: char) -> impl Iterator<Item = (&str, &str)> {
 }
 
 #[test]
-fn nl_1_taints_follow_conditions_and_cordons() {
+fn taints_follow_conditions_and_cordons() {
     check(
         &config(),
         "
@@ -50,7 +50,7 @@ fn nl_1_taints_follow_conditions_and_cordons() {
 }
 
 #[test]
-fn nl_1_taints_go_with_what_they_say_and_are_added_once() {
+fn taints_are_removed_with_their_condition_and_added_once() {
     check(
         &config(),
         "
@@ -64,7 +64,7 @@ fn nl_1_taints_go_with_what_they_say_and_are_added_once() {
 }
 
 #[test]
-fn nl_1_taints_of_others_and_of_other_effects_are_left_alone() {
+fn taints_of_others_and_of_other_effects_are_left_alone() {
     let foreign = "example.com/a:NoSchedule example.com/b:NoExecute out-of-service:NoExecute memory-pressure:NoExecute \
         node.cloudprovider.kubernetes.io/uninitialized:NoSchedule not-ready:PreferNoSchedule";
     check(&config(), &format!("it is well | Ready=True | {foreign} | |"));
@@ -73,7 +73,7 @@ fn nl_1_taints_of_others_and_of_other_effects_are_left_alone() {
 }
 
 #[test]
-fn nl_1_a_new_node_loses_the_taint_that_admission_gave_it_and_gets_none_before_it_says_how_it_is() {
+fn a_new_node_loses_the_admission_taint_and_gets_none_before_it_reports_conditions() {
     check(
         &config(),
         r#"
@@ -88,7 +88,7 @@ fn nl_1_a_new_node_loses_the_taint_that_admission_gave_it_and_gets_none_before_i
 }
 
 #[test]
-fn nl_1_the_old_labels_have_the_values_of_the_new_ones() {
+fn the_beta_labels_have_the_values_of_the_new_ones() {
     for (sentence, labels, wants) in [
         ("none", "", ""),
         ("only an old one", "beta.kubernetes.io/os=linux", ""),
@@ -118,7 +118,7 @@ fn nl_1_the_old_labels_have_the_values_of_the_new_ones() {
 }
 
 #[test]
-fn our_condition_says_who_is_cut_off_and_who_is_back_and_nothing_of_those_that_never_were() {
+fn our_condition_is_set_on_unreachable_nodes_cleared_on_return_and_absent_on_others() {
     check(
         &guard(),
         "
@@ -143,7 +143,7 @@ fn our_condition_says_who_is_cut_off_and_who_is_back_and_nothing_of_those_that_n
 }
 
 #[test]
-fn guard_keeps_away_from_all_that_is_kcms() {
+fn guard_mode_leaves_everything_of_kcm_alone() {
     let rest = r#"unreachable:NoExecute not-ready:NoSchedule | /spec/unschedulable=true /metadata/labels/kubernetes.io~1os="linux""#;
     for conditions in ["Ready=False MemoryPressure=True", "Ready=True DiskPressure=True", ""] {
         check(&guard(), &format!("of KCM | {conditions} | {rest} |"));
@@ -151,7 +151,7 @@ fn guard_keeps_away_from_all_that_is_kcms() {
 }
 
 #[test]
-fn a_suspicion_that_guard_left_behind_is_taken_away() {
+fn a_suspect_taint_left_by_guard_mode_is_removed() {
     let left = "left | Ready=True | pod-safety.dev/suspect:NoSchedule | | -pod-safety.dev/suspect:NoSchedule";
     check(&config(), left);
     check(&guard(), left);

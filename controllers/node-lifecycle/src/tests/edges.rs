@@ -1,4 +1,4 @@
-//! Rows that mutants of the decisions showed to be missing.
+//! Rows for mutants of the decisions that other tests did not catch.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use super::*;
 
 const LOST: &[&str] = &["silent", "cut off", "+unreachable:NoSchedule"];
 
-/// One node, alone in its cluster, whose kubelet is silent from the beginning; this process leads since then.
+/// One node, alone in its cluster, whose kubelet never reports; this process leads since this second.
 fn alone(led_since: Option<u64>) -> Fixture {
     let mut stage = Fixture::new(Config { led_since: led_since.map(at), ..config() }, &["n0"]);
     stage.alive.clear();
     stage
 }
 
-/// Who has spoken at the very moment at which a node was due, or fifteen seconds ago, had nothing to say of it.
+/// An event at the very moment at which a node was due, or fifteen seconds ago, would have included its renewal.
 #[test]
-fn an_api_server_is_silent_when_it_has_not_spoken_for_more_than_fifteen_seconds_before_a_node_was_due() {
+fn the_watch_has_a_break_when_it_had_no_event_for_more_than_fifteen_seconds_before_a_node_was_due() {
     for (spoke_last, now, is_lost) in [(50, 66, true), (49, 66, false), (40, 55, true), (40, 56, false)] {
         let mut stage = alone(Some(0));
         stage.until(spoke_last);
@@ -31,9 +31,9 @@ fn an_api_server_is_silent_when_it_has_not_spoken_for_more_than_fifteen_seconds_
     }
 }
 
-/// Its last word was at second 50, and this process leads since second 48.
+/// The last event was at second 50, and this process leads since second 48.
 #[test]
-fn a_new_leader_waits_for_kubelets_when_the_api_server_has_not_spoken_for_more_than_fifteen_seconds() {
+fn a_new_leader_waits_for_kubelets_when_the_watch_had_no_event_for_more_than_fifteen_seconds() {
     for (now, is_lost) in [(65, true), (66, false), (67, false)] {
         let mut stage = alone(Some(48));
         stage.until(50);
@@ -42,10 +42,10 @@ fn a_new_leader_waits_for_kubelets_when_the_api_server_has_not_spoken_for_more_t
     }
 }
 
-/// It spoke again at second 60 after a minute of silence: kubelets have until 80 to come back, and until twenty seconds
-/// after whoever leads since then.
+/// The next event came at second 60 after a break of a minute: kubelets have until 80 to come back, and until twenty
+/// seconds after a leader that leads since then began.
 #[test]
-fn a_leader_of_after_a_silence_waits_for_two_renewals_of_its_own() {
+fn a_leader_that_began_after_a_watch_break_waits_for_two_renewals() {
     for (led_since, lost_at) in [(30, 80), (60, 80), (70, 90), (79, 99), (80, 80), (85, 85)] {
         let mut stage = alone(Some(led_since));
         stage.deaf_until(60);
@@ -60,7 +60,7 @@ fn a_leader_of_after_a_silence_waits_for_two_renewals_of_its_own() {
 }
 
 #[test]
-fn who_leads_nobody_finds_a_node_lost_while_the_api_server_speaks() {
+fn a_standby_finds_a_node_lost_only_while_the_watch_has_events() {
     let mut stage = alone(None);
     stage.until(49);
     assert!(stage.describe("n0").is_empty());
@@ -68,9 +68,9 @@ fn who_leads_nobody_finds_a_node_lost_while_the_api_server_speaks() {
     assert_eq!(stage.describe("n0"), LOST);
 }
 
-/// A node that never says how it is: from its birth, unless something was heard of it since.
+/// A node that never reports its conditions: from its creation, unless it has reported in another way since.
 #[test]
-fn a_node_that_lost_its_condition_or_has_a_lease_has_the_startup_grace_from_when_it_was_heard() {
+fn a_node_without_condition_but_with_a_report_has_the_startup_grace_from_that_report() {
     let bare = |born: u64| {
         let node = with(Fixture::node("new", "", 0), "/status", json!({ "conditions": [] }));
         with(node, "/metadata/creationTimestamp", json!(fixture::timestamp(born)))
@@ -102,9 +102,9 @@ fn a_node_that_lost_its_condition_or_has_a_lease_has_the_startup_grace_from_when
     assert_eq!(born.describe("new"), LOST);
 }
 
-/// Nodes of one zone, of which the first is not ready since the API server speaks again after a silence.
+/// Nodes of one zone, of which the first is not ready since the first event after a break of the watch.
 #[test]
-fn who_was_lost_with_all_others_is_given_up_when_kubelets_have_had_the_time_to_come_back() {
+fn a_node_lost_with_all_others_is_tainted_only_after_kubelets_had_time_to_come_back() {
     let after = |ready: &str, first_seen: u64, spoke: u64| {
         let mut stage = Fixture::new(config(), &["a1", "a2", "a3", "a4"]);
         stage.deaf_until(first_seen);
@@ -135,9 +135,9 @@ fn who_was_lost_with_all_others_is_given_up_when_kubelets_have_had_the_time_to_c
     assert!(!given_up(after("Unknown", 1, 17)));
 }
 
-/// A pod that turned ready in the moment in which its node was found lost has said so before.
+/// A pod that turned ready at the very moment at which its node was found lost was reported before.
 #[test]
-fn a_pod_speaks_for_itself_only_when_it_turned_ready_after_its_node_was_lost() {
+fn a_pod_stays_ready_only_if_it_turned_ready_after_its_node_was_lost() {
     let pod = |ready: &str, rv: u64| {
         json!({
             "metadata": { "namespace": "ns", "name": "p", "uid": "uid-p", "resourceVersion": rv.to_string(), "generation": 4 },
@@ -164,7 +164,7 @@ fn a_pod_speaks_for_itself_only_when_it_turned_ready_after_its_node_was_lost() {
 }
 
 #[test]
-fn a_node_that_asks_not_to_be_counted_is_given_up_alone_and_nobody_says_that_it_is_us() {
+fn an_excluded_node_is_tainted_on_its_own_and_is_no_large_outage() {
     let mut stage = Fixture::new(config(), &["n0"]);
     stage.change("n0", |node| {
         with(node, "/metadata/labels/node.kubernetes.io~1exclude-disruption", json!(""))
@@ -175,7 +175,7 @@ fn a_node_that_asks_not_to_be_counted_is_given_up_alone_and_nobody_says_that_it_
 }
 
 #[test]
-fn a_hold_says_which_zone_it_is_about() {
+fn a_hold_names_its_zone() {
     let queued = |zone: &str| Hold::EvictionQueued { zone: zone.into(), ahead: 1, next: Duration::ZERO };
     for (hold, words) in [
         (queued(""), "Nodes of the cluster ahead of it: 1"),

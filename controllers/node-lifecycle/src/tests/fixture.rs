@@ -1,5 +1,5 @@
-//! A small cluster whose nodes do what is decided about them, as the API server would have it: seconds pass, kubelets
-//! renew their Leases, and a process may begin anew.
+//! A small cluster in which decisions about nodes are executed, as the API server would show them: time passes,
+//! kubelets renew their Leases, and the process may restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,14 +19,14 @@ pub(super) struct Fixture {
     pub(super) config: Config,
     pub(super) nodes: BTreeMap<String, Value>,
     leases: BTreeMap<String, Value>,
-    /// Kubelets that renew their Leases.
+    /// The nodes whose kubelets renew their Leases.
     pub(super) alive: BTreeSet<String>,
     pub(super) now: u64,
     began: u64,
 }
 
 impl Fixture {
-    /// Of Ready nodes with living kubelets.
+    /// Ready nodes whose kubelets run.
     pub(super) fn new(config: Config, names: &[&str]) -> Self {
         let (nodes, leases, alive) = Default::default();
         let mut stage = Self { world: World::default(), config, nodes, leases, alive, now: 0, began: 0 };
@@ -53,7 +53,7 @@ impl Fixture {
         at(self.now - self.began)
     }
 
-    /// A node as it is from now on.
+    /// Sets the state of a node.
     pub(super) fn put(&mut self, node: Value) {
         let node = self.world.put(Kind::Nodes, node, self.mono());
         self.nodes.insert(node["metadata"]["name"].as_str().unwrap().to_owned(), node);
@@ -74,14 +74,14 @@ impl Fixture {
         self.renew(name, &timestamp(self.now));
     }
 
-    /// Its Lease says that it was renewed then.
+    /// Sets the `renewTime` of its Lease.
     pub(super) fn renew(&mut self, name: &str, renewed: &str) {
         let lease = objects::lease(name, 0).set("/spec/renewTime", json!(renewed));
         let lease = self.world.put(Kind::NodeLeases, lease, self.mono());
         self.leases.insert(name.to_owned(), lease);
     }
 
-    /// Another process begins, and lists what is there.
+    /// Another process starts, and lists all objects.
     pub(super) fn restart(&mut self) {
         (self.began, self.world) = (self.now, self.world.restarted());
         self.world.set_wall_time(START_SECONDS + i64::try_from(self.now).unwrap(), at(0));
@@ -92,7 +92,7 @@ impl Fixture {
             .for_each(|kind| self.world.mark_listed(kind, at(0)));
     }
 
-    /// Seconds pass, in which the API server speaks, and kubelets that live renew their Leases.
+    /// Time passes; the API server sends events, and running kubelets renew their Leases.
     pub(super) fn until(&mut self, second: u64) {
         while self.now < second {
             self.now += 1;
@@ -103,7 +103,7 @@ impl Fixture {
         }
     }
 
-    /// Seconds pass in which nothing comes.
+    /// Time passes without any event.
     pub(super) fn deaf_until(&mut self, second: u64) {
         self.now = second;
     }
@@ -116,14 +116,14 @@ impl Fixture {
         describe(&self.decide(name))
     }
 
-    /// When it is decided about this node again, in seconds of the test.
+    /// When this node is decided again, in seconds of the test.
     pub(super) fn recheck_at(&self, name: &str) -> f64 {
         let again = self.decide(name).requeue_at.unwrap().since_start().as_secs_f64();
         let began: f64 = u32::try_from(self.began).unwrap().into();
         began + again
     }
 
-    /// Does what is decided about a node, as the authority does; gives back what.
+    /// Executes the decision about a node, as the executor does; returns its description.
     pub(super) fn act(&mut self, name: &str) -> Vec<String> {
         let decision = self.decide(name);
         if let Some(update) = update(&decision) {
@@ -133,13 +133,13 @@ impl Fixture {
         describe(&decision)
     }
 
-    /// As [`Fixture::act`], of every node, in the order of their names.
+    /// As [`Fixture::act`], for every node, in the order of their names.
     pub(super) fn act_on_all(&mut self) {
         let names: Vec<String> = self.nodes.keys().cloned().collect();
         names.iter().for_each(|name| drop(self.act(name)));
     }
 
-    /// The keys of a node's taints that end pods.
+    /// The keys of a node's `NoExecute` taints.
     pub(super) fn ends_pods(&self, name: &str) -> Vec<String> {
         let taints = self.nodes[name]["spec"]["taints"].as_array().unwrap().iter();
         let ends = taints.filter(|taint| taint["effect"] == "NoExecute");

@@ -1,10 +1,10 @@
-//! Who is silent, and who is deaf.
+//! Nodes that stop reporting, and processes that are cut off.
 
 use pod_safety_shared::testing::at;
 
 use super::*;
 
-/// So many Ready nodes `n0`, `n1` … whose kubelets live.
+/// This many Ready nodes `n0`, `n1` … whose kubelets run.
 fn cluster(config: Config, number: usize) -> Fixture {
     let names: Vec<String> = (0..number).map(|number| format!("n{number}")).collect();
     Fixture::new(config, &names.iter().map(String::as_str).collect::<Vec<_>>())
@@ -13,7 +13,7 @@ fn cluster(config: Config, number: usize) -> Fixture {
 const LOST: &[&str] = &["silent", "cut off", "+unreachable:NoSchedule"];
 
 #[test]
-fn nl_4_a_node_is_silent_when_nothing_was_heard_of_it_for_the_grace_and_not_before() {
+fn a_node_is_lost_exactly_after_the_grace_period_without_a_report() {
     let mut stage = cluster(config(), 4);
     stage.until(10);
     stage.alive.remove("n0");
@@ -35,7 +35,7 @@ fn nl_4_a_node_is_silent_when_nothing_was_heard_of_it_for_the_grace_and_not_befo
 }
 
 #[test]
-fn nl_4_a_report_of_its_kubelet_is_a_sign_of_life_as_a_renewal_is() {
+fn a_status_update_of_its_kubelet_counts_as_a_report_like_a_renewal() {
     let mut stage = cluster(config(), 4);
     stage.alive.remove("n0");
     stage.until(40);
@@ -47,7 +47,7 @@ fn nl_4_a_report_of_its_kubelet_is_a_sign_of_life_as_a_renewal_is() {
 }
 
 #[test]
-fn nl_4_a_node_that_says_that_it_is_not_ready_can_fall_silent_too() {
+fn a_not_ready_node_can_stop_reporting_too() {
     let mut stage = cluster(config(), 4);
     let conditions = json!([condition("Ready", "False", 0), condition("MemoryPressure", "True", 0)]);
     stage.change("n0", |node| with(node, "/status/conditions", conditions));
@@ -67,7 +67,7 @@ fn nl_4_a_node_that_says_that_it_is_not_ready_can_fall_silent_too() {
 }
 
 #[test]
-fn nl_4_a_node_that_never_says_how_it_is_has_the_startup_grace_from_its_birth() {
+fn a_node_that_never_reports_conditions_has_the_startup_grace_from_its_creation() {
     let mut stage = cluster(config(), 3);
     let born = |second| {
         let node = with(Fixture::node("new", "", 0), "/status", json!({ "conditions": [] }));
@@ -89,7 +89,7 @@ fn nl_4_a_node_that_never_says_how_it_is_has_the_startup_grace_from_its_birth() 
 }
 
 #[test]
-fn nl_4_a_node_without_a_lease_lives_by_its_reports_alone() {
+fn a_node_without_a_lease_counts_by_its_status_updates_alone() {
     let mut stage = cluster(config(), 3);
     stage.put(Fixture::node("bare", "True", 0));
     stage.until(49);
@@ -101,7 +101,7 @@ fn nl_4_a_node_without_a_lease_lives_by_its_reports_alone() {
 }
 
 #[test]
-fn nl_4_a_lease_from_the_future_counts_when_it_changes_and_not_for_what_it_says() {
+fn a_renew_time_in_the_future_counts_only_as_a_change() {
     let mut stage = cluster(config(), 3);
     stage.alive.remove("n0");
     stage.renew("n0", "2099-01-01T00:00:00Z");
@@ -114,7 +114,7 @@ fn nl_4_a_lease_from_the_future_counts_when_it_changes_and_not_for_what_it_says(
 }
 
 #[test]
-fn w_nl_4_a_process_that_listened_gives_no_fresh_grace_and_one_that_begins_strips_nothing() {
+fn a_standby_gives_no_fresh_grace_and_a_restarted_process_removes_no_taint() {
     let mut stage = cluster(config(), 4);
     stage.alive.remove("n0");
     stage.until(50);
@@ -122,13 +122,13 @@ fn w_nl_4_a_process_that_listened_gives_no_fresh_grace_and_one_that_begins_strip
     stage.act("n0");
     assert_eq!(stage.ends_pods("n0"), ["unreachable"]);
     stage.restart();
-    assert!(stage.describe("n0").is_empty(), "W-NL9: what is there stays");
+    assert!(stage.describe("n0").is_empty(), "W-NL9: existing taints stay");
     stage.until(150);
     assert!(stage.describe("n0").is_empty());
 }
 
 #[test]
-fn a_process_that_begins_gives_a_ready_node_its_grace_for_it_has_not_listened() {
+fn a_restarted_process_gives_a_ready_node_the_whole_grace_period() {
     let mut stage = cluster(config(), 4);
     stage.alive.remove("n0");
     stage.until(40);
@@ -154,7 +154,7 @@ fn one_a_minority_and_a_zone_of_three_are_found_lost_in_time() {
 }
 
 #[test]
-fn a_majority_that_falls_silent_may_be_our_fault_for_two_seconds_and_not_for_ever() {
+fn a_majority_without_reports_is_held_for_two_seconds_only() {
     let mut stage = cluster(config(), 5);
     for name in ["n0", "n1", "n2"] {
         stage.alive.remove(name);
@@ -178,7 +178,7 @@ fn of_two_nodes_neither_is_a_majority() {
 }
 
 #[test]
-fn who_was_deaf_waits_for_kubelets_to_come_back() {
+fn after_a_watch_break_kubelets_have_time_to_come_back() {
     for pause in [20, 45, 70, 400] {
         let mut stage = cluster(config(), 5);
         stage.until(100);
@@ -192,7 +192,7 @@ fn who_was_deaf_waits_for_kubelets_to_come_back() {
         } else {
             assert!(words.is_empty());
         }
-        // The API server speaks again, and has nothing to say of the nodes yet.
+        // The API server sends events again, but no report of a node yet.
         let begins = 100 + pause;
         stage.world.confirm_all(stage.mono());
         assert!(stage.describe("n0").is_empty(), "{pause}: kubelets have time to come back");
@@ -211,7 +211,7 @@ fn who_was_deaf_waits_for_kubelets_to_come_back() {
 }
 
 #[test]
-fn a_lost_cluster_of_one_is_found_when_the_api_server_speaks_again() {
+fn a_lost_cluster_of_one_is_found_after_the_next_event() {
     let mut stage = cluster(config(), 1);
     stage.alive.clear();
     stage.deaf_until(55);
@@ -222,9 +222,9 @@ fn a_lost_cluster_of_one_is_found_when_the_api_server_speaks_again() {
     assert_eq!(stage.describe("n0"), LOST);
 }
 
-/// It was never found: 20 s after the one word in a minute the API server was silent for more than 15 s again.
+/// It was never found: 20 s after the only event in a minute the watch had had no event for more than 15 s again.
 #[test]
-fn bug_a_cluster_that_is_lost_as_a_whole_is_found_though_the_api_server_sends_bookmarks_alone() {
+fn bug_a_completely_lost_cluster_was_not_found_with_bookmarks_alone() {
     for (bookmark, found) in [(55, 75), (40, 120)] {
         let mut stage = cluster(config(), 4);
         stage.alive.clear();
@@ -241,10 +241,10 @@ fn bug_a_cluster_that_is_lost_as_a_whole_is_found_though_the_api_server_sends_bo
     }
 }
 
-/// An API server sends bookmarks while it reaches no etcd and nobody can renew a Lease. Nobody can lead then either, and
-/// who leads again has waited for no kubelet yet.
+/// An API server sends bookmarks while it reaches no etcd and no Lease can be renewed. No process can lead then
+/// either, and a process that leads again has not waited for kubelets yet.
 #[test]
-fn bug_a_bookmark_within_an_outage_is_no_word_of_an_api_server_that_kubelets_reach() {
+fn bug_a_bookmark_during_an_outage_counted_as_a_reachable_api_server() {
     let led_since = |seconds| Some(at(seconds));
     let mut stage = cluster(Config { led_since: None, ..config() }, 4);
     stage.alive.clear();
@@ -260,7 +260,7 @@ fn bug_a_bookmark_within_an_outage_is_no_word_of_an_api_server_that_kubelets_rea
 }
 
 #[test]
-fn a_new_leader_that_heard_others_all_the_time_waits_for_nobody() {
+fn a_new_leader_whose_watch_had_no_break_does_not_wait() {
     let mut stage = cluster(config(), 4);
     stage.alive.remove("n0");
     stage.until(49);
@@ -270,7 +270,7 @@ fn a_new_leader_that_heard_others_all_the_time_waits_for_nobody() {
 }
 
 #[test]
-fn guard_suspects_a_silent_node_early_and_takes_it_back() {
+fn guard_mode_suspects_an_unreachable_node_early_and_removes_the_taint_later() {
     let mut stage = cluster(guard(), 4);
     stage.alive.remove("n0");
     stage.until(24);
@@ -291,7 +291,7 @@ fn guard_suspects_a_silent_node_early_and_takes_it_back() {
 }
 
 #[test]
-fn guard_suspects_no_majority_before_it_settled() {
+fn guard_mode_suspects_a_majority_only_after_two_seconds() {
     let mut stage = cluster(guard(), 3);
     stage.alive.clear();
     stage.until(25);
@@ -301,7 +301,7 @@ fn guard_suspects_no_majority_before_it_settled() {
 }
 
 #[test]
-fn what_cannot_be_read_or_is_not_listed_holds() {
+fn an_unreadable_node_or_an_unsynced_cache_holds() {
     let mut stage = cluster(config(), 3);
     stage.until(10);
     let unreadable = with(Fixture::node("n0", "True", 0), "/metadata/resourceVersion", json!("x"));

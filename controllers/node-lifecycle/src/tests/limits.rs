@@ -1,4 +1,4 @@
-//! The limits that safety rests on, as numbers, each with its argument.
+//! The limits that safety depends on, as numbers, each with its reason.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::super::zones::{ZoneState, zone_state};
 use super::*;
 use pod_safety_shared::cache::ZoneCount;
 
-/// A kubelet renews each ten seconds: four renewals are late or lost before the fifth is missed. The half of that is for
-/// a mark that keeps new pods away and ends none.
+/// A kubelet renews every ten seconds: four renewals may be late or lost before the fifth is missed. Half of that is
+/// for a taint that keeps new pods away and evicts none.
 #[test]
-fn a_node_may_be_silent_for_50_seconds_a_new_one_for_60_and_is_suspected_after_25() {
+fn the_grace_period_is_50_seconds_60_for_a_new_node_and_25_for_suspicion() {
     let config = Config::kcm_defaults();
     let seconds =
         [config.monitor_grace, config.startup_grace, config.suspect_after].map(|span| span.as_secs());
@@ -20,26 +20,27 @@ fn a_node_may_be_silent_for_50_seconds_a_new_one_for_60_and_is_suspected_after_2
     assert_eq!((config.mode, config.led_since), (Mode::Guard, None), "who says nothing takes nothing over");
 }
 
-/// As kube-controller-manager gives nodes up: one in ten seconds, one in a hundred while a zone of more than fifty is in
-/// trouble, and a zone is when 55 % of it and at least three are lost.
+/// As kube-controller-manager: one node in ten seconds, one in a hundred while a zone of more than fifty is
+/// disrupted; a zone is disrupted when 55 % of it and at least three nodes are lost.
 #[test]
-fn nodes_are_given_up_as_fast_as_kcm_does() {
+fn nodes_are_tainted_at_the_rates_of_kcm() {
     let rates = Config::kcm_defaults().rates;
     assert_eq!(rates, Rates { normal: 0.1, disrupted: 0.01, large: 50, unhealthy: 0.55 });
     let of = |ready, not_ready| zone_state(ZoneCount { ready, not_ready, excluded: 0 }, &rates);
     assert_eq!((of(1, 2), of(2, 3), of(3, 3)), (ZoneState::Normal, ZoneState::Partial, ZoneState::Normal));
 }
 
-/// Of the five renewals that fit into the grace two are waited for: one alone may be late by chance.
+/// Two of the five renewals that fit into the grace period: a single one may be late by chance.
 #[test]
 fn kubelets_have_two_of_their_renewals_to_come_back() {
     assert_eq!(two_renewals(Duration::from_secs(50)), Duration::from_secs(20));
     assert_eq!(two_renewals(Duration::from_secs(25)), Duration::from_secs(10));
 }
 
-/// What a process that was stopped has not read yet it reads within two seconds; a majority of fewer than three is none.
+/// A process that was stopped reads its backlog within two seconds; with fewer than three nodes a majority is
+/// meaningless.
 #[test]
-fn a_majority_of_three_or_more_is_doubted_for_two_seconds() {
+fn a_majority_of_three_or_more_is_held_for_two_seconds() {
     for (of, lost, is_doubted) in
         [(2, 2, false), (3, 1, false), (3, 2, true), (4, 2, false), (4, 3, true), (5, 2, false)]
     {

@@ -1,4 +1,4 @@
-//! Whose pods end when: swaps, turns and zones.
+//! Which pods are evicted when: taints, turns and zones.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use pod_safety_shared::cache::ZoneCount;
 use super::super::zones::{ZoneState, taint_interval, zone_state};
 use super::*;
 
-/// Ready nodes `PREFIX0`, `PREFIX1` … of these zones, so many of each.
+/// Ready nodes `PREFIX0`, `PREFIX1` … of these zones, this many of each.
 fn cluster(zones: &[(&str, usize)]) -> Fixture {
     let mut stage = Fixture::new(config(), &[]);
     for (zone, number) in zones {
@@ -26,7 +26,7 @@ fn lose(stage: &mut Fixture, zone: &str, number: usize) {
 }
 
 #[test]
-fn nl_7_a_zone_is_normal_disrupted_in_part_or_in_full() {
+fn a_zone_is_normal_partially_or_fully_disrupted() {
     let rates = config().rates;
     let cases: [(usize, usize, ZoneState, Option<u64>); 12] = [
         (0, 0, ZoneState::Normal, Some(10)),
@@ -56,7 +56,7 @@ fn nl_7_a_zone_is_normal_disrupted_in_part_or_in_full() {
 }
 
 #[test]
-fn nl_5_one_node_has_its_turn_in_ten_seconds_and_who_was_lost_first_comes_first() {
+fn one_node_is_tainted_in_ten_seconds_and_the_longest_lost_first() {
     let mut stage = cluster(&[("a", 10)]);
     stage.until(1);
     stage.report("a7", "False");
@@ -81,7 +81,7 @@ fn nl_5_one_node_has_its_turn_in_ten_seconds_and_who_was_lost_first_comes_first(
 }
 
 #[test]
-fn nl_5_a_restart_neither_loses_nor_gains_a_turn() {
+fn a_restart_neither_loses_nor_gains_a_turn() {
     let mut stage = cluster(&[("a", 10)]);
     lose(&mut stage, "a", 2);
     stage.act_on_all();
@@ -94,7 +94,7 @@ fn nl_5_a_restart_neither_loses_nor_gains_a_turn() {
 }
 
 #[test]
-fn nl_5_a_node_that_has_the_other_taint_has_its_own_at_once_and_takes_no_turn() {
+fn a_node_with_the_other_taint_gets_the_right_one_at_once_without_a_turn() {
     let mut stage = cluster(&[("a", 10)]);
     lose(&mut stage, "a", 2);
     stage.act_on_all();
@@ -115,7 +115,7 @@ fn nl_5_a_node_that_has_the_other_taint_has_its_own_at_once_and_takes_no_turn() 
 }
 
 #[test]
-fn nl_5_a_node_with_both_taints_keeps_the_right_one() {
+fn a_node_with_both_taints_keeps_the_right_one() {
     let mut stage = cluster(&[("a", 3)]);
     let both = json!([{ "key": "node.kubernetes.io/not-ready", "effect": "NoExecute" },
         { "key": "node.kubernetes.io/unreachable", "effect": "NoExecute" }]);
@@ -125,7 +125,7 @@ fn nl_5_a_node_with_both_taints_keeps_the_right_one() {
 }
 
 #[test]
-fn w_nl_2_a_turn_is_taken_by_the_taint_alone() {
+fn a_turn_is_taken_only_by_the_written_taint() {
     let mut stage = cluster(&[("a", 10)]);
     lose(&mut stage, "a", 2);
     for second in 0..30 {
@@ -141,7 +141,7 @@ fn w_nl_2_a_turn_is_taken_by_the_taint_alone() {
 }
 
 #[test]
-fn nl_7_each_zone_has_its_turns() {
+fn each_zone_has_its_own_turns() {
     let mut stage = cluster(&[("a", 5), ("b", 5)]);
     lose(&mut stage, "a", 2);
     lose(&mut stage, "b", 2);
@@ -152,7 +152,7 @@ fn nl_7_each_zone_has_its_turns() {
 }
 
 #[test]
-fn w_nl_7_a_small_zone_in_trouble_is_left_alone_and_says_so() {
+fn a_disrupted_small_zone_is_held_with_its_numbers() {
     let mut stage = cluster(&[("a", 10), ("b", 1)]);
     lose(&mut stage, "a", 6);
     stage.act_on_all();
@@ -171,10 +171,10 @@ fn w_nl_7_a_small_zone_in_trouble_is_left_alone_and_says_so() {
     );
 }
 
-/// Found beside KCM: nodes that fell silent together are found lost one after the other, and the first was given up
-/// before its zone was known to be in trouble. KCM's tick sees them together, if their renewals were.
+/// Found beside KCM: nodes that stopped reporting together are found lost one after the other, and the first was
+/// tainted before its zone was known to be disrupted. KCM's tick sees them together, if their renewals came together.
 #[test]
-fn bug_the_first_node_of_a_lost_zone_was_given_up_before_the_others_were_found_lost() {
+fn bug_the_first_node_of_a_lost_zone_was_tainted_before_the_others_were_found_lost() {
     let mut stage = cluster(&[("a", 4), ("b", 4)]);
     for name in ["a0", "a1", "a2"] {
         stage.alive.remove(name);
@@ -200,7 +200,7 @@ fn bug_the_first_node_of_a_lost_zone_was_given_up_before_the_others_were_found_l
 }
 
 #[test]
-fn nl_7_a_large_zone_in_trouble_goes_on_ten_times_slower() {
+fn a_disrupted_large_zone_is_tainted_ten_times_slower() {
     let mut stage = cluster(&[("a", 60), ("b", 1)]);
     lose(&mut stage, "a", 40);
     stage.act_on_all();
@@ -209,7 +209,7 @@ fn nl_7_a_large_zone_in_trouble_goes_on_ten_times_slower() {
 }
 
 #[test]
-fn nl_7_a_zone_that_is_lost_in_full_goes_on_and_nodes_that_ask_for_it_do_not_count() {
+fn a_fully_lost_zone_is_tainted_at_the_normal_rate_and_excluded_nodes_do_not_count() {
     let mut stage = cluster(&[("a", 4), ("b", 1)]);
     lose(&mut stage, "a", 4);
     stage.act_on_all();
@@ -224,7 +224,7 @@ fn nl_7_a_zone_that_is_lost_in_full_goes_on_and_nodes_that_ask_for_it_do_not_cou
 }
 
 #[test]
-fn nl_7_when_all_zones_are_lost_nobody_is_given_up_and_who_was_is_not_any_more() {
+fn when_all_zones_are_lost_no_node_is_tainted_and_existing_taints_are_removed() {
     let mut stage = cluster(&[("a", 3), ("b", 1)]);
     lose(&mut stage, "a", 1);
     stage.act_on_all();
@@ -242,9 +242,9 @@ fn nl_7_when_all_zones_are_lost_nobody_is_given_up_and_who_was_is_not_any_more()
     assert_eq!(stage.describe("a1"), ["EvictionQueued 0 10s"]);
 }
 
-/// B4: as kube-controller-manager's never-limiter.
+/// As kube-controller-manager's never-limiter.
 #[test]
-fn a_rate_of_zero_gives_up_no_node_and_says_so() {
+fn a_rate_of_zero_taints_no_node_and_holds() {
     let mut stage = cluster(&[("a", 4)]);
     stage.config.rates.normal = 0.0;
     lose(&mut stage, "a", 1);
@@ -255,7 +255,7 @@ fn a_rate_of_zero_gives_up_no_node_and_says_so() {
 }
 
 #[test]
-fn nl_7_a_node_with_two_zones_is_in_that_of_the_old_label_as_in_kcm() {
+fn a_node_with_two_zone_labels_is_in_the_zone_of_the_old_label_as_in_kcm() {
     let mut stage = cluster(&[("new", 4), ("old", 2)]);
     let old = |node| with(node, "/metadata/labels/failure-domain.beta.kubernetes.io~1zone", json!("old"));
     stage.change("new0", old);
@@ -265,7 +265,7 @@ fn nl_7_a_node_with_two_zones_is_in_that_of_the_old_label_as_in_kcm() {
 }
 
 #[test]
-fn a_node_that_never_said_how_it_is_counts_as_lost_and_is_not_given_up() {
+fn a_node_that_never_reported_conditions_counts_as_lost_and_is_not_tainted() {
     let mut stage = cluster(&[("a", 2)]);
     stage.change("a0", |node| with(node, "/status/conditions", json!([])));
     assert!(stage.describe("a0").is_empty());

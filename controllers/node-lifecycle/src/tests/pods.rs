@@ -1,8 +1,8 @@
-//! What pods say whose node is not ready.
+//! Conditions of pods whose node is not ready.
 
 use super::*;
 
-/// A running pod `ns/p` on node `n` whose Ready condition says so since that second.
+/// A running pod `ns/p` on node `n` whose Ready condition has this status since that second.
 fn pod(ready: &str, since: Option<u64>) -> Value {
     json!({
         "metadata": { "namespace": "ns", "name": "p", "uid": "uid-p", "resourceVersion": "7", "generation": 4 },
@@ -21,7 +21,7 @@ fn unreachable(pod: Value, status: &str) -> Value {
     with(pod, "/status/conditions/1", json!({ "type": "pod-safety.dev/NodeUnreachable", "status": status }))
 }
 
-/// What is decided about the pod while its node says this since second 100.
+/// The decision about the pod while its node has this readiness since second 100.
 fn decided(config: &Config, ready: Option<&str>, pod: &Value) -> Vec<&'static str> {
     let mut stage = Fixture::new(config.clone(), &["other"]);
     let conditions: Vec<Value> = ready.map(|ready| condition("Ready", ready, 100)).into_iter().collect();
@@ -47,7 +47,7 @@ fn decided(config: &Config, ready: Option<&str>, pod: &Value) -> Vec<&'static st
 }
 
 #[test]
-fn nl_6_ready_pods_of_a_node_that_is_not_are_not_ready() {
+fn ready_pods_of_an_unreachable_node_become_not_ready() {
     let cases: [(&str, Option<&str>, Value, &[&str]); 11] = [
         ("all is well", Some("True"), pod("True", Some(50)), &[]),
         ("nobody knows", Some("Unknown"), pod("True", Some(50)), &["not ready"]),
@@ -96,7 +96,7 @@ fn nl_6_ready_pods_of_a_node_that_is_not_are_not_ready() {
 }
 
 #[test]
-fn a_pod_that_ends_on_a_node_that_is_cut_off_says_so_in_both_modes() {
+fn a_deleted_pod_on_an_unreachable_node_gets_our_condition_in_both_modes() {
     let ends = || terminating(pod("False", Some(50)));
     let over = |pod: Value| with(pod, "/status/phase", json!("Failed"));
     let removed = |pod: Value| {
@@ -125,7 +125,7 @@ fn a_pod_that_ends_on_a_node_that_is_cut_off_says_so_in_both_modes() {
 }
 
 #[test]
-fn w_nl_3_whoever_begins_marks_the_pods_that_another_left_ready() {
+fn a_restarted_process_marks_pods_that_the_former_one_left_ready() {
     let mut stage = Fixture::new(config(), &["n", "other"]);
     stage.report("n", "Unknown");
     stage.restart();
@@ -134,10 +134,10 @@ fn w_nl_3_whoever_begins_marks_the_pods_that_another_left_ready() {
     assert_eq!(decision.intents.len(), 1, "the state counts, and no transition");
 }
 
-/// The first writes of a kubelet that is back are about its pods; its node follows seconds later. Each pod was called
-/// not ready once a second until then (seed 1661 of the campaign).
+/// The first writes of a kubelet that is back are about its pods; its node follows seconds later. Until then each pod
+/// was set to not ready once a second.
 #[test]
-fn bug_a_kubelet_that_calls_its_pods_ready_before_its_node_is_not_contradicted() {
+fn bug_a_kubelet_that_reported_its_pods_ready_before_its_node_was_contradicted() {
     let mut stage = Fixture::new(config(), &["n", "other"]);
     stage.report("n", "Unknown");
     let mut rv = 7;
@@ -161,7 +161,7 @@ fn bug_a_kubelet_that_calls_its_pods_ready_before_its_node_is_not_contradicted()
 }
 
 #[test]
-fn pods_of_a_node_that_is_gone_or_cannot_be_read_are_left_alone() {
+fn pods_of_a_deleted_or_unreadable_node_are_left_alone() {
     let stage = Fixture::new(config(), &["other"]);
     stage.world.apply(Kind::Pods, &pod("True", Some(0)), stage.mono());
     let decided =

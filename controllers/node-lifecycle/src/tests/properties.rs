@@ -1,5 +1,5 @@
-//! What holds over any history: nobody is given up out of turn, who is well is left alone, and a process that begins
-//! anew does nothing over again.
+//! Properties of any history: no node is tainted out of turn, healthy nodes are left alone, and a restarted process
+//! repeats nothing.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Four nodes in each of three zones; the last of each is never touched.
+/// Four nodes in each of three zones; the last of each is never changed.
 const ZONES: [&str; 3] = ["a", "b", "c"];
 const OF_A_ZONE: usize = 4;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A kubelet falls silent.
+    /// A kubelet stops reporting.
     Dies(usize, usize),
-    /// One lives again, and says how its node is.
+    /// A kubelet runs again, and reports its node's readiness.
     Reports(usize, usize, bool),
-    /// Somebody cordons a node.
+    /// A node is cordoned.
     Cordons(usize, usize),
-    /// Another process begins.
+    /// Another process starts.
     Begins,
 }
 
@@ -51,10 +51,10 @@ fn cluster() -> Fixture {
     stage
 }
 
-/// A history, and what was seen of it.
+/// A history, and what was observed in it.
 struct History {
     stage: Fixture,
-    /// When a node of a zone was last given up, and which.
+    /// When a node of a zone was last tainted, and which.
     given_up: BTreeMap<char, (u64, String)>,
 }
 
@@ -91,7 +91,7 @@ impl History {
         Ok(())
     }
 
-    /// What is decided about the nodes whose state the API says.
+    /// The decisions about the nodes whose state is recorded in the API.
     fn settled(&self) -> Vec<(String, Vec<String>)> {
         let lost = |node: &Value| node["status"]["conditions"][0]["status"] == "Unknown";
         let names = self.stage.nodes.iter().filter(|(_, node)| lost(node)).map(|(name, _)| name.clone());
@@ -104,7 +104,7 @@ impl History {
         let names: Vec<String> = self.stage.nodes.keys().cloned().collect();
         for name in names {
             let was = self.stage.ends_pods(&name);
-            // What its zone makes of a node that fell silent comes with the next version of it.
+            // The state of the zone of a node that was just found lost comes with the next version of the node.
             let words = [self.stage.act(&name), self.stage.act(&name)].concat();
             let is = self.stage.ends_pods(&name);
             if name.ends_with('3') {
@@ -126,8 +126,8 @@ impl History {
     }
 }
 
-/// A turn may come a second later, for stamps have no fractions, or at once, for a taint that is gone is forgotten,
-/// and so is who in its zone was not heard for a while.
+/// A turn may come a second later, because timestamps have no fractions, or at once, because a removed taint is
+/// forgotten, and so is which nodes of the zone had not reported for a while.
 fn without_turns(words: &[String]) -> Vec<&String> {
     let of_turns = |word: &str| {
         word.starts_with("EvictionQueued")
@@ -141,7 +141,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn over_any_history_turns_are_kept_and_the_well_are_left_alone(steps in prop::collection::vec(step(), 1..20)) {
+    fn over_any_history_turns_are_kept_and_healthy_nodes_are_left_alone(steps in prop::collection::vec(step(), 1..20)) {
         let mut history = History { stage: cluster(), given_up: BTreeMap::new() };
         for (pause, step) in &steps {
             for _ in 0..*pause {
@@ -149,7 +149,7 @@ proptest! {
             }
             history.take(step)?;
         }
-        // Everybody has his turn in the end, for the zones keep one node that is well.
+        // Every node gets its turn in the end, because each zone keeps one healthy node.
         for _ in 0..150 {
             history.second()?;
         }

@@ -1,4 +1,4 @@
-//! What wakes a decision, and what people learn of it.
+//! Which changes enqueue a decision, and which Events and metrics it produces.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn page(registry: &prometheus::Registry) -> Vec<String> {
 }
 
 #[test]
-fn it_wakes_for_what_matters_and_a_heartbeat_wakes_only_who_waits_for_it() {
+fn relevant_changes_enqueue_keys_and_a_heartbeat_only_a_waiting_node() {
     let controller =
         NodeLifecycle::new(config(), Leadership::always(), &prometheus::Registry::new()).unwrap();
     let marked = |change: &Change<'_>| {
@@ -60,7 +60,7 @@ fn it_wakes_for_what_matters_and_a_heartbeat_wakes_only_who_waits_for_it() {
 }
 
 #[test]
-fn it_acts_beside_kcm_and_in_its_place_and_only_looks_in_observe_mode() {
+fn the_controller_acts_beside_kcm_and_in_its_place_but_not_in_observe_mode() {
     let controller =
         NodeLifecycle::new(config(), Leadership::always(), &prometheus::Registry::new()).unwrap();
     let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts_in(mode));
@@ -79,7 +79,7 @@ fn it_acts_beside_kcm_and_in_its_place_and_only_looks_in_observe_mode() {
 }
 
 #[test]
-fn nl_8_kcms_metrics_and_how_late_a_node_was_found_lost() {
+fn the_metrics_are_those_of_kcm_and_the_delay_until_a_node_is_found_lost() {
     let registry = prometheus::Registry::new();
     let controller = NodeLifecycle::new(config(), Leadership::always(), &registry).unwrap();
     let mut stage = Fixture::new(config(), &["n", "m", "k"]);
@@ -138,7 +138,7 @@ fn nl_8_kcms_metrics_and_how_late_a_node_was_found_lost() {
 
 /// A kubelet may write the zone of its own Node, again and again.
 #[test]
-fn attack_a_node_that_changes_its_zone_without_end_makes_no_metrics_without_end() {
+fn attack_a_node_that_changes_its_zone_repeatedly_makes_bounded_metrics() {
     let registry = prometheus::Registry::new();
     let controller = NodeLifecycle::new(config(), Leadership::always(), &registry).unwrap();
     let mut stage = Fixture::new(config(), &["n", "m", "k"]);

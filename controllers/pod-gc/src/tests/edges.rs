@@ -17,7 +17,7 @@ fn finalized(pod: &mut Value) {
 }
 
 #[test]
-fn a_node_that_cannot_be_read_is_said_only_where_it_has_pods() {
+fn an_unreadable_node_is_held_only_if_it_has_pods() {
     let world = World::listed();
     let odd = json!({ "metadata": { "name": "n", "uid": "u", "resourceVersion": "x" } });
     world.apply(Kind::Nodes, &odd, at(0));

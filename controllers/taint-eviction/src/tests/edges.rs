@@ -1,9 +1,9 @@
-//! Rows that mutants of `decide` showed to be missing.
+//! Rows for mutants of `decide` that other tests did not catch.
 
 use super::*;
 
 #[test]
-fn a_node_that_cannot_be_read_is_said_only_where_it_has_pods() {
+fn an_unreadable_node_is_held_only_if_it_has_pods() {
     for (pods, holds) in [(vec![], 0), (vec![pod("a", &[])], 1)] {
         let world = world(&[], &pods);
         let unreadable = node(&[]).set("/metadata/resourceVersion", json!("x"));
@@ -14,7 +14,7 @@ fn a_node_that_cannot_be_read_is_said_only_where_it_has_pods() {
 }
 
 #[test]
-fn of_two_taints_that_end_at_once_the_first_is_named() {
+fn of_two_taints_whose_periods_end_together_the_first_is_named() {
     let both = [taint("k", Some(0)), taint("l", Some(0))];
     let world = world(&both, &[pod("a", &[bears("k", Some(300)), bears("l", Some(300))])]);
     let said = decide_at(&world, 100).holds[0].1.to_string();

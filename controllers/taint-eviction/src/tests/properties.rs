@@ -1,5 +1,5 @@
-//! What holds whatever the tolerations are: nobody ends early, a restart lengthens
-//! nothing, and order does not matter where nobody gave it a meaning.
+//! Properties for all tolerations: no pod is evicted early, a restart lengthens nothing, and the order of taints does
+//! not matter.
 
 use pod_safety_shared::clock::Mono;
 use proptest::prelude::*;
@@ -37,8 +37,7 @@ impl Sketch {
         pod("a", &tolerations).set("/metadata/creationTimestamp", json!(timestamp(self.bound)))
     }
 
-    /// When the pod should end, in seconds since the begin of the tests, as said in the
-    /// documentation; `None`: never.
+    /// When the pod should be evicted, in seconds since the start of the test, by the documentation; `None`: never.
     fn ends(&self) -> Option<i64> {
         let of = |(key, added): &(usize, i64)| {
             let met = (*added).max(self.bound);
@@ -51,8 +50,7 @@ impl Sketch {
         self.taints.iter().filter_map(of).min()
     }
 
-    /// When a process that starts in this second deletes the pod, in seconds since the
-    /// begin of the tests.
+    /// When a process that starts in this second deletes the pod, in seconds since the start of the test.
     fn deleted(&self, starts: i64, taints: &[Value]) -> Option<i64> {
         let world = World::listed();
         world.set_wall_time(START_SECONDS + starts, at(0));
@@ -75,7 +73,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn a_pod_is_deleted_when_its_time_is_over_and_not_before_whoever_looks(
+    fn a_pod_is_deleted_exactly_when_its_period_is_over_in_every_process(
         sketch in sketch(), starts in 400_i64..1_200,
     ) {
         let deleted = sketch.deleted(starts, &sketch.taints());
@@ -95,8 +93,8 @@ proptest! {
         prop_assert_eq!(sketch.deleted(starts, &sketch.taints()), sketch.deleted(starts, &reversed));
     }
 
-    /// Whatever a wall clock says while the process runs: nobody ends before the time that he tolerates has passed
-    /// since the taint was seen, less how old the taint truly was.
+    /// Whatever the wall clock shows while the process runs: no pod is evicted before its toleration period has
+    /// passed since the taint was seen, less the true age of the taint.
     #[test]
     fn no_clock_that_jumps_deletes_early(
         sketch in sketch(), jumps in prop::collection::vec((1_u64..60, -9_999_i64..9_999), 0..4), seen in 400_u64..500,
