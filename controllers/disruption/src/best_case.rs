@@ -1,7 +1,7 @@
-//! What a budget comes to when all is well: how many of its pods can ever be healthy,
-//! and how many evictions it then allows. Pure, and by the arithmetic of [`calculate`](super::calculate).
+//! What a budget allows when all pods are healthy: how many of its pods can ever be healthy, and how many evictions
+//! it then allows. Pure, and by the arithmetic of [`calculate`](super::calculate).
 //!
-//! Invariant: it never allows less than the status of now: what is healthy now can be healthy.
+//! Invariant: it never allows fewer evictions than the present status: pods that are healthy now can be healthy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use pod_safety_shared::model::{Budget, BudgetLimit, Pod, Scale, Uid};
 use super::calculate::{Owner, amounts_of, needs_scales};
 use super::owners::{OwnerLookup, find_owner};
 
-/// The pods of one controller that wants a number of them.
+/// The pods of one controller with a scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Scaled {
-    /// Its number. Of a custom kind it may count something else than pods.
+    /// The controller's replicas. A custom kind may count something else than pods.
     replicas: i32,
     /// Its pods that the budget selects.
     selected: i32,
@@ -24,41 +24,41 @@ struct Scaled {
 }
 
 impl Scaled {
-    /// How many of its pods the budget selects when none is missing. Where the selector chooses some of them only
+    /// How many of its pods the budget selects when none is missing. If the selector matches only some of them
     /// (`role: primary`), the others are no replacement.
     fn max_selected(self) -> i32 {
         self.selected.max(self.replicas.saturating_sub(self.others))
     }
 }
 
-/// Which pods a budget counts when all is well. Pods that have terminated never become healthy.
+/// The pods that a budget counts when all are healthy. Pods that have terminated never become healthy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodTotals {
     scaled: BTreeMap<Uid, Scaled>,
     /// Pods without a controller.
     unmanaged: i32,
-    /// Pods whose controllers want no number.
+    /// Pods whose controllers have no scale.
     unscaled: i32,
-    /// Why it is not known how many there should be; empty: it is known.
+    /// Why the number of expected pods is unknown; empty: it is known.
     pub unknown: BTreeSet<String>,
 }
 
-/// What it comes to.
+/// The best case of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BestCase {
     /// How many pods it expects.
     pub expected: i32,
     /// How many can be healthy.
     pub healthy: i32,
-    /// How many of them must be.
+    /// How many of them must be healthy.
     pub desired: i32,
     /// How many evictions it allows then.
     pub allowed: i32,
 }
 
 impl PodTotals {
-    /// Counts. Pods that were listed before their controllers count as those of controllers without a number:
-    /// a controller that was not there then will not come.
+    /// Counts the pods. Pods that were listed before their controllers count as pods of controllers without a scale:
+    /// a controller that did not exist then will not appear.
     #[must_use]
     pub fn from_budget(budget: &Budget, view: &View<'_>, now: Mono) -> Self {
         let mut totals = Self::default();
@@ -92,17 +92,18 @@ impl PodTotals {
         totals
     }
 
-    /// What a budget that wants this comes to, as [`calculate`](super::calculate) would calculate it with every pod healthy.
+    /// The best case for a budget with this limit, as [`calculate`](super::calculate) would calculate it with every
+    /// pod healthy.
     #[must_use]
     pub fn best_case(&self, limit: &BudgetLimit) -> BestCase {
         let needs_scales = needs_scales(limit);
         let sum = |of: fn(&Scaled) -> i32| self.scaled.values().map(of).fold(0, i32::saturating_add);
-        // Pods whose controllers have no number count in a whole number only.
+        // Pods whose controllers have no scale count only for a whole number of `minAvailable`.
         let unscaled = if needs_scales { 0 } else { self.unscaled };
         let healthy =
             sum(|scaled| scaled.max_selected()).saturating_add(self.unmanaged).saturating_add(unscaled);
         let amounts = amounts_of(limit, || healthy, || Ok(sum(|scaled| scaled.replicas)));
-        // What cannot be calculated allows nothing.
+        // If it cannot be calculated, nothing is allowed.
         let Ok((expected, desired)) = amounts else {
             return BestCase { expected: 0, healthy, desired: 0, allowed: 0 };
         };
@@ -110,35 +111,39 @@ impl PodTotals {
         BestCase { expected, healthy, desired, allowed }
     }
 
-    /// How many pods its controllers want, if it selects only some of them.
+    /// How many pods its controllers want, if the budget selects only some of them.
     #[must_use]
     pub fn total_if_partial(&self) -> Option<i32> {
         let partial = self.scaled.values().any(|scaled| scaled.max_selected() < scaled.replicas);
         partial.then(|| self.total_replicas())
     }
 
-    /// Whether some of the pods that its controllers want are not there, or not selected.
+    /// Whether some of the pods that its controllers want do not exist, or are not selected.
     #[must_use]
     pub fn is_missing_pods(&self) -> bool {
         self.scaled.values().any(|scaled| scaled.selected < scaled.replicas)
     }
 
-    /// The same if its one controller wanted so many. `None`: it has several or none, the budget would not select
-    /// what is added, or the number does not count pods.
+    /// The same if its one controller had this many replicas. `None`: it has several controllers or none, the budget
+    /// would not select the added pods, or the replicas do not count pods.
     #[must_use]
     pub fn with_replicas(&self, replicas: i32) -> Option<Self> {
         let mut scaled = self.clone();
         let mut all = scaled.scaled.values_mut();
-        let (Some(one), None) = (all.next(), all.next()) else { return None };
-        if one.others > 0 || one.selected > one.replicas || self.unmanaged > 0 || self.unscaled > 0 {
+        let (Some(controller), None) = (all.next(), all.next()) else { return None };
+        if controller.others > 0
+            || controller.selected > controller.replicas
+            || self.unmanaged > 0
+            || self.unscaled > 0
+        {
             return None;
         }
-        one.replicas = replicas;
+        controller.replicas = replicas;
         Some(scaled)
     }
 
-    /// Whether a budget that wants this can never allow an eviction of the pods that are there. What is scaled to nothing
-    /// goes, and nobody waits for its eviction.
+    /// Whether a budget with this limit can never allow an eviction of the existing pods. Pods scaled to zero are
+    /// deleted, and need no eviction.
     #[must_use]
     pub fn never_allows(&self, limit: &BudgetLimit) -> bool {
         let selected = self.scaled.values().any(|scaled| scaled.selected > 0 && scaled.replicas > 0);
@@ -158,13 +163,13 @@ fn selects(budget: &Budget, pod: &Pod) -> bool {
     matches!(&budget.selector, Ok(Some(selector)) if selector.matches(&pod.labels))
 }
 
-/// What stands behind a pod, as far as that is known.
+/// The owner of a pod, as far as it is known.
 enum KnownOwner {
     Owner(Owner),
     NotRequested(String),
 }
 
-/// The last answer of a controller counts however old it is: this is what would be, not what is.
+/// The last answer about a scale counts however old it is: this is about what is possible, not about the present.
 fn known_owner(pod: &Pod, view: &View<'_>, now: Mono) -> KnownOwner {
     let refused = view.scale(pod).is_some_and(|answer| answer.scale.is_err());
     match find_owner(pod, view, now, None) {

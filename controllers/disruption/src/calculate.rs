@@ -11,29 +11,28 @@ use pod_safety_shared::model::{
     Amount, Budget, BudgetLimit, BudgetStatus, DisruptedPod, DisruptionAllowedCondition, Uid,
 };
 
-/// `DeletionTimeout`: a pod whose eviction was let through so long ago and that is
-/// there still was not evicted. Measured from when this process saw it: clocks of
-/// API servers and controllers differ (weak spot W-DC8).
+/// `DeletionTimeout`: a pod whose eviction was allowed this long ago and that still exists was not evicted. Measured
+/// from when this process saw it: clocks of API servers and controllers differ (weak spot W-DC8).
 /// docs/assumptions.md: budgets-count-evictions
 pub const DELETION_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Reason of the condition `DisruptionAllowed`: evictions are let through.
+/// Reason of the condition `DisruptionAllowed`: evictions are allowed.
 pub const SUFFICIENT_PODS: &str = "SufficientPods";
-/// No eviction is let through now.
+/// No eviction is allowed now.
 pub const INSUFFICIENT_PODS: &str = "InsufficientPods";
-/// The numbers could not be calculated: nothing is let through.
+/// The numbers could not be calculated: no eviction is allowed.
 pub const SYNC_FAILED: &str = "SyncFailed";
 
-/// What stands behind a pod.
+/// The owner of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
-    /// A controller that says how many pods it wants: its UID and that number.
+    /// A controller with a scale: its UID and its replicas.
     Scaled(Uid, i32),
-    /// Nobody.
+    /// The pod has no controller.
     NoController,
-    /// A controller that has no number of pods (a DaemonSet, a Job), by kind and name.
+    /// A controller without a scale (a DaemonSet, a Job), by kind and name.
     Unscaled(Box<str>),
-    /// It could not be asked, and why: for all that is known its pods count.
+    /// The scale could not be read, and why: its pods are assumed to count.
     Unknown(Box<str>),
 }
 
@@ -48,28 +47,28 @@ pub struct Member {
     pub created: i64,
     /// Its condition `Ready` is `True`.
     pub ready: bool,
-    /// Deletion was asked for.
+    /// It is being deleted.
     pub terminating: bool,
-    /// What stands behind it.
+    /// Its owner.
     pub owner: Owner,
 }
 
-/// What a calculation comes to.
+/// The result of a calculation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calculation {
     /// The status as it should be.
     pub status: BudgetStatus,
     /// When an entry of `disrupted` expires.
     pub recheck_at: Option<Mono>,
-    /// Pods whose eviction was let through, and that are there still.
+    /// Pods whose eviction was allowed, and that still exist.
     pub not_deleted: Vec<Box<str>>,
-    /// Pods that nobody stands behind: healthy if they are, but not expected.
+    /// Pods without a controller: they count as healthy if they are, but not as expected.
     pub unmanaged: Vec<Box<str>>,
-    /// Pods that do not count at all, and what stands behind them.
+    /// Pods that do not count at all, and their controllers.
     pub unscaled_pods: Vec<(Box<str>, Box<str>)>,
 }
 
-/// Why the numbers cannot be calculated; the condition says it.
+/// Why the numbers cannot be calculated; shown in the condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CalculationError {
     /// The selector.
@@ -83,7 +82,7 @@ pub enum CalculationError {
         /// What is wrong.
         why: String,
     },
-    /// A controller that could not be asked.
+    /// A scale that could not be read.
     #[error("the controller of pod {pod}: {why}; it is retried")]
     Owner {
         /// The pod.
@@ -93,8 +92,7 @@ pub enum CalculationError {
     },
 }
 
-/// Whether the controllers of the pods are asked how many they want. A whole
-/// number of `minAvailable` rests on the pods alone.
+/// Whether the scales of the controllers are needed. A whole number of `minAvailable` depends on the pods alone.
 #[must_use]
 pub const fn needs_scales(limit: &BudgetLimit) -> bool {
     !matches!(limit, BudgetLimit::MinAvailable(Amount::Pods(_)) | BudgetLimit::Unset)
@@ -103,7 +101,7 @@ pub const fn needs_scales(limit: &BudgetLimit) -> bool {
 /// Calculates the status of a budget from the pods that it selects.
 ///
 /// # Errors
-/// What must be corrected, or asked again, first: see [`fail_safe_status`].
+/// What must be corrected, or read again, first: see [`fail_safe_status`].
 pub fn calculate(budget: &Budget, members: &[Member], now: Mono) -> Result<Calculation, CalculationError> {
     if let Err(bad) = &budget.selector {
         return Err(CalculationError::Selector(bad.to_string()));
@@ -141,8 +139,8 @@ pub fn calculate(budget: &Budget, members: &[Member], now: Mono) -> Result<Calcu
     })
 }
 
-/// KCM's `failSafe`: what cannot be calculated lets nothing through. The other
-/// numbers keep what they last said.
+/// KCM's `failSafe`: if the status cannot be calculated, no eviction is allowed. The other numbers keep their last
+/// values.
 #[must_use]
 pub fn fail_safe_status(budget: &Budget, why: &CalculationError) -> BudgetStatus {
     let mut status = budget.status.clone();
@@ -156,12 +154,12 @@ pub fn fail_safe_status(budget: &Budget, why: &CalculationError) -> BudgetStatus
     status
 }
 
-/// How many pods there should be, and how many of them healthy.
+/// How many pods are expected, and how many of them must be healthy.
 fn expected_and_desired(budget: &Budget, members: &[Member]) -> Result<(i32, i32), CalculationError> {
     amounts_of(&budget.limit, || to_i32(members.len()), || sum_scales(members))
 }
 
-/// The same by how many pods there are, and by what their controllers want.
+/// The same from the number of pods and the replicas of their controllers.
 pub(super) fn amounts_of(
     limit: &BudgetLimit,
     count_members: impl FnOnce() -> i32,
@@ -169,7 +167,7 @@ pub(super) fn amounts_of(
 ) -> Result<(i32, i32), CalculationError> {
     Ok(match limit {
         BudgetLimit::Unset => (0, 0),
-        // No owner is looked up: naked pods count.
+        // No owner is looked up: pods without a controller count.
         BudgetLimit::MinAvailable(pods @ Amount::Pods(_)) => {
             let expected = count_members();
             (expected, clamp_to_zero(*pods, expected)?)
@@ -188,8 +186,8 @@ pub(super) fn amounts_of(
     })
 }
 
-/// How many pods must be healthy. The API server takes no status with a number below
-/// zero, and KCM says so by `failSafe`.
+/// How many pods must be healthy. The API server accepts no status with a negative number, and KCM reports that by
+/// `failSafe`.
 fn clamp_to_zero(amount: Amount, expected: i32) -> Result<i32, CalculationError> {
     let desired = amount.scaled_value(expected);
     if desired < 0 {
@@ -199,7 +197,7 @@ fn clamp_to_zero(amount: Amount, expected: i32) -> Result<i32, CalculationError>
     Ok(desired)
 }
 
-/// The sum of what the controllers of the pods want, each of them once.
+/// The sum of the replicas of the controllers, each counted once.
 fn sum_scales(members: &[Member]) -> Result<i32, CalculationError> {
     let mut scales = BTreeMap::new();
     for member in members {
@@ -214,9 +212,8 @@ fn sum_scales(members: &[Member]) -> Result<i32, CalculationError> {
     Ok(scales.into_values().fold(0, i32::saturating_add))
 }
 
-/// KCM gives up the whole budget when one pod's controller has no number of pods
-/// (weak spot W-DC5). Here such a pod is neither expected nor healthy, as if
-/// the budget did not select it.
+/// KCM fails the whole budget when one pod's controller has no scale (weak spot W-DC5). Here such a pod is neither
+/// expected nor healthy, as if the budget did not select it.
 fn is_excluded(budget: &Budget, member: &Member) -> bool {
     needs_scales(&budget.limit) && unscaled_owner(member).is_some()
 }
@@ -228,15 +225,15 @@ fn unscaled_owner(member: &Member) -> Option<(Box<str>, Box<str>)> {
     }
 }
 
-/// Pods that are expected to end.
+/// Pods that are being disrupted.
 struct DisruptedPods {
     entries: BTreeMap<Box<str>, DisruptedPod>,
     recheck_at: Option<Mono>,
     not_deleted: Vec<Box<str>>,
 }
 
-/// The entries that still say something: of pods that are there, were let through
-/// less than two minutes ago, and do not end yet.
+/// The entries that are still valid: of pods that exist, whose eviction was allowed less than two minutes ago, and
+/// that are not terminating yet.
 fn disrupted_pods(budget: &Budget, members: &[Member], now: Mono) -> DisruptedPods {
     let mut result = DisruptedPods { entries: BTreeMap::new(), recheck_at: None, not_deleted: Vec::new() };
     let recorded = &budget.status.disrupted;
@@ -255,9 +252,8 @@ fn disrupted_pods(budget: &Budget, members: &[Member], now: Mono) -> DisruptedPo
     result
 }
 
-/// The entry of a pod that was evicted says nothing about the one that has its name
-/// now (weak spot W-DC6 of KCM). Where we did not see whom it was written for,
-/// the API server's times tell.
+/// The entry of an evicted pod does not apply to a new pod of the same name (weak spot W-DC6 of KCM). If this process
+/// did not see for which pod it was written, the API server's timestamps decide.
 fn is_about(entry: &DisruptedPod, member: &Member) -> bool {
     match &entry.pod {
         Some(uid) => *uid == member.uid,

@@ -1,5 +1,4 @@
-//! What the status of a budget should be, and which pods are no longer disrupted.
-//! Pure.
+//! What the status of a budget should be, and which pods are no longer disrupted. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,14 +24,14 @@ const MAX_PODS: usize = 10;
 /// How many budgets of one pod are named in a hold.
 const MAX_BUDGETS: usize = 10;
 
-/// A budget whose pods belong to controllers that must be asked is looked at this
-/// often, for nobody tells when those are scaled.
+/// A budget whose pods belong to controllers with a scale subresource is checked this often, because no watch shows
+/// when those are scaled.
 const SCALE_REFRESH: Duration = Duration::from_secs(60);
 
-/// While the API server is silent, everything is looked at this often.
+/// While the API server does not answer, everything is checked this often.
 const RECHECK_AFTER: Duration = Duration::from_secs(10);
 
-/// What must be known to decide about a budget.
+/// The kinds whose caches must be synced and fresh to decide about a budget.
 pub(super) const REQUIRED_KINDS: &[Kind] = &[
     Kind::Pods,
     Kind::Budgets,
@@ -42,17 +41,17 @@ pub(super) const REQUIRED_KINDS: &[Kind] = &[
     Kind::ReplicationControllers,
 ];
 
-/// What is decided about.
+/// The key of a decision.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     /// The budget with this UID.
     Budget(Uid),
-    /// A pod that somebody was about to end.
+    /// A pod with the condition `DisruptionTarget`.
     StalePod(Uid),
 }
 
 impl Key {
-    /// What must be known to decide about it.
+    /// The kinds whose caches must be synced and fresh to decide about the key.
     pub(super) const fn required_kinds(&self) -> &'static [Kind] {
         match self {
             Self::Budget(_) => REQUIRED_KINDS,
@@ -71,7 +70,7 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
     }
     match key {
         Key::Budget(uid) => {
-            view.budget(uid).map_or_else(Decision::default, |one| decide_budget(one, view, now))
+            view.budget(uid).map_or_else(Decision::default, |budget| decide_budget(budget, view, now))
         }
         Key::StalePod(uid) => {
             view.pod(uid).map_or_else(Decision::default, |pod| decide_stale_pod(pod, now, config))
@@ -79,8 +78,8 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
     }
 }
 
-/// The condition `DisruptionTarget` says that a pod is about to end. If it does not
-/// within the timeout, the condition is a lie (`syncStalePodDisruption`).
+/// The condition `DisruptionTarget` states that a pod is about to be terminated. If it is not deleted within the
+/// timeout, the condition is set to False (`syncStalePodDisruption`).
 fn decide_stale_pod(pod: &Pod, now: Mono, config: &Config) -> Decision {
     let ends = pod.deletion.is_some() || pod.phase.is_terminal();
     let Some(target) = pod.disruption_target.filter(|_| !ends) else {
@@ -94,7 +93,7 @@ fn decide_stale_pod(pod: &Pod, now: Mono, config: &Config) -> Decision {
     Decision { intents: vec![Intent::Update(update)], ..Decision::default() }
 }
 
-/// The pods of a budget with what stands behind them, or what must be known first.
+/// The pods of a budget with their owners, or the requests that must come first.
 enum Members {
     Known(Vec<Member>, Option<Mono>),
     Unknown(Decision),
@@ -112,7 +111,7 @@ fn decide_budget(budget: &Budget, view: &View<'_>, now: Mono) -> Decision {
             let best = check_never_allowed(budget, &calculated.status, view, now, &mut decision);
             decision.holds.extend(best);
             if let Some(when) = calculated.recheck_at {
-                // An entry is over when its two minutes have passed, not as they do.
+                // An entry expires after its two minutes, not exactly at their end.
                 decision = decision.and_requeue_at(when + Duration::from_millis(1));
             }
             calculated.status
@@ -180,9 +179,8 @@ fn members(budget: &Budget, view: &View<'_>, now: Mono) -> Members {
     Members::Unknown(waiting)
 }
 
-/// When a scale is asked again: once in a while; but as soon as the answer's time is
-/// over if the budget's pods changed after the question was put, for that may be the
-/// first of what follows a scaling.
+/// When a scale is read again: periodically; but as soon as the answer expires if the budget's pods changed after the
+/// request, because that change may be the first result of a scaling.
 fn next_scale_request(answer: &ScaleAnswer, changed_at: Option<Mono>, now: Mono) -> Mono {
     if changed_at.is_some_and(|touched| touched < answer.requested_at) {
         now + SCALE_REFRESH
@@ -198,7 +196,7 @@ fn hold_failed(budget: &Budget, why: &CalculationError, decision: &mut Decision)
     fail_safe_status(budget, why)
 }
 
-/// The write that makes the budget's status what it should be, if it is not.
+/// The write of the budget's status, if it differs.
 fn status_update(budget: &Budget, status: BudgetStatus) -> Option<Intent> {
     if status == budget.status {
         return None;
@@ -215,7 +213,7 @@ fn status_update(budget: &Budget, status: BudgetStatus) -> Option<Intent> {
     }))
 }
 
-/// What a person should know of the budget.
+/// The holds of the budget, for its owner.
 fn budget_holds(
     budget: &Budget,
     calculated: &Calculation,
@@ -252,8 +250,8 @@ fn budget_holds(
     holds
 }
 
-/// Whether nothing can ever be allowed. A pod that is missing now is no reason to say so, nor what is scaled to nothing:
-/// its pods go. Of a custom controller that nobody had to ask yet the scale is asked.
+/// Whether nothing can ever be allowed. A pod that is missing now is no reason, nor a workload scaled to zero: its
+/// pods are being deleted. A scale of a custom controller that was never read is requested first.
 fn check_never_allowed(
     budget: &Budget,
     status: &BudgetStatus,
@@ -271,7 +269,8 @@ fn check_never_allowed(
     }
     let BestCase { healthy, desired, allowed, .. } = totals.best_case(&budget.limit);
     if allowed > 0 {
-        // Who manages its pods may make others of them, which it does not select: nobody tells of those.
+        // Pods that the budget does not select yet may be added or relabelled: their changes do not enqueue the
+        // budget.
         if totals.is_missing_pods() {
             *decision = std::mem::take(decision).and_requeue_at(now + SCALE_REFRESH);
         }
@@ -281,7 +280,7 @@ fn check_never_allowed(
     never.then(|| (Subject::Budget(budget.key.clone()), Hold::DisruptionsNeverAllowed { desired, healthy }))
 }
 
-/// The controllers of its pods that were never asked how many they want, each once.
+/// The controllers of its pods whose scale was never read, each once.
 fn scale_requests(budget: &Budget, view: &View<'_>, now: Mono) -> impl Iterator<Item = Intent> {
     let mut to_request = BTreeMap::new();
     for pod in view.pods_of_budget(&budget.key.uid).filter(|pod| view.scale(pod).is_none()) {
@@ -303,8 +302,8 @@ fn pod_subject(budget: &Budget, member: &Member) -> Subject {
     })
 }
 
-/// Pods that other budgets choose too. Of those budgets one says so, the same whichever is decided. The others are not even
-/// looked through: a tenant may have thousands of each, all of which overlap.
+/// Pods that other budgets select, too. One of those budgets reports it, always the same one. The others are not even
+/// scanned: a tenant may have thousands of budgets and pods, all of which overlap.
 fn overlapping_budgets<'a>(
     budget: &'a Budget,
     members: &'a [Member],

@@ -1,4 +1,4 @@
-//! Why nothing is done: typed, with its numbers, for people and for checkers.
+//! Why the controller does not act: typed, with numbers, for Events and for programs.
 
 use pod_safety_shared::cache::FreshnessError;
 use pod_safety_shared::controller_loop::{self, HoldReason};
@@ -8,22 +8,22 @@ use strum::{IntoStaticStr, VariantNames};
 /// What this controller decides about a key.
 pub type Decision = controller_loop::Decision<Hold>;
 
-/// A reason to do nothing now. The names of the variants are the words of metrics and of programs.
+/// A reason not to act now. The names of the variants are values of metrics and of programs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
 pub enum Hold {
-    /// A kind cannot be believed now.
+    /// The cache of a kind is not synced, or is stale.
     #[error(transparent)]
     #[strum(transparent)]
     Unfresh(#[from] FreshnessError),
-    /// The budget chooses no pods.
+    /// The budget selects no pods.
     #[error("the PodDisruptionBudget selects no pods")]
     NoPods,
     /// The numbers of the PodDisruptionBudget cannot be calculated: no eviction is allowed.
     #[error("no eviction is allowed, because the numbers cannot be calculated: {why}")]
     BudgetFailed {
-        /// What is wrong, and the way out.
+        /// What is wrong, and how to correct it.
         why: String,
-        /// It is the selector: it is not known which pods it selects.
+        /// The selector is invalid: it is unknown which pods it selects.
         selector: bool,
     },
     /// Pods without a controller.
@@ -34,13 +34,13 @@ pub enum Hold {
         /// Their names.
         pods: Vec<String>,
     },
-    /// Pods whose controllers want no number of pods.
+    /// Pods whose controllers have no scale.
     #[error("these pods count neither as expected nor as healthy, because their controllers have no scale: {}", pods.join(", "))]
     PodsNotCounted {
         /// Their names and controllers.
         pods: Vec<String>,
     },
-    /// Pods of its namespace of which is not known whether it chooses them.
+    /// Pods of its namespace of which it is unknown whether the budget selects them.
     #[error("these pods count in no PodDisruptionBudget, because they have more labels than pod-safety keeps (128, or 16 KiB): {}", pods.join(", "))]
     TooManyLabels {
         /// Their names.
@@ -56,21 +56,21 @@ pub enum Hold {
         /// How many can ever be healthy.
         healthy: i32,
     },
-    /// The eviction API refuses a pod of several budgets.
+    /// The eviction API refuses to evict a pod of several budgets.
     #[error("the pod matches multiple PodDisruptionBudgets: {}. The eviction API denies its eviction until only one is left", budgets.join(", "))]
     MultipleBudgets {
         /// Their names.
         budgets: Vec<String>,
     },
-    /// Its eviction was allowed, and it is still there.
+    /// Its eviction was allowed, and it still exists.
     #[error(
         "its eviction was allowed by the PodDisruptionBudget {budget} two minutes ago, and it is not terminating yet"
     )]
     EvictionNotCompleted {
-        /// By which budget.
+        /// The budget that allowed it.
         budget: String,
     },
-    /// A controller was asked how many pods it wants, and has not answered yet.
+    /// The scale of a controller was requested, and has not been read yet.
     #[error("waiting for the scale of {controller}")]
     ScaleAsked {
         /// Its kind and name.

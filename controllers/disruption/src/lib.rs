@@ -1,34 +1,31 @@
 //! # Disruption budgets
 //!
-//! **Duty.** Keep the status of every PodDisruptionBudget true: how many evictions
-//! the API server may let through now. And take back the condition
-//! `DisruptionTarget` of pods that were to end and did not.
+//! **Duty.** Keep the status of every PodDisruptionBudget current: how many evictions the API server may allow now.
+//! And set the condition `DisruptionTarget` to False on pods that were to be deleted and were not.
 //!
-//! **Inputs.** Pods, budgets, the workloads that pods belong to, and the scales of
-//! workloads of other kinds (asked for by the authority).
+//! **Inputs.** Pods, budgets, the workloads that pods belong to, and the scales of workloads of other kinds (read by
+//! the executor on request).
 //!
 //! **Intents.**
 //!
 //! | rule | write |
 //! |---|---|
 //! | a budget's numbers differ from its status | `poddisruptionbudgets/status`, by compare-and-swap |
-//! | they cannot be calculated | the same: nothing is let through, and the condition says why |
-//! | a pod was to end two minutes ago and does not | `pods/status`: `DisruptionTarget` is `False` |
+//! | they cannot be calculated | the same: nothing is allowed, and the condition states the reason |
+//! | a pod was to be deleted two minutes ago and is not | `pods/status`: `DisruptionTarget` is `False` |
 //!
-//! **Invariants.** What is let through leaves as many healthy pods as the budget
-//! wants, as far as the cache knows; an eviction that the API server let through
-//! is never forgotten by a write (resourceVersion); an entry of `disruptedPods` is
-//! about one UID; two minutes are measured by our own clock. The same results as
-//! kube-controller-manager (`pkg/controller/disruption`, v1.37.2), but for its weak
-//! spots:
+//! **Invariants.** Allowed evictions leave as many healthy pods as the budget requires, as far as the cache shows; an
+//! eviction that the API server allowed is never lost by a write (resourceVersion); an entry of `disruptedPods` is
+//! about one UID; two minutes are measured by our own clock. The results are those of kube-controller-manager
+//! (`pkg/controller/disruption`, v1.37.2), but for its weak spots:
 //!
-//! | | KCM | here |
+//! | deviation | KCM | here |
 //! |---|---|---|
-//! | W-DC1 | one worker; each pod is tried on each budget of its namespace | an index; as many writers as the authority has |
-//! | W-DC2 | scaling wakes nobody | wakes the budget |
-//! | W-DC3 | of several budgets one is woken, and never the one that a pod left | all of them |
-//! | W-DC4 | after a failure nothing until the next event | asked again |
-//! | W-DC5 | one pod whose controller has no scale blinds the budget | that pod does not count |
+//! | W-DC1 | one worker; each pod is tried on each budget of its namespace | an index; as many writers as the executor has |
+//! | W-DC2 | scaling enqueues nothing | enqueues the budget |
+//! | W-DC3 | of several budgets one is enqueued, and never the one that a pod left | all of them |
+//! | W-DC4 | after a failure nothing until the next event | retried |
+//! | W-DC5 | one pod whose controller has no scale fails the budget | that pod does not count |
 //! | W-DC6 | the successor of an evicted pod counts as evicted | entries are bound to UIDs |
 //! | W-DC8 | two minutes by two clocks | by ours alone |
 //! | W-DC9 | an Event with each sync of an empty budget | one |

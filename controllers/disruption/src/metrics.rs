@@ -1,5 +1,4 @@
-//! What Prometheus learns of disruption budgets, besides the queue's metrics and
-//! the reasons of holds.
+//! The metrics of disruption budgets, in addition to those of the queue and of the reasons of holds.
 
 use pod_safety_shared::authority::{Outcome, Update};
 use pod_safety_shared::metrics::MetricsError;

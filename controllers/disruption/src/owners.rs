@@ -1,8 +1,7 @@
-//! What stands behind a pod: how many its controller wants. Pure.
+//! The owner of a pod: how many replicas its controller wants. Pure.
 //!
-//! Source: the `finders()` of `pkg/controller/disruption/disruption.go` (v1.37.2).
-//! They look up names and ask scales anew in each sync; here what the cache
-//! follows is looked up by UID, and what it does not follow is asked for.
+//! Source: the `finders()` of `pkg/controller/disruption/disruption.go` (v1.37.2). They look up names and read scales
+//! again in each sync; here objects in the cache are looked up by UID, and other scales are requested.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,35 +12,35 @@ use pod_safety_shared::model::{Controller, Pod, Scale, Workload, WorkloadKind};
 
 use super::calculate::Owner;
 
-/// An answer about a scale that is older says nothing about the pods of now: they
-/// may have changed because it did.
+/// An older answer about a scale is not used for the present pods: they may have changed because the scale did.
 pub(super) const MAX_AGE: Duration = Duration::from_secs(2);
-/// Unless the question was put after the pods changed last: then it is about the pods of now, while others of the same
-/// budget are asked, one after the other: 300 custom resources at 100 ms each. A budget over more has no status. It stays below
-/// the minute after which a budget is calculated again, so that a scale without a change of pods is noticed.
+/// Unless it was requested after the last change of the pods: then it is about the present pods, while the scales of
+/// other controllers of the same budget are read one after the other: 300 custom resources at 100 ms each. A budget
+/// over more has no status. It stays below the minute after which a budget is calculated again, so that a scaling
+/// without a change of pods is noticed.
 const MAX_AGE_UNCHANGED: Duration = Duration::from_secs(30);
-/// That a kind has no scale changes with its definition only.
+/// That a kind has no scale changes only with its definition.
 const MAX_AGE_NO_SCALE: Duration = Duration::from_secs(60);
-/// After a failure a controller is asked again so long later.
+/// After a failure a scale is read again this much later.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// Kinds are not listed together: a pod may be seen so long before its controller.
+/// Kinds are not listed together: a pod may be seen this long before its controller.
 const CONTROLLER_GRACE: Duration = Duration::from_secs(1);
 
-/// What is known of a pod's controller.
+/// The result of looking up a pod's controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnerLookup {
-    /// This much.
+    /// It is known.
     Owner(Owner),
-    /// It was asked and did not answer; ask again then.
+    /// The read failed; to be repeated then.
     Failed(Owner, Mono),
-    /// It has to be asked.
+    /// The scale must be read.
     RequestScale(Arc<Controller>),
-    /// Look again then.
+    /// To be looked up again then.
     Wait(Mono),
 }
 
-/// What stands behind `pod`; `touched`: when the pods of its budget changed last.
+/// The owner of `pod`; `changed_at`: when the pods of its budget changed last.
 #[must_use]
 pub fn find_owner(pod: &Pod, view: &View<'_>, now: Mono, changed_at: Option<Mono>) -> OwnerLookup {
     let Some(controller) = &pod.controller else { return OwnerLookup::Owner(Owner::NoController) };
@@ -55,8 +54,8 @@ pub fn find_owner(pod: &Pod, view: &View<'_>, now: Mono, changed_at: Option<Mono
     }
 }
 
-/// A Deployment stands behind the ReplicaSets that it manages: while it rolls, the
-/// sum of theirs is more than it wants.
+/// The owner of the pods of a ReplicaSet is its Deployment: during a rollout the sum of the ReplicaSets is more than
+/// the Deployment wants.
 fn workload_owner(workload: &Workload, view: &View<'_>) -> Owner {
     let own_scale = || Owner::Scaled(workload.uid.clone(), workload.replicas);
     let Some(above) = workload.controller.as_ref().filter(|_| workload.kind == WorkloadKind::ReplicaSet)
@@ -69,7 +68,7 @@ fn workload_owner(workload: &Workload, view: &View<'_>) -> Owner {
     match view.workload(WorkloadKind::Deployment, &above.uid) {
         Lookup::Known(deployment) => Owner::Scaled(deployment.uid.clone(), deployment.replicas),
         Lookup::Unknown(why) => unreadable_owner(above, why),
-        // As KCM, which then asks the ReplicaSet for its scale.
+        // As KCM, which then reads the scale of the ReplicaSet.
         Lookup::Absent => own_scale(),
     }
 }
@@ -82,9 +81,9 @@ fn display_name(controller: &Controller) -> String {
     format!("{}/{}", controller.kind, controller.name)
 }
 
-/// The cache does not have the controller: it is gone, or its watch is behind. A pod that ends does not count anyway (KCM
-/// gives up its whole budget: kubernetes#130723); one that is new may have been seen before its controller; of any other
-/// the API server knows.
+/// The cache does not have the controller: it was deleted, or its watch is behind. A terminating pod does not count
+/// anyway (KCM fails its whole budget: kubernetes#130723); a new pod may have been seen before its controller; for
+/// any other pod the API server is queried.
 fn absent_owner(
     pod: &Pod,
     controller: &Arc<Controller>,
@@ -105,7 +104,7 @@ fn deleted_owner(controller: &Controller) -> Owner {
     Owner::Unscaled(format!("{}, which does not exist", display_name(controller)).into())
 }
 
-/// What the scale of a controller that the cache does not have said, if that is recent.
+/// The scale of a controller that the cache does not have, if the answer is recent.
 fn scale_owner(
     controller: &Arc<Controller>,
     pod: &Pod,
@@ -114,11 +113,15 @@ fn scale_owner(
     changed_at: Option<Mono>,
 ) -> OwnerLookup {
     let request = || OwnerLookup::RequestScale(Arc::clone(controller));
-    let Some(ScaleAnswer { requested_at: asked, answered_at: answered, scale }) = view.scale(pod) else {
+    let Some(ScaleAnswer { requested_at, answered_at, scale }) = view.scale(pod) else {
         return request();
     };
-    let within = |limit: Duration| now.since(*answered) <= limit;
-    let fresh = if changed_at.is_some_and(|touched| touched < *asked) { MAX_AGE_UNCHANGED } else { MAX_AGE };
+    let within = |limit: Duration| now.since(*answered_at) <= limit;
+    let fresh = if changed_at.is_some_and(|changed_at| changed_at < *requested_at) {
+        MAX_AGE_UNCHANGED
+    } else {
+        MAX_AGE
+    };
     match scale {
         Ok(Scale::Replicas(replicas)) if within(fresh) => {
             OwnerLookup::Owner(Owner::Scaled(controller.uid.clone(), *replicas))

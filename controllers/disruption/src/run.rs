@@ -1,4 +1,4 @@
-//! The wiring: what wakes the decisions, and who counts their outcomes.
+//! The wiring: which changes enqueue which keys, and the metrics.
 
 use crate::holds::{Decision, Hold};
 use pod_safety_shared::authority::{Outcome, Update};
@@ -13,7 +13,7 @@ use super::decide::REQUIRED_KINDS;
 use super::metrics::DisruptionMetrics;
 use super::{Config, Key, decide};
 
-/// The controller.
+/// The disruption controller.
 #[derive(Debug)]
 pub struct Disruption {
     config: Config,
@@ -21,7 +21,7 @@ pub struct Disruption {
 }
 
 impl Disruption {
-    /// A controller by `config`.
+    /// Creates the controller.
     ///
     /// # Errors
     /// Two metrics of one name: a mistake in this program.
@@ -34,7 +34,7 @@ impl Controller for Disruption {
     type Key = Key;
     type Hold = Hold;
 
-    /// KCM's queue has it too.
+    /// KCM's queue has this name, too.
     const NAME: &'static str = "disruption";
     const KINDS: &'static [Kind] = REQUIRED_KINDS;
 
@@ -42,8 +42,8 @@ impl Controller for Disruption {
         key.required_kinds()
     }
 
-    /// Beside KCM's own controller it would be two hands on one status, which
-    /// differ at KCM's weak spots: each would undo the other's.
+    /// Beside KCM's own controller there would be two writers of one status, which differ at KCM's weak spots: each
+    /// would overwrite the other's.
     fn acts_in(&self, mode: Mode) -> bool {
         mode == Mode::Replace
     }

@@ -1,4 +1,4 @@
-//! Sentences about decisions: what was said by the API server, what is written.
+//! Sentences about decisions: the objects in the API, and what is written.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn budget(spec: &Value) -> Obj {
     objects::budget("b", "db", spec)
 }
 
-/// Three ready pods of the StatefulSet `db`, which wants so many.
+/// Three ready pods of the StatefulSet `db` with this many replicas.
 fn stateful_set(replicas: i32) -> World {
     let world = World::listed();
     for name in ["db-0", "db-1", "db-2"] {
@@ -38,14 +38,14 @@ fn stateful_set(replicas: i32) -> World {
     world
 }
 
-/// The same with the budget that lets one of them be unavailable.
+/// The same with a budget that allows one of them to be unavailable.
 fn guarded() -> World {
     let world = stateful_set(3);
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     world
 }
 
-/// A pod `p` of a custom resource that has to be asked for its scale, with the same budget.
+/// A pod `p` of a custom resource whose scale must be read, with the same budget.
 fn scaled_by_a_db() -> World {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("p").owned_by("example.com/v1", "Db", "own"), at(0));
@@ -61,7 +61,7 @@ fn decide_at(world: &World, seconds: u64) -> Decision {
 fn describe(decision: &Decision) -> Vec<String> {
     let word = |intent: &Intent| match intent {
         Intent::Update(Update::Budget { rv, status, over, transition, .. }) => {
-            let said = status.allowed_condition.as_ref().map_or("nothing", |allowed| &*allowed.reason);
+            let reason = status.allowed_condition.as_ref().map_or("nothing", |allowed| &*allowed.reason);
             let [expected, desired] = [status.expected_pods, status.desired_healthy];
             let [healthy, allowed] = [status.current_healthy, status.disruptions_allowed];
             let over = if over.is_empty() { String::new() } else { format!(", over: {}", over.join(" ")) };
@@ -93,7 +93,7 @@ fn describe(decision: &Decision) -> Vec<String> {
     decision.intents.iter().map(word).collect()
 }
 
-/// Writes into the world what a decision wants written.
+/// Applies the writes of a decision to the world.
 fn write_back(world: &World, seconds: u64) {
     let decision = decide_at(world, seconds);
     let Some(Intent::Update(Update::Budget { status, .. })) = decision.intents.first() else {
@@ -111,7 +111,7 @@ fn write_back(world: &World, seconds: u64) {
 }
 
 #[test]
-fn a_new_budget_gets_its_numbers() {
+fn a_new_budget_gets_its_status() {
     let world = guarded();
     assert_eq!(
         describe(&decide_at(&world, 1)),
@@ -120,14 +120,14 @@ fn a_new_budget_gets_its_numbers() {
 }
 
 #[test]
-fn what_is_right_is_not_written_again() {
+fn a_correct_status_is_not_written_again() {
     let world = guarded();
     write_back(&world, 1);
     assert_eq!(decide_at(&world, 2), Decision::default());
 }
 
 #[test]
-fn w_dc2_scaling_wakes_the_budget() {
+fn scaling_enqueues_the_budget() {
     let world = guarded();
     write_back(&world, 1);
     world.apply(Kind::StatefulSets, &workload("db", 5), at(2));
@@ -138,11 +138,11 @@ fn w_dc2_scaling_wakes_the_budget() {
 }
 
 #[test]
-fn w_dc3_a_pod_that_leaves_the_budget_does_not_count_any_more() {
+fn a_pod_that_leaves_the_budget_does_not_count_any_more() {
     let world = stateful_set(3);
     world.apply(Kind::Budgets, &budget(&json!({ "minAvailable": 1 })), at(0));
-    let left = pod("db-0").set("/metadata/labels", json!({ "app": "other" }));
-    world.apply(Kind::Pods, &left, at(2));
+    let relabelled = pod("db-0").set("/metadata/labels", json!({ "app": "other" }));
+    world.apply(Kind::Pods, &relabelled, at(2));
     assert_eq!(
         describe(&decide_at(&world, 2)),
         ["at 7: 2 of 2 healthy, 1 wanted, 1 allowed, SufficientPods"]
@@ -173,7 +173,7 @@ fn a_deployment_counts_once_for_all_its_replica_sets() {
 }
 
 #[test]
-fn other_controllers_are_asked_and_nothing_is_written_before_they_answer() {
+fn scales_of_other_controllers_are_read_before_the_status_is_written() {
     let world = scaled_by_a_db();
     let first = decide_at(&world, 1);
     assert_eq!((describe(&first), held(&first)), (vec!["ask Db own".to_owned()], vec!["ScaleAsked"]));
@@ -184,9 +184,9 @@ fn other_controllers_are_asked_and_nothing_is_written_before_they_answer() {
     assert_eq!(describe(&decide_at(&world, 33)), ["ask Db own"], "an old answer says nothing of now");
 }
 
-/// C6: where one answer was old before the last had come, the budget never had a status.
+/// If one answer had expired before the last one came, the budget never had a status.
 #[test]
-fn answers_that_were_asked_for_after_the_last_change_are_waited_for_together() {
+fn answers_requested_after_the_last_change_are_awaited_together() {
     let world = World::listed();
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     for name in ["p", "q"] {
@@ -204,10 +204,10 @@ fn answers_that_were_asked_for_after_the_last_change_are_waited_for_together() {
     );
 }
 
-/// Found beside kube-controller-manager, which asks anew for each event: a custom resource was scaled, a pod changed
-/// a second after the last answer, and the budget kept the old number for a minute.
+/// Found beside kube-controller-manager, which reads scales again for each event: a custom resource was scaled, a pod
+/// changed a second after the last answer, and the budget kept the old number for a minute.
 #[test]
-fn bug_pods_that_changed_after_an_answer_waited_a_minute_for_the_next() {
+fn bug_pods_that_changed_after_an_answer_waited_a_minute_for_the_next_read() {
     let world = scaled_by_a_db();
     world.set_scale("uid-p", Ok(Scale::Replicas(3)), at(2));
     assert_eq!(decide_at(&world, 3).requeue_at, Some(at(63)), "no pod changed since");
@@ -218,10 +218,10 @@ fn bug_pods_that_changed_after_an_answer_waited_a_minute_for_the_next() {
     assert!(again > at(4) && again < at(5), "{again:?}");
 }
 
-/// Found beside kube-controller-manager as well: the question was on its way as a scaling and its first pod came, the
-/// answer arrived some milliseconds later with the number before, and counted as asked for what had come between.
+/// Found beside kube-controller-manager as well: a read was in flight when a scaling and its first pod came, the
+/// answer arrived some milliseconds later with the old number, and counted as requested after them.
 #[test]
-fn bug_an_answer_on_its_way_counted_as_asked_for_what_it_could_not_know() {
+fn bug_an_answer_in_flight_counted_as_requested_after_a_change() {
     for (pod_came, next) in [(1, 64), (3, 6)] {
         let world = World::listed();
         world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
@@ -233,7 +233,7 @@ fn bug_an_answer_on_its_way_counted_as_asked_for_what_it_could_not_know() {
 }
 
 #[test]
-fn w_dc4_a_scale_that_cannot_be_asked_lets_nothing_through_and_is_asked_again() {
+fn a_scale_that_cannot_be_read_allows_nothing_and_is_read_again() {
     let world = scaled_by_a_db();
     world.set_scale("uid-p", Err("the API is gone"), at(2));
     let failed = decide_at(&world, 2);
@@ -244,19 +244,19 @@ fn w_dc4_a_scale_that_cannot_be_asked_lets_nothing_through_and_is_asked_again() 
 }
 
 #[test]
-fn w_dc5_a_pod_without_a_scale_is_left_out_and_named() {
+fn a_pod_without_a_scale_is_excluded_and_named() {
     let world = stateful_set(3);
     world.apply(Kind::Pods, &pod("agent").owned_by("apps/v1", "DaemonSet", "agent"), at(0));
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     world.set_scale("uid-agent", Ok(Scale::None), at(1));
     let decision = decide_at(&world, 1);
     assert_eq!(describe(&decision), ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods"]);
-    let said: Vec<_> = decision.holds.iter().map(|(_, hold)| hold.to_string()).collect();
-    assert!(said[0].ends_with("agent of DaemonSet/agent"), "{said:?}");
+    let messages: Vec<_> = decision.holds.iter().map(|(_, hold)| hold.to_string()).collect();
+    assert!(messages[0].ends_with("agent of DaemonSet/agent"), "{messages:?}");
 }
 
 #[test]
-fn a_controller_that_is_not_there_is_waited_for_then_asked_then_left_out() {
+fn a_missing_controller_is_awaited_then_read_then_excluded() {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("p").owned_by("apps/v1", "StatefulSet", "db"), at(10));
     world.apply(Kind::Pods, &pod("q").owned_by("apps/v1", "StatefulSet", "other"), at(0));
@@ -276,7 +276,7 @@ fn a_controller_that_is_not_there_is_waited_for_then_asked_then_left_out() {
 }
 
 #[test]
-fn a_terminating_pod_whose_controller_went_does_not_blind_the_budget() {
+fn a_terminating_pod_without_its_controller_does_not_fail_the_budget() {
     let world = stateful_set(3);
     let ends = pod("old").terminating();
     world.apply(Kind::Pods, &ends.owned_by("apps/v1", "ReplicaSet", "gone"), at(10));
@@ -297,7 +297,7 @@ fn evicted(name: &str) -> Obj {
 }
 
 #[test]
-fn w_dc6_an_entry_is_about_the_pod_that_had_the_name_when_it_appeared() {
+fn an_entry_is_about_the_pod_that_had_the_name_when_it_appeared() {
     let world = guarded();
     world.apply(Kind::Budgets, &evicted("db-1"), at(5));
     assert_eq!(
@@ -313,10 +313,10 @@ fn w_dc6_an_entry_is_about_the_pod_that_had_the_name_when_it_appeared() {
     );
 }
 
-/// B3: where pods were behind by a whole replacement, the predecessor had the name, and the pod that was evicted counted
-/// as healthy.
+/// If the pod cache was behind by a whole replacement, the predecessor had the name, and the evicted pod counted as
+/// healthy.
 #[test]
-fn bug_an_entry_was_bound_to_a_pod_that_was_ending_already() {
+fn bug_an_entry_was_bound_to_a_pod_that_was_already_terminating() {
     let world = guarded();
     world.apply(Kind::Pods, &pod("db-1").owned_by("apps/v1", "StatefulSet", "db").terminating(), at(3));
     world.apply(Kind::Budgets, &evicted("db-1"), at(5));
@@ -334,7 +334,7 @@ fn bug_an_entry_was_bound_to_a_pod_that_was_ending_already() {
 }
 
 #[test]
-fn an_entry_that_came_to_nothing_is_dropped_after_two_minutes_and_told() {
+fn an_eviction_that_did_not_happen_is_dropped_after_two_minutes_and_reported() {
     let world = guarded();
     world.apply(Kind::Budgets, &evicted("db-1"), at(5));
     assert!(decide_at(&world, 5).requeue_at.is_some_and(|again| again > at(125) && again < at(126)));
@@ -345,7 +345,7 @@ fn an_entry_that_came_to_nothing_is_dropped_after_two_minutes_and_told() {
 }
 
 #[test]
-fn what_is_wrong_with_a_budget_is_told() {
+fn problems_of_a_budget_are_reported() {
     let world = stateful_set(3);
     let bare = |name: &str| world.apply(Kind::Pods, &pod(name), at(0));
     let cases: [(&str, Value, &[&str]); 4] = [
@@ -373,7 +373,7 @@ fn what_is_wrong_with_a_budget_is_told() {
 }
 
 #[test]
-fn a_pod_of_two_budgets_is_told_once() {
+fn a_pod_of_two_budgets_is_reported_once() {
     let world = guarded();
     let mut other = budget(&json!({ "maxUnavailable": 1 }));
     (other["metadata"]["name"], other["metadata"]["uid"]) = (json!("c"), json!("uid-c"));
@@ -385,9 +385,9 @@ fn a_pod_of_two_budgets_is_told_once() {
     assert!(held(&of("uid-c")).is_empty());
 }
 
-/// How a tenant made a process leave no turn to others: a budget for each of its pods, all of which choose all pods.
+/// A tenant kept a process busy: a budget for each of its pods, all of which select all pods.
 #[test]
-fn attack_of_budgets_that_all_choose_all_pods_each_is_decided_by_its_own_pods_alone() {
+fn attack_budgets_that_all_select_all_pods_are_each_decided_by_their_own_pods() {
     let world = World::listed();
     let many = 400;
     for number in 0..many {
@@ -412,7 +412,8 @@ fn attack_of_budgets_that_all_choose_all_pods_each_is_decided_by_its_own_pods_al
     assert!(held[0][0].len() < 300, "and names ten budgets: {}", held[0][0]);
 }
 
-/// Whether a budget chooses a pod with labels without end is not known. It counts in none, which lets nothing more through.
+/// Whether a budget selects a pod with too many labels is unknown. The pod counts in none, so that no additional
+/// eviction is allowed.
 #[test]
 fn attack_a_pod_with_more_labels_than_are_kept_counts_in_no_budget_and_is_named() {
     let world = guarded();
@@ -436,7 +437,7 @@ fn about_to_end(reason: &str) -> Obj {
 }
 
 #[test]
-fn a_condition_that_did_not_come_true_is_taken_back() {
+fn a_stale_disruption_target_condition_is_set_to_false() {
     let world = World::listed();
     let decided = |seconds| {
         world.confirm_all(at(seconds));
@@ -459,14 +460,14 @@ fn a_condition_that_did_not_come_true_is_taken_back() {
 }
 
 #[test]
-fn nothing_is_decided_from_what_may_be_old() {
+fn a_stale_cache_holds_every_decision() {
     let world = guarded();
     let decision = decide(&Key::Budget(uid("uid-b")), &world.read().view(), at(151), &CONFIG);
     assert_eq!((describe(&decision).len(), held(&decision)), (0, vec!["Stale"]));
 }
 
 #[test]
-fn fields_that_cannot_be_read_are_named() {
+fn fields_that_cannot_be_parsed_are_named() {
     let world = stateful_set(3);
     let cases = [
         (json!({ "maxUnavailable": "many" }), "spec.maxUnavailable: \"many\""),
@@ -479,8 +480,8 @@ fn fields_that_cannot_be_read_are_named() {
         world.apply(Kind::Budgets, &budget(&spec), at(0));
         let decision = decide_at(&world, 1);
         assert_eq!(describe(&decision), ["at 7: 0 of 0 healthy, 0 wanted, 0 allowed, SyncFailed"]);
-        let said = decision.holds[0].1.to_string();
-        assert!(said.contains(says), "{said}");
+        let message = decision.holds[0].1.to_string();
+        assert!(message.contains(says), "{message}");
     }
 }
 
@@ -500,9 +501,9 @@ fn an_owner_reference_with_a_foreign_uid_has_an_answer_of_its_own() {
     );
 }
 
-/// The one that the decision was made for must be there: a budget that went wants nothing.
+/// A budget that was deleted after the decision needs nothing.
 #[test]
-fn a_budget_that_went_wants_nothing() {
+fn a_deleted_budget_needs_nothing() {
     let world = guarded();
     world.remove(Kind::Budgets, "uid-b", at(1));
     assert_eq!(decide_at(&world, 1), Decision::default());

@@ -1,17 +1,17 @@
-//! What an operator decided.
+//! The settings of the pod garbage collector.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What an operator decided.
+/// The settings of the pod garbage collector.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Terminated pods above this number are collected; `None` switches the rule off.
+    /// Terminated pods above this number are deleted; `None` switches the rule off.
     pub terminated_threshold: Option<usize>,
-    /// For how long a node must have been missing.
+    /// How long a node must have been missing.
     pub quarantine: Duration,
-    /// Take the out-of-service taint for proof, as KCM does.
+    /// Accept the out-of-service taint as proof, as KCM does.
     pub trust_out_of_service_taint: bool,
-    /// The namespace of the Leases of node agents, if what they report of pods is accepted.
+    /// The namespace of the Leases of node agents, if their reports about pods are accepted.
     pub agent_reports: Option<Arc<str>>,
 }

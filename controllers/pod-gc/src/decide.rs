@@ -1,4 +1,4 @@
-//! What to collect. Pure.
+//! Which pods to force delete. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,33 +12,34 @@ use pod_safety_shared::model::{FenceEvidenceObject, Kind, Node, Phase, Pod, Read
 
 use super::config::Config;
 
-/// How many terminated pods are asked for at once. They leave at a few hundred a
-/// second, so the next look comes long before these are done.
+/// How many terminated pods are requested at once. A few hundred are deleted per second, so the next decision comes
+/// long before these are done.
 const MAX_TERMINATED: usize = 2_000;
 
 /// How many held pods of one rule are shown. A person reads the first few.
 const MAX_HOLDS: usize = 100;
 
-/// A kubelet that is well reports the end of a pod within seconds after its grace period. Before this the report of an agent is not read.
+/// A healthy kubelet reports the end of a pod within seconds after its grace period. Until then no agent's report is
+/// read.
 /// docs/assumptions.md: reports-ends-soon
 const REPORT_GRACE: Duration = Duration::from_secs(30);
 
-/// A missing node is looked at this often, so that a sign of life shows up soon.
+/// A missing node is checked this often, so that a sign of life is noticed soon.
 const RECHECK_AFTER: Duration = Duration::from_secs(10);
 
-/// What is decided about.
+/// The key of a decision.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     /// The pods bound to the node of this name.
     Node(Arc<str>),
-    /// A pod that no node took.
+    /// A pod that was never scheduled.
     Unscheduled(Uid),
     /// The terminated pods of the whole cluster.
     Terminated,
 }
 
 impl Key {
-    /// What must be known to decide about it.
+    /// The kinds whose caches must be synced and fresh to decide about the key.
     pub(super) const fn required_kinds(&self) -> &'static [Kind] {
         match self {
             Self::Node(_) => &[Kind::Pods, Kind::Nodes, Kind::NodeLeases],
@@ -48,8 +49,8 @@ impl Key {
     }
 }
 
-/// A kubelet that renews its Lease and has no Node registers again only when it is restarted. It has as long for that as
-/// pods tolerate a node that is not heard, unless they say otherwise: then its pods are deleted gracefully.
+/// A kubelet that renews its Lease and has no Node registers again only when it is restarted. It has as long for that
+/// as pods tolerate an unreachable node by default: then its pods are deleted gracefully.
 /// docs/assumptions.md: registers-when-it-starts
 pub(super) const REGISTRATION_GRACE: Duration = Duration::from_secs(300);
 
@@ -94,7 +95,7 @@ fn decide_orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config)
     if let Some(LastHeartbeat { kind: sign, at }) = view.last_heartbeat(name)
         && at >= absence_read.requested_at()
     {
-        // Only a read taken after the kubelet fell silent can start a quarantine.
+        // Only a read taken after the kubelet stopped reporting can start a quarantine.
         let quarantine_end = at + config.quarantine;
         if now >= quarantine_end {
             decision.intents.push(first_read());
@@ -105,7 +106,7 @@ fn decide_orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config)
             .take(MAX_HOLDS)
             .map(|pod| (Subject::Pod(pod.key.clone()), hold.clone()))
             .collect();
-        // A kubelet that renews no Lease, and reports on its pods, does not register again by itself.
+        // A kubelet that renews no Lease, but reports about its pods, does not register again by itself.
         let renews = view.renewal(name).is_some_and(|renewal| renewal.at >= absence.since);
         let due = absence.since + if renews { REGISTRATION_GRACE } else { config.quarantine };
         if now >= due {
@@ -146,8 +147,8 @@ fn graceful_delete(pod: &Pod, node: &Arc<str>, due: Mono) -> Intent {
     Intent::Delete(GracefulDeleteRequest::new(pod, DeleteCause::NodeGone { node: Arc::clone(node) }, due))
 }
 
-/// These pods were deleted gracefully. When their kubelet has had the time to respond, a new first read begins another
-/// quarantine.
+/// The hold of pods that were deleted gracefully. When their kubelet has had the time to respond, a new first read
+/// begins another quarantine.
 fn await_report(
     mut decision: Decision,
     node: &Arc<str>,
@@ -158,8 +159,9 @@ fn await_report(
 ) -> Decision {
     let Some(next) = waiting.iter().map(|(from, _)| *from).min() else { return decision };
     let next = next.max(quarantine_end);
-    // What can be done now is done before: a new first read holds up what the last one lets go, and what is not asked yet
-    // would wait for one more. But not for what cannot be done.
+    // Requests that can be sent now are sent first: a new first read delays the pods that the last one releases, and
+    // a pod that is not deleted yet would wait for one more read. But a request that cannot succeed delays the read
+    // only this long.
     let delay = if decision.intents.is_empty() { Duration::ZERO } else { RECHECK_AFTER };
     if next + delay <= now {
         decision.intents.push(Intent::ReadMissingNode { node: Arc::clone(node) });
@@ -172,7 +174,7 @@ fn await_report(
     decision.and_requeue_at((next + delay).min(now + RECHECK_AFTER).max(now + Duration::from_secs(1)))
 }
 
-/// The evidence about the life that this node is in. Where our own kinds are not to be had, there is none: that must
+/// Valid evidence about this incarnation of the node. Where our own kinds are not installed, there is none: that must
 /// not hold up the other rules.
 fn valid_evidence<'a>(node: &Node, view: &View<'a>, now: Mono) -> Option<&'a FenceEvidenceObject> {
     let fresh = |kind: &Kind| view.check_fresh(*kind, now).is_ok();
@@ -196,13 +198,13 @@ fn decide_fenced(node: &Node, evidence: &FenceEvidenceObject, view: &View<'_>) -
     decision
 }
 
-/// Whether an incident of ours put the taint there: then its evidence is asked, which may have been withdrawn since.
+/// Whether an incident of ours added the taint: then its evidence is checked, which may have been withdrawn since.
 fn is_managed_taint(node: &Node, view: &View<'_>) -> bool {
-    let value = node.details.as_ref().and_then(|life| life.out_of_service.as_deref());
+    let value = node.details.as_ref().and_then(|details| details.out_of_service.as_deref());
     view.node_fences_of(&node.name).any(|fence| Some(&*fence.name) == value)
 }
 
-/// The terminating pods of a node that somebody declared out of service.
+/// The terminating pods of a node that has the out-of-service taint.
 fn decide_out_of_service(node: &Node, view: &View<'_>, config: &Config) -> Decision {
     let mut decision = Decision::default();
     for pod in view.pods_on(&node.name).filter(|pod| pod.deletion.is_some()) {
@@ -220,8 +222,8 @@ fn decide_out_of_service(node: &Node, view: &View<'_>, config: &Config) -> Decis
     decision
 }
 
-/// The terminating pods of a node without evidence. Where its kubelet does not report, they wait, and a hold says so. Where it reports,
-/// ready or not, it may still end them, or the node's agent reports that they have ended.
+/// The terminating pods of a node without evidence. If its kubelet does not report, they wait with a hold. If it
+/// reports, ready or not, it may still terminate them, or the node's agent reports that they have terminated.
 fn decide_without_evidence(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Decision {
     let mut decision = Decision::default();
     let waiting =
@@ -239,10 +241,11 @@ fn decide_without_evidence(node: &Node, view: &View<'_>, now: Mono, config: &Con
     decision
 }
 
-/// A pod that its kubelet does not end, though it reports: the agent of the node may say that nothing of the pod is left.
+/// A pod that its kubelet does not terminate, though it reports: the node's agent may report that nothing of the pod
+/// remains.
 fn decide_overdue(mut decision: Decision, pod: &Pod, node: &Arc<str>, now: Mono) -> Decision {
     let due = pod.grace_ends_at().map(|ends| ends + REPORT_GRACE);
-    // What its kubelet does not know of may start still.
+    // A kubelet that has not seen the deletion may still start the pod.
     let Some(due) = due.filter(|_| pod.observed_generation >= pod.generation.max(1)) else { return decision };
     if now < due {
         return decision.and_requeue_at(due);
@@ -251,7 +254,7 @@ fn decide_overdue(mut decision: Decision, pod: &Pod, node: &Arc<str>, now: Mono)
     decision.and_requeue_at(now + RECHECK_AFTER)
 }
 
-/// A pod that was asked to end before any node took it.
+/// A pod that was deleted before it was scheduled.
 fn decide_unscheduled(pod: &Pod) -> Decision {
     let mut decision = Decision::default();
     if pod.node.is_none() && pod.deletion.is_some() {
@@ -260,16 +263,16 @@ fn decide_unscheduled(pod: &Pod) -> Decision {
     decision
 }
 
-/// The oldest terminated pods above the threshold. One that cannot be proved
-/// ended keeps counting, but does not keep the others waiting.
+/// The oldest terminated pods above the threshold. A pod without proof that it has terminated still counts, but does
+/// not hold up the others.
 fn decide_terminated(view: &View<'_>, now: Mono, threshold: usize) -> Decision {
     let mut decision = Decision::default();
     let excess = view.terminated_count().saturating_sub(threshold);
     if excess == 0 {
         return decision;
     }
-    // Orphans are on their way out, called Failed by ourselves: they must not
-    // push another pod over the threshold.
+    // Orphaned pods are being deleted, marked Failed by this controller: they must not push another pod over the
+    // threshold.
     let orphans = view.absences().flat_map(|(node, _)| view.pods_on(node));
     let leaving = orphans.filter(|pod| pod.phase.counts_as_terminated()).count();
     let limit = excess.saturating_sub(leaving).min(MAX_TERMINATED);
@@ -277,7 +280,7 @@ fn decide_terminated(view: &View<'_>, now: Mono, threshold: usize) -> Decision {
         if decision.intents.len() == limit {
             break;
         }
-        // Its kubelet removes it when it has unmounted its volumes: that is how the volume guard knows.
+        // Its kubelet removes the pod after unmounting its volumes: the volume guard relies on that.
         if pod.deletion.is_some() && !pod.claims.is_empty() {
             continue;
         }
@@ -296,8 +299,8 @@ fn decide_terminated(view: &View<'_>, now: Mono, threshold: usize) -> Decision {
     decision
 }
 
-/// Whether the rules about nodes decide on this pod: its node is missing, cannot
-/// be read, was declared out of service, or was fenced.
+/// Whether the rules about nodes decide on this pod: its node is missing, cannot be read, is out of service, or was
+/// fenced.
 fn belongs_to_its_node(pod: &Pod, view: &View<'_>, now: Mono) -> bool {
     pod.node.as_ref().is_some_and(|name| match view.node(name) {
         Lookup::Known(node) => {
@@ -307,9 +310,8 @@ fn belongs_to_its_node(pod: &Pod, view: &View<'_>, now: Mono) -> bool {
     })
 }
 
-/// Asks for the pod, unless only its finalizers keep it. One that was not called
-/// ended yet is asked for even then: the owners of finalizers wait for the phase
-/// (a Job replaces its pod only when that has Failed).
+/// Requests the force delete, unless only finalizers keep the pod. If its phase is not terminal yet, it is requested
+/// all the same: the owners of finalizers wait for the phase (a Job replaces its pod only after it has Failed).
 fn push_force(decision: &mut Decision, pod: &Pod, claim: Claim) {
     if pod.waits_for_finalizers() && pod.phase.is_terminal() {
         if decision.holds.len() < MAX_HOLDS {

@@ -4,7 +4,7 @@ use pod_safety_shared::authority::{ClaimKind, ForceDeleteRequest, Outcome};
 use pod_safety_shared::metrics::MetricsError;
 use prometheus::{IntCounterVec, Opts, Registry};
 
-/// What Prometheus learns of the collector.
+/// The metrics of the pod garbage collector.
 #[derive(Clone, Debug)]
 pub(super) struct PodGcMetrics {
     deleted: IntCounterVec,
@@ -33,13 +33,13 @@ impl PodGcMetrics {
         Ok(Self { deleted, errors })
     }
 
-    /// A refusal for want of evidence is no attempt: it is counted by the authority.
+    /// A refusal because evidence is missing is no attempt: the executor counts it.
     pub(super) fn record_force_delete(&self, force: &ForceDeleteRequest, outcome: &Outcome) {
         let labels = &[&*force.pod.namespace, reason(ClaimKind::from_claim(&force.claim))];
         match outcome {
             Outcome::Released(_) | Outcome::FinalizersRemain(_) => {
                 self.deleted.with_label_values(labels).inc();
-                // Prometheus sees the first error only where there was a zero before.
+                // Prometheus detects the first error only if there was a zero before.
                 self.errors.with_label_values(labels).inc_by(0);
             }
             Outcome::Failed(_) => {
@@ -61,12 +61,12 @@ impl PodGcMetrics {
     }
 }
 
-/// KCM's word for the rule.
+/// KCM's value of the label `reason` for the rule.
 const fn reason(kind: ClaimKind) -> &'static str {
     match kind {
         ClaimKind::NodeGone => "orphaned",
         ClaimKind::NeverScheduled => "unscheduled",
-        // That collector has no such rule.
+        // KCM's collector has no such rule.
         ClaimKind::KubeletTerminated | ClaimKind::PodsEnded => "terminated",
         ClaimKind::OutOfService | ClaimKind::Fenced => "out-of-service",
     }

@@ -1,4 +1,4 @@
-//! The wiring: what wakes the decisions, and who counts their outcomes.
+//! The wiring: which changes enqueue which keys, and the metrics.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use prometheus::Registry;
 use super::metrics::PodGcMetrics;
 use super::{Config, Key, decide};
 
-/// The controller.
+/// The pod garbage collector.
 #[derive(Debug)]
 pub struct PodGc {
     config: Config,
@@ -22,7 +22,7 @@ pub struct PodGc {
 }
 
 impl PodGc {
-    /// A controller by `config`.
+    /// Creates the controller.
     ///
     /// # Errors
     /// Two metrics of one name: a mistake in this program.
@@ -31,8 +31,8 @@ impl PodGc {
     }
 }
 
-/// Whether a change of a pod can change a decision about its node. Status noise
-/// of healthy pods on healthy nodes must not cost a decision each.
+/// Whether a change of a pod can change a decision about its node. Status updates of healthy pods on healthy nodes
+/// must not cost a decision each.
 fn is_relevant_to_node(before: Option<&Pod>, after: Option<&Pod>) -> bool {
     match (before, after) {
         (Some(before), Some(after)) => {
@@ -75,14 +75,14 @@ impl Controller for PodGc {
                 }
             }
             Change::Node { name, taints: false, .. } => enqueue(Key::Node(Arc::clone(name))),
-            // Terminated pods of a node that is missing, out of service or fenced are left to the rules about nodes. When it
-            // appears, or loses that taint or evidence, they count again.
+            // Terminated pods of a node that is missing, out of service or fenced are left to the rules about nodes.
+            // When the node appears, or loses that taint or evidence, they count again.
             Change::Node { name, taints: true, .. } | Change::Fencing { node: Some(name) } => {
                 enqueue(Key::Node(Arc::clone(name)));
                 enqueue(Key::Terminated);
             }
-            // A heartbeat matters for missing nodes only; those are looked at by
-            // the clock, and the authority looks once more before it acts.
+            // A heartbeat matters for missing nodes only; those are checked by timer, and the verifier reads once
+            // more before it acts.
             Change::Heartbeat { .. }
             | Change::Budget { .. }
             | Change::Fencing { node: None }
@@ -92,7 +92,7 @@ impl Controller for PodGc {
         }
     }
 
-    /// A policy may ask for less than before: what was held is decided anew.
+    /// A policy may require less than before: held pods are decided again.
     fn affects_all(&self, change: &Change<'_>) -> bool {
         matches!(change, Change::Fencing { node: None })
     }

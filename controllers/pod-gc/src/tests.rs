@@ -58,12 +58,12 @@ fn describe(decision: &Decision) -> Vec<String> {
     decision.intents.iter().map(word).collect()
 }
 
-/// What is decided about this node by the usual configuration.
+/// The decision about this node with the usual settings.
 fn describe_node(world: &World, node: &str, second: u64) -> Decision {
     decide_at(world, &node_key(node), at(second), &config())
 }
 
-/// A pod of a node that fell silent, is missing since second 0 and was not found at second 1.
+/// A pod of a node that stopped reporting, is missing since second 0 and was not found at second 1.
 fn orphan() -> World {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("web-0").on("gone").running(), at(0));
@@ -78,7 +78,7 @@ fn node_key(name: &str) -> Key {
 }
 
 #[test]
-fn a_node_that_is_there_keeps_its_pods() {
+fn a_node_that_exists_keeps_its_pods() {
     let unproved: &[&str] = &["NoEvidence"];
     for (ready, taint, held) in [
         ("True", None, &[][..]),
@@ -98,7 +98,7 @@ fn a_node_that_is_there_keeps_its_pods() {
 }
 
 #[test]
-fn a_missing_node_is_asked_for_before_anything_else() {
+fn a_missing_node_is_read_before_anything_else() {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("web-0").on("gone").running(), at(0));
     world.confirm_all(at(100));
@@ -106,7 +106,7 @@ fn a_missing_node_is_asked_for_before_anything_else() {
 }
 
 #[test]
-fn the_quarantine_counts_from_the_first_read_and_ends_to_the_second() {
+fn the_quarantine_counts_exactly_from_the_first_read() {
     let world = orphan();
     let early = describe_node(&world, "gone", QUARANTINE);
     assert_eq!(hold_reasons(&early), ["Quarantine"]);
@@ -115,9 +115,9 @@ fn the_quarantine_counts_from_the_first_read_and_ends_to_the_second() {
     assert_eq!(describe(&due), ["remove web-0 because NodeGone"]);
 }
 
-/// An answer that is late is about any moment since it was asked for.
+/// A late answer is about any moment since the request.
 #[test]
-fn a_first_read_counts_for_signs_of_life_when_it_is_asked_and_for_the_quarantine_when_it_is_answered() {
+fn a_first_read_counts_from_its_request_for_signs_of_life_and_from_its_answer_for_the_quarantine() {
     for (renewed, before, expected) in
         [(None, "Quarantine", vec!["remove web-0 because NodeGone"]), (Some(3), "KubeletAlive", vec![])]
     {
@@ -145,7 +145,7 @@ fn a_first_read_counts_for_signs_of_life_when_it_is_asked_and_for_the_quarantine
 }
 
 #[test]
-fn a_node_that_came_back_within_the_quarantine_keeps_its_pods_and_its_next_absence_starts_anew() {
+fn a_node_that_returns_within_the_quarantine_keeps_its_pods_and_its_next_absence_starts_again() {
     let world = orphan();
     world.apply(Kind::Nodes, &node("gone").ready("True"), at(20));
     assert_eq!(describe_node(&world, "gone", 60), Decision::default());
@@ -154,7 +154,7 @@ fn a_node_that_came_back_within_the_quarantine_keeps_its_pods_and_its_next_absen
 }
 
 #[test]
-fn a_renewed_lease_holds_and_the_next_first_read_waits_for_silence() {
+fn a_renewed_lease_holds_and_the_next_first_read_waits_until_the_kubelet_stops_reporting() {
     let world = orphan();
     world.apply(Kind::NodeLeases, &lease("gone", 0), at(30));
     let held = describe_node(&world, "gone", 60);
@@ -178,23 +178,23 @@ fn a_renewed_lease_holds_and_the_next_first_read_waits_for_silence() {
 }
 
 #[test]
-fn unknown_is_not_absent() {
+fn an_unreadable_node_is_not_absent() {
     let world = orphan();
-    // Somebody of this name is there, but its resourceVersion is no number.
+    // A Node of this name exists, but its resourceVersion is no number.
     world.apply(Kind::Nodes, &node("gone").set("/metadata/resourceVersion", json!("x")), at(2));
     let decision = describe_node(&world, "gone", 90);
     assert_eq!((describe(&decision), hold_reasons(&decision)), (vec![], vec!["NodeUnreadable"]));
 }
 
 #[test]
-fn nothing_is_decided_from_what_may_be_old() {
+fn a_stale_cache_holds_every_decision() {
     let world = orphan();
     let late = at(100) + STALE_AFTER + Duration::from_secs(1);
     assert_eq!(hold_reasons(&decide_at(&world, &node_key("gone"), late, &config())), ["Stale"]);
 }
 
 #[test]
-fn nothing_is_decided_before_everything_was_listed() {
+fn an_unsynced_cache_holds_every_decision() {
     let world = World::default();
     world.mark_listed(Kind::Pods, at(0));
     world.mark_listed(Kind::Nodes, at(0));
@@ -203,7 +203,7 @@ fn nothing_is_decided_before_everything_was_listed() {
 }
 
 #[test]
-fn what_only_finalizers_keep_is_called_failed_once_and_then_held() {
+fn a_pod_kept_only_by_finalizers_is_marked_failed_once_and_then_held() {
     let world = World::listed();
     let kept = pod("web-0")
         .on("gone")
@@ -228,8 +228,7 @@ fn what_only_finalizers_keep_is_called_failed_once_and_then_held() {
     assert!(decision.intents.is_empty());
 }
 
-/// What is asked for and held about a pod of a node with this Ready condition
-/// and this taint.
+/// The requests and holds about a pod of a node with this Ready condition and this taint.
 fn decide_taint(
     ready: &str,
     taint: &str,
@@ -245,11 +244,11 @@ fn decide_taint(
 }
 
 #[test]
-fn the_out_of_service_taint() {
+fn the_out_of_service_taint_is_accepted_only_if_trusted_and_the_node_is_not_ready() {
     const TAINT: &str = "node.kubernetes.io/out-of-service";
     let removed = || (vec!["remove web-0 because OutOfService".to_owned()], vec![]);
     let held = |reason| (vec![], vec![reason]);
-    for (says, ready, taint, change, trust, wanted) in [
+    for (sentence, ready, taint, change, trust, expected) in [
         (
             "is somebody's word, which nobody has proved",
             "Unknown",
@@ -285,12 +284,12 @@ fn the_out_of_service_taint() {
             held("NoEvidence"),
         ),
     ] {
-        assert_eq!(decide_taint(ready, taint, change, trust), wanted, "it {says}");
+        assert_eq!(decide_taint(ready, taint, change, trust), expected, "it {sentence}");
     }
 }
 
 #[test]
-fn a_pod_that_was_asked_to_end_on_a_node_that_is_not_heard_is_held_aloud() {
+fn a_deleted_pod_on_an_unreachable_node_is_held_with_an_event() {
     const OTHER: &str = "example.com/other";
     let (nothing, untouched): (_, fn(Obj) -> Obj) = ((vec![], vec![]), |pod| pod);
     assert_eq!(decide_taint("Unknown", OTHER, Obj::terminating, false), (vec![], vec!["NoEvidence"]));
@@ -304,7 +303,7 @@ fn a_pod_that_was_asked_to_end_on_a_node_that_is_not_heard_is_held_aloud() {
 }
 
 #[test]
-fn a_terminating_pod_that_no_node_took_is_asked_for() {
+fn a_terminating_unscheduled_pod_is_force_deleted() {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("web-0").on("").running().terminating(), at(0));
     world.apply(Kind::Pods, &pod("web-1").on("").running(), at(0));
@@ -317,7 +316,7 @@ fn a_terminating_pod_that_no_node_took_is_asked_for() {
 }
 
 #[test]
-fn a_hold_says_which_sign_showed_a_kubelet() {
+fn a_hold_names_the_kind_of_the_last_report() {
     let alive = |sign| Hold::KubeletAlive { node: "n".into(), sign, ago: Duration::ZERO };
     for (hold, words) in [
         (alive(ReportKind::LeaseRenewed), "its kubelet still runs: its Lease was renewed 0s ago"),

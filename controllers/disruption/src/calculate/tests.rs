@@ -6,13 +6,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn budget(wanted: BudgetLimit) -> Budget {
+fn budget(limit: BudgetLimit) -> Budget {
     Budget {
         key: BudgetKey { namespace: "ns".into(), name: "budget".into(), uid: Uid::new("b").unwrap() },
         rv: "1".parse().unwrap(),
         generation: 3,
         selector: Ok(Some(Selector::default())),
-        limit: wanted,
+        limit,
         unhealthy_policy: UnhealthyPolicy::default(),
         status: BudgetStatus::default(),
     }
@@ -35,7 +35,7 @@ fn member(name: &str, owner: Owner) -> Member {
     Member { name: name.into(), uid, created: 0, ready: true, terminating: false, owner }
 }
 
-/// So many ready pods of one controller that wants so many.
+/// This many ready pods of one controller with this many replicas.
 fn ready(count: usize, replicas: i32) -> Vec<Member> {
     (0..count).map(|number| member(&format!("p{number}"), scaled_by("rs", replicas))).collect()
 }
@@ -47,7 +47,7 @@ fn numbers(budget: &Budget, members: &[Member]) -> [i32; 4] {
 }
 
 #[test]
-fn expected_desired_healthy_and_allowed_are_as_kcm_has_them() {
+fn expected_desired_healthy_and_allowed_are_those_of_kcm() {
     let (pods, percent) = (Amount::Pods, Amount::Percent);
     let naked =
         |count: usize| (0..count).map(|number| member(&format!("n{number}"), Owner::NoController)).collect();
@@ -69,13 +69,13 @@ fn expected_desired_healthy_and_allowed_are_as_kcm_has_them() {
         ("naked pods are healthy but not expected", max(pods(1)), naked(3), [0, 0, 3, 0]),
         ("scaled to nothing", max(pods(1)), ready(2, 0), [0, 0, 2, 0]),
     ];
-    for (sentence, budget, members, wanted) in cases {
-        assert_eq!(numbers(&budget, &members), wanted, "{sentence}");
+    for (sentence, budget, members, expected) in cases {
+        assert_eq!(numbers(&budget, &members), expected, "{sentence}");
     }
 }
 
 #[test]
-fn a_pod_is_healthy_if_it_is_ready_and_nobody_asked_it_to_end() {
+fn a_pod_is_healthy_if_it_is_ready_and_not_terminating() {
     let mut members = ready(5, 5);
     members[0].ready = false;
     members[1].terminating = true;
@@ -83,19 +83,19 @@ fn a_pod_is_healthy_if_it_is_ready_and_nobody_asked_it_to_end() {
 }
 
 #[test]
-fn the_condition_says_whether_evictions_are_let_through() {
-    let told =
+fn the_condition_states_whether_evictions_are_allowed() {
+    let reported =
         |budget: &Budget| calculate(budget, &ready(3, 3), at(0)).unwrap().status.allowed_condition.unwrap();
-    let yes = told(&max(Amount::Pods(1)));
+    let yes = reported(&max(Amount::Pods(1)));
     assert_eq!(
         (&*yes.status, &*yes.reason, &*yes.message, yes.observed_generation),
         ("True", "SufficientPods", "", 3)
     );
-    let no = told(&max(Amount::Pods(0)));
+    let no = reported(&max(Amount::Pods(0)));
     assert_eq!((&*no.status, &*no.reason), ("False", "InsufficientPods"));
 }
 
-/// The eviction of this pod was let through; this process saw it in that second.
+/// The eviction of this pod was allowed; this process saw it in that second.
 fn evicted(mut budget: Budget, name: &str, seen: u64, pod: Option<&str>) -> Budget {
     let pod = pod.map(|uid| Uid::new(uid).unwrap());
     budget.status.disrupted.insert(name.into(), DisruptedPod { at: 1_000, first_seen: at(seen), pod });
@@ -103,7 +103,7 @@ fn evicted(mut budget: Budget, name: &str, seen: u64, pod: Option<&str>) -> Budg
 }
 
 #[test]
-fn a_pod_that_was_let_through_counts_as_gone_for_two_minutes() {
+fn a_pod_whose_eviction_was_allowed_counts_as_gone_for_two_minutes() {
     let budget = evicted(max(Amount::Pods(1)), "p0", 1_000, None);
     let then = |now| calculate(&budget, &ready(3, 3), at(now)).unwrap();
     let soon = then(1_120);
@@ -115,7 +115,7 @@ fn a_pod_that_was_let_through_counts_as_gone_for_two_minutes() {
 }
 
 #[test]
-fn w_dc8_the_two_minutes_are_ours_whatever_the_api_servers_clock_says() {
+fn the_two_minutes_are_by_our_clock_whatever_the_api_servers_clock_shows() {
     for clock in [i64::MIN, 0, 1_000, i64::MAX] {
         let mut budget = evicted(max(Amount::Pods(1)), "p0", 1_000, Some("p0"));
         budget.status.disrupted.values_mut().for_each(|entry| entry.at = clock);
@@ -125,7 +125,7 @@ fn w_dc8_the_two_minutes_are_ours_whatever_the_api_servers_clock_says() {
 }
 
 #[test]
-fn an_entry_goes_with_its_pod() {
+fn an_entry_is_removed_with_its_pod() {
     let budget = evicted(evicted(max(Amount::Pods(2)), "gone", 1_000, Some("gone")), "p0", 1_000, Some("p0"));
     let mut members = ready(3, 3);
     members[0].terminating = true;
@@ -135,7 +135,7 @@ fn an_entry_goes_with_its_pod() {
 }
 
 #[test]
-fn w_dc6_the_successor_of_an_evicted_pod_counts() {
+fn the_successor_of_an_evicted_pod_counts() {
     let allowed = |budget: &Budget, members: &[Member]| {
         let result = calculate(budget, members, at(1_002)).unwrap();
         (result.status.disruptions_allowed, result.status.disrupted.len())
@@ -153,7 +153,7 @@ fn w_dc6_the_successor_of_an_evicted_pod_counts() {
 }
 
 #[test]
-fn w_dc5_one_odd_pod_does_not_blind_a_budget() {
+fn one_pod_without_a_scale_does_not_fail_a_budget() {
     let mut members = ready(3, 3);
     members.push(member("job-pod", Owner::Unscaled("Job/j".into())));
     for budget in [max(Amount::Pods(1)), min(Amount::Percent(60))] {
@@ -165,7 +165,7 @@ fn w_dc5_one_odd_pod_does_not_blind_a_budget() {
 }
 
 #[test]
-fn what_cannot_be_calculated_lets_nothing_through_and_says_why() {
+fn a_budget_that_cannot_be_calculated_allows_nothing_and_states_why() {
     let bad = Requirement::expression("k", "Near", &[]).unwrap_err();
     assert!(matches!(bad, BadSelector::Operator { .. }));
     let mut unreadable = budget(BudgetLimit::Unset);
@@ -223,26 +223,26 @@ fn any_member() -> impl Strategy<Value = Member> {
 
 fn any_budget() -> impl Strategy<Value = Budget> {
     let amount = prop_oneof![(0..9_i32).prop_map(Amount::Pods), (0..=100_i32).prop_map(Amount::Percent)];
-    let wanted = (any::<bool>(), amount).prop_map(|(min, amount)| {
+    let limit = (any::<bool>(), amount).prop_map(|(min, amount)| {
         if min { BudgetLimit::MinAvailable(amount) } else { BudgetLimit::MaxUnavailable(amount) }
     });
     let entry = (0..400_i64, 0..400_u64, any::<Option<bool>>()).prop_map(|(time, seen, pod)| DisruptedPod {
         at: time,
         first_seen: at(seen),
-        pod: pod.map(|one| Uid::new(if one { "a1" } else { "b2" }).unwrap()),
+        pod: pod.map(|first| Uid::new(if first { "a1" } else { "b2" }).unwrap()),
     });
     let disrupted = proptest::collection::btree_map("[a-e]".prop_map(Box::from), entry, 0..4);
-    (wanted, disrupted).prop_map(|(wanted, disrupted)| {
-        let mut one = budget(wanted);
-        one.status.disrupted = disrupted;
-        one
+    (limit, disrupted).prop_map(|(limit, disrupted)| {
+        let mut budget = budget(limit);
+        budget.status.disrupted = disrupted;
+        budget
     })
 }
 
 proptest! {
-    /// S7: whatever is let through, the healthy that remain are as many as wanted.
+    /// Whatever is allowed, as many healthy pods remain as the budget requires.
     #[test]
-    fn what_is_allowed_leaves_the_desired(budget in any_budget(), members in proptest::collection::vec(any_member(), 0..8), now in 0..600_u64) {
+    fn allowed_evictions_leave_the_desired_healthy_pods(budget in any_budget(), members in proptest::collection::vec(any_member(), 0..8), now in 0..600_u64) {
         let BudgetStatus { current_healthy, desired_healthy, disruptions_allowed, expected_pods, .. } =
             calculate(&budget, &members, at(now)).unwrap().status;
         prop_assert!(disruptions_allowed >= 0);
@@ -250,7 +250,7 @@ proptest! {
         prop_assert!(disruptions_allowed == 0 || expected_pods > 0);
     }
 
-    /// What was written is not written again.
+    /// A status that was written is not written again.
     #[test]
     fn a_second_calculation_changes_nothing(budget in any_budget(), members in proptest::collection::vec(any_member(), 0..8), now in 0..600_u64) {
         let first = calculate(&budget, &members, at(now)).unwrap();

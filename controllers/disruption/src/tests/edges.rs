@@ -1,10 +1,10 @@
-//! Rows that mutants of `decide` showed to be missing.
+//! Rows for mutants of `decide` that other tests did not catch.
 
 use super::*;
 
-/// A pod that changed in the moment of the question may be the first of what follows a scaling.
+/// A pod that changed at the very moment of the request may be the first result of a scaling.
 #[test]
-fn an_answer_to_a_question_of_the_moment_of_a_change_is_asked_for_again_at_once() {
+fn an_answer_requested_at_the_moment_of_a_change_is_requested_again_at_once() {
     for (pod_came, next) in [(1, 64), (2, 6), (3, 6)] {
         let world = World::listed();
         world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
@@ -19,7 +19,7 @@ fn an_answer_to_a_question_of_the_moment_of_a_change_is_asked_for_again_at_once(
 }
 
 #[test]
-fn that_a_budget_never_allows_is_said_of_pods_that_nobody_manages_and_not_of_what_is_scaled_to_nothing() {
+fn never_allowing_is_reported_for_unmanaged_pods_and_not_for_workloads_scaled_to_zero() {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("naked"), at(0));
     for (wanted, holds) in [(1, &["DisruptionsNeverAllowed"][..]), (0, &[])] {

@@ -1,4 +1,4 @@
-//! The limits that safety rests on, as numbers, each with its argument.
+//! The limits that safety depends on, as numbers, each with its reason.
 
 use super::*;
 
@@ -10,33 +10,34 @@ fn custom() -> World {
     world
 }
 
-/// The pods of now may be there because a scale changed after it was asked for: an answer says nothing of them when it
-/// is older than the two seconds that a controller takes.
+/// The present pods may exist because a scale changed after it was read: an answer is not used for them when it is
+/// older than the two seconds that a controller takes.
 #[test]
-fn the_answer_about_a_scale_counts_for_two_seconds() {
+fn an_answer_about_a_scale_is_fresh_for_two_seconds() {
     let world = custom();
     world.set_scale_at("uid-p", Ok(Scale::Replicas(3)), at(0), at(2));
     let status = ["at 7: 1 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"];
     assert_eq!(describe(&decide_at(&world, 4)), status);
     assert_eq!(describe(&decide_at(&world, 5)), ["ask Db own"]);
-    // Unless it was asked for after the last change: then for as long as it takes to ask hundreds of others of the budget.
+    // Unless it was requested after the last change: then it counts for as long as it takes to read hundreds of
+    // others of the budget.
     world.set_scale("uid-p", Ok(Scale::Replicas(3)), at(2));
     assert_eq!(describe(&decide_at(&world, 32)), status);
     assert_eq!(describe(&decide_at(&world, 33)), ["ask Db own"]);
 }
 
-/// That a kind has no scale changes with its definition only.
+/// That a kind has no scale changes only with its definition.
 #[test]
-fn that_a_kind_has_no_scale_counts_for_a_minute() {
+fn the_answer_that_a_kind_has_no_scale_is_fresh_for_a_minute() {
     let world = custom();
     world.set_scale("uid-p", Ok(Scale::None), at(2));
     assert_eq!(held(&decide_at(&world, 62)), ["PodsNotCounted", "DisruptionsNeverAllowed"]);
     assert_eq!(describe(&decide_at(&world, 63)), ["ask Db own"]);
 }
 
-/// A question that failed is put again in five seconds, and until then its budget lets nothing through.
+/// A failed read is repeated in five seconds, and until then its budget allows nothing.
 #[test]
-fn a_scale_that_could_not_be_asked_lets_nothing_through_for_five_seconds_and_is_asked_again() {
+fn a_failed_scale_read_allows_nothing_for_five_seconds_and_is_repeated() {
     let world = custom();
     world.set_scale("uid-p", Err("the API is gone"), at(2));
     let failed = decide_at(&world, 7);
@@ -45,9 +46,9 @@ fn a_scale_that_could_not_be_asked_lets_nothing_through_for_five_seconds_and_is_
     assert_eq!(describe(&decide_at(&world, 8)), ["ask Db own"]);
 }
 
-/// A controller whose scale is not found is as one that is not there: the answer is as old as any other.
+/// A controller whose scale is not found counts as deleted: the answer expires like any other.
 #[test]
-fn that_a_controller_is_absent_counts_for_two_seconds() {
+fn the_answer_that_a_controller_is_absent_is_fresh_for_two_seconds() {
     let world = custom();
     world.set_scale_at("uid-p", Ok(Scale::Absent), at(0), at(12));
     assert_eq!(held(&decide_at(&world, 14)), ["PodsNotCounted", "DisruptionsNeverAllowed"]);
@@ -57,7 +58,7 @@ fn that_a_controller_is_absent_counts_for_two_seconds() {
 /// Kinds are not listed together: for a second a pod may have been seen before its controller. Then the controller is
 /// read from the API server.
 #[test]
-fn the_controller_of_a_new_pod_may_come_for_a_second_and_is_then_asked() {
+fn the_controller_of_a_new_pod_is_awaited_for_a_second_and_then_read() {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("p").owned_by("apps/v1", "StatefulSet", "db"), at(10));
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
@@ -66,10 +67,10 @@ fn the_controller_of_a_new_pod_may_come_for_a_second_and_is_then_asked() {
     assert_eq!(describe(&decide_at(&world, 11)), ["ask StatefulSet db"]);
 }
 
-/// B1: after each restart the budget of a pod without its controller said SyncFailed, and let nothing through, for ten
+/// After each restart the budget of a pod without its controller showed SyncFailed, and allowed nothing, for ten
 /// seconds.
 #[test]
-fn bug_the_budget_of_a_pod_whose_controller_is_gone_blinked_at_a_restart() {
+fn bug_the_budget_of_a_pod_whose_controller_was_deleted_failed_briefly_after_a_restart() {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("p").owned_by("apps/v1", "ReplicaSet", "gone"), at(0));
     world.apply(Kind::Pods, &pod("q").owned_by("apps/v1", "StatefulSet", "db"), at(0));
@@ -82,9 +83,9 @@ fn bug_the_budget_of_a_pod_whose_controller_is_gone_blinked_at_a_restart() {
     assert_eq!(describe(&decide_at(&world, 30)), status);
 }
 
-/// B2: while the watch of a kind hangs, a workload that it has not brought counted as one that is not there.
+/// While the watch of a kind hangs, a workload that it has not delivered counted as deleted.
 #[test]
-fn bug_pods_of_a_workload_that_a_hanging_watch_did_not_bring_were_not_counted() {
+fn bug_pods_of_a_workload_that_a_hanging_watch_did_not_deliver_were_not_counted() {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("p").owned_by("apps/v1", "Deployment", "unseen"), at(0));
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
@@ -96,18 +97,18 @@ fn bug_pods_of_a_workload_that_a_hanging_watch_did_not_bring_were_not_counted() 
     );
 }
 
-/// Nobody tells when a scale changes: once in a minute it is asked for.
+/// No watch shows when a scale changes: it is read once a minute.
 #[test]
-fn a_scale_is_asked_for_once_in_a_minute() {
+fn a_scale_is_read_once_a_minute() {
     let world = custom();
     world.set_scale("uid-p", Ok(Scale::Replicas(3)), at(2));
     assert_eq!(decide_at(&world, 2).requeue_at, Some(at(62)));
 }
 
-/// As kube-controller-manager's `DeletionTimeout`: an eviction that was let through and came to nothing in two minutes
+/// As kube-controller-manager's `DeletionTimeout`: an eviction that was allowed and did not happen within two minutes
 /// does not count any more.
 #[test]
-fn an_eviction_that_was_let_through_counts_for_120_seconds() {
+fn an_allowed_eviction_counts_for_120_seconds() {
     let world = stateful_set(3);
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     world.apply(Kind::Budgets, &evicted("db-1"), at(5));

@@ -15,12 +15,12 @@ fn connected() -> World {
     world
 }
 
-/// As its kubelet reported it: it says which generation it has seen.
+/// The pod as its kubelet reports it, with the observed generation.
 fn alive() -> Obj {
     pod("web-0").on("gone").running().observed(3)
 }
 
-/// As it is once it was deleted, which is another generation.
+/// The pod after its deletion, which is another generation.
 fn dying(grace: i64) -> Obj {
     let dying = alive().terminating().set("/metadata/generation", json!(4));
     dying.set("/metadata/deletionGracePeriodSeconds", json!(grace)).rv(20)
@@ -30,16 +30,16 @@ const END: &str = "end web-0 because: node gone does not exist any more, and its
 const REMOVE: &str = "remove web-0 because NodeGone";
 
 #[test]
-fn at_the_end_of_the_quarantine_they_are_deleted_gracefully() {
+fn pods_are_deleted_gracefully_at_the_end_of_the_quarantine() {
     let world = connected();
     assert_eq!(hold_reasons(&describe_node(&world, "gone", QUARANTINE)), ["Quarantine"]);
     assert_eq!(describe(&describe_node(&world, "gone", 1 + QUARANTINE)), [END]);
 }
 
-/// C7: the kubelet renews a Lease that outlived the Node, and does not register again. Nothing would ever have ended its
-/// pods.
+/// The kubelet renews a Lease that outlived the Node, and does not register again. Its pods would never have been
+/// deleted.
 #[test]
-fn bug_the_pods_of_a_kubelet_that_renews_without_a_node_waited_for_ever() {
+fn bug_pods_of_a_kubelet_that_renews_without_a_node_were_never_deleted() {
     let world = connected();
     let renew = |second: u64| {
         world.apply(Kind::NodeLeases, &lease("gone", second), at(second));
@@ -55,10 +55,10 @@ fn bug_the_pods_of_a_kubelet_that_renews_without_a_node_waited_for_ever() {
     assert_eq!(describe(&describe_node(&world, "gone", REGISTRATION_GRACE.as_secs())), [END]);
 }
 
-/// Its last sign was a report on a pod, so the Lease that it renewed before was forgotten: anybody who writes a pod's status could
-/// have its pods deleted at the end of the quarantine.
+/// Its last report was about a pod, so the Lease that it renewed before was forgotten: a client that writes a pod's
+/// status could have its pods deleted at the end of the quarantine.
 #[test]
-fn bug_a_kubelet_that_renews_and_reports_on_a_pod_had_no_five_minutes() {
+fn bug_a_kubelet_that_renews_and_reports_about_a_pod_did_not_have_five_minutes() {
     for (renews, expected) in [(true, ""), (false, END)] {
         let world = connected();
         if renews {
@@ -71,9 +71,9 @@ fn bug_a_kubelet_that_renews_and_reports_on_a_pod_had_no_five_minutes() {
     }
 }
 
-/// 40 s, a signal, 40 s: as fast as a kubelet of 1.34 that lives could answer, plus a quarantine.
+/// 40 s, the graceful delete, 40 s: as fast as a running kubelet of 1.34 could respond, plus a quarantine.
 #[test]
-fn without_an_answer_they_are_removed_a_quarantine_after_a_first_read_that_follows_the_signal() {
+fn without_a_response_pods_are_removed_a_quarantine_after_a_first_read_that_follows_the_graceful_delete() {
     let world = connected();
     world.apply(Kind::Pods, &dying(3_600), at(42));
     let waiting = describe_node(&world, "gone", 42);
@@ -87,13 +87,13 @@ fn without_an_answer_they_are_removed_a_quarantine_after_a_first_read_that_follo
 }
 
 #[test]
-fn a_kubelet_that_answers_ends_them_itself_and_gets_their_grace_for_it() {
+fn a_kubelet_that_responds_terminates_the_pods_within_their_grace_period() {
     let world = connected();
     world.apply(Kind::Pods, &dying(120), at(42));
     world.apply(Kind::Pods, &dying(120).observed(4).rv(21), at(44));
     let answered = describe_node(&world, "gone", 45);
     assert_eq!((describe(&answered), hold_reasons(&answered)), (vec![], vec!["KubeletAlive"]));
-    // It has said nothing for a quarantine, and need not: the grace of the pod is not over.
+    // It has not reported for a quarantine, and need not: the grace period of the pod is not over.
     assert_eq!(describe(&describe_node(&world, "gone", 44 + QUARANTINE)), ["ask for gone"]);
     world.record_absence_read("gone", at(85));
     world.confirm_all(at(250));
@@ -110,9 +110,10 @@ fn a_kubelet_that_answers_ends_them_itself_and_gets_their_grace_for_it() {
     );
 }
 
-/// Before 1.34 a kubelet does not say what it has seen: it may be ending the pod until its grace is over.
+/// Before 1.34 a kubelet does not report the observed generation: it may be terminating the pod until its grace
+/// period is over.
 #[test]
-fn a_kubelet_that_cannot_answer_gets_the_grace_of_its_pods() {
+fn a_kubelet_that_cannot_respond_gets_the_grace_period_of_its_pods() {
     let world = World::listed();
     let old = |object: Obj| {
         object.modify(|pod| drop(pod["status"].as_object_mut().unwrap().remove("observedGeneration")))
@@ -125,9 +126,9 @@ fn a_kubelet_that_cannot_answer_gets_the_grace_of_its_pods() {
     assert_eq!(describe(&describe_node(&world, "gone", 162)), ["ask for gone"]);
 }
 
-/// An attack: a tenant changes the pod, which makes a generation that its kubelet has not reported about yet.
+/// A tenant changes the pod, which makes a generation that its kubelet has not reported about yet.
 #[test]
-fn a_tenant_who_changes_a_pod_does_not_make_its_kubelet_unheard() {
+fn a_tenant_that_changes_a_pod_does_not_hide_the_report_of_its_kubelet() {
     let world = connected();
     world.apply(Kind::Pods, &dying(120), at(42));
     world.apply(Kind::Pods, &dying(120).observed(4).rv(21), at(44));
@@ -137,9 +138,9 @@ fn a_tenant_who_changes_a_pod_does_not_make_its_kubelet_unheard() {
     assert_eq!(describe(&describe_node(&world, "gone", 85 + QUARANTINE)), [""; 0]);
 }
 
-/// An attack: pods that are bound to the missing node for ever, so that its other pods stay.
+/// A tenant binds pods to the missing node repeatedly, so that its other pods stay.
 #[test]
-fn a_tenant_who_binds_pods_to_a_missing_node_does_not_hold_the_others_up() {
+fn a_tenant_that_binds_pods_to_a_missing_node_does_not_hold_up_the_others() {
     let world = connected();
     world.apply(Kind::Pods, &dying(30), at(42));
     world.record_absence_read("gone", at(43));
@@ -155,7 +156,7 @@ fn a_tenant_who_binds_pods_to_a_missing_node_does_not_hold_the_others_up() {
 
 /// A pod that cannot be deleted, because an admission webhook refuses it, delays only itself.
 #[test]
-fn a_pod_that_cannot_be_asked_holds_the_others_up_for_ten_seconds() {
+fn a_pod_that_cannot_be_deleted_holds_up_the_others_for_ten_seconds() {
     let world = connected();
     world.apply(Kind::Pods, &pod("stubborn").on("gone").observed(3), at(0));
     world.apply(Kind::Pods, &dying(30), at(42));
@@ -164,26 +165,26 @@ fn a_pod_that_cannot_be_asked_holds_the_others_up_for_ten_seconds() {
     assert_eq!(describe(&describe_node(&world, "gone", 52)), [&*stubborn, "ask for gone"]);
 }
 
-/// The simulator found it: the new first read of a pod that waited began the next quarantine before the others were
-/// signalled, so each quarantine let one of them go. Six pods of a dead machine took six quarantines.
+/// Found by the simulator: the new first read for a pod that waited began the next quarantine before the others were
+/// deleted gracefully, so each quarantine released one of them. Six pods of a dead machine took six quarantines.
 #[test]
-fn bug_a_first_read_for_one_pod_held_up_the_signals_of_the_others() {
+fn bug_a_first_read_for_one_pod_held_up_the_graceful_deletes_of_the_others() {
     let world = connected();
     let waits = dying(30).set("/status/observedGeneration", json!(0));
     world.apply(Kind::Pods, &waits, at(42));
     world.apply(Kind::Pods, &pod("other").on("gone").observed(3), at(42));
     world.record_absence_read("gone", at(43));
-    // It had until second 72 to respond, which is later than the read.
+    // The kubelet had until second 72 to respond, which is later than the read.
     let other = END.replace("web-0", "other");
     assert_eq!(describe(&describe_node(&world, "gone", 43 + QUARANTINE)), [&*other]);
     assert_eq!(describe(&describe_node(&world, "gone", 43 + QUARANTINE + 9)), [&*other]);
     assert_eq!(describe(&describe_node(&world, "gone", 43 + QUARANTINE + 10)), [&*other, "ask for gone"]);
 }
 
-/// The pull of an image and a hook `postStart` have no timeout, and their kubelet reports nothing of the pod meanwhile: two copies
-/// ran for as long as it took.
+/// The pull of an image and a `postStart` hook have no timeout, and their kubelet reports nothing about the pod
+/// meanwhile: two copies ran during that time.
 #[test]
-fn bug_a_kubelet_whose_worker_was_busy_was_taken_for_one_that_is_gone() {
+fn bug_a_kubelet_with_a_busy_pod_worker_counted_as_gone() {
     let world = connected();
     world.apply(Kind::Pods, &alive().starting(), at(0));
     assert_eq!(describe(&describe_node(&world, "gone", 1 + QUARANTINE)), [END]);
@@ -192,7 +193,7 @@ fn bug_a_kubelet_whose_worker_was_busy_was_taken_for_one_that_is_gone() {
     world.confirm_all(at(10_000));
     let held = describe_node(&world, "gone", 10_000);
     assert_eq!((describe(&held), hold_reasons(&held)), (vec![], vec!["WorkerMayBeBusy"]));
-    // It is free, and reports the deletion: the pod has its grace, and what follows is silence.
+    // The kubelet is free, and reports the deletion: the pod has its grace period, and then no report follows.
     world.apply(Kind::Pods, &dying(30).starting().observed(4).rv(21), at(10_001));
     assert_eq!(hold_reasons(&describe_node(&world, "gone", 10_002)), ["KubeletAlive"]);
     world.record_absence_read("gone", at(10_050));
@@ -200,9 +201,9 @@ fn bug_a_kubelet_whose_worker_was_busy_was_taken_for_one_that_is_gone() {
     assert_eq!(describe(&describe_node(&world, "gone", 10_050 + QUARANTINE)), [REMOVE]);
 }
 
-/// What it has reported cannot show that it restarts a container whose liveness probe failed. That it reports on another pod does.
+/// Its report cannot show that it restarts a container whose liveness probe failed. A report about another pod can.
 #[test]
-fn a_kubelet_that_reports_on_others_is_busy_with_a_pod_that_it_does_not_report_on() {
+fn a_kubelet_that_reports_about_other_pods_only_is_busy_with_this_pod() {
     for (second, held) in [(51, vec![]), (52, vec!["WorkerMayBeBusy"])] {
         let world = connected();
         world.apply(Kind::Pods, &pod("other").on("gone").observed(3), at(0));
@@ -217,9 +218,10 @@ fn a_kubelet_that_reports_on_others_is_busy_with_a_pod_that_it_does_not_report_o
     }
 }
 
-/// A tenant writes `status.observedGeneration` where the kubelet does not: before Kubernetes 1.34, a kubelet ends the pod unheard.
+/// A tenant writes `status.observedGeneration` where the kubelet does not: before Kubernetes 1.34, a kubelet
+/// terminates the pod without reporting that it saw the deletion.
 #[test]
-fn attack_a_tenant_who_writes_observed_generation_shortens_no_grace() {
+fn attack_a_tenant_that_writes_observed_generation_shortens_no_grace_period() {
     for (version, removed) in
         [("v1.37.2", true), ("v1.33.4", false), ("1.34", true), ("", false), ("v1", false)]
     {
@@ -239,10 +241,10 @@ fn attack_a_tenant_who_writes_observed_generation_shortens_no_grace() {
     }
 }
 
-/// Half of kube-controller-manager's collector is refused: its phase lands, its DELETE does not. A kubelet that lives ends the pod
-/// within the pod's own grace, and cannot be asked more.
+/// kube-controller-manager's collector is refused half-way: its phase is written, its DELETE is not. A running
+/// kubelet terminates the pod within its own grace period, and no more can be requested.
 #[test]
-fn bug_a_pod_that_others_called_failed_had_no_grace() {
+fn bug_a_pod_marked_failed_by_others_had_no_grace_period() {
     let world = connected();
     let failed = alive().phase("Failed").set("/spec/terminationGracePeriodSeconds", json!(120));
     world.apply(Kind::Pods, &failed.rv(11), at(20));
@@ -256,19 +258,19 @@ fn bug_a_pod_that_others_called_failed_had_no_grace() {
 }
 
 #[test]
-fn a_pod_that_was_terminating_when_its_node_went_is_not_asked_again() {
+fn a_pod_that_was_terminating_when_its_node_was_deleted_is_not_deleted_again() {
     let world = World::listed();
     world.apply(Kind::Pods, &dying(30), at(0));
     world.record_absence_read("gone", at(1));
     world.confirm_all(at(100));
-    // This process did not see when it was deleted: its kubelet may know, and be ending it.
+    // This process did not see when the pod was deleted: its kubelet may know, and be terminating it.
     assert_eq!(describe(&describe_node(&world, "gone", 41)), ["ask for gone"]);
     world.record_absence_read("gone", at(42));
     assert_eq!(describe(&describe_node(&world, "gone", 42 + QUARANTINE)), [REMOVE]);
 }
 
 #[test]
-fn a_pod_that_has_ended_needs_no_signal() {
+fn a_terminated_pod_needs_no_graceful_delete() {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("web-0").on("gone").terminated(), at(0));
     world.record_absence_read("gone", at(1));
@@ -276,9 +278,10 @@ fn a_pod_that_has_ended_needs_no_signal() {
     assert_eq!(describe(&describe_node(&world, "gone", 1 + QUARANTINE)), [REMOVE]);
 }
 
-/// Its Lease is collected with its Node, and it makes no other: it will not register again by itself, and its pods restart.
+/// Its Lease was deleted with its Node, and it creates no other: it will not register again by itself, and its pods
+/// restart.
 #[test]
-fn a_kubelet_that_only_reports_on_its_pods_is_asked_to_end_them_after_the_quarantine() {
+fn pods_of_a_kubelet_that_only_reports_about_pods_are_deleted_gracefully_after_the_quarantine() {
     let world = connected();
     world.apply(Kind::Pods, &pod("web-0").on("gone").observed(3).rv(11), at(30));
     let early = describe_node(&world, "gone", 39);
@@ -288,7 +291,7 @@ fn a_kubelet_that_only_reports_on_its_pods_is_asked_to_end_them_after_the_quaran
 }
 
 #[test]
-fn one_that_renews_its_lease_may_register_again_and_is_left_alone() {
+fn a_kubelet_that_renews_its_lease_may_register_again_and_keeps_its_pods() {
     let world = connected();
     world.apply(Kind::NodeLeases, &lease("gone", 0), at(35));
     let alive = describe_node(&world, "gone", 60);

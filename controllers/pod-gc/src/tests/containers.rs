@@ -1,4 +1,4 @@
-//! What runs beside a terminal phase: sidecars, init containers, containers for debugging.
+//! Containers that run despite a terminal phase: sidecars, init containers, ephemeral containers.
 
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::Obj;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Config, Key, config, decide_at, describe, evidence, hold_reasons, node, node_key, pod};
 
-/// A pod that is called Succeeded, with these containers' states by the field of the status.
+/// A pod with the phase Succeeded, with these containers' states by the field of the status.
 fn called_ended(name: &str, statuses: &[(&str, &[&str])]) -> Obj {
     pod(name).on("n").modify(|pod| {
         pod["status"] = json!({ "phase": "Succeeded" });
@@ -31,7 +31,7 @@ fn collected(statuses: &[(&str, &[&str])]) -> Vec<String> {
 
 /// A sidecar is an init container with `restartPolicy: Always`: it runs beside the others, and after them.
 #[test]
-fn whatever_container_is_reported_running_a_terminal_phase_is_not_believed() {
+fn a_terminal_phase_is_not_believed_while_any_container_is_reported_running() {
     let ended = ["remove web-0 because KubeletTerminated"];
     let running = ["?TerminalButRunning"];
     type Row = (&'static str, &'static [(&'static str, &'static [&'static str])], bool);
@@ -68,9 +68,9 @@ fn whatever_container_is_reported_running_a_terminal_phase_is_not_believed() {
     }
 }
 
-/// That its node is proved off is about the machine: what was reported running there has ended with it.
+/// Evidence that the node is off is about the machine: containers reported running there have ended with it.
 #[test]
-fn a_sidecar_that_was_reported_running_does_not_outlive_its_machine() {
+fn a_sidecar_reported_running_has_ended_with_its_machine() {
     let world = World::listed();
     world.apply(Kind::Nodes, &node("n").boot("b0000000-0000-4000-8000-000000000001"), at(0));
     let sidecar = called_ended("web-0", &[("initContainerStatuses", &["running"])]).terminating();

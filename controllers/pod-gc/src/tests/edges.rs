@@ -1,4 +1,4 @@
-//! Rows that mutants of `decide` showed to be missing.
+//! Rows for mutants of `decide` that other tests did not catch.
 
 use crate::holds::Decision;
 use pod_safety_shared::model::Kind;
@@ -27,16 +27,17 @@ fn an_unreadable_node_is_held_only_if_it_has_pods() {
 }
 
 #[test]
-fn on_a_node_that_is_not_heard_a_pod_that_waits_for_its_finalizers_waits_for_nothing_else() {
+fn a_pod_on_an_unreachable_node_that_waits_for_finalizers_has_no_other_hold() {
     let world = World::listed();
     world.apply(Kind::Nodes, &node("n"), at(0));
     world.apply(Kind::Pods, &pod("web-0").on("n").modify(finalized), at(0));
     assert_eq!(decide_at(&world, &node_key("n"), at(1), &config()), Decision::default());
 }
 
-/// A pod of a node that the rules about nodes decide on is theirs alone: it would be asked for twice, for two reasons.
+/// A pod that the rules about nodes decide on is left to them: otherwise it would be requested twice, for two
+/// reasons.
 #[test]
-fn a_terminated_pod_is_its_nodes_where_that_is_out_of_service_or_proved_off_or_not_to_be_read() {
+fn a_terminated_pod_is_left_to_the_node_rules_if_its_node_is_out_of_service_proved_off_or_unreadable() {
     let proof = evidence("e", "n", "b0000000-0000-4000-8000-000000000001", "PowerOff");
     let mine = ["remove web-0 because KubeletTerminated"];
     for (says, taint, is_proved, ends, collected) in [
@@ -72,7 +73,7 @@ fn a_terminated_pod_is_its_nodes_where_that_is_out_of_service_or_proved_off_or_n
 }
 
 #[test]
-fn of_pods_that_wait_for_their_finalizers_a_hundred_are_shown() {
+fn at_most_a_hundred_pods_that_wait_for_finalizers_are_shown() {
     let world = World::listed();
     for number in 0..110 {
         let kept = pod(&format!("web-{number}")).on("gone").terminated().modify(finalized);
@@ -85,7 +86,7 @@ fn of_pods_that_wait_for_their_finalizers_a_hundred_are_shown() {
 }
 
 #[test]
-fn each_rule_needs_what_it_reads_and_nothing_else() {
+fn each_rule_requires_only_the_kinds_that_it_reads() {
     let lists = [
         (node_key("gone"), &[Kind::Pods, Kind::Nodes, Kind::NodeLeases][..]),
         (Key::Terminated, &[Kind::Pods, Kind::Nodes]),
@@ -108,7 +109,7 @@ fn each_rule_needs_what_it_reads_and_nothing_else() {
 }
 
 #[test]
-fn who_is_missing_and_was_never_watched_is_not_asked_for() {
+fn a_missing_node_without_pods_is_not_read() {
     let world = orphan();
     assert_eq!(decide_at(&world, &node_key("another"), at(50), &config()), Decision::default());
 }

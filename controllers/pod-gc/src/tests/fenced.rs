@@ -1,4 +1,4 @@
-//! Pods of a node about whose life there is evidence.
+//! Pods of a node with evidence about its incarnation.
 
 use pod_safety_shared::testing::objects::{BOOT, NEXT_BOOT};
 use pod_safety_shared::testing::objects::{evidence, named};
@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::*;
 
-/// The node `n` in its first boot, with `web-0` asked to end and `web-1` not, and evidence of this kind about this boot.
+/// The node `n` in its first boot, with `web-0` being deleted and `web-1` not, and evidence of this kind about this
+/// boot.
 fn proved(ready: &str, boot: &str, kind: &str, change: impl FnOnce(&mut Value)) -> World {
     let world = World::listed();
     world.apply(Kind::Nodes, &node("n").ready(ready).boot(BOOT), at(0));
@@ -21,7 +22,7 @@ fn invalidated(proof: &mut Value) {
 }
 
 #[test]
-fn evidence_about_this_life_of_its_node_frees_a_pod_that_ends_and_no_other() {
+fn evidence_about_this_incarnation_releases_only_terminating_pods() {
     let another: fn(&mut Value) = |proof| proof["spec"]["node"]["uid"] = json!("uid-of-before");
     for (ready, boot, change, wanted, says) in [
         ("Unknown", BOOT, (|_| {}) as fn(&mut Value), "remove web-0 because Fenced", "it is off"),
@@ -39,7 +40,7 @@ fn evidence_about_this_life_of_its_node_frees_a_pod_that_ends_and_no_other() {
 }
 
 #[test]
-fn a_persons_word_counts_where_the_policy_of_the_node_takes_it() {
+fn a_confirmation_counts_if_the_policy_of_the_node_accepts_it() {
     let world = proved("Unknown", BOOT, "Asserted", |_| {});
     assert_eq!(describe(&describe_node(&world, "n", 1)), ["remove web-0 because Fenced"]);
     let policy = named("p").set("/spec", json!({ "levels": [], "minimumEvidence": "Verified" }));
@@ -64,7 +65,7 @@ fn evidence_and_policies_must_both_be_fresh() {
 }
 
 #[test]
-fn without_our_own_kinds_there_is_no_evidence_and_nothing_else_is_held_up() {
+fn without_our_own_kinds_there_is_no_evidence_and_other_rules_work() {
     let listed = proved("Unknown", BOOT, "PowerOff", |_| {});
     let late = at(0) + STALE_AFTER + Duration::from_secs(1);
     for kind in [Kind::Pods, Kind::Nodes, Kind::NodeLeases] {
@@ -87,9 +88,9 @@ fn without_our_own_kinds_there_is_no_evidence_and_nothing_else_is_held_up() {
     );
 }
 
-/// Evidence was withdrawn, and went on releasing by the taint that had been put on the node for it.
+/// Evidence was withdrawn, but the taint that had been added for it went on releasing pods.
 #[test]
-fn bug_where_taints_are_trusted_our_own_released_pods_after_its_evidence_was_withdrawn() {
+fn bug_a_trusted_taint_of_ours_released_pods_after_its_evidence_was_withdrawn() {
     let world = proved("Unknown", BOOT, "PowerOff", invalidated);
     let machine = node("n").boot(BOOT).tainted().set("/spec/taints/0/value", json!("n-1"));
     world.put(Kind::Nodes, machine, at(0));
@@ -104,7 +105,7 @@ fn bug_where_taints_are_trusted_our_own_released_pods_after_its_evidence_was_wit
 }
 
 #[test]
-fn that_storage_is_fenced_frees_no_pod() {
+fn fenced_storage_releases_no_pod() {
     let covers = |proof: &mut Value| proof["spec"]["storage"] = json!([{ "driver": "d", "className": "c" }]);
     let decision = describe_node(&proved("Unknown", BOOT, "StorageFenced", covers), "n", 1);
     assert!(describe(&decision).is_empty(), "{decision:?}");

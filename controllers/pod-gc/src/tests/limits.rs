@@ -1,4 +1,4 @@
-//! The limits that safety rests on, as numbers, each with its argument; and whose evidence it is.
+//! The limits that safety depends on, as numbers, each with its reason; and which node evidence is about.
 
 use pod_safety_shared::testing::objects::{BOOT, NEXT_BOOT};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::{Config, Key, config, decide_at, describe, hold_reasons, lease, node, node_key, orphan, pod};
 
-/// Two minutes and a half are two bookmarks of an API server and half a minute more: who is silent for longer may have
-/// lost its connection, and what is known is old.
+/// Two and a half minutes are two bookmarks of an API server and half a minute more: a watch without an event for
+/// longer may have lost its connection, and the cache is stale.
 #[test]
-fn what_is_known_counts_for_150_seconds() {
+fn the_cache_is_fresh_for_150_seconds() {
     let world = orphan();
     let last_heard = 100;
     let decided = |now: u64| decide_at(&world, &node_key("gone"), at(now), &config());
@@ -22,9 +22,9 @@ fn what_is_known_counts_for_150_seconds() {
     assert_eq!(late.requeue_at, Some(at(last_heard + 151 + 10)), "and it is looked at again in ten seconds");
 }
 
-/// A first look whose kubelet was heard at the same moment may be older than that sign: only a later one begins.
+/// A first read at the same moment as a report may be older than that report: only a later one begins a quarantine.
 #[test]
-fn a_read_of_the_moment_of_a_sign_of_life_begins_no_quarantine() {
+fn a_read_at_the_moment_of_a_report_begins_no_quarantine() {
     for (heard, is_alive) in [(0, false), (1, true), (2, true)] {
         let world = World::listed();
         world.apply(Kind::NodeLeases, &lease("gone", 0).rv(1), at(0));
@@ -43,16 +43,17 @@ fn a_read_of_the_moment_of_a_sign_of_life_begins_no_quarantine() {
     }
 }
 
-/// As long as the tolerations last that admission gives each pod (`DefaultTolerationSeconds`): a kubelet that is restarted
-/// within them registers again, and keeps its pods. `connected` shows that ten seconds before is too early.
+/// As long as the default tolerations last that admission gives each pod (`DefaultTolerationSeconds`): a kubelet that
+/// is restarted within them registers again, and keeps its pods. `connected` shows that ten seconds earlier is too
+/// early.
 #[test]
-fn a_kubelet_that_lives_without_its_node_has_five_minutes_to_register() {
+fn a_running_kubelet_without_a_node_has_five_minutes_to_register() {
     assert_eq!(super::super::decide::REGISTRATION_GRACE, Duration::from_secs(300));
 }
 
-/// While something is waited for, it is looked at each ten seconds, and at the last to the moment.
+/// A waiting decision is made again every ten seconds, and exactly at the end.
 #[test]
-fn a_missing_node_is_looked_at_each_ten_seconds_and_at_the_end_of_its_quarantine() {
+fn a_missing_node_is_checked_every_ten_seconds_and_at_the_end_of_its_quarantine() {
     let world = orphan();
     for (now, again) in [(1, 11), (20, 30), (30, 40), (31, 41), (35, 41), (40, 41)] {
         assert_eq!(
@@ -71,9 +72,9 @@ fn a_missing_node_is_looked_at_each_ten_seconds_and_at_the_end_of_its_quarantine
     }
 }
 
-/// The lowest quarantine that a flag takes is its matter; here none is added and none is taken away.
+/// The flag enforces the lowest quarantine; here none is added and none is taken away.
 #[test]
-fn the_quarantine_is_as_long_as_was_said_and_counts_from_the_answer() {
+fn the_quarantine_is_as_long_as_configured_and_counts_from_the_answer() {
     for quarantine in [1, 40, 300] {
         let world = orphan();
         world.confirm_all(at(1 + quarantine));
@@ -84,10 +85,10 @@ fn the_quarantine_is_as_long_as_was_said_and_counts_from_the_answer() {
     }
 }
 
-/// They leave at a few hundred a second, so two thousand are enough until the next look; of those that are held a person
-/// reads the first few.
+/// A few hundred pods are deleted per second, so two thousand are enough until the next decision; a person reads the
+/// first few holds.
 #[test]
-fn two_thousand_terminated_pods_are_asked_for_at_once_and_a_hundred_holds_are_shown() {
+fn two_thousand_terminated_pods_are_requested_at_once_and_a_hundred_holds_are_shown() {
     let world = World::listed();
     world.apply(Kind::Nodes, &node("n").ready("True"), at(0));
     for number in 0..2_010 {
@@ -112,7 +113,7 @@ fn two_thousand_terminated_pods_are_asked_for_at_once_and_a_hundred_holds_are_sh
 }
 
 #[test]
-fn a_hundred_pods_of_a_missing_node_whose_kubelet_lives_are_held_aloud_and_all_are_held() {
+fn a_hundred_pods_of_a_missing_node_with_a_running_kubelet_are_shown_and_all_are_held() {
     let world = World::listed();
     for number in 0..120 {
         world.apply(Kind::Pods, &pod(&format!("web-{number}")).on("gone"), at(0));
@@ -124,7 +125,7 @@ fn a_hundred_pods_of_a_missing_node_whose_kubelet_lives_are_held_aloud_and_all_a
     assert_eq!((decision.intents.len(), decision.holds.len()), (0, 100));
 }
 
-/// Evidence of a node whose Node has this UID and this boot, and that is called so.
+/// Evidence with this name, about a Node with this UID and this boot ID.
 fn evidence(name: &str, uid: &str, boot: &str) -> Value {
     json!({
         "metadata": { "name": "e", "uid": "uid-e", "resourceVersion": "9" },
@@ -132,9 +133,9 @@ fn evidence(name: &str, uid: &str, boot: &str) -> Value {
     })
 }
 
-/// Name, UID and boot: it takes all three.
+/// Name, UID and boot ID must all match.
 #[test]
-fn evidence_about_another_node_frees_no_pod_though_two_of_three_are_the_same() {
+fn evidence_that_matches_only_two_of_name_uid_and_boot_releases_no_pod() {
     for (name, uid, boot, frees) in [
         ("n", "uid-n", BOOT, true),
         ("m", "uid-n", BOOT, false),

@@ -1,4 +1,4 @@
-//! Pods that their kubelet does not end, though it reports.
+//! Pods that their kubelet does not terminate, though it reports.
 
 use crate::holds::Decision;
 use pod_safety_shared::model::Kind;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{Config, config, decide_at, describe, node, node_key, pod};
 
-/// Deleted, with a grace period of 30 s, and its kubelet has reported about this generation.
+/// Deleted, with a grace period of 30 s; its kubelet has reported the observed generation.
 fn deleted(generation: i64, observed: i64) -> Obj {
     let deleted = pod("db-0").on("n").running().terminating().observed(observed);
     deleted.set("/metadata/generation", json!(generation))
@@ -24,7 +24,7 @@ fn decision(ready: &str, pod: &Obj, second: u64, namespace: Option<&str>) -> Dec
 }
 
 #[test]
-fn the_agent_is_asked_when_the_kubelet_saw_the_deletion_and_had_its_time() {
+fn the_agents_report_is_read_when_the_kubelet_saw_the_deletion_and_had_its_time() {
     let ours = Some("pod-safety");
     let asks: &[&str] = &["remove db-0 because PodsEnded"];
     type Row = (&'static str, &'static str, Obj, u64, Option<&'static str>, &'static [&'static str]);
@@ -45,7 +45,7 @@ fn the_agent_is_asked_when_the_kubelet_saw_the_deletion_and_had_its_time() {
 }
 
 #[test]
-fn it_is_looked_at_again_when_its_time_is_over_and_then_every_ten_seconds() {
+fn an_overdue_pod_is_checked_when_its_time_is_over_and_then_every_ten_seconds() {
     let again = |second| decision("True", &deleted(2, 2), second, Some("pod-safety")).requeue_at;
     assert_eq!((again(1), again(60)), (Some(at(60)), Some(at(70))));
 }

@@ -1,4 +1,4 @@
-//! Laws that hold for every cluster.
+//! Properties that hold for every cluster.
 
 use pod_safety_shared::authority::{Claim, Intent};
 use pod_safety_shared::controller_loop::Controller;
@@ -11,8 +11,7 @@ use super::super::{Config, PodGc, decide};
 use super::{QUARANTINE, config};
 
 proptest! {
-    /// Whatever the cluster looks like, the collector asks for nothing that its
-    /// own rules do not cover.
+    /// Whatever the cluster looks like, the collector requests nothing that its own rules do not cover.
     #[test]
     fn every_claim_fits_its_pod(
         phases in prop::collection::vec((0_usize..6, any::<bool>(), 0_usize..3, 0_usize..3), 0..12),

@@ -25,7 +25,7 @@ fn terminated_world() -> World {
 }
 
 #[test]
-fn terminated_pods_above_the_threshold_go_evicted_first_then_oldest_then_by_name() {
+fn terminated_pods_above_the_threshold_are_deleted_evicted_first_then_oldest_then_by_name() {
     let with = |threshold| Config { terminated_threshold: threshold, ..config() };
     let world = terminated_world();
     let order = ["evicted", "old", "a", "b", "young"];
@@ -65,7 +65,7 @@ fn a_pod_that_was_deleted_and_has_volumes_is_left_to_its_kubelet() {
 }
 
 #[test]
-fn a_phase_without_proof_is_held_and_lets_the_others_pass() {
+fn a_phase_without_proof_is_held_and_does_not_hold_up_the_others() {
     let world = terminated_world();
     let lying = pod("lying").on("n").running().phase("Failed");
     let odd = pod("odd").on("n").set("/status", json!({}));

@@ -1,4 +1,4 @@
-//! What wakes a decision.
+//! Which changes enqueue a decision.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ fn marked(change: &Change<'_>) -> (bool, Vec<Key>) {
     (controller.affects_all(change), keys)
 }
 
-/// C8: a policy that asks for less than before was noticed at the next event of the pod, which may never come.
+/// A policy that requires less than before was noticed at the next event of the pod, which may never come.
 #[test]
-fn what_is_fenced_wakes_its_node_and_a_policy_wakes_everything() {
+fn evidence_enqueues_its_node_and_a_policy_enqueues_everything() {
     let (name, node): (Arc<str>, Key) = ("n".into(), Key::Node("n".into()));
     assert_eq!(marked(&Change::Fencing { node: Some(&name) }), (false, vec![node.clone(), Key::Terminated]));
     assert_eq!(marked(&Change::Node { name: &name, taints: false, readiness: true }), (false, vec![node]));
@@ -26,10 +26,10 @@ fn what_is_fenced_wakes_its_node_and_a_policy_wakes_everything() {
     assert_eq!(marked(&Change::Heartbeat { name: &name, relevant: true }), (false, Vec::new()));
 }
 
-/// The simulator found it: pods of Jobs had ended on a node whose Node was deleted. It registered again, and the pods above
-/// the threshold stayed until the next of all decisions, five minutes later.
+/// Found by the simulator: pods of Jobs had terminated on a node whose Node was deleted. It registered again, and the
+/// pods above the threshold stayed until the next full resync, five minutes later.
 #[test]
-fn bug_pods_that_ended_on_a_node_that_registered_again_were_not_counted_anew() {
+fn bug_pods_that_terminated_on_a_node_that_registered_again_were_not_counted_again() {
     let name: Arc<str> = "n".into();
     let appears = Change::Node { name: &name, taints: true, readiness: true };
     assert_eq!(marked(&appears), (false, vec![Key::Node("n".into()), Key::Terminated]));
@@ -45,7 +45,7 @@ fn bug_pods_that_ended_on_a_node_that_registered_again_were_not_counted_anew() {
 }
 
 #[test]
-fn a_pod_wakes_its_node_when_it_begins_ends_or_goes_and_not_when_it_reports() {
+fn a_pod_enqueues_its_node_when_created_terminated_or_removed_and_not_on_other_updates() {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("lives").on("n"), at(0));
     world.apply(Kind::Pods, &pod("ends").on("n").terminating(), at(0));
