@@ -1,25 +1,25 @@
-//! What an operator decided.
+//! The settings of the volume guard.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pod_safety_shared::model::{Sharing, Volume};
 
-/// What an operator decided.
+/// The settings of the volume guard.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// For how long a node must have been missing before it counts as gone.
+    /// How long a node must have been missing before it counts as deleted.
     pub quarantine: Duration,
-    /// Classes whose volumes are exclusive whatever their access modes say.
+    /// Storage classes whose volumes are exclusive whatever their access modes are.
     pub classes: BTreeSet<String>,
-    /// CSI drivers of which the same holds.
+    /// CSI drivers whose volumes are exclusive whatever their access modes are.
     pub drivers: BTreeSet<String>,
-    /// CSI drivers whose storage lets nobody write who is not attached.
+    /// CSI drivers whose storage accepts writes only from nodes to which the volume is attached.
     pub backends: BTreeSet<String>,
 }
 
 impl Config {
-    /// What access modes say, and nothing else.
+    /// Settings by which only access modes decide.
     #[must_use]
     pub const fn with_quarantine(quarantine: Duration) -> Self {
         let none = BTreeSet::new;
@@ -34,7 +34,7 @@ impl Config {
             || volume.driver.as_ref().is_some_and(|driver| self.drivers.contains(&**driver))
     }
 
-    /// Whether what is detached from a node is not written to by it any more.
+    /// Whether a node can no longer write to the volume once it is detached from it.
     pub(super) fn can_detach(&self, volume: Option<&Volume>) -> bool {
         volume
             .and_then(|volume| volume.driver.as_ref())

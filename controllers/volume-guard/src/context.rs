@@ -1,4 +1,4 @@
-//! One volume with its Lease, and what is written of it.
+//! One volume with its Lease, and the writes about it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use pod_safety_shared::model::{Holder, Node, NodeKey, Readiness, Volume, VolumeK
 
 use super::uses::{Use, find_uses, is_idle, is_kept_out, is_proved_off};
 
-/// What time alone can change is looked at again after this.
+/// Whatever time alone can change is checked again after this.
 pub(super) const RECHECK_AFTER: Duration = Duration::from_secs(60);
 
 /// One volume and its Lease.
 pub(super) struct VolumeContext<'a> {
     pub(super) name: &'a Arc<str>,
-    /// The volume, or as it was when its object went: the kubelet that has it mounted goes on to report it. `None`: it is
-    /// gone, and this process never saw it.
+    /// The volume, or its last state before it was deleted: the kubelet that has it mounted goes on to report it.
+    /// `None`: it was deleted, and this process never saw it.
     pub(super) volume: Option<&'a Volume>,
-    /// Its object went: what is said and written is about its Lease.
+    /// The volume was deleted: holds and writes are about its Lease.
     pub(super) is_gone: bool,
-    /// It should belong to whoever uses it.
+    /// The volume is exclusive: the node that uses it should be its holder.
     pub(super) is_guarded: bool,
-    /// Its storage lets nobody write who is not attached.
+    /// Its storage accepts writes only from nodes to which the volume is attached.
     pub(super) can_detach: bool,
     pub(super) lease: Option<&'a VolumeLease>,
 }
@@ -55,7 +55,7 @@ impl VolumeContext<'_> {
         Hold::SeveralNodes { volume: Arc::clone(self.name), nodes }
     }
 
-    /// There is no evidence against its holder, which is in doubt.
+    /// The hold when its holder may still write, and there is no evidence against it.
     pub(super) fn hold_no_evidence(&self, holder: &Holder, doubt: Doubt, detachable: bool) -> Hold {
         let way_out = Remedy::for_holder(holder, &doubt);
         let (volume, node) = (Arc::clone(self.name), Arc::clone(&holder.node));
@@ -67,8 +67,8 @@ impl VolumeContext<'_> {
     }
 }
 
-/// The nodes that use a volume, but for those whose life is over: what they did before is over, and evidence about it
-/// was used up by whoever broke the Lease.
+/// The nodes that use a volume, except those that are proved off: their use is over, and the evidence was used when
+/// the Lease was revoked.
 pub(super) fn find_users<'a>(
     ctx: &VolumeContext<'_>,
     view: &View<'a>,
@@ -78,13 +78,14 @@ pub(super) fn find_users<'a>(
     for (name, used) in find_uses(ctx.name, ctx.volume, view) {
         match view.node(&name) {
             Lookup::Known(node) if is_proved_off(node, view, now) => {}
-            // By its last report it has the volume mounted.
+            // By its last report the node has the volume mounted.
             Lookup::Known(node) if is_kept_out(ctx.volume, ctx.lease, node, view, now) => {
                 if node.readiness == Readiness::Ready {
                     users.push((node, Use { writes: false, ..used }));
                 }
             }
-            // Given back, or broken, it is still attached there until somebody deletes that; its kubelet does not use it.
+            // Released or revoked, the volume is still attached there until the attachment is deleted; the kubelet
+            // does not use it.
             Lookup::Known(node) if ctx.lease.is_some() && is_idle(node, &used, ctx.volume) => {}
             Lookup::Known(node) => users.push((node, used)),
             Lookup::Absent => {}
@@ -97,7 +98,7 @@ pub(super) fn find_users<'a>(
     Ok(users)
 }
 
-/// Nobody else may have it.
+/// Denies other nodes the volume.
 pub(super) fn refuse(
     ctx: &VolumeContext<'_>,
     lease: &VolumeLease,

@@ -1,4 +1,4 @@
-//! The pure decision: whose a volume is, and who has to wait for it.
+//! Decides which node holds a volume, and which nodes have to wait for it. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::gate;
 use super::holder_state::{HolderCheck, HolderState};
 use super::uses::{Use, find_uses, first_pod, is_attached, is_left_mounted};
 
-/// What must be known.
+/// The kinds whose caches must be synced and fresh.
 pub(super) const REQUIRED_KINDS: &[Kind] = &[
     Kind::Pods,
     Kind::Nodes,
@@ -34,42 +34,45 @@ pub(super) const REQUIRED_KINDS: &[Kind] = &[
     Kind::VolumeLeases,
 ];
 
-/// Of these one that cannot be read may be about any volume.
+/// An object of these kinds that cannot be decoded may be about any volume.
 const COMPLETE_KINDS: [Kind; 3] = [Kind::VolumeLeases, Kind::Attachments, Kind::Claims];
 
-/// A node that is well and uses a volume no more, though its kubelet did not say that it ended its use, has given it
-/// back after this: kubelets that live end what the API has no pod for within seconds, and the longest graces in use
-/// are minutes. No proof; so it is asked for only where no better word can come, after a force deletion or our restart.
+/// A healthy node that no longer uses a volume, though its kubelet did not report the end of the use, has released it
+/// after this time: running kubelets terminate pods that were removed from the API within seconds, and the longest
+/// grace periods in use are minutes. This is no proof; so it is used only if no better report can come, after a force
+/// delete or a restart of this process.
 pub(super) const NO_REPORT_GRACE: Duration = Duration::from_secs(600);
 
-/// The same where its kubelet says that it uses other volumes of that driver, and not this one.
+/// The same if the kubelet reports other volumes of that driver in use, and not this one.
 ///
-/// Why that is its word: a kubelet reports an attachable volume in `volumesInUse` before it mounts it and until it has
-/// unmounted it. That others of the driver are there says that the driver's volumes are reported at all, and that the
-/// kubelet has filled the list since its Node was made: a new Node's is empty until the kubelet knows its mounts, and
-/// later nobody shortens it but for an unmount. It mounts nothing anew: that takes an attachment, and there is none.
+/// Why that is a report about this volume: a kubelet reports an attachable volume in `volumesInUse` before it mounts
+/// it and until it has unmounted it. Other volumes of the driver in the list show that the driver's volumes are
+/// reported at all, and that the kubelet has filled the list since its Node was created: the list of a new Node is
+/// empty until the kubelet knows its mounts, and later it is shortened only after an unmount. The kubelet cannot
+/// mount the volume again: that takes an attachment, and there is none.
 ///
-/// Why so late: the end of the last attachment, or our start, was seen at a time T, and the report of the mount came
-/// before that attachment went. Other watches may be behind by `STALE_AFTER`, no more, or nothing is decided. So what
-/// is read of the Node after T and that is not older than T, and shows that report, if there was one.
+/// Why so late: the end of the last attachment, or the start of this process, was seen at a time T, and the report of
+/// the mount came before that attachment was deleted. Other watches may be behind by at most `STALE_AFTER`, or no
+/// decision is made. So the Node that the cache has after that time is not older than T, and shows that report, if
+/// there was one.
 pub(super) const UNUSED_GRACE: Duration = STALE_AFTER;
 
-/// A kubelet reports the end of a pod's containers before it unmounts, and says of a volume that nobody attaches nothing
-/// more; of a pod that somebody deleted, such as not the pod of a Job that has ended, it removes the object after that.
-/// It gives each of the two calls that unmount a CSI volume two minutes (`csiTimeout`), and what takes longer than both
-/// hangs for a reason that a person sees.
+/// A kubelet reports the end of a pod's containers before it unmounts, and then reports no more about a volume
+/// without attachment; it removes a deleted pod after the unmount, but the pod of a Job that has completed is not
+/// deleted. The kubelet gives each of the two calls that unmount a CSI volume two minutes (`csiTimeout`), and an
+/// unmount that takes longer than both hangs for a reason that an operator sees.
 pub(super) const UNMOUNT_GRACE: Duration = Duration::from_secs(240);
 
-/// What is decided about.
+/// The key of a decision.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     /// The volume of this name.
     Volume(Arc<str>),
-    /// A pod behind our gate.
+    /// A pod with our scheduling gate.
     Gate(Uid),
 }
 
-/// Decides.
+/// Decides about one key.
 #[must_use]
 pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decision {
     for kind in REQUIRED_KINDS {
@@ -130,7 +133,7 @@ fn decide_volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -
     }
 }
 
-/// Whether the claim that it is bound to can be read. Then a claim that cannot be read is not its claim.
+/// Whether the claim that the volume is bound to can be read. Then an unreadable claim is not its claim.
 fn has_bound_claim(volume: Option<&Volume>, view: &View<'_>) -> bool {
     let bound = volume.and_then(|volume| volume.claim.as_ref());
     bound.is_some_and(|bound| match view.claim(&bound.namespace, &bound.name) {
@@ -151,7 +154,7 @@ fn decide_held(
     match holding.state(view, now) {
         HolderState::Healthy(node) => decide_healthy(ctx, lease, node, view, now),
         HolderState::Reregistered(node) => take_for_new_node(ctx, node, holder, view),
-        // The taint says nothing, and its kubelet has: what is unmounted is nobody's.
+        // The taint proves nothing, but the kubelet's report does: an unmounted volume is free.
         HolderState::Tainted(node) => {
             let free_at = free_at(ctx, lease, node, view, now);
             if free_at.is_some_and(|at| now >= at) {
@@ -167,15 +170,16 @@ fn decide_held(
             }
         }
         HolderState::Doubted(doubt) => refuse_doubted(ctx, lease, holder, doubt, view, now),
-        HolderState::Missing { needs_read: unasked, until } => {
+        HolderState::Missing { needs_read, until } => {
             let mut decision = refuse_doubted(ctx, lease, holder, Doubt::Missing, view, now);
-            if unasked {
+            if needs_read {
                 decision.intents.push(Intent::ReadMissingNode { node: Arc::clone(&holder.node) });
             }
             let again = until.map_or(now + RECHECK_AFTER, |until| until.min(now + RECHECK_AFTER));
             decision.and_requeue_at(again.max(now + Duration::from_secs(1)))
         }
-        // The judge may refuse what the cache shows: the volume stays refused to other nodes until the Lease is broken.
+        // The verifier may reject what the cache shows: attaching the volume elsewhere stays denied until the Lease
+        // is revoked.
         HolderState::Ended(by)
             if !lease.attach_refused_elsewhere
                 && matches!(
@@ -193,7 +197,7 @@ fn decide_held(
         HolderState::Ended(by) => {
             let next = next_boot(ctx, holder, &by, view, now, config);
             let mut decision = break_lease(ctx, holder, by.clone(), next, view);
-            // What is refused now may be found later: by a device that answers again.
+            // A request that is refused now may succeed later: when a device answers again.
             if matches!(by, ReleaseBasis::Evidence { .. } | ReleaseBasis::Replaced(_)) {
                 decision = decision.and_requeue_at(now + RECHECK_AFTER);
             }
@@ -202,7 +206,7 @@ fn decide_held(
     }
 }
 
-/// It is its holder's no more.
+/// Takes the Lease from its holder.
 fn break_lease(
     ctx: &VolumeContext<'_>,
     holder: &Holder,
@@ -220,8 +224,9 @@ fn break_lease(
     ctx.write(VolumeChange::Revoke { holder: holder.clone(), basis: by, next, denial: refused })
 }
 
-/// The holder's node in its next boot, and its first pod, if it uses the volume. It has the volume from the write on that ends the
-/// former boot: a pod that is force deleted before the next write would leave its writer without a Lease.
+/// The holder's node in its next boot, and its first pod, if it uses the volume. The node gets the Lease by the same
+/// write that revokes it from the former boot: otherwise a pod that is force deleted between two writes would leave
+/// its writer without a Lease.
 fn next_boot<'a>(
     ctx: &VolumeContext<'_>,
     holder: &Holder,
@@ -237,8 +242,8 @@ fn next_boot<'a>(
     next.filter(|(node, _)| node.name == holder.node)
 }
 
-/// Its holder may still write: nobody else may have it, and those who wait are told. Until it is detached, where that
-/// keeps it from writing.
+/// The holder may still write: attaching elsewhere is denied, and waiting pods are held. If detaching ends the
+/// holder's writes: until it is detached.
 fn refuse_doubted(
     ctx: &VolumeContext<'_>,
     lease: &VolumeLease,
@@ -248,11 +253,11 @@ fn refuse_doubted(
     now: Mono,
 ) -> Decision {
     let detachable = detachable_from(ctx, holder, view);
-    // Who is heard is not relieved: it would take what it uses at once again.
+    // A Ready node is not relieved of the volume: it would use it again at once.
     let fenced = storage_evidence(ctx, holder, view, now)
         .filter(|_| lease.attach_refused_elsewhere && doubt != Doubt::OutOfService);
     let hold = ctx.hold_no_evidence(holder, doubt, detachable.is_some());
-    // It may be detached, was attached when that was written, and is not.
+    // The volume may be detached, was attached when that was recorded, and is not attached any more.
     let detached = detachable.is_some()
         && lease.was_attached_to_holder(holder)
         && !is_attached(ctx.name, &holder.node, view);
@@ -266,7 +271,7 @@ fn refuse_doubted(
     decision
 }
 
-/// The pods that were bound to other nodes before anybody could stop them.
+/// The pods that were bound to other nodes before admission could prevent it.
 fn pods_waiting_elsewhere(ctx: &VolumeContext<'_>, holder: &Holder, view: &View<'_>) -> Vec<(Subject, Hold)> {
     let elsewhere = view.pods_using(ctx.name).filter(|pod| {
         !pod.has_terminated()
@@ -282,8 +287,8 @@ fn pods_waiting_elsewhere(ctx: &VolumeContext<'_>, holder: &Holder, view: &View<
         .collect()
 }
 
-/// Another node than its holder, which is well, writes to it: attached before we knew of its pod. Who writes is the
-/// owner; where both do, people must know.
+/// Another node than the healthy holder writes to the volume: it was attached before this process knew of its pod.
+/// The node that writes becomes the holder; if both write, the hold reports it.
 fn move_to_writer(
     ctx: &VolumeContext<'_>,
     holder: &Node,
@@ -294,14 +299,15 @@ fn move_to_writer(
     if writers.len() > 1 {
         return Some(ctx.hold(ctx.hold_several_nodes(&writers)));
     }
-    // What is attached to its holder alone, a node that was lost while it waited has never had.
+    // If the volume is attached to its holder only, a lost node that waited for it has never had it.
     let attached = is_attached(ctx.name, &holder.name, view);
     let has_it = |used: &Use<'_>| used.attachment || !attached;
     let (node, used) = writers.first().filter(|(node, used)| node.uid != holder.uid && has_it(used))?;
     Some(ctx.write(take_lease(ctx, node, first_pod(used), view)))
 }
 
-/// From when on a holder that is heard uses a volume no more: at once by its kubelet's word. `None`: it uses it.
+/// When the volume of a reporting holder becomes free: at once if its kubelet reported the end of the use. `None`: it
+/// is in use.
 fn free_at(
     ctx: &VolumeContext<'_>,
     lease: &VolumeLease,
@@ -314,17 +320,18 @@ fn free_at(
         return None;
     }
     let last_use = view.last_use(ctx.name, &node.name);
-    let grace = match last_use.map_or(UseReport::None, |left| left.report) {
-        // The name by which its kubelet reports it is not known. What the kubelet reported is about one pod, and another may use it.
+    let grace = match last_use.map_or(UseReport::None, |last_use| last_use.report) {
+        // The name by which its kubelet reports it is unknown. The kubelet's report is about one pod, and another may
+        // use the volume.
         _ if ctx.volume.is_none() => NO_REPORT_GRACE,
         UseReport::Unmounted => return Some(now),
-        // A kubelet says in `volumesInUse` what it has mounted of it.
+        // The kubelet lists in `volumesInUse` what it has mounted of this driver.
         UseReport::Terminated if view.driver_attaches(ctx.name) => return Some(now),
         UseReport::Terminated => UNMOUNT_GRACE,
         UseReport::None if node.reports_others_of_driver(ctx.volume) => UNUSED_GRACE,
         UseReport::None => NO_REPORT_GRACE,
     };
-    Some(last_use.map_or(lease.holder_since, |left| left.at) + grace)
+    Some(last_use.map_or(lease.holder_since, |last_use| last_use.at) + grace)
 }
 
 fn hold_unconfirmed(ctx: &VolumeContext<'_>, node: &Node, free_at: Mono, now: Mono) -> Decision {
@@ -332,8 +339,8 @@ fn hold_unconfirmed(ctx: &VolumeContext<'_>, node: &Node, free_at: Mono, now: Mo
     ctx.hold(Hold::Unconfirmed { volume, node, left })
 }
 
-/// Its holder goes on under a new Node, whose `volumesAttached` is empty. An attach/detach controller that restarts calls its
-/// attachment uncertain (`processVolumeAttachments`), and attaches the volume to another node beside it.
+/// The holder continues under a new Node, whose `volumesAttached` is empty. An attach/detach controller that restarts
+/// marks its attachment uncertain (`processVolumeAttachments`), and attaches the volume to another node beside it.
 fn take_for_new_node(ctx: &VolumeContext<'_>, node: &Node, holder: &Holder, view: &View<'_>) -> Decision {
     let (holder, refused) = holder_for(ctx, node, holder.pod.clone(), view);
     let attached = is_attached(ctx.name, &node.name, view);
@@ -344,7 +351,7 @@ fn take_for_new_node(ctx: &VolumeContext<'_>, node: &Node, holder: &Holder, view
     ctx.write(VolumeChange::Acquire { holder, denial: refused })
 }
 
-/// Its holder is well: it keeps what it uses, and gives back what it has ended.
+/// The holder is healthy: it keeps the volume while it uses it, and releases it afterwards.
 fn decide_healthy(
     ctx: &VolumeContext<'_>,
     lease: &VolumeLease,
@@ -362,7 +369,7 @@ fn decide_healthy(
     let attached = is_attached(ctx.name, &node.name, view);
     let barred = barred_node(ctx, view).filter(|kept| kept.uid != node.uid);
     let free_at = free_at(ctx, lease, node, view, now);
-    // Of an exclusive backend a detachment is what ends the first writer.
+    // With an exclusive backend a detachment ends the first writer.
     if !ctx.can_detach && barred.is_none() && is_left_mounted(ctx.volume, ctx.name, node, view) {
         return refuse_left_mounted(ctx, lease, node);
     }

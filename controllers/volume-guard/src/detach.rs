@@ -1,4 +1,4 @@
-//! What keeps a node from a volume that it did not give back: that it was detached, or that its storage is fenced.
+//! What keeps a node from a volume that it did not release: that it was detached, or that its storage is fenced.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use pod_safety_shared::model::{Holder, Node, NodeKey, VolumeLease};
 use super::context::{VolumeContext, refuse};
 use super::uses::{find_uses, has_lost, is_attached};
 
-/// The node from which it was detached, if its pods would have it attached there again.
+/// The node from which the volume was detached, if its pods would have it attached there again.
 pub(super) fn barred_node(ctx: &VolumeContext<'_>, view: &View<'_>) -> Option<NodeKey> {
     let node = find_uses(ctx.name, ctx.volume, view).into_keys().find_map(|name| match view.node(&name) {
         Lookup::Known(node) => Some(node).filter(|node| has_lost(ctx.lease, node, view)),
@@ -24,14 +24,14 @@ pub(super) fn hold_detached(ctx: &VolumeContext<'_>, node: &Arc<str>) -> Hold {
     Hold::Detached { volume: Arc::clone(ctx.name), node: Arc::clone(node) }
 }
 
-/// What admission refuses about a volume that is nobody's, or that of a node that is well.
+/// The denial for a free volume, or one with a healthy holder, while a barred node still wants it.
 pub(super) fn refusal_for_barred(ctx: &VolumeContext<'_>, view: &View<'_>) -> Option<AttachDenial> {
     let node = barred_node(ctx, view)?;
     Some(AttachDenial { why: hold_detached(ctx, &node.name).to_string(), detach_from: Some(node) })
 }
 
-/// Whether it may be detached from its holder, who is in doubt: only where that will prove something. So it must be
-/// attached there when that is written down; what never was cannot be detached.
+/// Whether the volume may be detached from its holder, which may still write: only if that will prove something. So
+/// it must be attached there when the Lease records that; a volume that never was attached cannot be detached.
 pub(super) fn detachable_from(ctx: &VolumeContext<'_>, holder: &Holder, view: &View<'_>) -> Option<NodeKey> {
     let written =
         ctx.lease.is_some_and(|lease| lease.attach_refused_elsewhere && lease.was_attached_to_holder(holder));
@@ -39,7 +39,7 @@ pub(super) fn detachable_from(ctx: &VolumeContext<'_>, holder: &Holder, view: &V
     is_detachable.then(|| NodeKey { name: Arc::clone(&holder.node), uid: holder.node_uid.clone() })
 }
 
-/// The evidence that the volume's storage takes nothing from its holder.
+/// The evidence that the volume's storage accepts no writes from its holder.
 pub(super) fn storage_evidence(
     ctx: &VolumeContext<'_>,
     holder: &Holder,
@@ -56,8 +56,9 @@ pub(super) fn is_wanted_elsewhere(ctx: &VolumeContext<'_>, holder: &Node, view: 
     waiting.any(|pod| pod.node.as_ref().is_some_and(|node| *node != holder.name))
 }
 
-/// Its holder is well and has it mounted, and its pods were removed by force. Whoever taints the node out-of-service, or
-/// deletes the VolumeAttachment, would give it to a second writer: it stays where it is until the kubelet has unmounted it.
+/// The holder is healthy and has the volume mounted, and its pods were force deleted. The out-of-service taint, or a
+/// deleted VolumeAttachment, would give the volume to a second writer: it stays where it is until the kubelet has
+/// unmounted it.
 pub(super) fn refuse_left_mounted(ctx: &VolumeContext<'_>, lease: &VolumeLease, node: &Node) -> Decision {
     let why = format!(
         "its pods on node {} were force deleted, and the kubelet reports that it is still mounted there",
@@ -67,8 +68,9 @@ pub(super) fn refuse_left_mounted(ctx: &VolumeContext<'_>, lease: &VolumeLease, 
     refuse(ctx, lease, hold, None)
 }
 
-/// Its holder was in doubt, and is well. Attach/detach takes an attachment whose detachment was refused for uncertain, and
-/// then attaches the volume to a second node as well: not before it is detached from the first, once that uses it no more.
+/// The holder was not healthy, and is again. The attach/detach controller treats an attachment whose detachment was
+/// denied as uncertain, and then attaches the volume to a second node as well: so it must first be detached from the
+/// holder, once that no longer uses it.
 pub(super) fn refuse_until_detached(
     ctx: &VolumeContext<'_>,
     lease: &VolumeLease,

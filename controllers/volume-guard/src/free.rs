@@ -14,7 +14,7 @@ use super::context::{VolumeContext, find_users};
 use super::detach::{barred_node, detachable_from, hold_detached, refusal_for_barred};
 use super::uses::{Use, find_uses, first_bound, first_pod, is_proved_off};
 
-/// Without a holder: the node that uses it becomes the holder.
+/// A volume without a holder: the node that uses it becomes the holder.
 pub(super) fn decide_free(
     ctx: &VolumeContext<'_>,
     view: &View<'_>,
@@ -31,7 +31,7 @@ pub(super) fn decide_free(
     }
 }
 
-/// The node that becomes the holder, and the first pod that uses it there; or what is waited for.
+/// The node that becomes the holder, and the first pod that uses the volume there; or the holds of waiting pods.
 pub(super) fn next_holder<'a>(
     ctx: &VolumeContext<'_>,
     view: &View<'a>,
@@ -52,13 +52,13 @@ pub(super) fn next_holder<'a>(
         (!used.writes, !used.attachment, first_bound(used), Arc::clone(&node.name))
     });
     let Some((node, used)) = chosen else { return Ok(None) };
-    if let Some(other) = user_on_missing_node(ctx, view) {
-        let node = other.node.as_deref().unwrap_or_default();
+    if let Some(pod) = user_on_missing_node(ctx, view) {
+        let node = pod.node.as_deref().unwrap_or_default();
         let may_run = "has no Node object, and may run until that pod is gone";
         return Err(hold_waiting(
             ctx,
             used,
-            format!("pod {} uses it on node {node}, which {may_run}", other.key),
+            format!("pod {} uses it on node {node}, which {may_run}", pod.key),
         ));
     }
     if let Some((why, until)) = removed_on_missing_node(ctx.name, view, now, quarantine) {
@@ -67,8 +67,8 @@ pub(super) fn next_holder<'a>(
     Ok(Some((node, first_pod(used))))
 }
 
-/// The lost node that writes to it by its last report, where the judge has never broken its Lease: that there is evidence
-/// is what the cache shows, and it may hold no more. As its holder the node is relieved of it by the judge.
+/// The lost node that writes to the volume by its last report, if its Lease was never revoked: the evidence in the
+/// cache may be invalid by now. As the holder, the node is relieved of the volume after verification.
 fn first_writer_off<'a>(ctx: &VolumeContext<'_>, view: &View<'a>, now: Mono) -> Option<(&'a Node, Use<'a>)> {
     if ctx.lease.is_some_and(|lease| lease.generation > 0) {
         return None;
@@ -81,16 +81,16 @@ fn first_writer_off<'a>(ctx: &VolumeContext<'_>, view: &View<'a>, now: Mono) -> 
     )
 }
 
-/// A pod that uses it and is bound to a node that is missing. A Lease can name no life of that node, and its kubelet may
-/// run the pod until the pod is gone: that is judged with the pod.
+/// A pod that uses the volume and is bound to a missing node. A Lease can name no incarnation of that node, and its
+/// kubelet may run the pod until the pod is gone: the pod garbage collector decides about that.
 fn user_on_missing_node<'a>(ctx: &VolumeContext<'_>, view: &View<'a>) -> Option<&'a Pod> {
     let users = find_uses(ctx.name, ctx.volume, view).into_iter();
     let mut missing = users.filter(|(node, _)| matches!(view.node(node), Lookup::Absent));
     missing.find_map(|(_, used)| used.pods.first().copied())
 }
 
-/// Another client removed a pod on a node that is missing. A kubelet that sees only the removal still gives the processes their
-/// grace period. What to tell, and when that is over, if that is known.
+/// Another client removed a pod on a missing node. A kubelet that sees only the removal still gives the processes
+/// their grace period. Returns the message, and when that is over, if known.
 pub(super) fn removed_on_missing_node(
     volume: &str,
     view: &View<'_>,
@@ -116,7 +116,7 @@ fn hold_waiting(ctx: &VolumeContext<'_>, used: &Use<'_>, why: String) -> Decisio
     Decision { holds: waiting.collect(), ..Decision::default() }
 }
 
-/// Without a holder and without users: what admission refuses about it ends with the last node that is kept out.
+/// Without a holder and without users: the denial of attachments ends with the last barred node.
 fn decide_unused(ctx: &VolumeContext<'_>, view: &View<'_>) -> Decision {
     match (ctx.lease, barred_node(ctx, view)) {
         (_, Some(node)) => ctx.hold(hold_detached(ctx, &node.name)),
@@ -125,7 +125,7 @@ fn decide_unused(ctx: &VolumeContext<'_>, view: &View<'_>) -> Decision {
     }
 }
 
-/// The node becomes its holder, or stays so.
+/// The node becomes the holder, or remains so.
 pub(super) fn take_lease(
     ctx: &VolumeContext<'_>,
     node: &Node,
@@ -136,7 +136,7 @@ pub(super) fn take_lease(
     VolumeChange::Acquire { holder, denial: refused }
 }
 
-/// What its Lease says when the node is its holder.
+/// The holder in the Lease for this node, and the denial that goes with it.
 pub(super) fn holder_for(
     ctx: &VolumeContext<'_>,
     node: &Node,

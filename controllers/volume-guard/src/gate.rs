@@ -1,7 +1,8 @@
-//! The gate: a pod goes to the scheduler when each of its exclusive volumes is free, or is where it is sent.
+//! The scheduling gate: it is removed from a pod when each of its exclusive volumes is free, or is on the node where
+//! the pod is sent.
 //!
-//! A claim that is not bound yet passes: what is provisioned for the pod belongs to nobody. A claim that is missing,
-//! and a volume that is missing, do not: nobody can say whose they will be.
+//! A claim that is not bound yet does not hold the pod: a volume provisioned for the pod has no other user. A missing
+//! claim or a missing volume holds it: it is unknown which node will have them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use super::free::removed_on_missing_node;
 use super::holder_state::{HolderCheck, HolderState};
 use super::uses::{is_kept_out, is_proved_off};
 
-/// Where a pod may go for one of its volumes.
+/// Where a pod may be placed for one of its volumes.
 enum Placement<'a> {
     Anywhere,
     OnNode(&'a Node),
@@ -52,9 +53,9 @@ pub(super) fn decide(pod: &Pod, view: &View<'_>, now: Mono, config: &Config) -> 
     Decision { intents: vec![Intent::Update(update)], ..Decision::default() }
 }
 
-/// The label by which a pod can be sent to a node.
+/// The value of the label by which a pod is pinned to a node.
 fn host_of(node: &Node) -> &str {
-    let labels = node.details.as_ref().map(|life| &life.labels);
+    let labels = node.details.as_ref().map(|details| &details.labels);
     labels.and_then(|labels| labels.get("kubernetes.io/hostname")).map_or(&*node.name, String::as_str)
 }
 
@@ -67,7 +68,7 @@ fn find_placement<'a>(
 ) -> Result<Placement<'a>, Hold> {
     let waits = |volume: &Arc<str>, why: String| Hold::Waits { volume: Arc::clone(volume), why };
     let bound_claim = match view.claim(&pod.key.namespace, claim) {
-        Lookup::Known(known) => known,
+        Lookup::Known(claim) => claim,
         Lookup::Absent => return Err(waits(claim, "there is no claim of that name".to_owned())),
         Lookup::Unknown(why) => return Err(waits(claim, format!("the claim cannot be read: {why}"))),
     };
@@ -96,7 +97,7 @@ fn find_placement<'a>(
                 can_detach: false,
                 lease,
             };
-            // Its Lease will say so in a moment, or when it can be written.
+            // Its Lease will name that node in a moment, or when it can be written.
             if let Some((node, _)) = find_users(&ctx, view, now)?.iter().find(|(_, used)| used.writes) {
                 return Err(waits(name, format!("node {} has it, and is about to be its owner", node.name)));
             }
@@ -135,8 +136,9 @@ fn place_beside_holder<'a>(
     }
 }
 
-/// The node that has mounted a volume that no Lease ever named, though nothing else in the API says so: its pod was removed
-/// by force, and its attachment by a person. Every node is asked, once in the life of a volume.
+/// The node that has mounted a volume for which there never was a Lease, though nothing else in the API shows it: its
+/// pod was force deleted, and its attachment was deleted by a person. Every node is searched, once in the lifetime of
+/// a volume.
 fn mounted_unrecorded<'a>(
     volume: &Volume,
     lease: Option<&VolumeLease>,
@@ -149,7 +151,7 @@ fn mounted_unrecorded<'a>(
     view.nodes().find(|node| node.reports_in_use(Some(volume)) && !is_proved_off(node, view, now))
 }
 
-/// Nobody's. Of all that want it, the first goes; the next knows where that went.
+/// A free volume. Of all pods that want it, the first one goes; the next one sees where that is.
 fn place_on_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>, now: Mono) -> Result<Placement<'a>, Hold> {
     let waits = |other: &Pod| Hold::Waits {
         volume: Arc::clone(&volume.name),
@@ -157,7 +159,7 @@ fn place_on_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>, now: Mono) -> 
     };
     let order = |pod: &Pod| (pod.created, pod.uid().clone());
     let lease = view.volume_lease(&volume.name);
-    // Whoever is on a node from which it was detached does not have it, and does not get it.
+    // A pod on a lost node from which the volume was detached does not have it, and does not get it.
     let lost = |other: &Pod| match other.node.as_ref().map(|node| view.node(node)) {
         Some(Lookup::Known(node)) => {
             node.readiness != Readiness::Ready && is_kept_out(Some(volume), lease, node, view, now)
@@ -166,8 +168,8 @@ fn place_on_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>, now: Mono) -> 
     };
     let others =
         view.pods_using(&volume.name).filter(|other| other.uid() != pod.uid() && other.may_mount_volumes());
-    // Nothing runs of a pod that no node takes as it is, and nothing will before another change; where both should find a
-    // node at last, attaching arbitrates. A rollout that mends such a pod would wait for it for ever.
+    // An unschedulable pod runs nowhere, and will not before something changes; if both pods get a node at last,
+    // attaching arbitrates. A rollout that corrects such a pod would otherwise wait for it without end.
     let nowhere = |other: &Pod| other.unschedulable && other.node.is_none() && volume.unique_name.is_some();
     for other in others.filter(|other| !lost(other) && !nowhere(other)) {
         let is_behind = other.deletion.is_some() || order(other) > order(pod);
@@ -178,8 +180,8 @@ fn place_on_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>, now: Mono) -> 
     Ok(Placement::Anywhere)
 }
 
-/// That node's, which is well: a pod that may share it is sent there; else it waits. Never to a node that takes no new pods:
-/// the selector cannot be taken from the pod again.
+/// The volume of a healthy node: a pod that may share it is sent there; otherwise the pod waits. It is never sent to
+/// a cordoned node: the node selector cannot be removed from the pod again.
 fn place_beside<'a>(
     pod: &Pod,
     volume: &Volume,

@@ -1,4 +1,4 @@
-//! What can be said of a volume's holder.
+//! The state of a volume's holder.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,22 +9,23 @@ use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Holder, Node, Readiness};
 
-/// What can be said of it.
+/// The state of a volume's holder.
 #[derive(Debug)]
 pub(super) enum HolderState<'a> {
-    /// It is in the life in which it took the volume, and Ready.
+    /// The node is Ready, in the incarnation in which it acquired the volume.
     Healthy(&'a Node),
-    /// The same machine in the same life, registered anew.
+    /// The same machine in the same boot, with a new Node.
     Reregistered(&'a Node),
-    /// The same, but for the out-of-service taint, which lets attach/detach take the volume at once.
+    /// As `Healthy`, but with the out-of-service taint, by which the attach/detach controller takes the volume at
+    /// once.
     Tainted(&'a Node),
     /// It may still write.
     Doubted(Doubt),
-    /// It may still write; its Node is gone, and the quarantine has so long to go.
+    /// It may still write; its Node was deleted, and the quarantine is not over.
     Missing {
-        /// Nobody has asked for it by quorum read yet.
+        /// No quorum read of the Node was made yet.
         needs_read: bool,
-        /// When to look again.
+        /// When to check again.
         until: Option<Mono>,
     },
     /// It cannot write any more.
@@ -44,7 +45,7 @@ impl HolderCheck<'_> {
             if boot_id.is_known_same(holder.boot_id) {
                 return HolderState::Reregistered(node);
             }
-            // The boot that took it cannot come back, so what ended it stays true.
+            // The boot that acquired the volume cannot come back, so evidence about its end stays valid.
             let booted = boot_id.is_known_different(holder.boot_id);
             let ended = view.evidence_for_former(holder, now).filter(|_| booted);
             return match ended {
@@ -78,7 +79,7 @@ impl HolderCheck<'_> {
         let last_heartbeat =
             view.last_heartbeat(&holder.node).filter(|sign| sign.at >= absence_read.requested_at());
         if let Some(sign) = last_heartbeat {
-            // Only a read that is taken after the kubelet fell silent can start a quarantine.
+            // Only a read that is taken after the kubelet stopped reporting can start a quarantine.
             let until = sign.at + quarantine;
             return HolderState::Missing { needs_read: now >= until, until: Some(until) };
         }
@@ -89,7 +90,7 @@ impl HolderCheck<'_> {
         if now < until {
             return HolderState::Missing { needs_read: false, until: Some(until) };
         }
-        // Its pods are asked to end first.
+        // Its pods are deleted gracefully first.
         if view.is_used_on_missing_node(volume, holder) {
             return HolderState::Missing { needs_read: false, until: None };
         }
@@ -97,12 +98,12 @@ impl HolderCheck<'_> {
     }
 }
 
-/// A holder, and what it takes to judge it.
+/// A holder, and the data for its state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HolderCheck<'h> {
     pub(super) holder: &'h Holder,
-    /// Of this volume.
+    /// The name of the volume.
     pub(super) volume: &'h str,
-    /// For how long a node must have been missing.
+    /// How long a node must have been missing.
     pub(super) quarantine: Duration,
 }

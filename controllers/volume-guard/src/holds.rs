@@ -1,4 +1,4 @@
-//! Why a volume stays where it is, and a pod before the scheduler: typed, with its numbers, for people and for checkers.
+//! Why a volume stays with its holder, and a pod behind its gate: typed, with numbers, for Events and for programs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use strum::{IntoStaticStr, VariantNames};
 /// What this controller decides about a key.
 pub type Decision = controller_loop::Decision<Hold>;
 
-/// A reason to let no other node attach a volume. The names of the variants are the words of metrics and of programs.
+/// A reason to let no other node attach a volume. The names of the variants are values of metrics and of programs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
 pub enum Hold {
-    /// A kind cannot be believed now.
+    /// The cache of a kind is not synced, or is stale.
     #[error(transparent)]
     #[strum(transparent)]
     Unfresh(#[from] FreshnessError),
-    /// The heart of it: its holder may still write.
+    /// The central hold: the holder may still write.
     #[error(
         "volume {volume} was taken by node {node}, which {doubt}. There is no evidence that it no longer writes, so no other node may attach it{}. It is free when {}{}",
         detaching(detachable),
@@ -30,16 +30,16 @@ pub enum Hold {
     NoEvidence {
         /// The volume.
         volume: Arc<str>,
-        /// Who holds it.
+        /// The holder.
         node: Arc<str>,
-        /// What is wrong with the node.
+        /// Why the node is in doubt.
         doubt: Doubt,
-        /// It is free, too, when it is detached.
+        /// The volume is also free when it is detached.
         detachable: bool,
-        /// What frees it for sure.
+        /// What frees it for certain.
         way_out: Remedy,
     },
-    /// It was detached from a node whose pods are there still: the next attachment may be that node's again.
+    /// The volume was detached from a node whose pods still exist: the next attachment may be that node's again.
     #[error(
         "volume {volume} was detached from node {node}, which had not unmounted it. It is not attached there again while pods that use it are bound to that node"
     )]
@@ -47,10 +47,10 @@ pub enum Hold {
     Detached {
         /// The volume.
         volume: Arc<str>,
-        /// From whom.
+        /// The node from which it was detached.
         node: Arc<str>,
     },
-    /// Before anybody held it, several nodes used it.
+    /// Several nodes used the volume before there was a holder.
     #[error(
         "several nodes may write to volume {volume} at once: {}. None of them is recorded as its owner. Decide which node keeps the volume, and delete the pods that use it on the others", nodes.join(", ")
     )]
@@ -61,7 +61,7 @@ pub enum Hold {
         /// The nodes that mounted it, or that it is attached to.
         nodes: Vec<String>,
     },
-    /// Somebody wrote what we do not write.
+    /// The Lease has a holder that this controller does not write.
     #[error(
         "the Lease {volume} says that its volume is held by {identity:?}, which is not NODE/NODE-UID/BOOT-ID/POD-UID, so no node gets the volume. If nothing uses it, delete the Lease (kubectl -n pod-safety-volumes delete lease {volume}). The next user then takes it"
     )]
@@ -69,10 +69,10 @@ pub enum Hold {
     LeaseUnreadable {
         /// The volume.
         volume: Arc<str>,
-        /// What the Lease says.
+        /// The holder identity in the Lease.
         identity: Box<str>,
     },
-    /// Nothing uses it any more, but nobody said that it was ended.
+    /// Nothing uses the volume any more, but no report confirms that.
     #[error(
         "nothing uses volume {volume} on node {node} any more, but its kubelet has not confirmed that. It is free in {}s, if the kubelet reports until then", left.as_secs()
     )]
@@ -80,23 +80,23 @@ pub enum Hold {
     Unconfirmed {
         /// The volume.
         volume: Arc<str>,
-        /// Who holds it.
+        /// The holder.
         node: Arc<str>,
-        /// How long is left.
+        /// The time until it is free.
         left: Duration,
     },
-    /// Not everything about volumes can be read.
+    /// An object about the volume cannot be read.
     #[error("volume {volume} is left as it is, because {what} cannot be read: {why}")]
     #[strum(serialize = "VolumeUnreadable")]
     Unreadable {
         /// The volume.
         volume: Arc<str>,
-        /// What.
+        /// The object.
         what: String,
         /// What is wrong with it.
         why: String,
     },
-    /// Some objects of a kind have not even names.
+    /// Some objects of a kind cannot be decoded, not even their names.
     #[error(
         "volume {volume} is left as it is, because {count} of the {} cannot be read. Correct or delete them", kind.resource()
     )]
@@ -109,27 +109,27 @@ pub enum Hold {
         /// How many.
         count: usize,
     },
-    /// A pod waits behind the gate.
+    /// A pod waits behind the scheduling gate.
     #[error("the pod waits for volume {volume}: {why}")]
     #[strum(serialize = "WaitsForVolume")]
     Waits {
         /// The volume, or the claim that has none.
         volume: Arc<str>,
-        /// Whom it waits for.
+        /// What it waits for.
         why: String,
     },
 }
 
-/// Why the holder of a volume cannot be trusted to have ended.
+/// Why the holder of a volume may still write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Doubt {
     /// Its Node is not Ready.
     #[error("is not Ready")]
     NotReady,
-    /// It bears the out-of-service taint.
+    /// Its Node has the out-of-service taint.
     #[error("has the taint node.kubernetes.io/out-of-service, which proves nothing")]
     OutOfService,
-    /// Its Node is gone.
+    /// Its Node was deleted.
     #[error("has no Node object")]
     Missing,
     /// Its Node cannot be read.
@@ -138,19 +138,19 @@ pub enum Doubt {
     /// Another Node has its name.
     #[error("was replaced by another Node of that name")]
     Replaced {
-        /// It reports another boot than the one that took the volume.
+        /// That Node reports another boot than the one that acquired the volume.
         booted: bool,
     },
 }
 
-/// What frees a volume whose holder may still write. Its Event and the annotation of its Lease are written once: so the ways of a
-/// node that is there name those that work once another Node has its name, too.
+/// What frees a volume whose holder may still write. The Event and the annotation of the Lease are written once: so
+/// the advice for an existing node names commands that also work once another Node has its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
     uid: Uid,
     /// Unknown: no evidence can name the boot of its holder.
     boot_id: BootId,
-    /// Whether another Node has its name, and then whether that reports another boot.
+    /// Whether another Node has its name, and then whether that Node reports another boot.
     replaced: Option<bool>,
 }
 
@@ -163,10 +163,10 @@ impl Remedy {
         Self { uid: holder.node_uid.clone(), boot_id: holder.boot_id, replaced }
     }
 
-    /// What follows "It is free when".
+    /// The text that follows "It is free when".
     fn condition(&self, node: &str, volume: &str) -> String {
         let Self { uid, boot_id, replaced } = self;
-        // What is offered is for a person who saw the machine powered off; each sentence below says so.
+        // The command is for a person who saw the machine powered off; each sentence below states that.
         let former = format!("pod-safety confirm-down {node} --uid {uid} --boot {boot_id} --reason TEXT");
         let delete = format!("kubectl -n pod-safety-volumes delete lease {volume}");
         match (replaced, boot_id.is_unknown()) {
@@ -194,7 +194,7 @@ const fn detaching(detachable: &bool) -> &'static str {
     }
 }
 
-/// What frees it without evidence of a machine.
+/// What frees it without evidence about a machine.
 const fn by_itself(doubt: &Doubt) -> &'static str {
     match doubt {
         Doubt::Missing => "no pod that uses it is left there and the quarantine is over, when ",

@@ -1,34 +1,36 @@
 //! # Exclusive volumes
 //!
-//! **Duty.** At most one life of a node owns an exclusive volume: it is written down before another may attach it, and
-//! what is written is taken back only by the word of the node's kubelet, or by evidence that this life is over.
+//! **Duty.** At most one incarnation of a node holds an exclusive volume: this is recorded before another node may
+//! attach it, and the record is removed only after a report of the node's kubelet, or with evidence that the
+//! incarnation has ended.
 //!
-//! **Inputs.** PersistentVolumes and claims, VolumeAttachments, pods with their claims, nodes with their boot ids and
+//! **Inputs.** PersistentVolumes and claims, VolumeAttachments, pods with their claims, nodes with their boot IDs and
 //! `volumesInUse`, the Leases of the namespace `pod-safety-volumes`, evidence of fencing.
 //!
-//! **Intents.** The Lease of a volume is called after its PersistentVolume; its holder is
-//! NODE/NODE-UID/BOOT-ID/POD-UID, its transitions are the generation that grows with each break.
+//! **Intents.** The Lease of a volume has the name of its PersistentVolume; its holder is
+//! NODE/NODE-UID/BOOT-ID/POD-UID, its transitions are the generation that grows with each revocation.
 //!
-//! | of a volume that is exclusive | write |
+//! | an exclusive volume | write |
 //! |---|---|
-//! | nobody's, and one node uses it | the Lease becomes that node's |
-//! | its holder is well and uses it | none; the label `held` goes, if it was there |
-//! | its holder is well and has unmounted it | the Lease becomes nobody's |
-//! | its holder is well and has it mounted, and its pods were removed by force | the label `held`, until it is unmounted |
-//! | its holder is not Ready, missing, or replaced | the label `held`: admission refuses to attach the volume elsewhere and to detach it (but not to detach it where that ends what the node writes) |
-//! | its holder's life is over, by evidence | the Lease becomes nobody's, the generation grows |
-//! | its storage takes nothing from its holder any more: it was detached from an exclusive backend, or fenced | the same; of pods that says nothing |
-//! | it is gone, and nobody holds it | the Lease goes |
-//! | a pod behind our gate whose volumes are free | the gate goes; where a volume is on a node already, the pod is sent there |
+//! | free, and one node uses it | the node becomes the holder |
+//! | its holder is healthy and uses it | none; the label `held` is removed, if it was set |
+//! | its holder is healthy and has unmounted it | the Lease is released |
+//! | its holder is healthy and has it mounted, and its pods were force deleted | the label `held`, until it is unmounted |
+//! | its holder is not Ready, missing, or replaced | the label `held`: admission refuses to attach the volume elsewhere and to detach it (but not to detach it if that ends the node's writes) |
+//! | its holder's incarnation has ended, by evidence | the Lease is revoked, the generation grows |
+//! | its storage accepts no writes from its holder any more: it was detached from an exclusive backend, or fenced | the same; this proves nothing about pods |
+//! | it was deleted, and has no holder | the Lease is deleted |
+//! | a pod with our gate whose volumes are free | the gate is removed; if a volume is on a node already, the pod is pinned to that node |
 //!
-//! Exclusive is what `ReadWriteOnce` or `ReadWriteOncePod` alone name, and every volume of a class or driver that a
-//! flag names. Nothing else is touched.
+//! Exclusive are volumes with only the access modes `ReadWriteOnce` or `ReadWriteOncePod`, and all volumes of a class
+//! or driver that a flag names. No other volume is touched.
 //!
-//! **Invariants.** A Lease names one life of one node. No pod passes the gate while one of its volumes is another
-//! life's, and of several that wait for a free one only the first. A force deletion, a deleted VolumeAttachment, a
-//! deleted Node is nobody's word. Two writes for each time that a volume is used: taken and given back.
+//! **Invariants.** A Lease names one incarnation of one node. No pod passes the gate while another incarnation holds
+//! one of its volumes, and of several pods that wait for a free volume only the first passes. A force delete, a
+//! deleted VolumeAttachment or a deleted Node releases nothing. Two writes for each use of a volume: acquire and
+//! release.
 //!
-//! Not in the list of controllers that `*` means: it asks for a namespace, rights and policies of its own
+//! It is not in the list of controllers that `*` means: it requires a namespace, rights and policies of its own
 //! (`volumeGuard.enabled` of the chart).
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What Prometheus learns of volumes, besides the queue's metrics and the reasons of holds.
+//! The metrics of volumes, in addition to those of the queue and of the reasons of holds.
 
 use pod_safety_shared::authority::{Outcome, Update, VolumeChange};
 use pod_safety_shared::metrics::MetricsError;

@@ -1,4 +1,4 @@
-//! The wiring: what wakes the decisions, and who counts their outcomes.
+//! The wiring: which changes enqueue which keys, and the metrics.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::decide::REQUIRED_KINDS;
 use super::metrics::VolumeGuardMetrics;
 use super::{Config, Key, decide};
 
-/// The controller.
+/// The volume guard.
 #[derive(Debug)]
 pub struct VolumeGuard {
     config: Config,
@@ -23,7 +23,7 @@ pub struct VolumeGuard {
 }
 
 impl VolumeGuard {
-    /// A controller with these settings.
+    /// Creates the controller.
     ///
     /// # Errors
     /// Two metrics of one name: a mistake in this program.
@@ -39,8 +39,8 @@ impl Controller for VolumeGuard {
     const NAME: &'static str = "volume-guard";
     const KINDS: &'static [Kind] = REQUIRED_KINDS;
 
-    /// A policy may concern every node; policies are few, and change rarely. Evidence about a node comes as a change of
-    /// each volume that it holds.
+    /// A policy may concern every node; policies are few, and change rarely. Evidence about a node arrives as a
+    /// change of each volume that it holds.
     fn affects_all(&self, change: &Change<'_>) -> bool {
         matches!(change, Change::Fencing { node: None })
     }

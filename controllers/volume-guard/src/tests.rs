@@ -1,4 +1,4 @@
-//! Tables of sentences: what is decided about a volume, and about a pod behind the gate.
+//! Tables of sentences: decisions about volumes, and about pods with the scheduling gate.
 
 mod detached;
 mod edges;

@@ -1,4 +1,5 @@
-//! What is detached from a node that is not heard, where the storage lets nobody write who is not attached.
+//! Volumes detached from an unreachable node, where the storage accepts writes only from nodes to which it is
+//! attached.
 
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::at;
@@ -9,7 +10,7 @@ use super::fixture::{Fixture, classes, describe, ended, in_use, not_ready};
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 const B: &str = "b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q";
 
-/// `v` is attached to `a`, which is not heard; `d` is a driver whose storage excludes.
+/// `v` is attached to `a`, which is unreachable; `d` is a driver with exclusive storage.
 fn lost() -> Fixture {
     let mut stage = Fixture::new();
     stage.config.backends = classes(&["d"]);
@@ -28,7 +29,7 @@ fn waits(stage: &mut Fixture) {
     stage.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
 }
 
-/// It was lost, and detached, by whomever.
+/// The node was lost, and the volume was detached by some client.
 fn detached() -> Fixture {
     let mut stage = lost();
     stage.lease_to_detach("v", Some(A), "a");
@@ -37,7 +38,7 @@ fn detached() -> Fixture {
 }
 
 #[test]
-fn it_is_held_until_it_is_detached_and_may_be() {
+fn a_volume_is_held_until_it_is_detached_and_may_be_detached() {
     let mut stage = lost();
     assert_eq!(stage.describe_volume(), ["refuse but to detach from a", "VolumeUnproved"]);
     stage.lease_to_detach("v", Some(A), "a");
@@ -53,9 +54,9 @@ fn it_is_held_until_it_is_detached_and_may_be() {
     assert_eq!(stage.describe_volume()[0], "break: detached", "nobody would have it attached there again");
 }
 
-/// A planted bug: what has no attachment is detached.
+/// Planted bug: a volume without attachment counts as detached.
 #[test]
-fn what_was_never_attached_is_never_detached() {
+fn a_volume_that_was_never_attached_never_counts_as_detached() {
     let mut stage = lost();
     stage.world.remove(Kind::Attachments, "uid-v.a", at(2));
     assert_eq!(stage.describe_volume(), ["refuse", "VolumeUnproved"]);
@@ -69,9 +70,9 @@ fn what_was_never_attached_is_never_detached() {
     );
 }
 
-/// A planted bug: any driver's, any node's, any life's.
+/// Planted bugs: a volume of any driver, a denial of any node, an attachment of any incarnation counts.
 #[test]
-fn what_others_have_detached_is_not_it() {
+fn only_a_recorded_detachment_of_this_holder_counts() {
     let mut stage = detached();
     stage.config.backends = classes(&["another"]);
     assert_eq!(stage.describe_volume(), ["refuse", "VolumeUnproved"], "the label goes");
@@ -88,14 +89,14 @@ fn what_others_have_detached_is_not_it() {
 }
 
 #[test]
-fn whoever_is_heard_again_before_keeps_it() {
+fn a_holder_that_reports_again_before_the_detachment_keeps_the_volume() {
     let mut stage = detached();
     stage.node("a", in_use);
     assert_eq!(stage.describe_volume(), ["allow"]);
 }
 
 #[test]
-fn its_pods_do_not_get_it_back_and_the_next_owner_does() {
+fn pods_of_the_former_holder_do_not_get_the_volume_back_and_the_next_holder_does() {
     let mut stage = detached();
     stage.lease_to_detach("v", None, "a");
     assert_eq!(stage.describe_volume(), ["VolumeDetached"], "its last report has it mounted: that is no use");
@@ -109,7 +110,7 @@ fn its_pods_do_not_get_it_back_and_the_next_owner_does() {
     );
     stage.attachment("v", "b", true);
     assert_eq!(stage.describe_volume(), ["VolumeDetached"]);
-    // It is heard: what it reports as mounted has no disk behind it.
+    // The node reports again: the volume that it reports as mounted has no disk behind it.
     stage.node("a", in_use);
     assert_eq!(stage.describe_volume(), ["VolumeDetached"]);
     stage.pod("p", Some("a"), "c", ended);
@@ -118,7 +119,7 @@ fn its_pods_do_not_get_it_back_and_the_next_owner_does() {
 }
 
 #[test]
-fn the_next_owner_gives_it_back_and_the_first_one_is_still_kept_from_it() {
+fn the_next_holder_releases_it_and_the_first_one_is_still_barred() {
     let mut stage = detached();
     stage.lease_to_detach("v", Some(B), "a");
     stage.pod("q", Some("b"), "c", |_| ());
@@ -127,9 +128,9 @@ fn the_next_owner_gives_it_back_and_the_first_one_is_still_kept_from_it() {
     assert_eq!(stage.describe_volume(), ["release refused but to detach from a"]);
 }
 
-/// Somebody, with whatever right, attached it there again: it is where it was.
+/// Some client attached it there again: it is where it was.
 #[test]
-fn who_gets_it_back_all_the_same_holds_it() {
+fn a_node_that_gets_it_attached_again_holds_it() {
     let mut stage = detached();
     stage.lease_to_detach("v", None, "a");
     stage.attachment("v", "a", true);
@@ -140,7 +141,7 @@ fn who_gets_it_back_all_the_same_holds_it() {
 }
 
 #[test]
-fn nobody_is_kept_from_what_nobody_asks_for() {
+fn no_node_is_barred_from_a_volume_that_its_pods_do_not_use() {
     let mut stage = detached();
     stage.lease_to_detach("v", None, "a");
     stage.world.remove(Kind::Pods, "uid-p", at(2));
@@ -159,7 +160,7 @@ fn a_pod_behind_the_gate_does_not_wait_for_one_that_lost_its_volume() {
 }
 
 #[test]
-fn a_node_that_bears_the_taint_or_has_no_object_is_relieved_the_same() {
+fn a_tainted_or_deleted_node_is_relieved_in_the_same_way() {
     let mut stage = detached();
     stage.node("a", |node| {
         node["spec"]["taints"] =
@@ -172,7 +173,7 @@ fn a_node_that_bears_the_taint_or_has_no_object_is_relieved_the_same() {
 }
 
 #[test]
-fn a_volume_that_was_detached_from_one_node_is_lost_to_no_other() {
+fn a_volume_detached_from_one_node_is_not_lost_to_another() {
     let mut stage = Fixture::new();
     stage.config.backends = classes(&["d"]);
     stage.lease_to_detach("v", None, "a");

@@ -1,4 +1,4 @@
-//! Rows that mutants of the decisions showed to be missing.
+//! Rows for mutants of the decisions that other tests did not catch.
 
 use crate::holds::Hold;
 use pod_safety_shared::controller_loop::Subject;
@@ -12,7 +12,7 @@ use super::fixture::{Fixture, QUARANTINE, describe, ended, in_use, not_ready};
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 const B: &str = "b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q";
 
-/// Node `a` holds `v` for the pod `p`, as this Lease says.
+/// Node `a` holds `v` for the pod `p`, with this holder in the Lease.
 fn held_as(holder: &str) -> Fixture {
     let mut stage = Fixture::new();
     stage.lease("v", Some(holder), false);
@@ -24,9 +24,9 @@ fn without_boot(node: &mut Value) {
     node["status"]["nodeInfo"] = json!({});
 }
 
-/// What is not said is not another boot: else a volume would be broken that is written to.
+/// An unreported boot ID is not another boot: otherwise the Lease of a volume that is written to would be revoked.
 #[test]
-fn a_boot_that_is_not_said_is_no_other_boot() {
+fn an_unreported_boot_is_not_another_boot() {
     let mut stage = held_as("a/uid-a//uid-p");
     assert!(stage.describe_volume().is_empty(), "the Lease does not say it, and the node does");
     stage.node("a", not_ready);
@@ -41,9 +41,10 @@ fn a_boot_that_is_not_said_is_no_other_boot() {
     assert_eq!(stage.describe_volume(), ["refuse", "VolumeUnproved"]);
 }
 
-/// Nor is it the same boot: two machines that say nothing are not one. Windows counts its boots: that is nothing said.
+/// Nor is it the same boot: two machines without boot IDs are not one. Windows reports a number of boots, which
+/// counts as unreported.
 #[test]
-fn bug_of_two_nodes_whose_boot_is_no_uuid_the_second_was_taken_for_the_first() {
+fn bug_a_node_without_a_uuid_as_boot_id_counted_as_its_predecessor() {
     for (holder, node_says) in [
         ("a/uid-a//uid-p", ""),
         ("a/uid-a/5/uid-p", "5"),
@@ -61,7 +62,7 @@ fn bug_of_two_nodes_whose_boot_is_no_uuid_the_second_was_taken_for_the_first() {
     }
 }
 
-/// A Lease of the node `a`, which is gone, with this version.
+/// A Lease of the deleted node `a`, with this version.
 fn heard(stage: &mut Fixture, second: u64) {
     let lease = json!({ "metadata": { "name": "a", "namespace": "kube-node-lease", "uid": "lease-a" },
         "spec": { "holderIdentity": "a", "renewTime": format!("2026-01-01T00:00:{second:02}Z") } });
@@ -69,7 +70,7 @@ fn heard(stage: &mut Fixture, second: u64) {
 }
 
 #[test]
-fn a_kubelet_that_is_heard_while_its_node_is_gone_begins_the_quarantine_anew() {
+fn a_report_while_the_node_is_deleted_starts_the_quarantine_again() {
     let mut stage = held_as(A);
     heard(&mut stage, 1);
     stage.world.remove(Kind::Nodes, "uid-a", at(2));
@@ -109,7 +110,7 @@ fn a_kubelet_that_is_heard_while_its_node_is_gone_begins_the_quarantine_anew() {
 }
 
 #[test]
-fn a_node_that_cannot_be_read_is_not_missing_and_not_idle() {
+fn an_unreadable_node_is_neither_missing_nor_idle() {
     let odd = json!({ "metadata": { "name": "b", "uid": "uid-b", "resourceVersion": "x" } });
     let mut stage = held_as(A);
     stage.attachment("v", "b", true);
@@ -122,7 +123,7 @@ fn a_node_that_cannot_be_read_is_not_missing_and_not_idle() {
 }
 
 #[test]
-fn a_volume_that_cannot_be_read_keeps_its_lease_and_one_that_is_nobodys_business_is_not_said() {
+fn an_unreadable_volume_keeps_its_lease_and_one_that_is_not_exclusive_has_no_hold() {
     let stage = held_as(A);
     let odd = json!({ "metadata": { "name": "v", "uid": "uid-v", "resourceVersion": "x" }, "spec": {} });
     stage.world.apply(Kind::Volumes, &odd, at(2));
@@ -134,9 +135,9 @@ fn a_volume_that_cannot_be_read_keeps_its_lease_and_one_that_is_nobodys_business
     assert!(stage.describe_volume().is_empty());
 }
 
-/// Each of these may be about any volume.
+/// Each of these objects may be about any volume.
 #[test]
-fn one_lease_attachment_or_claim_that_cannot_be_read_holds_every_volume() {
+fn an_unreadable_lease_attachment_or_claim_holds_every_volume() {
     for (kind, object) in [
         (Kind::Attachments, json!({ "metadata": { "name": "x", "uid": "uid-x" }, "spec": { "source": {} } })),
         (
@@ -159,9 +160,9 @@ fn one_lease_attachment_or_claim_that_cannot_be_read_holds_every_volume() {
     }
 }
 
-/// Who is heard is not relieved, whatever is said of its storage: it would take what it uses at once again.
+/// A Ready node is not relieved, whatever evidence there is about its storage: it would use the volume again at once.
 #[test]
-fn a_node_that_is_ready_under_the_taint_is_not_relieved_by_evidence_about_its_storage() {
+fn a_ready_node_with_the_taint_is_not_relieved_by_evidence_about_its_storage() {
     let mut stage = held_as(A);
     stage.lease("v", Some(A), true);
     stage.attachment("v", "a", true);
@@ -179,9 +180,9 @@ fn a_node_that_is_ready_under_the_taint_is_not_relieved_by_evidence_about_its_st
     assert_eq!(stage.describe_volume(), ["VolumeUnproved"]);
 }
 
-/// Who waits, of those that use a volume whose holder is in doubt.
+/// Which pods wait, of those that use a volume whose holder may still write.
 #[test]
-fn only_pods_of_other_nodes_that_do_not_run_yet_are_told_that_they_wait() {
+fn only_pods_of_other_nodes_that_do_not_run_yet_are_held_as_waiting() {
     let mut stage = held_as(A);
     stage.lease("v", Some(A), true);
     stage.node("a", not_ready);
@@ -204,9 +205,9 @@ fn only_pods_of_other_nodes_that_do_not_run_yet_are_told_that_they_wait() {
     assert_eq!(waiting, ["waits"]);
 }
 
-/// The taint lets attach/detach take the volume at once: nobody else may have it meanwhile.
+/// With the taint the attach/detach controller takes the volume at once: other nodes must be denied it meanwhile.
 #[test]
-fn a_free_volume_that_is_used_on_a_ready_node_under_the_taint_is_taken_and_refused_in_one_write() {
+fn a_free_volume_used_on_a_ready_node_with_the_taint_is_acquired_and_denied_in_one_write() {
     let mut stage = Fixture::new();
     stage.pod("p", Some("a"), "c", |_| ());
     assert_eq!(stage.describe_volume(), [format!("take {A}")]);
@@ -217,9 +218,9 @@ fn a_free_volume_that_is_used_on_a_ready_node_under_the_taint_is_taken_and_refus
     assert_eq!(stage.describe_volume(), [format!("take {A} refused")]);
 }
 
-/// What is written once is not written again, and what changed is.
+/// An unchanged denial is not written again, and a changed one is.
 #[test]
-fn a_refusal_is_written_anew_when_it_names_another_node_or_none() {
+fn a_denial_is_written_again_when_it_names_another_node_or_none() {
     let mut stage = held_as(A);
     stage.config.backends = super::fixture::classes(&["d"]);
     stage.attachment("v", "a", true);
@@ -240,9 +241,9 @@ fn a_refusal_is_written_anew_when_it_names_another_node_or_none() {
     }
 }
 
-/// Which of several nodes a free volume becomes that of.
+/// Which of several nodes becomes the holder of a free volume.
 #[test]
-fn of_several_nodes_who_has_an_attachment_comes_first_then_whose_pod_was_bound_first_then_the_name() {
+fn of_several_nodes_one_with_an_attachment_comes_first_then_the_first_bound_pod_then_the_name() {
     let mut stage = Fixture::new();
     let bound = |second: u32| {
         move |pod: &mut Value| {
@@ -269,7 +270,7 @@ fn of_several_nodes_who_has_an_attachment_comes_first_then_whose_pod_was_bound_f
     );
 }
 
-/// A pod behind the gate whose only volume is this one.
+/// The decision about a pod with the gate whose only volume is this one.
 fn gate(stage: &Fixture, pod: &str) -> Vec<String> {
     describe(&stage.decide_pod(pod, 2))
 }
@@ -283,7 +284,7 @@ fn gated(stage: &mut Fixture, name: &str, created: u32, change: impl FnOnce(&mut
 }
 
 #[test]
-fn whoever_is_bound_is_behind_no_gate_any_more() {
+fn a_bound_pod_is_behind_no_gate_any_more() {
     let mut stage = Fixture::new();
     gated(&mut stage, "q", 1, |pod| pod["spec"]["nodeName"] = json!("a"));
     assert!(gate(&stage, "q").is_empty());
@@ -291,7 +292,7 @@ fn whoever_is_bound_is_behind_no_gate_any_more() {
 }
 
 #[test]
-fn of_those_that_want_a_free_volume_who_ends_or_is_younger_is_not_waited_for() {
+fn pods_that_want_a_free_volume_do_not_wait_for_terminating_or_younger_ones() {
     let ends = |pod: &mut Value| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
     for (says, other, change, passes) in [
         ("it is older", 1, (|_| ()) as fn(&mut Value), false),
@@ -319,7 +320,7 @@ fn of_those_that_want_a_free_volume_who_ends_or_is_younger_is_not_waited_for() {
 }
 
 #[test]
-fn who_lost_the_volume_is_waited_for_again_when_its_node_is_heard() {
+fn a_pod_that_lost_the_volume_is_waited_for_again_when_its_node_reports() {
     let mut stage = Fixture::new();
     stage.lease_to_detach("v", None, "a");
     stage.pod("p", Some("a"), "c", |_| ());
@@ -334,7 +335,7 @@ fn who_lost_the_volume_is_waited_for_again_when_its_node_is_heard() {
 }
 
 #[test]
-fn a_volume_is_shared_with_a_pod_that_stays_on_its_node_and_with_no_other() {
+fn a_volume_is_shared_only_with_a_pod_that_stays_on_its_node() {
     let ends = |pod: &mut Value| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
     for (says, node, change, shares) in [
         ("it stays", "a", (|_| ()) as fn(&mut Value), true),
@@ -352,7 +353,7 @@ fn a_volume_is_shared_with_a_pod_that_stays_on_its_node_and_with_no_other() {
 }
 
 #[test]
-fn a_node_without_the_label_of_its_host_is_called_by_its_name_and_two_volumes_of_one_node_are_one_place() {
+fn a_node_without_a_hostname_label_is_named_by_its_name_and_two_volumes_on_one_node_are_one_place() {
     let mut stage = Fixture::new();
     for (volume, claim) in [("v", "c"), ("w", "d")] {
         stage.lease(volume, Some(A), false);
@@ -369,12 +370,12 @@ fn a_node_without_the_label_of_its_host_is_called_by_its_name_and_two_volumes_of
     assert_eq!(gate(&stage, "q"), ["ungate q to a"]);
 }
 
-/// A kubelet says that it uses a volume before that is attached; then it only waits for it.
+/// A kubelet reports a volume in use before it is attached; then it only waits for it.
 #[test]
-fn who_waits_for_a_volume_and_who_writes_to_it() {
+fn a_node_waits_for_a_volume_or_writes_to_it() {
     let starts = |pod: &mut Value| pod["status"] = json!({ "phase": "Pending" });
     // Node `a` writes; whether `b` does, too.
-    for (says, attached, is_ready, pods, writes) in [
+    for (sentence, attached, is_ready, pods, writes) in [
         ("a pod of its starts", false, true, &[false][..], false),
         ("a pod of its runs", false, true, &[true], true),
         ("one of two runs", false, true, &[false, true], true),
@@ -405,6 +406,6 @@ fn who_waits_for_a_volume_and_who_writes_to_it() {
         } else {
             "take a/uid-a/b0000000-0000-4000-8000-000000000001/-"
         };
-        assert_eq!(stage.describe_volume(), [expected], "{says}");
+        assert_eq!(stage.describe_volume(), [expected], "{sentence}");
     }
 }

@@ -9,7 +9,7 @@ use pod_safety_shared::model::{Holder, Kind};
 use pod_safety_shared::testing::assert_events;
 
 #[test]
-fn a_volume_that_no_node_gets_and_a_pod_that_waits_have_an_event() {
+fn a_volume_denied_to_all_nodes_and_a_waiting_pod_have_an_event() {
     let (volume, node) = (|| Arc::from("v"), || Arc::from("n"));
     let word = || "w".to_owned();
     let held = Some((Warning, "VolumeHeld"));

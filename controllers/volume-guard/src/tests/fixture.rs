@@ -116,7 +116,7 @@ impl Fixture {
         self.put(Kind::Attachments, attachment.set("/status", json!({ "attached": attached })), at(1));
     }
 
-    /// A pod that runs there with this claim.
+    /// A running pod there with this claim.
     pub(super) fn pod(
         &mut self,
         name: &str,
@@ -186,7 +186,7 @@ pub(super) fn classes(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Its kubelet reported the end of all its containers.
+/// Its kubelet reported that all its containers have terminated.
 pub(super) fn ended(pod: &mut Value) {
     *pod = Obj(pod.take()).terminated().0;
 }

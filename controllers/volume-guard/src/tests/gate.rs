@@ -1,4 +1,4 @@
-//! Who passes the gate.
+//! Which pods pass the scheduling gate.
 
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::{at, objects};
@@ -13,7 +13,7 @@ fn gate(stage: &Fixture, pod: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_free_volume_and_one_for_many_and_none_at_all_let_it_pass() {
+fn a_pod_with_a_free_a_shared_or_no_volume_passes_the_gate() {
     let mut stage = Fixture::new();
     stage.gated("q", "c");
     assert_eq!(gate(&stage, "q"), ["ungate q"]);
@@ -25,7 +25,7 @@ fn a_free_volume_and_one_for_many_and_none_at_all_let_it_pass() {
 }
 
 #[test]
-fn while_its_holder_is_in_doubt_it_waits() {
+fn a_pod_waits_while_the_holder_may_still_write() {
     let mut stage = Fixture::new();
     stage.gated("q", "c");
     stage.lease("v", Some(A), false);
@@ -39,7 +39,7 @@ fn while_its_holder_is_in_doubt_it_waits() {
 }
 
 #[test]
-fn while_its_holder_unmounts_it_waits() {
+fn a_pod_waits_while_the_holder_unmounts() {
     let mut stage = Fixture::new();
     stage.gated("q", "c");
     stage.lease("v", Some(A), false);
@@ -49,7 +49,7 @@ fn while_its_holder_unmounts_it_waits() {
 }
 
 #[test]
-fn who_may_share_it_is_sent_to_its_node() {
+fn a_pod_that_may_share_the_volume_is_pinned_to_its_node() {
     let mut stage = Fixture::new();
     stage.gated("q", "c");
     stage.lease("v", Some(A), false);
@@ -60,7 +60,7 @@ fn who_may_share_it_is_sent_to_its_node() {
 }
 
 #[test]
-fn of_two_that_want_a_free_volume_the_older_goes_first() {
+fn of_two_pods_that_want_a_free_volume_the_older_passes_first() {
     let mut stage = Fixture::new();
     stage.gated("r", "c");
     stage.gated("q", "c");
@@ -77,7 +77,7 @@ fn of_two_that_want_a_free_volume_the_older_goes_first() {
 }
 
 #[test]
-fn a_missing_claim_and_a_missing_volume_are_waited_for() {
+fn a_pod_waits_for_a_missing_claim_or_volume() {
     let mut stage = Fixture::new();
     stage.gated("q", "nosuch");
     assert_eq!(gate(&stage, "q"), ["WaitsForVolume"]);
@@ -86,7 +86,7 @@ fn a_missing_claim_and_a_missing_volume_are_waited_for() {
 }
 
 #[test]
-fn volumes_on_two_nodes_bring_it_nowhere() {
+fn a_pod_with_volumes_on_two_nodes_is_held() {
     let mut stage = Fixture::new();
     stage.pod("q", None, "c", |pod| {
         pod["spec"]["schedulingGates"] = json!([{ "name": "pod-safety.dev/volume-guard" }]);
@@ -108,7 +108,7 @@ fn volumes_on_two_nodes_bring_it_nowhere() {
 }
 
 #[test]
-fn a_pod_that_ends_or_bears_no_gate_of_ours_is_left_alone() {
+fn a_terminating_pod_or_one_without_our_gate_is_left_alone() {
     let mut stage = Fixture::new();
     stage.pod("q", None, "c", |_| ());
     assert!(gate(&stage, "q").is_empty());
@@ -120,7 +120,7 @@ fn a_pod_that_ends_or_bears_no_gate_of_ours_is_left_alone() {
     assert!(gate(&stage, "q").is_empty());
 }
 
-/// C3: the rollout that would have corrected a pod waited for that pod.
+/// The rollout that would have corrected a pod waited for that pod.
 #[test]
 fn an_unschedulable_pod_does_not_hold_back_the_next_pod_of_an_attachable_volume() {
     let conditions = |status: &'static str, reason: &'static str| {
@@ -141,7 +141,7 @@ fn an_unschedulable_pod_does_not_hold_back_the_next_pod_of_an_attachable_volume(
     }
 }
 
-/// Nothing attaches it, so nothing arbitrates between two nodes.
+/// The volume is not attachable, so nothing arbitrates between two nodes.
 #[test]
 fn an_unschedulable_pod_holds_back_the_next_pod_of_a_volume_that_is_not_attached() {
     let mut stage = Fixture::new();
@@ -157,10 +157,10 @@ fn an_unschedulable_pod_holds_back_the_next_pod_of_a_volume_that_is_not_attached
     assert_eq!(gate(&stage, "q"), ["WaitsForVolume"]);
 }
 
-/// The simulator found it: the Lease could not be written for 19 s, somebody force deleted the pod that ran, and the next
+/// Found by the simulator: the Lease could not be written for 19 s, the running pod was force deleted, and the next
 /// one passed the gate to a volume that a node had attached and mounted.
 #[test]
-fn bug_a_volume_without_a_lease_was_free_though_a_node_had_it() {
+fn bug_a_volume_without_a_lease_was_free_though_a_node_had_it_attached() {
     let mut stage = Fixture::new();
     stage.gated("q", "c");
     stage.attachment("v", "a", true);
@@ -182,9 +182,9 @@ fn bug_a_volume_without_a_lease_was_free_though_a_node_had_it() {
     assert_eq!(gate(&stage, "q"), ["ungate q"], "whose life is over has nothing");
 }
 
-/// The same, and then a person deleted the attachment, too: what its kubelet says was all that was left.
+/// The same, and then a person deleted the attachment, too: only the kubelet's report remained.
 #[test]
-fn bug_a_volume_without_a_lease_was_free_though_a_kubelet_said_that_it_was_mounted() {
+fn bug_a_volume_without_a_lease_was_free_though_a_kubelet_reported_it_mounted() {
     let mut stage = Fixture::new();
     stage.gated("q", "c");
     stage.node("a", in_use);
@@ -203,9 +203,9 @@ fn bug_a_volume_without_a_lease_was_free_though_a_kubelet_said_that_it_was_mount
     assert_eq!(gate(&stage, "q"), ["ungate q"], "it is proved off");
 }
 
-/// The node is being drained: nothing is scheduled there, and the selector cannot be taken from the pod again.
+/// The node is being drained: nothing is scheduled there, and the node selector cannot be removed from the pod again.
 #[test]
-fn bug_a_pod_was_pinned_to_a_node_that_is_cordoned() {
+fn bug_a_pod_was_pinned_to_a_cordoned_node() {
     let mut stage = Fixture::new();
     stage.lease("v", Some(A), false);
     stage.node("a", |node| node["spec"]["unschedulable"] = json!(true));

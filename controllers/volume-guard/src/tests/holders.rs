@@ -1,4 +1,4 @@
-//! What becomes of a volume that somebody holds.
+//! Decisions about a volume with a holder.
 
 use pod_safety_shared::model::{DEFAULT_GRACE, Kind};
 use pod_safety_shared::testing::at;
@@ -20,12 +20,12 @@ pub(super) fn held() -> Fixture {
 }
 
 #[test]
-fn who_is_well_and_uses_it_keeps_it_and_nothing_is_written() {
+fn a_healthy_holder_that_uses_the_volume_keeps_it_without_a_write() {
     assert!(held().describe_volume().is_empty());
 }
 
 #[test]
-fn it_is_given_back_when_the_kubelet_has_reported_the_end() {
+fn a_volume_is_released_when_the_kubelet_has_reported_the_end() {
     let mut stage = held();
     stage.pod("p", Some("a"), "c", ended);
     stage.attachment("v", "a", true);
@@ -34,10 +34,10 @@ fn it_is_given_back_when_the_kubelet_has_reported_the_end() {
     assert_eq!(stage.describe_volume(), ["release"]);
 }
 
-/// A5: a kubelet reports the end of the containers before it unmounts, and removes the pod after it. Nothing is attached
-/// of NFS and iSCSI, so nothing else says that the file system is unmounted.
+/// A kubelet reports the end of the containers before it unmounts, and removes the pod after it. NFS and iSCSI
+/// volumes have no attachment, so nothing else shows that the file system is unmounted.
 #[test]
-fn bug_a_volume_without_attachments_was_given_back_while_it_was_mounted() {
+fn bug_a_volume_without_attachments_was_released_while_it_was_mounted() {
     let mut stage = held();
     let dying = |pod: &mut Value| {
         ended(pod);
@@ -49,7 +49,7 @@ fn bug_a_volume_without_attachments_was_given_back_while_it_was_mounted() {
     assert_eq!(stage.describe_volume(), ["release"]);
 }
 
-/// The same pod, kept by the finalizer of another controller: its kubelet has done its part.
+/// The same pod, kept by the finalizer of another controller: its kubelet has finished with it.
 #[test]
 fn a_pod_that_its_kubelet_removed_and_a_finalizer_keeps_uses_nothing() {
     let mut stage = held();
@@ -71,9 +71,9 @@ fn a_pod_that_its_kubelet_removed_and_a_finalizer_keeps_uses_nothing() {
     assert_eq!(stage.describe_volume(), ["release"]);
 }
 
-/// A5: nobody deletes the pod of a Job that has ended, so nothing says when its volume is unmounted.
+/// The pod of a completed Job is not deleted, so nothing shows when its volume is unmounted.
 #[test]
-fn a_volume_without_attachments_of_a_pod_that_has_ended_is_given_back_when_no_unmount_lasts_so_long() {
+fn a_volume_without_attachments_of_a_terminated_pod_is_released_after_the_unmount_grace() {
     let mut stage = held();
     stage.pod("p", Some("a"), "c", ended);
     let later = 1 + UNMOUNT_GRACE.as_secs();
@@ -89,7 +89,7 @@ fn a_volume_without_attachments_of_a_pod_that_has_ended_is_given_back_when_no_un
 }
 
 #[test]
-fn it_is_given_back_when_the_kubelet_has_unmounted_it() {
+fn a_volume_is_released_when_the_kubelet_has_unmounted_it() {
     let mut stage = held();
     stage.node("a", in_use);
     stage.pod("p", Some("a"), "c", ended);
@@ -99,10 +99,10 @@ fn it_is_given_back_when_the_kubelet_has_unmounted_it() {
     assert_eq!(stage.describe_volume(), ["release"]);
 }
 
-/// Seed 26635: a person removed a running pod by force, and later typed out-of-service on its node, which was well. The
-/// Lease was marked only then, and attach/detach was quicker.
+/// A person force deleted a running pod, and later added the out-of-service taint to its node, which was healthy. The
+/// Lease was marked only then, and the attach/detach controller was faster.
 #[test]
-fn bug_a_volume_that_was_mounted_for_a_pod_removed_by_force_was_not_held() {
+fn bug_a_volume_mounted_for_a_force_deleted_pod_was_not_held() {
     let mut stage = held();
     stage.node("a", in_use);
     stage.attachment("v", "a", true);
@@ -123,7 +123,7 @@ fn bug_a_volume_that_was_mounted_for_a_pod_removed_by_force_was_not_held() {
     assert_eq!(stage.describe_volume(), ["release"]);
 }
 
-/// The same where we were away when the pod went: nobody knows what its kubelet said.
+/// The same if this process did not run when the pod was removed: earlier reports of its kubelet are unknown.
 #[test]
 fn a_volume_that_is_mounted_without_a_pod_is_held_after_a_restart() {
     let mut stage = Fixture::new();
@@ -134,9 +134,9 @@ fn a_volume_that_is_mounted_without_a_pod_is_held_after_a_restart() {
     assert_eq!(stage.describe_volume(), ["release"]);
 }
 
-/// A planted bug: the lock goes with the pod object, without the kubelet's word.
+/// Planted bug: the Lease is released with the pod object, without a report of the kubelet.
 #[test]
-fn a_pod_that_is_removed_while_it_runs_gives_nothing_back() {
+fn a_pod_removed_while_it_runs_releases_nothing() {
     let stage = held();
     stage.world.remove(Kind::Pods, "uid-p", at(2));
     assert_eq!(stage.describe_volume(), ["VolumeUnconfirmed"]);
@@ -149,10 +149,10 @@ fn a_pod_that_is_removed_while_it_runs_gives_nothing_back() {
     );
 }
 
-/// A kubelet that reports others of the driver, and not this one, has unmounted it: what is older than that was heard by
-/// then. Whatever is not quite that is waited for as ever.
+/// A kubelet that reports other volumes of the driver, and not this one, has unmounted it: older states were received
+/// by then. In every other case the long grace applies.
 #[test]
-fn what_a_kubelet_says_to_use_is_its_word_of_what_it_does_not() {
+fn volumes_in_use_of_the_same_driver_show_that_this_one_is_not_used() {
     let soon = 2 + UNUSED_GRACE.as_secs();
     let said_with = |in_use: serde_json::Value, at_last: u64| {
         let mut stage = held();
@@ -174,9 +174,9 @@ fn what_a_kubelet_says_to_use_is_its_word_of_what_it_does_not() {
     assert_eq!(both, ["refuse", "WaitsForVolume"], "it is mounted still");
 }
 
-/// The same while it is attached, while a pod is there, and while its node is not heard.
+/// The same while it is attached, while a pod exists, and while its node does not report.
 #[test]
-fn a_kubelets_word_of_others_is_not_enough_where_it_may_mount_again() {
+fn volumes_in_use_of_the_same_driver_are_not_enough_if_this_one_may_be_mounted_again() {
     let soon = 2 + UNUSED_GRACE.as_secs();
     let others = |node: &mut serde_json::Value| {
         node["status"]["volumesInUse"] = json!(["kubernetes.io/csi/d^other"]);
@@ -196,9 +196,9 @@ fn a_kubelets_word_of_others_is_not_enough_where_it_may_mount_again() {
     assert_eq!(describe(&stage.decide_volume("v", soon + 1)), ["refuse", "VolumeUnproved"]);
 }
 
-/// Of two pods that leave, one without a word is enough.
+/// If two pods are removed, one without a report is enough to wait.
 #[test]
-fn of_two_pods_both_must_be_reported() {
+fn the_end_of_both_of_two_pods_must_be_reported() {
     let mut stage = held();
     stage.pod("q", Some("a"), "c", |_| ());
     stage.world.remove(Kind::Pods, "uid-p", at(2));
@@ -208,7 +208,7 @@ fn of_two_pods_both_must_be_reported() {
 }
 
 #[test]
-fn whoever_is_in_doubt_keeps_it_and_admission_refuses_all_others() {
+fn a_holder_that_may_still_write_keeps_it_and_admission_denies_all_others() {
     let doubts: [fn(&mut serde_json::Value); 3] = [
         not_ready,
         |node| node["status"]["conditions"][0]["status"] = json!("False"),
@@ -233,9 +233,9 @@ fn whoever_is_in_doubt_keeps_it_and_admission_refuses_all_others() {
     }
 }
 
-/// A planted bug: a name in place of an identity.
+/// Planted bug: the name counts instead of the identity.
 #[test]
-fn another_node_of_that_name_is_not_the_holder() {
+fn another_node_with_the_same_name_is_not_the_holder() {
     let mut stage = held();
     stage.world.remove(Kind::Nodes, "uid-a", at(2));
     stage.node("a", |node| {
@@ -246,16 +246,17 @@ fn another_node_of_that_name_is_not_the_holder() {
 }
 
 #[test]
-fn the_same_machine_registered_anew_goes_on() {
+fn the_same_boot_registered_again_remains_the_holder() {
     let mut stage = held();
     stage.world.remove(Kind::Nodes, "uid-a", at(2));
     stage.node("a", |node| node["metadata"]["uid"] = json!("uid-other"));
     assert_eq!(stage.describe_volume(), ["take a/uid-other/b0000000-0000-4000-8000-000000000001/uid-p"]);
 }
 
-/// No Node says that it is attached, so a restarted attach/detach controller attached it to a second node beside the first.
+/// No Node lists it as attached, so a restarted attach/detach controller attached it to a second node beside the
+/// first.
 #[test]
-fn bug_a_volume_of_a_node_registered_anew_was_attached_to_a_second_node() {
+fn bug_a_volume_of_a_node_registered_again_was_attached_to_a_second_node() {
     let registered = |attached: bool, elsewhere: bool| {
         let mut stage = held();
         stage.world.remove(Kind::Nodes, "uid-a", at(2));
@@ -296,7 +297,7 @@ fn the_quarantine_of_a_missing_holder_counts_from_the_first_read_where_the_grace
 }
 
 #[test]
-fn the_next_boot_of_a_holder_is_the_owner_only_on_the_same_node() {
+fn the_next_boot_of_a_holder_becomes_the_holder_only_on_the_same_node() {
     let mut stage = held();
     stage.node("a", |node| node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT));
     stage.world.remove(Kind::Pods, "uid-p", at(2));
@@ -318,7 +319,7 @@ fn bug_a_volume_had_no_holder_between_two_boots_of_its_node() {
 }
 
 #[test]
-fn evidence_about_the_life_in_which_it_was_taken_breaks_it() {
+fn evidence_about_the_holders_incarnation_revokes_the_lease() {
     let mut stage = held();
     stage.node("a", not_ready);
     stage.proof("b0000000-0000-4000-8000-000000000000");
@@ -339,7 +340,7 @@ fn evidence_about_the_life_in_which_it_was_taken_breaks_it() {
 }
 
 #[test]
-fn a_node_that_is_gone_is_asked_for_twice_a_quarantine_apart() {
+fn a_deleted_node_is_read_twice_a_quarantine_apart() {
     let mut stage = held();
     stage.world.remove(Kind::Pods, "uid-p", at(2));
     stage.world.remove(Kind::Nodes, "uid-a", at(2));
@@ -361,7 +362,7 @@ fn a_node_that_is_gone_is_asked_for_twice_a_quarantine_apart() {
 }
 
 #[test]
-fn a_lease_that_was_edited_by_hand_is_nobodys_and_is_said() {
+fn a_lease_with_an_invalid_holder_is_held_and_reported() {
     let mut stage = held();
     stage.lease("v", Some("somebody"), false);
     let decision = stage.decide_volume("v", 2);
@@ -372,7 +373,7 @@ fn a_lease_that_was_edited_by_hand_is_nobodys_and_is_said() {
 
 /// The attach/detach controller attaches as soon as a pod is bound; the guard may have known of another pod first.
 #[test]
-fn bug_of_two_nodes_that_want_it_the_one_that_writes_is_the_owner() {
+fn bug_of_two_nodes_the_one_that_writes_was_not_the_holder() {
     let mut stage = held();
     stage.pod("q", Some("b"), "c", |_| ());
     stage.attachment("v", "b", true);
@@ -387,9 +388,9 @@ fn bug_of_two_nodes_that_want_it_the_one_that_writes_is_the_owner() {
     assert!(stage.describe_volume().is_empty());
 }
 
-/// Found by the simulator: under a taint that nobody takes away a Ready node gave back what it had unmounted never.
+/// Found by the simulator: with a taint that was never removed a Ready node never released what it had unmounted.
 #[test]
-fn bug_what_a_tainted_node_has_unmounted_is_given_back() {
+fn bug_a_volume_unmounted_by_a_tainted_node_was_never_released() {
     let tainted = |node: &mut serde_json::Value| {
         node["spec"]["taints"] =
             json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute", "value": "x" }]);
@@ -411,9 +412,9 @@ fn bug_what_a_tainted_node_has_unmounted_is_given_back() {
     assert_eq!(stage.describe_volume(), ["release"]);
 }
 
-/// What a node that was proved off left attached does not make it the owner again.
+/// An attachment left by a node that was proved off does not make it the holder again.
 #[test]
-fn bug_the_next_owner_is_not_relieved_of_it_for_what_the_last_one_left() {
+fn bug_the_next_holder_lost_the_volume_to_a_leftover_attachment() {
     let mut stage = Fixture::new();
     stage.lease("v", Some("b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"), false);
     stage.pod("q", Some("b"), "c", |_| ());
@@ -423,10 +424,10 @@ fn bug_the_next_owner_is_not_relieved_of_it_for_what_the_last_one_left() {
     assert!(stage.describe_volume().is_empty());
 }
 
-/// Found by the simulator (seed 326): attach/detach takes the attachment of a pod whose containers were never called
-/// running; what the kubelet said of their end afterwards was not counted.
+/// Found by the simulator: the attach/detach controller deletes the attachment of a pod whose containers were never
+/// reported running; the kubelet's later report of their end was not counted.
 #[test]
-fn bug_an_attachment_that_goes_before_its_pod_does_not_silence_the_kubelet() {
+fn bug_an_attachment_deleted_before_its_pod_hid_the_kubelets_report() {
     let mut stage = held();
     stage.attachment("v", "a", true);
     stage.world.remove(Kind::Attachments, "uid-v.a", at(2));
@@ -436,10 +437,10 @@ fn bug_an_attachment_that_goes_before_its_pod_does_not_silence_the_kubelet() {
     assert_eq!(stage.describe_volume(), ["release"]);
 }
 
-/// Found by the simulator (seed 38): broken for a reboot, a volume was taken at once by the next life of that node, which
-/// had nothing of it but the attachment that nobody had deleted yet; and nobody could give it back.
+/// Found by the simulator: after a revocation because of a reboot, the next incarnation of the node acquired the
+/// volume at once, though it had only the attachment that was not deleted yet; and then it could not be released.
 #[test]
-fn bug_an_attachment_alone_makes_no_owner_of_a_node_that_is_heard() {
+fn bug_an_attachment_alone_made_a_reporting_node_the_holder() {
     let mut stage = Fixture::new();
     stage.lease("v", None, false);
     stage.attachment("v", "a", true);
@@ -454,9 +455,9 @@ fn bug_an_attachment_alone_makes_no_owner_of_a_node_that_is_heard() {
     );
 }
 
-/// Nobody was there to hear the kubelet's word: under the taint, too, it is waited for as ever.
+/// No process was there to receive the kubelet's report: with the taint, too, the long grace applies.
 #[test]
-fn bug_a_tainted_node_that_gave_no_word_is_believed_in_time() {
+fn bug_the_volume_of_a_tainted_node_without_a_report_was_never_released() {
     let mut stage = held();
     stage.node("a", |node| {
         node["spec"]["taints"] =
@@ -468,10 +469,10 @@ fn bug_a_tainted_node_that_gave_no_word_is_believed_in_time() {
     assert_eq!(describe(&stage.decide_volume("v", 2 + NO_REPORT_GRACE.as_secs())), ["release"]);
 }
 
-/// Found by the simulator (seed 146): a kubelet that waited for the volume counted as a second writer, so its holder, which
-/// was well again, was never called so, and nobody could attach it.
+/// Found by the simulator: a kubelet that waited for the volume counted as a second writer, so its holder, which was
+/// healthy again, was never treated as such, and no node could attach the volume.
 #[test]
-fn bug_who_waits_for_an_attachment_does_not_write() {
+fn bug_a_kubelet_that_waits_for_an_attachment_counted_as_a_writer() {
     let mut stage = held();
     stage.lease("v", Some(A), true);
     stage.attachment("v", "a", true);
@@ -482,10 +483,11 @@ fn bug_who_waits_for_an_attachment_does_not_write() {
     assert_eq!(stage.describe_volume(), ["VolumeOnSeveralNodes"]);
 }
 
-/// Found by a drawn world: a person deleted the claim by force, its finalizer too, while the kubelet of a deleted Node ended
-/// the pod. Nothing led from the volume to the pod any more, and the volume was free while the pod wrote to it.
+/// Found in a generated world: a person force deleted the claim, with its finalizer, while the kubelet of a deleted
+/// Node terminated the pod. Nothing led from the volume to the pod any more, and the volume was free while the pod
+/// wrote to it.
 #[test]
-fn bug_the_volume_of_a_deleted_node_was_free_when_somebody_deleted_the_claim_of_its_running_pod() {
+fn bug_the_volume_of_a_deleted_node_was_free_when_the_claim_of_its_running_pod_was_deleted() {
     let mut stage = held();
     stage.lease("v", Some(A), true);
     stage.world.remove(Kind::Nodes, "uid-a", at(2));
@@ -504,8 +506,8 @@ fn bug_the_volume_of_a_deleted_node_was_free_when_somebody_deleted_the_claim_of_
     assert_eq!(describe(&stage.decide_volume("v", free)), ["break: node gone"]);
 }
 
-/// Seed 11910: the refusal had made attach/detach uncertain of the first attachment, so it attached the volume to a second
-/// node for a pod that waited there, beside the next pod of the first.
+/// The denial had made the attach/detach controller uncertain of the first attachment, so it attached the volume to a
+/// second node for a pod that waited there, beside the next pod of the first.
 #[test]
 fn bug_a_pod_that_waited_elsewhere_got_a_volume_that_is_attached_to_its_holder() {
     let mut stage = held();
@@ -526,7 +528,7 @@ fn bug_a_pod_that_waited_elsewhere_got_a_volume_that_is_attached_to_its_holder()
     assert_eq!(stage.describe_volume(), ["release"]);
 }
 
-/// Seed 11910, too: a lost node says that it uses what it only waited for, and got it beside the next pod of its holder.
+/// A lost node reports a volume in use for which it only waited, and got it beside the next pod of its holder.
 #[test]
 fn bug_a_lost_node_that_waited_for_a_volume_took_it_from_the_node_that_has_it_attached() {
     let mut stage = held();

@@ -1,4 +1,4 @@
-//! The limits that safety rests on, as numbers, each with its argument; and whose evidence it is.
+//! The limits that safety depends on, as numbers, each with its reason; and which node evidence is about.
 
 use pod_safety_shared::testing::objects::BOOT;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::fixture::{Fixture, describe, in_use, not_ready};
 
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
-/// Node `a` holds `v`, and its pod went in second 2 without a word of the kubelet.
+/// Node `a` holds `v`, and its pod was removed in second 2 without a report of the kubelet.
 fn left() -> Fixture {
     let mut stage = Fixture::new();
     stage.lease("v", Some(A), false);
@@ -21,33 +21,34 @@ fn left() -> Fixture {
     stage
 }
 
-/// Kubelets that live end what the API has no pod for within seconds; the longest graces in use are minutes. Ten of
-/// them are longer than those.
+/// Running kubelets terminate pods that were removed from the API within seconds; the longest grace periods in use
+/// are minutes. Ten minutes are longer than those.
 #[test]
-fn a_volume_of_which_no_word_came_is_free_after_ten_minutes() {
+fn a_volume_without_a_report_is_free_after_ten_minutes() {
     let stage = left();
     assert_eq!(describe(&stage.decide_volume("v", 2 + 599)), ["VolumeUnconfirmed"]);
     assert_eq!(describe(&stage.decide_volume("v", 2 + 600)), ["release"]);
 }
 
-/// Other watches may be behind by 150 s, no more, or nothing is decided: what is read of a Node after that shows the
-/// mount, if there was one.
+/// Other watches may be behind by at most 150 s, or no decision is made: a Node received after that shows the mount,
+/// if there was one.
 #[test]
-fn a_volume_that_a_kubelet_leaves_out_beside_others_of_its_driver_is_free_after_150_seconds() {
+fn a_volume_not_in_use_beside_others_of_its_driver_is_free_after_150_seconds() {
     let mut stage = left();
     stage.node("a", |node| node["status"]["volumesInUse"] = json!(["kubernetes.io/csi/d^other"]));
     assert_eq!(describe(&stage.decide_volume("v", 2 + 149)), ["VolumeUnconfirmed"]);
     assert_eq!(describe(&stage.decide_volume("v", 2 + 150)), ["release"]);
 }
 
-/// A kubelet gives each of the two calls that unmount a CSI volume two minutes (`csiTimeout`). `holders` shows that the
-/// second before is too early.
+/// A kubelet gives each of the two calls that unmount a CSI volume two minutes (`csiTimeout`). `holders` shows that a
+/// second earlier is too early.
 #[test]
-fn a_volume_of_a_pod_that_has_ended_is_free_when_both_calls_that_unmount_it_are_over() {
+fn a_volume_of_a_terminated_pod_is_free_after_both_unmount_timeouts() {
     assert_eq!(UNMOUNT_GRACE, Duration::from_secs(2 * 120));
 }
 
-/// Where nothing is known of a pod that left, as after a restart, it counts from when the Lease was first seen.
+/// If nothing is known about a pod that was removed, as after a restart, it counts from when the Lease was first
+/// seen.
 #[test]
 fn after_a_restart_the_ten_minutes_count_from_when_the_lease_was_seen() {
     let mut stage = Fixture::new();
@@ -57,7 +58,7 @@ fn after_a_restart_the_ten_minutes_count_from_when_the_lease_was_seen() {
 }
 
 #[test]
-fn nothing_is_decided_from_what_is_older_than_150_seconds() {
+fn no_decision_is_made_from_a_cache_older_than_150_seconds() {
     let mut stage = left();
     stage.gated("q", "c");
     let (volume, pod) = (
@@ -74,9 +75,9 @@ fn nothing_is_decided_from_what_is_older_than_150_seconds() {
     }
 }
 
-/// Evidence of another node says nothing of this one, though it be in the same boot.
+/// Evidence about another node does not apply to this one, even with the same boot ID.
 #[test]
-fn evidence_about_another_node_breaks_no_lease() {
+fn evidence_about_another_node_revokes_no_lease() {
     for (name, uid, boot, breaks) in [
         ("a", "uid-a", BOOT, true),
         ("b", "uid-a", BOOT, false),
@@ -106,9 +107,9 @@ fn evidence_about_another_node_breaks_no_lease() {
     }
 }
 
-/// What another node does is told where a pod of it is there. A hold that no change lifts is looked at again.
+/// What another node does is reported at a pod there. A hold that no watch event ends is checked again.
 #[test]
-fn what_is_held_is_looked_at_again_after_a_minute() {
+fn a_held_volume_is_checked_again_after_a_minute() {
     let mut stage = Fixture::new();
     stage.lease("v", Some(A), true);
     stage.attachment("v", "a", true);

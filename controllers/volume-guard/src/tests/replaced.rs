@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::fixture::{Fixture, not_ready};
 use super::holders::{A, held};
 
-/// A machine of which another Node has the name now, in another boot.
+/// A machine whose name another Node has now, in another boot.
 fn replaced(change: impl FnOnce(&mut Value)) -> Fixture {
     let mut stage = held();
     stage.world.remove(Kind::Nodes, "uid-a", at(2));
@@ -21,7 +21,8 @@ fn replaced(change: impl FnOnce(&mut Value)) -> Fixture {
     stage
 }
 
-/// No evidence was asked for: the volume of a replaced node was held permanently, and the way out that its hold named was denied.
+/// No evidence could be given: the volume of a replaced node was held permanently, and the remedy that its hold named
+/// was denied.
 #[test]
 fn bug_the_volume_of_a_replaced_node_was_never_free() {
     for change in [|_: &mut Value| (), not_ready] {
@@ -34,9 +35,9 @@ fn bug_the_volume_of_a_replaced_node_was_never_free() {
     }
 }
 
-/// The hold names the way that works.
+/// The hold names a remedy that works.
 #[test]
-fn a_hold_says_how_the_volume_of_a_former_life_and_of_one_without_a_boot_gets_free() {
+fn a_hold_names_the_remedy_for_a_former_incarnation_and_for_one_without_a_boot() {
     let says = |stage: &Fixture, words: &str| {
         let said = stage.decide_volume("v", 2).holds[0].1.to_string();
         assert!(said.contains(words), "{words}: {said}");
@@ -54,7 +55,7 @@ fn a_hold_says_how_the_volume_of_a_former_life_and_of_one_without_a_boot_gets_fr
 }
 
 #[test]
-fn attack_evidence_about_another_life_than_that_which_took_a_volume() {
+fn attack_evidence_about_another_incarnation_than_the_holders_revokes_no_lease() {
     type Change = fn(&mut Value);
     let about: [(&str, Change, Change); 7] = [
         ("a life that never took it", |_| (), |proof| proof["spec"]["node"]["uid"] = json!("uid-x")),

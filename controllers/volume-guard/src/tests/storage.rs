@@ -1,4 +1,4 @@
-//! A storage that takes nothing from a node any more, by evidence.
+//! Storage that accepts no writes from a node any more, by evidence.
 
 use pod_safety_shared::model::Kind;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::fixture::{Fixture, describe, in_use, not_ready};
 
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
-/// `a` holds `v` and is not heard; the evidence is about its storage of the driver `d`.
+/// `a` holds `v` and is unreachable; the evidence is about its storage of the driver `d`.
 fn fenced(change: impl FnOnce(&mut Value)) -> Fixture {
     let mut stage = Fixture::new();
     stage.lease("v", Some(A), true);
@@ -32,7 +32,7 @@ fn proof(stage: &mut Fixture, change: impl FnOnce(&mut Value)) {
 }
 
 #[test]
-fn its_volumes_are_free_and_its_pods_use_them_no_more() {
+fn volumes_of_fenced_storage_are_free_and_their_pods_use_them_no_more() {
     let mut stage = fenced(|_| ());
     assert_eq!(stage.describe_volume(), ["break by proof, of storage", "VolumeUnproved"]);
     stage.lease("v", None, false);
@@ -47,17 +47,17 @@ fn its_volumes_are_free_and_its_pods_use_them_no_more() {
     assert!(stage.describe_volume().is_empty());
 }
 
-/// That it is held is written first: the judge may find the fence not in force.
+/// The denial is written first: the verifier may find the fence not in force.
 #[test]
-fn it_is_held_before_it_is_broken() {
+fn a_volume_is_held_before_its_lease_is_revoked() {
     let mut stage = fenced(|_| ());
     stage.lease("v", Some(A), false);
     assert_eq!(stage.describe_volume(), ["refuse", "VolumeUnproved"]);
 }
 
-/// Planted bugs: another class's driver, another life, what was lifted, a node that is heard.
+/// Planted bugs: another class's driver, another incarnation, a lifted fence, a Ready node.
 #[test]
-fn what_it_does_not_cover_stays_held() {
+fn a_volume_that_the_evidence_does_not_cover_stays_held() {
     type Change = fn(&mut Value);
     let changes: [(&str, Change); 4] = [
         ("another driver's storage", |proof| proof["spec"]["storage"][0]["driver"] = json!("other")),

@@ -1,5 +1,5 @@
-//! What a tenant can write: pods and claims of a namespace. A PersistentVolume names its claim, and only a cluster's own components
-//! write that.
+//! What a tenant can write: pods and claims of a namespace. A PersistentVolume names its claim, and only the
+//! cluster's own components write that.
 
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::at;
@@ -21,7 +21,7 @@ fn bound() -> Fixture {
     stage
 }
 
-/// The same volume, named by claims of others: of another name, and of another namespace.
+/// The same volume, named by other claims: of another name, and of another namespace.
 fn named_by_others(stage: &Fixture) {
     let namespaced = |object: Obj| object.in_namespace("tenant");
     stage.put(Kind::Claims, objects::claim("evil", Some("v")), at(1));
@@ -33,7 +33,7 @@ fn named_by_others(stage: &Fixture) {
 }
 
 #[test]
-fn attack_a_claim_that_names_the_volume_of_another_claim_takes_it_nowhere() {
+fn attack_a_claim_that_names_the_volume_of_another_claim_does_not_acquire_it() {
     let mut stage = bound();
     stage.node("b", not_ready);
     named_by_others(&stage);
@@ -46,9 +46,9 @@ fn attack_a_claim_that_names_the_volume_of_another_claim_takes_it_nowhere() {
     );
 }
 
-/// A volume that an administrator keeps for a claim names it without a UID until it is bound.
+/// A volume that an administrator reserves for a claim names it without a UID until it is bound.
 #[test]
-fn attack_a_claim_of_another_namespace_takes_no_volume_that_is_kept_for_its_name() {
+fn attack_a_claim_of_another_namespace_does_not_acquire_a_volume_reserved_for_its_name() {
     let stage = bound();
     let claim = json!({ "namespace": "ns", "name": "c" });
     let volume = objects::volume("v", &["ReadWriteOnce"]).rv(21).set("/spec/claimRef", claim);
@@ -58,7 +58,7 @@ fn attack_a_claim_of_another_namespace_takes_no_volume_that_is_kept_for_its_name
 }
 
 #[test]
-fn attack_a_claim_that_is_made_again_under_its_name_takes_the_volume_of_the_first_nowhere() {
+fn attack_a_recreated_claim_does_not_acquire_the_volume_of_the_first() {
     let mut stage = bound();
     stage.world.remove(Kind::Claims, "uid-c", at(1));
     stage.put(Kind::Claims, objects::claim("c", Some("v")).uid("uid-again"), at(1));
@@ -67,7 +67,7 @@ fn attack_a_claim_that_is_made_again_under_its_name_takes_the_volume_of_the_firs
 }
 
 #[test]
-fn attack_the_pod_of_the_claim_goes_where_it_would_go_without_them() {
+fn attack_claims_of_others_do_not_change_the_placement_of_the_claims_pod() {
     let mut stage = bound();
     stage.gated("p", "c");
     let alone = describe(&stage.decide_pod("p", 2));
@@ -79,7 +79,7 @@ fn attack_the_pod_of_the_claim_goes_where_it_would_go_without_them() {
 }
 
 #[test]
-fn attack_a_pod_of_another_claim_on_a_missing_node_keeps_no_volume_with_it() {
+fn attack_a_pod_of_another_claim_on_a_missing_node_does_not_hold_the_volume() {
     let mut stage = bound();
     stage.lease("v", Some("b/uid-b/b0000000-0000-4000-8000-000000000001/uid-p"), true);
     named_by_others(&stage);
@@ -96,7 +96,7 @@ fn attack_a_pod_of_another_claim_on_a_missing_node_keeps_no_volume_with_it() {
 
 /// Any tenant can store a claim that cannot be decoded: it may be about the volumes that name no claim, or name it.
 #[test]
-fn attack_a_claim_that_cannot_be_read_stops_no_volume_of_another_claim() {
+fn attack_an_unreadable_claim_does_not_hold_volumes_of_other_claims() {
     for (unreadable, expected) in [
         (objects::claim("evil", Some("v")), vec!["take a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p"]),
         (objects::claim("c", Some("v")), vec!["VolumeUnreadable"]),
@@ -108,9 +108,10 @@ fn attack_a_claim_that_cannot_be_read_stops_no_volume_of_another_claim() {
     }
 }
 
-/// A tenant whose volume the missing node holds makes a pod there and removes it, again and again: that holds up its own volume alone.
+/// A tenant whose volume the missing node holds creates and removes a pod there repeatedly: that delays only its own
+/// volume.
 #[test]
-fn attack_pods_that_come_and_go_on_a_missing_node_begin_no_quarantine_anew() {
+fn attack_recreated_pods_on_a_missing_node_do_not_restart_the_quarantine() {
     let mut stage = bound();
     stage.lease("v", Some("b/uid-b/b0000000-0000-4000-8000-000000000001/uid-p"), true);
     stage.lease("w", Some("b/uid-b/b0000000-0000-4000-8000-000000000001/uid-o"), true);

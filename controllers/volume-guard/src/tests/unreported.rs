@@ -1,4 +1,4 @@
-//! Decisions before the judge has read anything, and about volumes of which no kubelet reports.
+//! Decisions before the first quorum read, and about volumes that no kubelet reports.
 
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::at;
@@ -15,7 +15,7 @@ fn lost(node: &mut Value) {
 }
 
 #[test]
-fn other_nodes_are_refused_before_the_judge_has_read_anything_and_the_hold_says_why() {
+fn other_nodes_are_denied_before_the_first_quorum_read_and_the_hold_states_why() {
     let (mut off, mut gone) = (Fixture::new(), Fixture::new());
     off.lease("v", Some(A), false);
     off.node("a", not_ready);
@@ -38,7 +38,7 @@ fn other_nodes_are_refused_before_the_judge_has_read_anything_and_the_hold_says_
 
 /// Kubelets report a volume by a name that this process does not know, so it may still be mounted.
 #[test]
-fn the_end_of_a_pod_is_no_word_about_a_volume_that_this_process_never_saw() {
+fn the_end_of_a_pod_is_no_report_about_a_volume_that_this_process_never_saw() {
     let mut stage = Fixture::new();
     stage.claim("e", Some("x"));
     stage.lease("x", Some(A), false);
@@ -52,7 +52,7 @@ fn the_end_of_a_pod_is_no_word_about_a_volume_that_this_process_never_saw() {
 }
 
 #[test]
-fn a_volume_that_another_node_waits_for_is_detached_first_when_its_holder_surely_uses_it_no_more() {
+fn a_volume_that_another_node_waits_for_is_detached_only_after_its_holder_stopped_using_it() {
     let mut stage = Fixture::new();
     stage.lease("v", Some(A), true);
     stage.attachment("v", "a", true);
@@ -63,7 +63,7 @@ fn a_volume_that_another_node_waits_for_is_detached_first_when_its_holder_surely
 }
 
 #[test]
-fn a_lost_node_that_writes_is_the_holder_unless_the_judge_has_relieved_it_or_it_is_kept_out() {
+fn a_lost_node_that_writes_is_the_holder_unless_its_lease_was_revoked_or_it_is_barred() {
     for (says, transitions, proved, expected) in [
         ("it is proved off, and was never judged", 0, true, format!("take {A} refused")),
         ("the judge has broken its Lease before", 1, true, "VolumeDetached".to_owned()),

@@ -1,4 +1,4 @@
-//! Whose a volume becomes that is nobody's, and which volumes are nobody's business.
+//! Which node becomes the holder of a free volume, and which volumes are ignored.
 
 use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::{DEFAULT_GRACE, Kind, VolumeKey};
@@ -12,7 +12,7 @@ use super::fixture::{Fixture, QUARANTINE, classes, describe, ended, in_use, not_
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
 #[test]
-fn it_is_taken_for_the_node_that_a_pod_was_bound_to() {
+fn the_node_of_a_bound_pod_becomes_the_holder() {
     let mut stage = Fixture::new();
     assert!(stage.describe_volume().is_empty(), "nobody uses it");
     stage.pod("p", Some("a"), "c", |_| ());
@@ -21,16 +21,16 @@ fn it_is_taken_for_the_node_that_a_pod_was_bound_to() {
 }
 
 #[test]
-fn a_pod_that_has_ended_or_is_on_no_node_takes_nothing() {
+fn a_terminated_or_unscheduled_pod_acquires_nothing() {
     let mut stage = Fixture::new();
     stage.pod("p", Some("a"), "c", ended);
     stage.pod("q", None, "c", |_| ());
     assert!(stage.describe_volume().is_empty());
 }
 
-/// Hole H-8: the attach/detach controller takes a pod that says Waiting for dead.
+/// The attach/detach controller of kube-controller-manager takes a pod in the state Waiting for dead.
 #[test]
-fn a_pod_that_ends_and_waits_uses_its_volume() {
+fn a_terminating_pod_with_a_waiting_container_uses_its_volume() {
     let mut stage = Fixture::new();
     stage.pod("p", Some("a"), "c", |pod| {
         pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -40,7 +40,7 @@ fn a_pod_that_ends_and_waits_uses_its_volume() {
 }
 
 #[test]
-fn volumes_for_many_are_never_touched_unless_a_flag_names_them() {
+fn shared_volumes_are_ignored_unless_a_flag_names_them() {
     for modes in [&["ReadWriteMany"][..], &["ReadOnlyMany"], &["ReadWriteOnce", "ReadWriteMany"], &[]] {
         let mut stage = Fixture::new();
         stage.volume("v", modes);
@@ -55,7 +55,7 @@ fn volumes_for_many_are_never_touched_unless_a_flag_names_them() {
 }
 
 #[test]
-fn one_that_is_exclusive_no_more_is_forgotten_once_nobody_holds_it() {
+fn the_lease_of_a_volume_that_is_no_longer_exclusive_is_deleted_once_released() {
     let mut stage = Fixture::new();
     stage.volume("v", &["ReadWriteMany"]);
     stage.lease("v", None, false);
@@ -63,7 +63,7 @@ fn one_that_is_exclusive_no_more_is_forgotten_once_nobody_holds_it() {
 }
 
 #[test]
-fn the_lease_of_a_volume_that_is_gone_goes_when_nobody_holds_it() {
+fn the_lease_of_a_deleted_volume_is_deleted_once_released() {
     let mut stage = Fixture::new();
     stage.lease("v", Some(A), false);
     stage.world.remove(Kind::Volumes, "uid-v", at(2));
@@ -76,11 +76,11 @@ fn the_lease_of_a_volume_that_is_gone_goes_when_nobody_holds_it() {
     assert_eq!(stage.describe_volume(), ["forget"]);
 }
 
-/// The simulator found it: a pod was removed by force just before this process began. Another pod with the claim never
-/// started, and its kubelet removed it in order. That was taken for the word about the first when the PersistentVolume
-/// went, for nothing then told what the kubelet has mounted.
+/// Found by the simulator: a pod was force deleted just before this process started. Another pod with the claim never
+/// started, and its kubelet removed it normally. That counted as a report about the first pod when the
+/// PersistentVolume was deleted, because nothing then showed what the kubelet has mounted.
 #[test]
-fn bug_a_volume_whose_object_went_was_given_back_while_it_was_mounted() {
+fn bug_a_deleted_volume_was_released_while_it_was_mounted() {
     let mut stage = Fixture::new();
     stage.lease("v", Some(A), false);
     stage.node("a", in_use);
@@ -96,9 +96,9 @@ fn bug_a_volume_whose_object_went_was_given_back_while_it_was_mounted() {
     assert_eq!(stage.describe_volume(), ["release"]);
 }
 
-/// The same where this process never saw the PersistentVolume.
+/// The same if this process never saw the PersistentVolume.
 #[test]
-fn a_volume_that_was_never_seen_is_given_back_by_time_alone() {
+fn a_volume_that_was_never_seen_is_released_by_time_alone() {
     let mut stage = Fixture::new();
     stage.world.remove(Kind::Volumes, "uid-v", at(1));
     stage.lease("v", Some(A), false);
@@ -109,9 +109,9 @@ fn a_volume_that_was_never_seen_is_given_back_by_time_alone() {
     assert_eq!(describe(&stage.decide_volume("v", 2 + NO_REPORT_GRACE.as_secs())), ["release"]);
 }
 
-/// The simulator found it (seed 2174): the hold about a volume whose object is gone was about an object that is gone.
+/// Found by the simulator: the hold about a deleted volume had a deleted object as its subject.
 #[test]
-fn bug_what_is_said_of_a_volume_whose_object_went_is_about_its_lease() {
+fn bug_a_hold_about_a_deleted_volume_was_not_about_its_lease() {
     let mut stage = Fixture::new();
     stage.lease("v", Some(A), false);
     stage.world.remove(Kind::Volumes, "uid-v", at(2));
@@ -123,7 +123,7 @@ fn bug_what_is_said_of_a_volume_whose_object_went_is_about_its_lease() {
 }
 
 #[test]
-fn of_several_nodes_the_one_that_mounted_it_is_the_owner() {
+fn of_several_nodes_the_one_that_mounted_it_becomes_the_holder() {
     let mut stage = Fixture::new();
     stage.pod("q", Some("b"), "c", |_| ());
     stage.pod("p", Some("a"), "c", |_| ());
@@ -132,7 +132,7 @@ fn of_several_nodes_the_one_that_mounted_it_is_the_owner() {
 }
 
 #[test]
-fn of_several_nodes_the_one_that_it_is_attached_to_is_the_owner() {
+fn of_several_nodes_the_one_that_it_is_attached_to_becomes_the_holder() {
     let mut stage = Fixture::new();
     stage.pod("q", Some("b"), "c", |_| ());
     stage.attachment("v", "a", true);
@@ -140,16 +140,16 @@ fn of_several_nodes_the_one_that_it_is_attached_to_is_the_owner() {
 }
 
 #[test]
-fn two_that_may_write_at_once_are_told_and_none_is_called_the_owner() {
+fn two_possible_writers_are_reported_and_none_becomes_the_holder() {
     let mut stage = Fixture::new();
     stage.attachment("v", "a", true);
     stage.attachment("v", "b", true);
     assert_eq!(stage.describe_volume(), ["VolumeOnSeveralNodes"]);
 }
 
-/// The adoption of a running cluster: what is used on a lost node is held at once.
+/// The guard starts in a running cluster: a volume in use on a lost node is held at once.
 #[test]
-fn a_volume_that_is_found_on_a_lost_node_is_taken_and_refused_in_one_write() {
+fn a_volume_in_use_on_a_lost_node_is_acquired_and_denied_in_one_write() {
     let mut stage = Fixture::new();
     stage.pod("p", Some("a"), "c", |_| ());
     stage.node("a", not_ready);
@@ -157,7 +157,7 @@ fn a_volume_that_is_found_on_a_lost_node_is_taken_and_refused_in_one_write() {
 }
 
 #[test]
-fn a_node_that_says_nothing_of_its_boot_holds_as_well() {
+fn a_node_without_a_boot_id_can_be_the_holder() {
     let mut stage = Fixture::new();
     stage.node("a", |node| node["status"]["nodeInfo"] = json!(null));
     stage.pod("p", Some("a"), "c", |_| ());
@@ -165,7 +165,7 @@ fn a_node_that_says_nothing_of_its_boot_holds_as_well() {
 }
 
 #[test]
-fn a_node_that_was_proved_off_does_not_get_it_back_for_what_it_left() {
+fn a_node_proved_off_does_not_become_the_holder_again_by_leftovers() {
     let mut stage = Fixture::new();
     stage.attachment("v", "a", true);
     stage.pod("p", Some("a"), "c", |_| ());
@@ -176,9 +176,9 @@ fn a_node_that_was_proved_off_does_not_get_it_back_for_what_it_left() {
     assert_eq!(stage.describe_volume(), ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"]);
 }
 
-/// A4: what the cache shows as proof was taken for the judge's word where no Lease had ever been broken.
+/// Evidence in the cache counted as verified if the Lease had never been revoked.
 #[test]
-fn bug_a_volume_that_was_never_anybodys_went_past_a_lost_node_without_a_judge() {
+fn bug_a_volume_without_a_former_holder_passed_a_lost_node_without_verification() {
     let mut stage = Fixture::new();
     stage.node("a", |node| {
         in_use(node);
@@ -197,7 +197,7 @@ fn bug_a_volume_that_was_never_anybodys_went_past_a_lost_node_without_a_judge() 
 }
 
 #[test]
-fn the_claim_of_an_ephemeral_volume_is_called_after_its_pod() {
+fn the_claim_of_an_ephemeral_volume_has_the_name_of_its_pod() {
     let mut stage = Fixture::new();
     stage.claim("p-data", Some("v"));
     stage.pod("p", Some("a"), "x", |pod| {
@@ -207,7 +207,7 @@ fn the_claim_of_an_ephemeral_volume_is_called_after_its_pod() {
 }
 
 #[test]
-fn while_attachments_cannot_be_read_nothing_is_decided() {
+fn no_decision_is_made_while_attachments_cannot_be_read() {
     let mut stage = Fixture::new();
     stage.pod("p", Some("a"), "c", |_| ());
     let broken = json!({ "metadata": { "name": "x", "uid": "uid-x" }, "spec": { "source": {} } });
@@ -215,10 +215,10 @@ fn while_attachments_cannot_be_read_nothing_is_decided() {
     assert_eq!(stage.describe_volume(), ["VolumeUnreadable"]);
 }
 
-/// The simulator found it: somebody deleted the Node of a machine that ran, its kubelet started the pod all the same, and
-/// the next pod's node got the volume beside it. A Lease names lives of Nodes, and there was none to name.
+/// Found by the simulator: the Node of a running machine was deleted, its kubelet started the pod all the same, and
+/// the next pod's node got the volume beside it. A Lease names incarnations of Nodes, and there was none to name.
 #[test]
-fn bug_a_pod_on_a_node_that_is_missing_was_no_user_of_its_volume() {
+fn bug_a_pod_on_a_missing_node_was_no_user_of_its_volume() {
     let mut stage = Fixture::new();
     stage.pod("p", Some("gone"), "c", |_| ());
     assert!(stage.describe_volume().is_empty(), "nobody else wants it");
@@ -239,10 +239,10 @@ fn bug_a_pod_on_a_node_that_is_missing_was_no_user_of_its_volume() {
     );
 }
 
-/// Review of safety: another client removed a pod of a missing node at once. The volume had no holder, so no grace was waited
-/// for, and the next pod got it beside processes that had just begun to end.
+/// Another client removed a pod of a missing node at once. The volume had no holder, so no grace period was waited
+/// for, and the next pod got it beside processes that had just begun to terminate.
 #[test]
-fn bug_a_free_volume_was_given_away_while_a_pod_removed_on_a_missing_node_ended() {
+fn bug_a_free_volume_was_acquired_while_a_pod_removed_on_a_missing_node_terminated() {
     let mut stage = Fixture::new();
     stage.pod("p", Some("gone"), "c", |_| ());
     stage.pod("q", Some("b"), "c", |_| ());
@@ -266,18 +266,18 @@ fn bug_a_free_volume_was_given_away_while_a_pod_removed_on_a_missing_node_ended(
     assert_eq!(describe(&stage.decide_pod("r", until)), ["ungate r"]);
 }
 
-/// It is of the wrong machine, for the node reports.
+/// The evidence is about the wrong machine, because the node reports.
 #[test]
-fn evidence_about_a_node_that_is_ready_keeps_it_from_no_volume() {
+fn evidence_about_a_ready_node_bars_it_from_no_volume() {
     let mut stage = Fixture::new();
     stage.pod("p", Some("a"), "c", |_| ());
     stage.proof(pod_safety_shared::testing::objects::BOOT);
     assert_eq!(stage.describe_volume(), [format!("take {A}")]);
 }
 
-/// What a kubelet has mounted, it writes to; an attachment that is not made is a wish.
+/// A kubelet writes to a volume that it has mounted; an attachment that is not made yet does not count.
 #[test]
-fn of_two_nodes_the_one_that_has_it_mounted_takes_it() {
+fn of_two_nodes_the_one_that_has_it_mounted_becomes_the_holder() {
     let mut stage = Fixture::new();
     stage.node("a", in_use);
     stage.pod("p", Some("a"), "c", |_| ());
