@@ -1,4 +1,4 @@
-//! What is known of one pod whose eviction is asked for.
+//! The objects about one pod with a requested eviction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use pod_safety_shared::model::{
     Eviction, EvictionPhase, EvictionRequest, EvictionTarget, Kind, Pod, PodKey, Responder,
 };
 
-/// What is known of one pod.
+/// The objects about one pod.
 pub(super) struct EvictionContext<'a> {
     pub(super) view: &'a View<'a>,
     pub(super) now: Mono,
     pub(super) target: &'a EvictionTarget,
     pub(super) pod: Lookup<'a, Pod>,
-    /// By name.
+    /// Ordered by name.
     pub(super) requests: Vec<&'a EvictionRequest>,
-    /// The oldest first; by name where two are equally old.
+    /// The oldest first; by name if two are equally old.
     pub(super) evictions: Vec<&'a Eviction>,
 }
 
@@ -30,13 +30,13 @@ impl<'a> EvictionContext<'a> {
         Self { view, now, target, pod: view.lookup_pod(&target.uid), requests, evictions }
     }
 
-    /// The pod as somebody names it; `None`: nobody does.
+    /// The key of the pod, from any object that names it; `None`: none does.
     pub(super) fn key(&self) -> Option<PodKey> {
         let named = self.requests.first().map(|request| &request.pod);
         named.or(self.evictions.first().map(|eviction| &eviction.pod)).cloned()
     }
 
-    /// The pod, if it is there and can be read.
+    /// The pod, if it exists and can be read.
     pub(super) fn existing_pod(&self) -> Option<&'a Pod> {
         match self.pod {
             Lookup::Known(pod) => Some(pod),
@@ -44,32 +44,32 @@ impl<'a> EvictionContext<'a> {
         }
     }
 
-    /// Rule 5: of all Evictions the one that counts.
+    /// Rule 5: the Eviction that counts.
     pub(super) fn relevant(&self) -> Option<&'a Eviction> {
         Eviction::most_relevant(self.evictions.iter().copied())
     }
 
-    /// The Eviction that goes on: of several the oldest (rule 7).
+    /// The active Eviction: of several the oldest (rule 7).
     pub(super) fn active(&self) -> Option<&'a Eviction> {
         self.evictions.iter().copied().find(|eviction| eviction.phase() == EvictionPhase::Active)
     }
 
-    /// The requests that ask for the eviction of this very pod (rules 2 and 3). One that is invalid does not.
+    /// The requests for the eviction of this very pod (rules 2 and 3). An invalid request is none.
     pub(super) fn open_requests(&self) -> impl Iterator<Item = &'a EvictionRequest> + '_ {
         self.requests.iter().copied().filter(|request| request.is_effective() && !is_invalid(request))
     }
 
-    /// How long ago somebody's clock said so.
+    /// The age of a wall-clock timestamp.
     pub(super) fn age(&self, seconds: i64) -> Duration {
         self.view.age(seconds, self.now)
     }
 
-    /// Whether there are objects of this kind that cannot be read: one may be about this pod.
+    /// Whether there are objects of this kind that cannot be decoded: one may be about this pod.
     pub(super) fn has_unreadable(&self, kind: Kind) -> bool {
         self.view.count(kind).1 > 0
     }
 
-    /// Our responder of this name, if it is its turn, it is not done, and the pod is there.
+    /// Our responder of this name, if it is active and not completed, and the pod exists.
     pub(super) fn active_responder(&self, name: &str) -> Option<(&'a Eviction, &'a Responder, &'a Pod)> {
         let eviction = self.active()?;
         let responder =

@@ -1,4 +1,4 @@
-//! What should happen about one pod whose eviction is asked for. Pure.
+//! Decides about one pod with a requested eviction. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +12,20 @@ use super::context::EvictionContext;
 use super::holds::{Decision, Hold};
 use super::{evictions, evictor, lost_node, progress, requests};
 
-/// While the API server is silent, everything is looked at this often.
+/// While the API server does not answer, everything is checked this often.
 const RECHECK_AFTER: Duration = Duration::from_secs(10);
 
-/// What is decided about.
+/// The key of a decision.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// A pod, whether it is there or not.
+    /// A pod, whether it exists or not.
     Target(EvictionTarget),
-    /// The pods of a node for which our responder waits.
+    /// The pods of a node for which our lost-node responder waits.
     Node(Arc<str>),
 }
 
-/// All that it hears of. The last is only told: whether it can be heard of does not hold up the others.
+/// All kinds that the controller watches. The last is only reported: a failed watch of it does not hold up the
+/// decisions.
 pub(super) const WATCHED_KINDS: &[Kind] = &[
     Kind::Pods,
     Kind::EvictionRequests,
@@ -35,7 +36,7 @@ pub(super) const WATCHED_KINDS: &[Kind] = &[
     Kind::FencePolicies,
 ];
 
-/// What must be known to decide.
+/// The kinds whose caches must be synced and fresh to decide.
 pub(super) const REQUIRED_KINDS: &[Kind] = match WATCHED_KINDS {
     [needs @ .., Kind::NodeFences, Kind::FencePolicies] => needs,
     _ => panic!("what fences is followed last"),
@@ -72,11 +73,11 @@ fn decide_target(target: &EvictionTarget, view: &View<'_>, now: Mono) -> Decisio
     decision
 }
 
-/// One write to the Eviction that goes on: what its controller must say first, for what responders do rests on it.
+/// One write to the active Eviction: the controller's part comes first, because responders depend on it.
 fn act(ctx: &EvictionContext<'_>, decision: &mut Decision) {
     let relevant = ctx.relevant().filter(|eviction| eviction.phase() != EvictionPhase::Failed);
     let Some(eviction) = ctx.active().or(relevant) else { return };
-    // Of a duplicate a responder may be active until that has failed: two never are.
+    // A responder of a duplicate may be active until the duplicate has failed: two are never active.
     let uninitialized = eviction.responders.is_empty();
     if uninitialized && ctx.evictions.iter().any(|other| other.active().is_some()) {
         return;
@@ -97,7 +98,7 @@ fn act(ctx: &EvictionContext<'_>, decision: &mut Decision) {
     decision.intents.extend(action.map(|(eviction, change)| evictions::eviction_write(eviction, change)));
 }
 
-/// What changed about a node is news to our responder alone: holds and times are those of the pods' own keys.
+/// A change of a node concerns our lost-node responder only: holds and times belong to the keys of the pods.
 fn decide_node(name: &str, view: &View<'_>, now: Mono) -> Decision {
     let targets = view.pods_on(name).map(|pod| EvictionTarget::from_pod(&pod.key));
     let targets = targets.filter(|target| view.is_eviction_target(target));

@@ -1,4 +1,4 @@
-//! Which Evictions there should be, and whose they are: rules 5 to 7, 9 and 10.
+//! Which Evictions should exist, and their owners: rules 5 to 7, 9 and 10.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use super::context::EvictionContext;
 use super::holds::{Decision, Hold};
 use super::requests::{NOT_EVICTED, stated_outcome};
 
-/// After all responders had their turns in vain, the next Eviction comes so much later; doubled each time up to the last.
-/// Upstream says nothing against a loop.
+/// The next Eviction after one that failed in all its responders comes this much later; doubled each time up to the
+/// maximum. The upstream design has no rule against a loop.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(20);
 /// See [`INITIAL_BACKOFF`].
 const MAX_BACKOFF: Duration = Duration::from_secs(900);
 
-/// So many failed Evictions of a pod are kept: they count how often it was tried, and say why it failed.
+/// This many failed Evictions of a pod are kept: they count the attempts, and state why they failed.
 const MAX_KEPT: usize = 3;
 
-/// The message of an Eviction that is one too many, in the words of kubernetes#137133.
+/// The message of a duplicate Eviction, as in kubernetes#137133.
 const DUPLICATE: &str = "Active Eviction already exists for the same target.";
 
 pub(super) fn eviction_write(eviction: &Eviction, change: EvictionChange) -> Intent {
@@ -35,7 +35,7 @@ pub(super) fn eviction_write(eviction: &Eviction, change: EvictionChange) -> Int
     Intent::Update(Update::Eviction(Box::new(EvictionUpdate { pod, name, uid, rv: *rv, change })))
 }
 
-/// Rule 6: one Eviction, if any request asks and none goes on or succeeded.
+/// Rule 6: one Eviction, if any request is open and no Eviction is active or succeeded.
 pub(super) fn create(ctx: &EvictionContext<'_>, decision: &mut Decision) {
     let relevant = ctx.relevant();
     if relevant.is_some_and(|eviction| eviction.phase() != EvictionPhase::Failed) {
@@ -51,7 +51,7 @@ pub(super) fn create(ctx: &EvictionContext<'_>, decision: &mut Decision) {
         *decision = std::mem::take(decision).and_requeue_at(ctx.now + until);
         return;
     }
-    // It rests on its requests: a request that changed since was not seen.
+    // It depends on its requests: a request that changed since was not seen.
     let rv = ctx.requests.iter().map(|request| request.rv).fold(Rv::default(), Rv::max);
     let labels = requester_roles(ctx, None).into_iter().collect();
     let change =
@@ -61,8 +61,8 @@ pub(super) fn create(ctx: &EvictionContext<'_>, decision: &mut Decision) {
     decision.intents.push(Intent::Update(Update::Eviction(Box::new(update))));
 }
 
-/// The pod that is asked for. Requests of one that went are answered by another Eviction only where there was one before:
-/// that says so, and the request of a pod that never had one is refused.
+/// The requested pod. If the pod is gone, its requests get another Eviction only if there was one before: that one
+/// reports the removal, and the request for a pod that never had an Eviction is refused.
 fn requested_pod(before: Option<&Eviction>, ctx: &EvictionContext<'_>) -> Option<PodKey> {
     let mut requesting = ctx.open_requests().filter(|request| !request.is_final());
     match (&ctx.pod, before) {
@@ -86,7 +86,7 @@ fn highest_number(ctx: &EvictionContext<'_>) -> u32 {
     ctx.evictions.iter().map(|eviction| eviction_number(eviction)).max().unwrap_or(0)
 }
 
-/// How often all responders had their turns in vain. Of more than are kept the number in the last name tells.
+/// How often all responders failed. If more Evictions failed than are kept, the number in the last name shows it.
 fn failed_attempts(ctx: &EvictionContext<'_>) -> u32 {
     let is_exhausted = |one: &&&Eviction| one.conditions.failure_reason() == Some(NO_FURTHER_RESPONDER);
     let kept = ctx.evictions.iter().filter(is_exhausted).count();
@@ -94,7 +94,7 @@ fn failed_attempts(ctx: &EvictionContext<'_>) -> u32 {
     if usize::try_from(kept).unwrap_or(usize::MAX) < MAX_KEPT { kept } else { kept.max(highest_number(ctx)) }
 }
 
-/// How long the next Eviction waits; `None`: it does not.
+/// The remaining backoff of the next Eviction; `None`: it does not wait.
 fn remaining_backoff(last: &Eviction, ctx: &EvictionContext<'_>) -> Option<Duration> {
     if last.conditions.failure_reason() != Some(NO_FURTHER_RESPONDER) || ctx.existing_pod().is_none() {
         return None;
@@ -104,7 +104,7 @@ fn remaining_backoff(last: &Eviction, ctx: &EvictionContext<'_>) -> Option<Durat
     (!remaining.is_zero()).then_some(remaining)
 }
 
-/// Rule 7: every Eviction that goes on but the oldest fails.
+/// Rule 7: every active Eviction except the oldest fails.
 pub(super) fn fail_duplicates(ctx: &EvictionContext<'_>, decision: &mut Decision) {
     let mut active = ctx.evictions.iter().filter(|eviction| eviction.phase() == EvictionPhase::Active);
     let Some(oldest) = active.next() else { return };
@@ -125,7 +125,8 @@ pub(super) fn fail_duplicates(ctx: &EvictionContext<'_>, decision: &mut Decision
     }
 }
 
-/// Old failed Evictions that we created go before their last request does: a loop would leave one each 15 minutes.
+/// Old failed Evictions that this controller created are deleted before their last request is: a loop would leave one
+/// every 15 minutes.
 pub(super) fn delete_old_failures(ctx: &EvictionContext<'_>, decision: &mut Decision) {
     let failed = |eviction: &&&Eviction| eviction.phase() == EvictionPhase::Failed && !eviction.deleting;
     let failed: Vec<&Eviction> = ctx.evictions.iter().filter(failed).copied().collect();
@@ -135,14 +136,14 @@ pub(super) fn delete_old_failures(ctx: &EvictionContext<'_>, decision: &mut Deci
     }
 }
 
-/// Rule 10: the requests that should own it and do not. One that is deleted is never added again.
+/// Rule 10: the requests that should own it and do not. A request that is being deleted is never added again.
 fn missing_owners(ctx: &EvictionContext<'_>, eviction: Option<&Eviction>) -> Vec<OwnerRequest> {
     let is_owner = |request: &EvictionRequest| eviction.is_some_and(|one| one.owners.contains(&request.uid));
     let missing = ctx.requests.iter().filter(|request| !request.deleting && !is_owner(request));
     missing.map(|request| OwnerRequest { name: request.name.clone(), uid: request.uid.clone() }).collect()
 }
 
-/// Rule 9: who asks, and who evicts. Responders stay, also when the pod is gone.
+/// Rule 9: labels for requesters and responders. Responders stay, also when the pod is gone.
 fn requester_roles(
     ctx: &EvictionContext<'_>,
     eviction: Option<&Eviction>,
@@ -162,7 +163,7 @@ fn requester_roles(
     roles
 }
 
-/// What its metadata lack; `None`: nothing.
+/// The missing metadata; `None`: nothing is missing.
 pub(super) fn update_metadata(eviction: &Eviction, ctx: &EvictionContext<'_>) -> Option<EvictionChange> {
     let desired = requester_roles(ctx, Some(eviction));
     let has = |name: &str| eviction.labels.iter().find(|(key, _)| **key == *name).map(|(_, role)| *role);
@@ -178,10 +179,10 @@ pub(super) fn update_metadata(eviction: &Eviction, ctx: &EvictionContext<'_>) ->
     (is_incomplete && !eviction.deleting).then_some(EvictionChange::Mark { owners, labels })
 }
 
-/// So many requesters an Eviction names at most.
+/// The maximum number of requesters that an Eviction names.
 const MAX_REQUESTERS: usize = 100;
 
-/// Rule 11: all who asked. Those who do so no more are withdrawn; where there are too many, they are not named.
+/// Rule 11: all requesters. Those without an open request are withdrawn; above the maximum they are not named.
 pub(super) fn list_requesters(
     eviction: &Eviction,
     ctx: &EvictionContext<'_>,
@@ -201,7 +202,7 @@ pub(super) fn list_requesters(
     }
     let mut named: Vec<Requester> =
         all.into_iter().map(|(name, intent)| Requester { name, intent }).collect();
-    // Those who ask first; by name among equals.
+    // Requesters with an open request first; then by name.
     named.sort_by_key(|one| (one.intent != Asks, one.name.clone()));
     let dropped = named.split_off(named.len().min(MAX_REQUESTERS));
     let was = |name: &str| eviction.requesters.iter().any(|one| *one.name == *name);

@@ -1,5 +1,5 @@
-//! The imperative evictor: `imperative-eviction.k8s.io/evictor`, the last responder of every Eviction. It asks the API server
-//! to evict the pod, which asks the pod's budget.
+//! The imperative evictor: `imperative-eviction.k8s.io/evictor`, the last responder of every Eviction. It uses the
+//! eviction subresource of the pod, which respects the pod's budget.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,43 +15,44 @@ use pod_safety_shared::model::{
 use super::context::EvictionContext;
 use super::holds::{Decision, Hold};
 
-/// After a refusal it asks again so much later, doubled each time up to the last (the reviewers' wish in kubernetes#137396).
+/// The backoff after a refusal, doubled each time up to the maximum (requested by the reviewers of
+/// kubernetes#137396).
 const INITIAL_BACKOFF: Duration = Duration::from_secs(20);
 /// See [`INITIAL_BACKOFF`]. It is shorter than the time within which a responder must report.
 const MAX_BACKOFF: Duration = Duration::from_secs(600);
 
-/// A budget that opens is tried at most this often.
+/// After a budget allows a disruption again, an eviction is tried at most this often.
 const REOPENED_BACKOFF: Duration = Duration::from_secs(5);
 
-/// A pod whose eviction was accepted terminates at once. After this time the disruption controller takes its condition
-/// back, and it is evicted again.
+/// A pod whose eviction was accepted terminates at once. After this time the disruption controller resets its
+/// condition, and it is evicted again.
 const ACCEPTED_GRACE: Duration = Duration::from_secs(120);
 
-/// How often a responder that works reports (KEP-4563).
+/// How often an active responder reports (KEP-4563).
 pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(180);
-/// A responder reports no more often (the API's own words on `heartbeatTime`).
+/// A responder reports no more often (API documentation of `heartbeatTime`).
 pub(super) const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(20);
 
-/// Why no eviction is tried, in the words of the responder.
+/// Why no eviction is tried, as the responder's message.
 const OF_DAEMON_SET: &str =
     "the pod belongs to a DaemonSet, which would replace it on the same node: it is not evicted";
 const MIRROR: &str =
     "the pod is the API's copy of a static pod, which only its kubelet can end: it is not evicted";
 
-/// What the last message says of attempts that were refused. It survives a restart.
+/// The attempts that were refused, from the last message. They survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempts {
     /// How many.
     pub count: u32,
-    /// When the last one was made, in seconds of the wall clock.
+    /// When the last attempt was made, in seconds of the wall clock.
     pub last: i64,
-    /// The API server does not want to be asked before.
+    /// The API server's `Retry-After`.
     pub retry_after: Duration,
     /// A budget refused it.
     pub by_budget: bool,
 }
 
-/// Reads the end of a message: `REASON: … (attempts=N, last=TIME, retryAfter=Ns)`. Anything else says nothing.
+/// Parses the end of a message: `REASON: … (attempts=N, last=TIME, retryAfter=Ns)`. Any other text means no attempts.
 #[must_use]
 pub fn parse_attempts(message: &str) -> Option<Attempts> {
     let (message_text, rest) = message.rsplit_once(" (attempts=")?;
@@ -59,19 +60,19 @@ pub fn parse_attempts(message: &str) -> Option<Attempts> {
     let count = parts.next()?.parse().ok()?;
     let last: Timestamp = parts.next()?.strip_prefix("last=")?.parse().ok()?;
     let pause: u64 = parts.next()?.strip_prefix("retryAfter=")?.parse().ok()?;
-    // A person may write there, too: no pause is longer than the longest.
+    // Another client may write there, too: no pause is longer than the maximum.
     let retry_after = Duration::from_secs(pause).min(MAX_BACKOFF);
     let by_budget =
         ["BudgetBlocks: ", "BudgetBeingProcessed: "].iter().any(|reason| message_text.starts_with(reason));
     Some(Attempts { count, last: last.as_second(), retry_after, by_budget })
 }
 
-/// The second before which no time of it may lie.
+/// The second before which its next `heartbeatTime` must not lie.
 pub(super) fn heartbeat_floor(responder: &Responder) -> i64 {
     responder.last_heartbeat().unwrap_or(0)
 }
 
-/// A report, if there is something to say, or its time has come; else when that is.
+/// A report, if the message changes or the heartbeat is due; else the time when it is due.
 pub(super) fn send_report(
     responder: &Responder,
     report: Report,
@@ -98,7 +99,7 @@ pub(super) fn completed_report(responder: &Responder, name: &'static str, messag
     Report { complete: true, ..report(responder, name, message.to_owned()) }
 }
 
-/// What the evictor does, if it is its turn.
+/// The evictor's action, if it is active.
 pub(super) fn act<'a>(
     ctx: &EvictionContext<'a>,
     decision: &mut Decision,
@@ -118,8 +119,8 @@ pub(super) fn act<'a>(
     Some((eviction, change?))
 }
 
-/// The pod is gone, or ran to its end: the responder of ours whose turn it is says so, so that it counts as completed. Of a
-/// phase beside a container that is reported running it says nothing: what it calls ended may run.
+/// The pod is gone or has terminated: our active responder reports that, so that it counts as completed. If a
+/// container is reported running despite a terminal phase, it does not report: the pod may still run.
 pub(super) fn complete_if_gone<'a>(ctx: &EvictionContext<'a>) -> Option<(&'a Eviction, EvictionChange)> {
     let message = match ctx.pod {
         Lookup::Absent => "the pod does not exist any more",
@@ -132,7 +133,7 @@ pub(super) fn complete_if_gone<'a>(ctx: &EvictionContext<'a>) -> Option<(&'a Evi
     Some((eviction, EvictionChange::Report(Box::new(completed_report(active, own, message)))))
 }
 
-/// A second eviction could only shorten its grace.
+/// The pod terminates already: a second eviction could only shorten its grace period.
 fn describe_terminating(pod: &Pod, ctx: &EvictionContext<'_>) -> String {
     let node = pod.node.as_ref().filter(|name| match ctx.view.node(name) {
         Lookup::Known(node) => node.readiness != Readiness::Ready,
@@ -172,13 +173,13 @@ fn attempt(
     Some(EvictionChange::Evict { attempt, floor: heartbeat_floor(own), heartbeat })
 }
 
-/// What it waits for, and what the message said of attempts before.
+/// The message of a waiting pod, with the attempts of the message before.
 fn describe_waiting(budget: &Budget, before: &str) -> String {
     let attempts = before.rfind(" (attempts=").map_or("", |at| &before[at..]);
     format!("other pods of PodDisruptionBudget {} are evicted first{attempts}", budget.key.name)
 }
 
-/// How long it does not ask.
+/// The remaining backoff.
 fn remaining_backoff(own: &Responder, pod: &Pod, ctx: &EvictionContext<'_>) -> Duration {
     let Some(previous) = parse_attempts(&own.message) else {
         let accepted = own.message.starts_with("the API server accepted");
@@ -192,14 +193,14 @@ fn remaining_backoff(own: &Responder, pod: &Pod, ctx: &EvictionContext<'_>) -> D
     pause.max(previous.retry_after).saturating_sub(since)
 }
 
-/// Whether its budgets let something through now.
+/// Whether its budgets allow a disruption now.
 fn is_open(pod: &Pod, ctx: &EvictionContext<'_>) -> bool {
     let mut budgets = ctx.view.budgets_of_pod(pod).peekable();
     budgets.peek().is_some() && budgets.all(|budget| budget.status.disruptions_allowed > 0)
 }
 
-/// The budget whose other pods have their turns before this one: as many at a time as it allows, and one where it allows
-/// none, for pods that are not Ready may be let through.
+/// The budget whose other pods go before this one: as many at a time as it allows, and one if it allows none, because
+/// pods that are not Ready may be evicted.
 fn blocking_budget<'a>(own: &Responder, pod: &Pod, ctx: &EvictionContext<'a>) -> Option<&'a Budget> {
     ctx.view.budgets_of_pod(pod).find(|budget| {
         let allowed = usize::try_from(budget.status.disruptions_allowed).unwrap_or(0).max(1);
@@ -208,7 +209,7 @@ fn blocking_budget<'a>(own: &Responder, pod: &Pod, ctx: &EvictionContext<'a>) ->
     })
 }
 
-/// Whether this pod is to be evicted now, too, and began to wait earlier.
+/// Whether this other pod is to be evicted now, too, and has waited longer.
 fn goes_before(other: &Pod, own: &Responder, pod: &Pod, ctx: &EvictionContext<'_>) -> bool {
     if other.deletion.is_some() || other.phase.is_terminal() {
         return false;

@@ -1,4 +1,4 @@
-//! Why nothing is done: typed, with its numbers, for people and for checkers.
+//! Why the controller does not act: typed, with numbers, for Events and for programs.
 
 use pod_safety_shared::cache::FreshnessError;
 use pod_safety_shared::controller_loop::{self, HoldReason};
@@ -8,44 +8,44 @@ use strum::{IntoStaticStr, VariantNames};
 /// What this controller decides about a key.
 pub type Decision = controller_loop::Decision<Hold>;
 
-/// A reason to do nothing now. The names of the variants are the words of metrics and of programs.
+/// A reason not to act now. The names of the variants are values of metrics and of programs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
 pub enum Hold {
-    /// A kind cannot be believed now.
+    /// The cache of a kind is not synced, or is stale.
     #[error(transparent)]
     #[strum(transparent)]
     Unfresh(#[from] FreshnessError),
-    /// Kubernetes' own controller serves this namespace.
+    /// Another controller, such as Kubernetes' own, serves this namespace.
     #[error(
         "another controller writes the states of Evictions in this namespace: set controllers.eviction.enabled of pod-safety to false"
     )]
     AnotherController,
-    /// The pod is there, and cannot be read.
+    /// The pod exists, and cannot be read.
     #[error("the pod cannot be read: {why}. It may be there")]
     PodUnreadable {
         /// What is wrong.
         why: String,
     },
-    /// Some requests cannot be read.
+    /// Some EvictionRequests cannot be decoded.
     #[error(
         "some EvictionRequests cannot be read: one of them may ask for this eviction, so it is not canceled"
     )]
     RequestsUnreadable,
-    /// Some Evictions cannot be read.
+    /// Some Evictions cannot be decoded.
     #[error("some Evictions cannot be read: one of them may be of this pod, so no other is created")]
     EvictionsUnreadable,
-    /// Another client than the controller wrote what only a responder may write.
+    /// A responder has a report from before its turn, written by another client.
     #[error(
         "responder {responder} has a report before its turn: whoever wrote it would let all responders be passed over. Delete the Eviction: a new one is created"
     )]
     ResponderPrefilled {
-        /// Which one.
+        /// The responder.
         responder: String,
     },
-    /// A state that this version does not know.
+    /// A responder state that this version does not know.
     #[error("the Eviction has states that this version of pod-safety does not know")]
     UnknownState,
-    /// All responders had their turns, and the pod is there.
+    /// All responders had their turns, and the pod still exists.
     #[error(
         "every responder had its turn, and the pod was not evicted ({tries} times): the next Eviction waits"
     )]
@@ -56,9 +56,9 @@ pub enum Hold {
     /// The API server did not evict the pod.
     #[error("the pod is not evicted after {attempts} attempts: {message}")]
     EvictionRefused {
-        /// How many.
+        /// The number of attempts.
         attempts: u32,
-        /// The last answer.
+        /// The last message.
         message: String,
     },
 }

@@ -1,6 +1,7 @@
-//! The responder for pods of lost nodes: `pod-safety.dev/lost-node`. It deletes nothing. While the node of a pod is fenced it
-//! reports the step, so that responders of the application are not waited for, twenty minutes each, on a dead node; and it
-//! is done as soon as the node reports, the pod is gone, or a person is needed.
+//! The responder for pods of lost nodes: `pod-safety.dev/lost-node`. It deletes nothing. While the node of a pod is
+//! being fenced it reports the fencing step, so that Evictions do not wait for each responder of the application,
+//! twenty minutes each, on a dead node; and it is completed as soon as the node reports, the pod is gone, or a person
+//! is needed.
 
 use std::time::Duration;
 
@@ -15,18 +16,18 @@ use super::context::EvictionContext;
 use super::evictor::{completed_report, report, send_report};
 use super::holds::Decision;
 
-/// What has not begun within this time needs a person: the others have their turns.
+/// Fencing that has not begun within this time needs a person: the other responders get their turns.
 const BEGIN_GRACE: Duration = Duration::from_secs(600);
 
-/// What it says.
+/// The progress of fencing as this responder reports it.
 enum FencingProgress {
-    /// It is waited for this.
+    /// Waiting, with the message.
     Waiting(String),
-    /// It is done, for this reason.
+    /// Completed, for this reason.
     Done(String),
 }
 
-/// What it does, if it is its turn.
+/// The responder's action, if it is active.
 pub(super) fn act<'a>(
     ctx: &EvictionContext<'a>,
     decision: &mut Decision,
@@ -54,7 +55,7 @@ fn fencing_progress(own: &Responder, pod: &Pod, ctx: &EvictionContext<'_>) -> Fe
             );
         }
     };
-    // Whoever says NotReady reports.
+    // A NotReady node reports, too.
     if node.readiness == Readiness::Ready || node.readiness == Readiness::NotReady {
         return FencingProgress::Done(format!("node {name} reports"));
     }
@@ -70,12 +71,12 @@ fn fencing_progress(own: &Responder, pod: &Pod, ctx: &EvictionContext<'_>) -> Fe
     }
 }
 
-/// Whether it is an incident of this Node in this boot, of which something is still to come.
+/// Whether it is an open incident of this Node in this boot.
 fn is_open_incident(fence: &NodeFenceObject, node: &Node) -> bool {
     node.matches_incarnation(&fence.spec.node) && !fence.spec.dry_run && !fence.status.phase.is_over()
 }
 
-/// Until the time for it is over since its turn began.
+/// Waits until the grace time since the responder became active is over.
 fn wait_within_grace(
     own: &Responder,
     ctx: &EvictionContext<'_>,
@@ -96,7 +97,7 @@ fn progress_of_incident(fence: &NodeFenceObject, node: &Node, ctx: &EvictionCont
     );
     let is_overdue = ctx.now.since(fence.status_seen) >= BEGIN_GRACE;
     match phase {
-        // What holds it back is in its message.
+        // The message of the incident states what holds it back.
         Phase::Pending if is_overdue => FencingProgress::Done(step),
         Phase::AwaitingOperator => FencingProgress::Done(step),
         Phase::Pending | Phase::Fencing | Phase::Fenced | Phase::Recovering => FencingProgress::Waiting(step),

@@ -1,10 +1,10 @@
-//! What Prometheus learns of evictions, besides the queue's metrics and the reasons of holds.
+//! The metrics of evictions, in addition to those of the queue and of the reasons of holds.
 
 use pod_safety_shared::authority::{EvictionChange, Outcome, Update};
 use pod_safety_shared::metrics::MetricsError;
 use prometheus::{IntCounterVec, Opts, Registry};
 
-/// Counts what was written.
+/// Counts the writes.
 #[derive(Clone, Debug)]
 pub(super) struct EvictionMetrics {
     writes: IntCounterVec,

@@ -1,4 +1,4 @@
-//! Whose turn it is, and how an Eviction ends: rules 8 and 11 to 16.
+//! Which responder is active, and how an Eviction ends: rules 8 and 11 to 16.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use super::evictions::list_requesters;
 use super::holds::{Decision, Hold};
 use super::requests::{NOT_EVICTED, awaiting_outcome, stated_outcome, unless_stated};
 
-/// The pod is gone: its responder may report within this time (`GracefulCompletionDelay` of kubernetes#137133).
+/// The pod is gone: its active responder may report within this time (`GracefulCompletionDelay` of
+/// kubernetes#137133).
 pub const GRACEFUL_COMPLETION: Duration = Duration::from_secs(5);
 
 /// How the pod ended.
@@ -27,7 +28,7 @@ enum PodEnd {
     Terminal,
 }
 
-/// What its status should become; `None`: it stays.
+/// The changes of its status; `None`: it stays.
 pub(super) fn progress(
     eviction: &Eviction,
     ctx: &EvictionContext<'_>,
@@ -39,14 +40,14 @@ pub(super) fn progress(
     let named = |all: &[Requester]| all.iter().cloned().collect::<BTreeSet<_>>();
     let same = named(&change.requesters) == named(&eviction.requesters) && change.dropped.is_empty();
     if !evaluated && eviction.observed_generation == 0 && eviction.responders.is_empty() {
-        // Nothing is said of an Eviction before it is initialized.
+        // An Eviction without responders gets no other status.
         return None;
     }
     let is_changed = evaluated || !same || eviction.observed_generation != eviction.generation;
     is_changed.then(|| EvictionChange::Status(Box::new(change)))
 }
 
-/// Rule 12: gone, terminal, canceled, progress, in this order. Gives back whether anything changes.
+/// Rule 12: gone, terminal, canceled, progress, in this order. Returns whether anything changes.
 fn evaluate(
     eviction: &Eviction,
     ctx: &EvictionContext<'_>,
@@ -82,8 +83,8 @@ fn push_hold(eviction: &Eviction, decision: &mut Decision, hold: Hold) {
     decision.holds.push((Subject::Pod(eviction.pod.clone()), hold));
 }
 
-/// Rule 8: in one write all responders, the first of which is active. Names and its start alone: who writes more prejudges
-/// what responders report (kubernetes#140804).
+/// Rule 8: writes all responders at once, the first of which is active. Only names and its start: more would
+/// anticipate the reports of responders (kubernetes#140804).
 fn initialize(eviction: &Eviction, pod: &Pod, change: &mut StatusChange) {
     let own = pod.eviction_responders.iter().cloned();
     let evictor = (IMPERATIVE_EVICTOR.into(), IMPERATIVE_EVICTOR_PRIORITY);
@@ -96,7 +97,7 @@ fn initialize(eviction: &Eviction, pod: &Pod, change: &mut StatusChange) {
     change.conditions = unless_stated(&eviction.conditions, awaiting_outcome(&eviction.conditions));
 }
 
-/// Rule 14. Who reported is completed; who did not gets five seconds to.
+/// Rule 14. A responder that reported is completed; another one has five seconds to report.
 fn finish_gone(
     eviction: &Eviction,
     ctx: &EvictionContext<'_>,
@@ -122,7 +123,7 @@ fn finish_gone(
     true
 }
 
-/// Who reported is completed.
+/// A responder that reported is completed.
 fn final_state(active: &Responder, otherwise: ResponderState) -> ResponderState {
     if active.completed.is_some() { ResponderState::Completed } else { otherwise }
 }
@@ -131,7 +132,7 @@ fn failed_status(eviction: &Eviction, why: &str, message: &str) -> ConditionChan
     stated_outcome(&eviction.conditions, (true, why, message), (false, NOT_EVICTED))
 }
 
-/// Rule 15. A request that cannot be read may ask.
+/// Rule 15. A request that cannot be decoded may be an open one.
 fn finish_canceled(
     eviction: &Eviction,
     ctx: &EvictionContext<'_>,
@@ -152,14 +153,14 @@ fn finish_canceled(
     true
 }
 
-/// Whether it is only its turn that lets a responder report.
+/// Whether a responder has a report from before its turn.
 fn is_prefilled(responder: &Responder) -> bool {
     let Responder { started, heartbeat, expected, completed, .. } = responder;
     let has_status = [started, heartbeat, expected, completed].into_iter().any(Option::is_some);
     responder.state == ResponderState::Inactive && has_status
 }
 
-/// Rules 13 and 16: the next one has its turn, or all had theirs.
+/// Rules 13 and 16: the next responder becomes active, or all had their turns.
 fn advance(
     eviction: &Eviction,
     ctx: &EvictionContext<'_>,
@@ -195,8 +196,8 @@ fn advance(
     }
 }
 
-/// When a silent responder loses its turn: 20 minutes after this process saw its last sign, and by its own time. The API
-/// would take it 30 s earlier, while a report may be on its way.
+/// When a responder that does not report loses its turn: 20 minutes after this process saw its last heartbeat, and
+/// after the heartbeat by its own time. The API server would accept it 30 s earlier, while a report may be in flight.
 #[must_use]
 pub fn heartbeat_deadline(active: &Responder, age: Duration, now: Mono) -> Mono {
     let by_time = now + RESPONDER_HEARTBEAT_DEADLINE.saturating_sub(age);

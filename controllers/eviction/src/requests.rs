@@ -1,4 +1,4 @@
-//! What a request says: rules 3, 4 and 17.
+//! The status of a request: rules 3, 4 and 17.
 
 use pod_safety_shared::authority::{
     ConditionChange, ConditionChanges, EvictionChange, EvictionUpdate, Intent, Update,
@@ -10,12 +10,12 @@ use pod_safety_shared::model::{CANCELED, Eviction, EvictionCondition, EvictionCo
 use super::context::EvictionContext;
 use super::holds::{Decision, Hold};
 
-/// Both conditions of what goes on.
+/// The reason of both conditions while the Eviction is active.
 pub(super) const AWAITING: &str = "AwaitingEviction";
-/// The condition `TargetEvicted` of what failed.
+/// The reason of `TargetEvicted` after a failure.
 pub(super) const NOT_EVICTED: &str = "EvictionFailed";
 
-/// A condition as it should be, beside what it is.
+/// A condition as it should be, with its present state.
 pub(super) fn stated_condition(
     before: Option<&EvictionCondition>,
     holds: bool,
@@ -42,7 +42,7 @@ pub(super) fn awaiting_outcome(before: &EvictionConditions) -> ConditionChanges 
     stated_outcome(before, (false, AWAITING, ""), (false, AWAITING))
 }
 
-/// Whether that is what stands there.
+/// Whether the condition is already as it should be.
 fn is_stated(before: Option<&EvictionCondition>, stated: &ConditionChange) -> bool {
     before.is_some_and(|before| {
         before.is_true == stated.is_true
@@ -51,7 +51,7 @@ fn is_stated(before: Option<&EvictionCondition>, stated: &ConditionChange) -> bo
     })
 }
 
-/// The conditions, unless both stand there as they should be.
+/// The conditions, unless both are as they should be.
 pub(super) fn unless_stated(
     before: &EvictionConditions,
     desired: ConditionChanges,
@@ -61,7 +61,7 @@ pub(super) fn unless_stated(
     (!is_stated).then_some(desired)
 }
 
-/// What each request should say.
+/// The status that each request should have.
 pub(super) fn decide(ctx: &EvictionContext<'_>, decision: &mut Decision) {
     for request in &ctx.requests {
         if let Some(change) = request_change(request, ctx, decision) {
@@ -86,18 +86,18 @@ fn request_change(
         let is_changed = stand.is_some() || request.observed_generation != observed;
         is_changed.then(|| EvictionChange::Request { observed, conditions: stand.map(Box::new) })
     };
-    // Rule 4: nothing else changes any more.
+    // Rule 4: a final status does not change any more.
     if request.is_final() {
         return status_change(None);
     }
-    // Always, also of an Eviction that somebody else created.
+    // Always, also for an Eviction that another client created.
     if ctx.existing_pod().is_some_and(|pod| pod.in_group) {
         return Some(refusal(request));
     }
     let desired = match ctx.relevant() {
         Some(eviction) if is_replaced(eviction, request) => awaiting_outcome(&request.conditions),
         Some(eviction) => copy_outcome(eviction, &request.conditions),
-        // Rule 3. The pod that the UID names may have another name than the request says.
+        // Rule 3. The pod with the UID may have another name than in the request.
         None => match ctx.pod {
             Lookup::Known(pod) if pod.key.name == request.pod.name => awaiting_outcome(&request.conditions),
             Lookup::Known(_) | Lookup::Absent => return Some(refusal(request)),
@@ -111,12 +111,12 @@ fn request_change(
     status_change(unless_stated(&request.conditions, desired))
 }
 
-/// A new Eviction follows at once: the request does not show that the one before was canceled.
+/// A new Eviction follows at once: the request does not show that the former one was canceled.
 fn is_replaced(eviction: &Eviction, request: &EvictionRequest) -> bool {
     request.is_effective() && eviction.conditions.failure_reason() == Some(CANCELED)
 }
 
-/// Rule 17: as the Eviction says, with a time of its own.
+/// Rule 17: as in the Eviction, with its own transition time.
 fn copy_outcome(eviction: &Eviction, before: &EvictionConditions) -> ConditionChanges {
     let copy = |of: Option<&EvictionCondition>, before: Option<&EvictionCondition>| match of {
         Some(of) => stated_condition(before, of.is_true, &of.reason, &of.message),

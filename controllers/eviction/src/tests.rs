@@ -1,4 +1,4 @@
-//! Sentences about decisions: what was said by the API server, what is written.
+//! Sentences about decisions: the objects in the API, and what is written.
 
 use pod_safety_shared::authority::{
     ConditionChange, ConditionChanges, EvictionChange, EvictionUpdate, Intent, StatusChange, Update,
@@ -25,7 +25,7 @@ mod validation;
 const EVICTOR: &str = "imperative-eviction.k8s.io/evictor";
 const APP: &str = "example.com/app";
 
-/// The pod that everything here is about.
+/// The pod of all these tests.
 pub(super) fn target() -> EvictionTarget {
     EvictionTarget { namespace: "ns".into(), uid: uid("uid-p") }
 }
@@ -51,7 +51,8 @@ fn running_pod() -> (Kind, Obj) {
     (Kind::Pods, pod("p"))
 }
 
-/// An Eviction of the pod that goes on, whose first responder is active since the test began; its metadata and requesters are as they should be.
+/// An active Eviction of the pod, whose first responder is active since the test began; its metadata and requesters
+/// are as they should be.
 fn active_eviction(responders: &[(&str, i32, &str)]) -> Obj {
     let mut labels = json!({ "app.kubernetes.io/managed-by": "pod-safety", "example.com/asks": "requester" });
     for (name, ..) in responders {
@@ -72,7 +73,7 @@ fn active_eviction(responders: &[(&str, i32, &str)]) -> Obj {
         .verdict("TargetEvicted", "False", "AwaitingEviction")
 }
 
-/// With this field in the entry of a responder.
+/// Sets this field in the entry of a responder.
 fn reports(eviction: Obj, number: usize, field: &str, value: &Value) -> Obj {
     eviction.set(&format!("/status/responders/{number}/{field}"), value.clone())
 }
@@ -120,7 +121,7 @@ fn status(change: &StatusChange) -> String {
     parts.join("; ")
 }
 
-/// What is written, in one line each.
+/// The writes of a decision, in one line each.
 fn describe(decision: &Decision) -> Vec<String> {
     let word = |intent: &Intent| {
         let Intent::Update(Update::Eviction(update)) = intent else { return "another's".to_owned() };

@@ -16,7 +16,7 @@ fn refused(reason: &str, count: u32, last: u64, pause: u64) -> String {
     format!("{reason}: no (attempts={count}, last={}, retryAfter={pause}s)", timestamp(last))
 }
 
-/// What the evictor does, the request's own status apart.
+/// The evictor's actions, without the request's own status.
 fn acts(pod: Obj, eviction: Obj, second: u64) -> Vec<String> {
     let all = describe(&decide_at(
         &world(&[(Kind::Pods, pod), request_object(), (Kind::Evictions, eviction)]),
@@ -26,7 +26,7 @@ fn acts(pod: Obj, eviction: Obj, second: u64) -> Vec<String> {
 }
 
 #[test]
-fn it_evicts_and_leaves_alone_what_it_should() {
+fn the_evictor_evicts_only_pods_that_it_should() {
     let says = |message: &str, done: &str| vec![format!("pod-1-p: {EVICTOR} says {message:?}{done}")];
     let of_lost = |object: Obj| object.on("n").terminating();
     let cases: Vec<(&str, Obj, Vec<String>)> = vec![
@@ -62,9 +62,9 @@ fn it_evicts_and_leaves_alone_what_it_should() {
     }
 }
 
-/// It counts as completed, not as interrupted.
+/// The responder counts as completed, not as interrupted.
 #[test]
-fn it_reports_that_the_pod_is_gone_before_the_eviction_ends() {
+fn the_evictor_reports_that_the_pod_is_gone_before_the_eviction_ends() {
     let gone = world(&[request_object(), (Kind::Evictions, turn())]);
     let said = describe(&decide_at(&gone, 1));
     assert!(
@@ -77,14 +77,14 @@ fn it_reports_that_the_pod_is_gone_before_the_eviction_ends() {
         said.iter().any(|word| word.contains("evictor Completed; ") && word.contains("True/PodDeleted")),
         "{said:?}"
     );
-    // What a phase calls ended may run: it reports no end.
+    // A pod with a terminal phase may still run: no end is reported.
     let called_ended = acts(pod("p").phase("Failed").running(), turn(), 1);
     assert_eq!(called_ended, Vec::<String>::new());
 }
 
-/// Of a pod that terminates for 25 minutes the evictor stays active, and evicts no second time.
+/// While a pod terminates for 25 minutes the evictor stays active, and evicts no second time.
 #[test]
-fn a_pod_that_terminates_is_reported_every_three_minutes() {
+fn a_terminating_pod_is_reported_every_three_minutes() {
     let said = with_message("the pod is terminating", 60);
     for (second, reports) in [(61, 0), (239, 0), (240, 1), (1_259, 1)] {
         assert_eq!(acts(pod("p").terminating(), said.clone(), second).len(), reports, "{second}");
@@ -92,7 +92,7 @@ fn a_pod_that_terminates_is_reported_every_three_minutes() {
 }
 
 #[test]
-fn attempts_are_apart_by_twenty_seconds_doubled_up_to_ten_minutes_and_by_what_the_api_server_asks_for() {
+fn attempts_back_off_from_twenty_seconds_to_ten_minutes_and_respect_retry_after() {
     for (count, pause, apart) in [
         (1, 1, 20),
         (2, 1, 40),
@@ -108,13 +108,13 @@ fn attempts_are_apart_by_twenty_seconds_doubled_up_to_ten_minutes_and_by_what_th
         assert_eq!((before.len(), after.len()), (0, 1), "{count} {pause}");
         assert_eq!(after, [format!("evict, attempt {}", count.saturating_add(1))]);
     }
-    // It was accepted, and the pod does not terminate: the disruption controller takes the condition back.
+    // The eviction was accepted, and the pod does not terminate: the disruption controller resets the condition.
     let accepted = with_message("the API server accepted the eviction: the pod has 30s to terminate", 60);
     assert_eq!((acts(pod("p"), accepted.clone(), 179).len(), acts(pod("p"), accepted, 180).len()), (0, 1));
 }
 
 #[test]
-fn a_message_of_somebody_else_counts_no_attempts() {
+fn a_message_of_another_client_counts_no_attempts() {
     for message in [
         "",
         "(attempts=1)",
@@ -130,7 +130,7 @@ fn a_message_of_somebody_else_counts_no_attempts() {
     );
 }
 
-/// A budget `ns/b` on these pods that allows so many disruptions.
+/// A budget `ns/b` on these pods that allows this many disruptions.
 fn allows(count: i32) -> (Kind, Obj) {
     let status = json!({ "disruptionsAllowed": count, "observedGeneration": 2 });
     (Kind::Budgets, budget("b", "db", &json!({ "maxUnavailable": 1 })).set("/status", status))
@@ -159,9 +159,9 @@ fn asks_for(name: &str) -> (Kind, Obj) {
     )
 }
 
-/// A budget that opens is tried at once, at most every five seconds.
+/// After a budget allows a disruption, an eviction is tried at once, at most every five seconds.
 #[test]
-fn a_budget_that_opens_is_not_waited_for() {
+fn an_eviction_is_tried_at_once_when_a_budget_allows_it_again() {
     for (reason, allowed, soon) in
         [("BudgetBlocks", 1, true), ("BudgetBlocks", 0, false), ("WebhookFails", 1, false)]
     {
@@ -175,7 +175,7 @@ fn a_budget_that_opens_is_not_waited_for() {
 }
 
 #[test]
-fn pods_of_one_budget_have_their_turns_one_after_another() {
+fn pods_of_one_budget_are_evicted_one_after_another() {
     let others = |allowed| {
         [
             member("p"),
@@ -196,7 +196,7 @@ fn pods_of_one_budget_have_their_turns_one_after_another() {
         assert_eq!(said.iter().any(|word| word.starts_with("evict")), evicted, "{allowed}: {said:?}");
         assert_eq!(said.iter().any(|word| word.contains(waits)), !evicted, "{allowed}: {said:?}");
     }
-    // Those that were refused just now are passed over.
+    // Pods that were refused just now are passed over.
     let world = world(&others(1));
     for name in ["a", "b"] {
         let (_, one) = of_pod(name, 1);

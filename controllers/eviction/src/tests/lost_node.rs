@@ -4,7 +4,7 @@ use pod_safety_shared::testing::objects::NEXT_BOOT;
 
 use super::*;
 
-/// The pod on node `n`, with its Eviction in the turn of the responder for lost nodes.
+/// The pod on node `n`, with its Eviction while the lost-node responder is active.
 fn scene(node: Option<Obj>, fences: &[Obj], policies: &[Obj]) -> World {
     let turn = active_eviction(&[(LOST_NODE_RESPONDER, 20_000, "Active"), (EVICTOR, 100, "Inactive")]);
     let world = world(&[(Kind::Pods, pod("p").on("n")), request_object(), (Kind::Evictions, turn)]);
@@ -29,7 +29,7 @@ fn says(world: &World, second: u64) -> Option<(String, bool)> {
     ))
 }
 
-/// A sentence, the world, the second at which is decided, what it says, and whether it is done then.
+/// A sentence, the world, the second of the decision, the message, and whether the responder is completed then.
 type Case<'a> = (&'a str, World, u64, &'a str, bool);
 
 fn compare(cases: Vec<Case<'_>>) {
@@ -43,7 +43,7 @@ fn lost() -> Obj {
 }
 
 #[test]
-fn it_reports_the_step_of_the_fence_until_a_person_is_needed() {
+fn the_responder_reports_the_step_of_the_fence_until_a_person_is_needed() {
     let fenced = |phase: &str| scene(Some(lost()), &[fence(phase)], &[]);
     let held = "node n does not report; NodeFence f is Pending: the step";
     let person = "node n does not report; NodeFence f is AwaitingOperator: the step";
@@ -57,7 +57,7 @@ fn it_reports_the_step_of_the_fence_until_a_person_is_needed() {
 }
 
 #[test]
-fn it_is_done_when_the_node_reports_or_nothing_fences_it() {
+fn the_responder_is_completed_when_the_node_reports_or_is_not_fenced() {
     let ready = |status: &str| scene(Some(lost().ready(status)), &[], &[]);
     let policy = named("p").set("/spec", json!({ "levels": [] }));
     let chosen = || scene(Some(lost()), &[], std::slice::from_ref(&policy));
@@ -76,7 +76,7 @@ fn it_is_done_when_the_node_reports_or_nothing_fences_it() {
     ]);
 }
 
-/// A change of the node wakes it at once.
+/// A change of the node enqueues it at once.
 #[test]
 fn the_key_of_a_node_decides_for_its_pods() {
     let world = scene(Some(node("n").boot(BOOT).ready("True")), &[], &[]);

@@ -1,6 +1,6 @@
-//! A model check: random histories of pods, requests, responders and others who write, with caches that lag. Each write that
-//! `decide` wants is made to what the API server has, by compare-and-swap, if the quorum reads that it asks for allow it; and
-//! the API server's own validation must take it.
+//! A model check: random histories of pods, requests, responders and other writers, with caches that lag. Each write
+//! of `decide` is applied to the API server's objects, by compare-and-swap, if the quorum reads that it requires
+//! allow it; and the API server's own validation must accept it.
 
 use proptest::prelude::*;
 
@@ -14,25 +14,25 @@ use super::*;
 enum Step {
     /// Time passes.
     Pass(u16),
-    /// The cache hears of pods, requests or Evictions.
+    /// The cache receives changes of pods, requests or Evictions.
     Hear([bool; 3]),
     /// The controller decides, and acts.
     Act,
-    /// A request is made, changed or deleted.
+    /// A request is created, changed or deleted.
     Ask {
         number: u8,
         intent: bool,
     },
     Drop(u8),
-    /// What becomes of the pod.
+    /// A change of the pod.
     Terminates,
     Finishes,
     Goes,
-    /// The active responder reports, or is done.
+    /// The active responder reports, or is completed.
     Reports(bool),
-    /// Somebody else creates an Eviction, or initializes one.
+    /// Another client creates an Eviction, or initializes one.
     Foreign,
-    /// This process begins anew.
+    /// This process restarts.
     Anew,
 }
 
@@ -53,7 +53,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the API server has, and what the cache of a process has heard.
+/// The objects of the API server, and of the cache of a process.
 struct Cluster {
     pod: Option<Value>,
     requests: Vec<Value>,
@@ -61,7 +61,7 @@ struct Cluster {
     version: u64,
     second: u64,
     world: World,
-    /// What the cache has, to tell it of removals.
+    /// The objects in the cache, to deliver removals.
     heard: [Vec<String>; 3],
 }
 
@@ -105,7 +105,7 @@ impl Cluster {
         at(self.second)
     }
 
-    /// At the next version.
+    /// The object with the next resourceVersion.
     fn next(&mut self, mut object: Value) -> Value {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
@@ -200,7 +200,7 @@ impl Cluster {
     fn create(&mut self, number: u32, owners: usize, labels: usize) -> Result<(), TestCaseError> {
         prop_assert!(owners > 0 && labels > 0);
         let name = format!("pod-{number}-p");
-        // Of this name there is one of this pod: the cache is behind.
+        // There is an Eviction of this name and pod: the cache is behind.
         if self.evictions.iter().any(|one| text(one, "name") == name) {
             return Ok(());
         }
@@ -279,7 +279,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What must hold of every write that ends something.
+    /// Invariants of every final write.
     fn invariants(&self, before: Value, after: &Value) -> Result<(), TestCaseError> {
         let became = |kind: &str| !is_true(&before, kind) && is_true(after, kind);
         if became("TargetEvicted") {
@@ -335,7 +335,7 @@ impl Cluster {
         self.requests.push(request);
     }
 
-    /// The responder whose turn it is says something, if the API server takes it.
+    /// The active responder reports, if the API server accepts it.
     fn reports(&mut self, done: bool) {
         let Some(at) = self.evictions.iter().position(|one| active(one).is_some_and(|name| name != EVICTOR))
         else {
@@ -431,16 +431,16 @@ fn settle(cluster: &mut Cluster) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// No write is refused, none is against the invariants, and in the end every request says what became of it.
+    /// No write is refused, none violates the invariants, and in the end every request shows its result.
     #[test]
-    fn histories_keep_the_invariants(steps in proptest::collection::vec(step(), 1..80)) {
+    fn all_histories_keep_the_invariants(steps in proptest::collection::vec(step(), 1..80)) {
         let mut cluster = Cluster::new();
         for step in steps {
             cluster.take(step)?;
             let going = cluster.evictions.iter().filter(|one| active(one).is_some());
             prop_assert!(going.clone().count() <= 1, "{:?}", going.collect::<Vec<_>>());
         }
-        // Close to the deadline of a silent responder, and beyond.
+        // Close to the deadline of a responder that does not report, and beyond.
         for pass in [0, 1, 1, 1_150, 60, 1_150, 60] {
             cluster.second += pass;
             cluster.hear([true; 3]);

@@ -36,7 +36,7 @@ fn refuse(refused: bool, why: &str) -> Result<(), String> {
     if refused { Err(why.to_owned()) } else { Ok(()) }
 }
 
-/// Whether the API server takes this status over that one, at this second of its clock.
+/// Whether the API server accepts this status after that one, at this second of its clock.
 pub(super) fn validate(old: &Value, new: &Value, now: i64) -> Result<(), String> {
     for kind in ["TargetEvicted", "Failed"] {
         let Some(before) = condition(old, kind).filter(|one| one["status"] == "True") else { continue };

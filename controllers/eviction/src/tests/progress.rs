@@ -1,4 +1,4 @@
-//! Whose turn it is, and how an Eviction ends.
+//! Which responder is active, and how an Eviction ends.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn three(states: [&'static str; 3]) -> Obj {
     active_eviction(&[(APP, 10_000, app), ("example.com/other", 5_000, other), (EVICTOR, 100, evictor)])
 }
 
-/// What is written to the Eviction, apart from who asks.
+/// The writes to the Eviction, without its requesters.
 fn of_eviction(objects: &[(Kind, Obj)], second: u64) -> Vec<String> {
     let all = describe(&decide_at(&world(objects), second));
     let own = all.into_iter().filter(|word| word.starts_with("pod-1-p: "));
@@ -37,7 +37,7 @@ fn responders_begin_by_their_names_alone_and_the_first_is_active() {
 }
 
 #[test]
-fn an_eviction_goes_on_and_ends_by_the_rules() {
+fn an_eviction_progresses_and_ends_by_the_rules() {
     let done = json!(timestamp(60));
     let active = || three(["Active", "Inactive", "Inactive"]);
     let last = || three(["Completed", "Interrupted", "Active"]);
@@ -68,9 +68,9 @@ fn an_eviction_goes_on_and_ends_by_the_rules() {
     }
 }
 
-/// A new leader, or a clock that is ahead: its own twenty minutes count from when it saw the last sign.
+/// A new leader, or a clock that is ahead: its own twenty minutes count from when it saw the last heartbeat.
 #[test]
-fn a_deadline_is_over_by_our_own_clock_too() {
+fn a_deadline_expires_by_our_own_clock_too() {
     let world = world(&[running_pod(), request_object()]);
     world.confirm_all(at(1_000));
     world.apply(Kind::Evictions, &three(["Active", "Inactive", "Inactive"]), at(1_000));
@@ -79,8 +79,8 @@ fn a_deadline_is_over_by_our_own_clock_too() {
     assert!(!interrupted(2_199) && interrupted(2_200));
 }
 
-/// kubernetes#140804: whoever initializes an Eviction may write that all responders are done, and in seconds the chain is
-/// through: a pod with responders that protect it is evicted at once.
+/// kubernetes#140804: a client that initializes an Eviction may write that all responders are completed, and in
+/// seconds all are passed over: a pod with responders that protect it is evicted at once.
 #[test]
 fn attack_a_tenant_that_reports_for_responders_before_their_turn_stops_the_chain() {
     for field in ["completionTime", "startTime", "heartbeatTime"] {
@@ -97,9 +97,9 @@ fn attack_a_tenant_that_reports_for_responders_before_their_turn_stops_the_chain
     }
 }
 
-/// An unreadable request may ask.
+/// A request that cannot be decoded may be an open one.
 #[test]
-fn nothing_is_canceled_while_a_request_cannot_be_read() {
+fn no_eviction_is_canceled_while_a_request_cannot_be_decoded() {
     let world = world(&[running_pod(), (Kind::Evictions, three(["Active", "Inactive", "Inactive"]))]);
     let raw = json!({ "metadata": { "name": "r", "namespace": "ns", "uid": "uid-r" } }).to_string();
     let raw =
@@ -110,9 +110,9 @@ fn nothing_is_canceled_while_a_request_cannot_be_read() {
     assert!(!describe(&decision).iter().any(|word| word.contains("Failed=True")));
 }
 
-/// Rule 11: those who do so no more are withdrawn, and of more than a hundred they are not named.
+/// Rule 11: requesters without an open request are withdrawn, and above a hundred they are not named.
 #[test]
-fn a_hundred_requesters_are_named_and_those_who_ask_come_first() {
+fn a_hundred_requesters_are_named_and_those_with_open_requests_come_first() {
     let past: Value = (0..100)
         .map(|number| json!({ "name": format!("past.com/{number:0>3}"), "intent": "Withdrawn" }))
         .collect();

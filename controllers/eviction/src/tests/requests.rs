@@ -1,4 +1,4 @@
-//! Requests, and which Evictions there should be.
+//! Requests, and which Evictions should exist.
 
 use super::*;
 
@@ -56,9 +56,9 @@ fn a_request_gets_an_eviction_or_is_refused() {
     }
 }
 
-/// It was written once, and is seen again: nothing more is written.
+/// The status was written once, and is seen again: nothing more is written.
 #[test]
-fn a_request_that_says_what_it_should_is_left_alone() {
+fn a_request_with_the_right_status_is_left_alone() {
     let of_it = active_eviction(&[(EVICTOR, 100, "Active")]);
     let request = request_object().1.set("/status", json!({ "observedGeneration": 1, "conditions": [] }));
     let request = request.verdict("Failed", "False", "AwaitingEviction").verdict(
@@ -84,7 +84,7 @@ fn a_request_that_says_what_it_should_is_left_alone() {
     assert_eq!(describe(&decide_at(&world, 2)), ["r at 2: as before", "evict, attempt 1"]);
 }
 
-/// A request of an ended Eviction gets a new one; how soon depends on how it ended.
+/// A request of an ended Eviction gets a new one; when depends on how the former one ended.
 #[test]
 fn after_a_failed_eviction_the_next_one_comes() {
     let ended = |name: &str, reason: &str| {
@@ -108,14 +108,14 @@ fn after_a_failed_eviction_the_next_one_comes() {
     assert_eq!(held(&decide_at(&world(&vain), 19)), ["NoFurtherResponder"]);
     let twice = evictions(&["pod-1-p", "pod-2-p"], "NoFurtherResponder");
     assert!(created(&twice, 39).is_none() && created(&twice, 40).is_some());
-    // Of more than three only the name tells how many there were.
+    // If more than three failed, only the name shows how many there were.
     let often = evictions(&["pod-10-p", "pod-11-p", "pod-12-p"], "NoFurtherResponder");
     assert!(created(&often, 899).is_none() && created(&often, 900).is_some());
 }
 
-/// While the pods of the cache are old nothing is refused by them.
+/// While the cache of pods is stale no request is refused because of it.
 #[test]
-fn what_cannot_be_read_or_believed_is_not_absent() {
+fn an_unreadable_or_stale_object_is_not_absent() {
     let unlisted = World::listed_except(&[Kind::Pods]);
     unlisted.apply(Kind::EvictionRequests, &request_object().1, at(0));
     assert_eq!(held(&decide_at(&unlisted, 1)), ["NotSynced"]);
@@ -133,7 +133,7 @@ fn what_cannot_be_read_or_believed_is_not_absent() {
 }
 
 #[test]
-fn the_oldest_eviction_goes_on_and_the_others_are_duplicates() {
+fn the_oldest_eviction_stays_active_and_the_others_are_duplicates() {
     let older =
         active_eviction(&[(EVICTOR, 100, "Active")]).set("/metadata/creationTimestamp", json!(timestamp(1)));
     let younger = eviction("other", "p")
@@ -147,7 +147,7 @@ fn the_oldest_eviction_goes_on_and_the_others_are_duplicates() {
 }
 
 #[test]
-fn of_failed_evictions_of_ours_the_newest_three_stay() {
+fn the_newest_three_failed_evictions_of_ours_are_kept() {
     let failed = |number: u32, ours: bool| {
         let name = format!("pod-{number}-p");
         let one = active_eviction(&[(EVICTOR, 100, "Canceled")])
@@ -187,7 +187,7 @@ fn labels_and_owners_follow_requests_and_responders() {
         (Kind::Evictions, active_eviction(&[(APP, 10_000, "Active"), (EVICTOR, 100, "Inactive")])),
     ]);
     let said = describe(&decide_at(&world, 1));
-    // First the status says who asks, then the labels do.
+    // The status names the requesters before the labels do.
     assert!(
         said.iter()
             .any(|word| word
@@ -209,9 +209,9 @@ fn labels_and_owners_follow_requests_and_responders() {
     assert!(said.iter().any(|word| word.ends_with("example.com/asks asks for Withdrawn")), "{said:#?}");
 }
 
-/// Kubernetes' own controller serves the namespace: nothing is written there.
+/// Another controller serves the namespace: nothing is written there.
 #[test]
-fn where_another_controller_writes_states_nothing_is_done() {
+fn nothing_is_written_where_another_controller_writes_states() {
     let fields = json!({ "f:status": { "f:targetResponders": {} } });
     for (manager, reasons, writes) in
         [("evictionrequest-controller", vec!["AnotherController"], 0), ("kubectl-edit", vec![], 3)]
