@@ -1,7 +1,8 @@
-//! Under which account a process runs, and whether the admission policies of pod-safety let that account write.
+//! The account under which a process runs, and whether the admission policies of pod-safety let that account write.
 //!
-//! The policies let one account write what fencing writes. A process under another one would hold the Lease and be denied each
-//! write, so it does not start. It also says in the Lease who it is, for `pod-safety doctor`.
+//! The policies let one account write the objects of fencing. A process under another account would hold the Lease
+//! and be denied each write, so it does not start. The leader also records its account in the Lease, for `pod-safety
+//! doctor`.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -19,21 +20,22 @@ use crate::registry::{self, Name};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// By the match condition of this name a policy exempts the account of pod-safety.
+/// The match condition of this name exempts the account of pod-safety from a policy.
 const CONDITION: &str = "not-pod-safety";
 
-/// A process starts without the answer after so long: an API server that is away for a while keeps none from starting.
+/// A process starts without the answer after this time: an API server that is unavailable for a while prevents no
+/// start.
 const FIRST_CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The wait before it is asked again.
+/// The wait before the next check.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// A policy that denies everybody but one account.
+/// A policy that denies every account but one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PolicyAccount {
     /// The policy.
     pub policy: String,
-    /// As the API server names it.
+    /// The user name of the account in the API.
     pub account: String,
 }
 
@@ -52,7 +54,7 @@ impl PolicyAccount {
     }
 }
 
-/// This process is another one than the policies let write.
+/// The policies deny this process's account.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "this process runs as {user}. Of the admission policy {} only {} may write what fencing writes, so each write would be denied. To mend it, {}",
@@ -63,7 +65,7 @@ pub struct Denied {
     named: PolicyAccount,
 }
 
-/// Why it is not known.
+/// Why the account could not be checked.
 #[derive(Debug, thiserror::Error)]
 enum AccountError {
     #[error(transparent)]
@@ -72,7 +74,7 @@ enum AccountError {
     Api(#[from] ApiError),
 }
 
-/// Whom these policies name, as far as their bindings deny others.
+/// The accounts that these policies exempt, if their bindings deny others.
 #[must_use]
 pub fn policy_accounts(policies: &[Value], bindings: &[Value]) -> Vec<PolicyAccount> {
     let denies = |policy: &str| {
@@ -88,8 +90,9 @@ pub fn policy_accounts(policies: &[Value], bindings: &[Value]) -> Vec<PolicyAcco
     for policy in policies.iter().filter(|policy| is_of_fencing(policy)) {
         let Some(name) = policy["metadata"]["name"].as_str().filter(|name| denies(name)) else { continue };
         let conditions = policy["spec"]["matchConditions"].as_array().into_iter().flatten();
-        let condition =
-            conditions.filter(|one| one["name"] == CONDITION).find_map(|one| one["expression"].as_str());
+        let condition = conditions
+            .filter(|condition| condition["name"] == CONDITION)
+            .find_map(|condition| condition["expression"].as_str());
         let quoted = condition.and_then(|text| text.get(text.find('"')?..=text.rfind('"')?));
         if let Some(account) = quoted.and_then(|text| serde_json::from_str(text).ok()) {
             all.push(PolicyAccount { policy: name.to_owned(), account });
@@ -99,13 +102,13 @@ pub fn policy_accounts(policies: &[Value], bindings: &[Value]) -> Vec<PolicyAcco
     all
 }
 
-/// Reads whom the policies of this cluster name.
+/// Reads the accounts that the policies of this cluster exempt.
 ///
 /// # Errors
 /// They could not be listed.
 pub async fn read_policy_accounts(connection: &Connection) -> Result<Vec<PolicyAccount>, ApiError> {
     let list = async |plural: &str| match connection.list_items(&format!("/apis/{GROUP}/v1/{plural}")).await {
-        // An API server that does not have the kind has none.
+        // An API server without the kind has no policies.
         Err(error) if error.is_not_found() => Ok(Vec::new()),
         answer => answer,
     };
@@ -113,26 +116,29 @@ pub async fn read_policy_accounts(connection: &Connection) -> Result<Vec<PolicyA
     Ok(policy_accounts(&policies, &list("validatingadmissionpolicybindings").await?))
 }
 
-/// What a leader says of itself in its Lease.
+/// The settings that a leader records in its Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderSettings {
     /// Its mode.
     pub mode: Mode,
     /// Its controllers.
     pub controllers: Vec<Name>,
-    /// As whom the API server knows it.
+    /// Its user name in the API.
     pub user: String,
 }
 
 impl LeaderSettings {
-    /// By the annotation of a Lease, if its holder wrote it: that of an earlier leader stays there.
+    /// From the annotation of a Lease, if its present holder wrote it: the annotation of an earlier leader stays
+    /// there.
     #[must_use]
     pub fn from_lease(lease: &Value) -> Option<Self> {
         let text = lease["metadata"]["annotations"][LEADER_ANNOTATION].as_str()?;
         let (holder, rest) = text.split_once(" mode=")?;
         let (mode, rest) = rest.split_once(" controllers=")?;
         let (controllers, user) = rest.split_once(" user=")?;
-        let mode = [Mode::Observe, Mode::Guard, Mode::Replace].into_iter().find(|one| one.name() == mode)?;
+        let mode = [Mode::Observe, Mode::Guard, Mode::Replace]
+            .into_iter()
+            .find(|candidate| candidate.name() == mode)?;
         let controllers: Vec<String> = controllers.split(',').map(str::to_owned).collect();
         let controllers = registry::parse_list(&controllers).ok()?;
         let is_its = lease["spec"]["holderIdentity"] == holder;
@@ -140,13 +146,14 @@ impl LeaderSettings {
     }
 }
 
-/// The settings that a leader says in its Lease.
+/// The settings that a leader records in its Lease.
 pub(crate) fn describe_settings(mode: Mode, controllers: &[Name]) -> String {
     let names: Vec<&str> = controllers.iter().map(|name| name.as_str()).collect();
     format!("mode={} controllers={}", mode.name(), names.join(","))
 }
 
-/// Asks who this process is, and whether the policies let it write what fencing writes, if it fences.
+/// Reads the account of this process, and checks whether the policies let it write the objects of fencing, if it
+/// fences.
 async fn check_account(
     connection: &Connection,
     fences: bool,
@@ -162,7 +169,7 @@ async fn check_account(
             resource: resource.to_owned(),
             ..AccessRight::default()
         };
-        // The account that the manifests make has no such right, and needs none: its name is in the policies.
+        // The account of the shipped manifests has no such right, and needs none: its name is in the policies.
         if !is_allowed(connection, None, &right).await? {
             return Ok(Ok(user));
         }
@@ -171,7 +178,7 @@ async fn check_account(
     Ok(other.map_or_else(|| Ok(user.clone()), |named| Err(Denied { user: user.clone(), named })))
 }
 
-/// Learns under which account the process runs.
+/// Finds out the account of the process.
 #[derive(Debug)]
 pub(crate) struct AccountCheck {
     connection: Connection,
@@ -190,7 +197,7 @@ impl AccountCheck {
         Self { connection, env, user, fences }
     }
 
-    /// Before the process starts.
+    /// Checks before the process starts.
     pub(crate) async fn check_first(&self) -> Result<(), Denied> {
         let answer = self
             .env
@@ -199,7 +206,7 @@ impl AccountCheck {
         self.record_user(answer.transpose().ok().flatten())
     }
 
-    /// While it runs, until there is an answer. Ends only if the account is denied.
+    /// Checks while the process runs, until there is an answer. Returns only if the account is denied.
     pub(crate) async fn wait_until_denied(&self) -> Denied {
         while self.user.get().is_none() {
             self.env.sleep(RETRY_AFTER).await;
@@ -243,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_name_an_account_where_they_deny_all_others() {
+    fn policies_name_an_account_if_they_deny_all_others() {
         let fence = policy("a-fence", "pod-safety.dev", CONDITION);
         let named_by = |policy: &Value, action: &str| {
             policy_accounts(std::slice::from_ref(policy), &[binding("a-fence", action)])
@@ -259,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_leader_says_of_itself_is_read_back_and_that_of_another_is_not() {
+    fn the_settings_of_a_leader_are_read_from_its_lease_and_not_those_of_a_former_one() {
         let lease = |holder: &str| {
             let annotation =
                 format!("p_1 {} user=Anna B", describe_settings(Mode::Guard, &[Name::PodGc, Name::Fencing]));
@@ -271,7 +278,7 @@ mod tests {
         assert_eq!(LeaderSettings::from_lease(&lease("p_2")), None);
     }
 
-    /// The policies that are shipped, by the bytes that `pod-safety manifests` prints.
+    /// The shipped policies, by the bytes that `pod-safety manifests` prints.
     #[test]
     fn the_shipped_policies_name_the_account_of_the_manifests() {
         let text = include_str!("../../../charts/pod-safety/files/policies.yaml");
@@ -280,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_out_names_the_account_and_how_to_get_its_token() {
+    fn the_remedy_names_the_account_and_how_to_get_its_token() {
         let named = PolicyAccount { policy: "p".to_owned(), account: ACCOUNT.to_owned() };
         let message = Denied { user: "anna".to_owned(), named }.to_string();
         for says in [

@@ -1,4 +1,4 @@
-//! Fuzz target: objects of every kind with anything in them, and what each controller and each explanation makes of them.
+//! Fuzz target: objects of every kind with any content, and the decisions and explanations about them.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::{disruption, fencing, node_lifecycle, pod_gc, taint_eviction, volume_guard};
 
-/// Keys and values that mean something in these objects.
+/// Keys and values that have a meaning in these objects.
 const WORDS: &[&str] = &[
     "n",
     "m",
@@ -75,14 +75,14 @@ const WORDS: &[&str] = &[
 
 const MODES: &[Mode] = &[Mode::Guard, Mode::Replace, Mode::Observe];
 
-/// The most changes in one case.
+/// The maximum number of changes in one case.
 const CHANGES: usize = 14;
 
-/// What is kept of an object, and decided about all of them, is at most so many times as long as what was sent: written
-/// out with the names of its fields.
+/// The cache entry of an object, and the decisions about all objects, are at most this many times as long as the
+/// input, in Debug format with field names.
 const GROWTH: usize = 64;
 
-/// What is said of a small cluster.
+/// The length allowed for a small cluster.
 const LEAST: usize = 64 << 10;
 
 fn incarnation() -> Value {
@@ -126,7 +126,7 @@ fn evidence() -> Obj {
     named("e").set("/spec", spec).set("/metadata/creationTimestamp", json!(timestamp(71)))
 }
 
-/// A small cluster in which each object is about the others.
+/// A small cluster in which each object refers to the others.
 fn seed(kind: Kind) -> Obj {
     let selector = json!({ "maxUnavailable": 1 });
     match kind {
@@ -172,7 +172,7 @@ macro_rules! recorded {
     };
 }
 
-/// What a real API server sent of the kinds that have a protobuf form.
+/// Recorded objects of a real API server, for the kinds with a protobuf form.
 fn recorded(kind: Kind) -> Option<&'static [u8]> {
     Some(match kind {
         Kind::Pods => recorded!("pod"),
@@ -196,7 +196,7 @@ fn recorded(kind: Kind) -> Option<&'static [u8]> {
     })
 }
 
-/// What an API server sends of an object, and how long that is.
+/// An object in the API server's encoding, and its length.
 fn sent(draw: &mut Draw<'_>, kind: Kind) -> Option<(Raw, usize)> {
     let (encoding, body) = match recorded(kind).filter(|_| draw.once_in(4)) {
         Some(body) => {
@@ -209,7 +209,7 @@ fn sent(draw: &mut Draw<'_>, kind: Kind) -> Option<(Raw, usize)> {
                 object["metadata"]["uid"] = json!(draw.word(WORDS));
                 object["metadata"]["name"] = json!(draw.word(WORDS));
             }
-            // As often as not the cluster around the changed object is as it should be.
+            // Half of the objects stay valid, so that the cluster around a changed object often is.
             if draw.once_in(2) {
                 vary_json::vary(draw, &mut object, WORDS);
             }
@@ -220,7 +220,7 @@ fn sent(draw: &mut Draw<'_>, kind: Kind) -> Option<(Raw, usize)> {
     Some((Raw::from_body(encoding, body.into()).ok()?, length))
 }
 
-/// Who is decided about.
+/// The keys to decide.
 struct Keys {
     nodes: BTreeSet<Arc<str>>,
     pods: Vec<Uid>,
@@ -247,7 +247,7 @@ fn describe(hold: impl HoldReason) -> String {
     hold.to_string()
 }
 
-/// All that all controllers decide.
+/// The decisions of all controllers.
 fn decisions(view: &View<'_>, now: Mono, mode: Mode) -> Vec<Decision<String>> {
     let keys = Keys::from_view(view);
     let quarantine = Duration::from_secs(40);
@@ -331,7 +331,7 @@ fn length(value: &impl Debug) -> usize {
     format!("{value:?}").len()
 }
 
-/// Whoever is to be removed by force is there, at the version that was seen.
+/// Every pod to be force deleted exists in the cache, at the resourceVersion of the decision.
 fn assert_known(view: &View<'_>, decision: &Decision<String>) {
     for intent in &decision.intents {
         if let Intent::Force(force) = intent {
@@ -340,7 +340,7 @@ fn assert_known(view: &View<'_>, decision: &Decision<String>) {
     }
 }
 
-/// No object ends a decision, makes it differ from itself, or makes it grow beyond measure.
+/// No object panics a decision, makes two decisions differ, or makes one grow without bound.
 #[test]
 fn every_controller_decides_about_any_objects() {
     fuzz!(700, |draw| {

@@ -1,6 +1,5 @@
-//! One running process, put together: feeds, cache, authority, loops, leadership
-//! and admin server. It touches the world only through what it is given, so that
-//! a simulation can run many of them.
+//! One running process: feeds, cache, authority, controller loops, leadership and admin server. All effects go
+//! through what it is given (`Env`, connections), so that a simulation can run many of them.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -33,45 +32,44 @@ use crate::registry::Name;
 use crate::taint_eviction::TaintEviction;
 use crate::volume_guard::{self, VolumeGuard};
 
-/// How long a shutdown waits for requests that are under way. Each of them ends
-/// by itself with the leader's term, which is shorter.
+/// How long a shutdown waits for requests in flight. Each of them ends within the leader's term, which is shorter.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Under which name Events and metrics speak.
+/// The component in Events and metrics.
 const COMPONENT: &str = "pod-safety";
 
-/// What one process runs.
+/// The configuration of one process.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which controllers.
+    /// The controllers that run.
     pub controllers: Vec<Name>,
-    /// How far they go.
+    /// Their mode.
     pub mode: Mode,
-    /// By which lease; `None`: this process is alone.
+    /// The leader election Lease; `None`: no election, this process is the only one.
     pub lease: Option<LeaseConfig>,
-    /// The collector's own settings.
+    /// The settings of pod garbage collection.
     pub pod_gc: pod_gc::Config,
     /// The settings of disruption budgets.
     pub disruption: disruption::Config,
-    /// The settings of lost nodes. How far they go is said by `mode` above.
+    /// The settings of node lifecycle. Their mode is `mode` above.
     pub node_lifecycle: node_lifecycle::Config,
     /// The settings of exclusive volumes.
     pub volume_guard: volume_guard::Config,
-    /// The node that this process runs on, if it was told: fencing never shoots that one.
+    /// The node that this process runs on, if it is configured: fencing never fences that node.
     pub node_name: Option<Arc<str>>,
-    /// The namespaces whose FenceDevices and PodSafetyRemediations are followed.
+    /// The namespaces whose FenceDevices and PodSafetyRemediations are watched.
     pub fencing_namespaces: std::collections::BTreeSet<String>,
-    /// For how long fencing keeps incidents and evidence that nothing rests on; `None`: for ever.
+    /// How long fencing keeps incidents and evidence that nothing depends on; `None`: indefinitely.
     pub fencing_history: Option<std::time::Duration>,
-    /// So far the copies may be behind from which a provider answers.
+    /// How far behind the replicas may be from which a cloud provider answers.
     pub provider_lag: std::time::Duration,
-    /// Where the admin server listens; `None`: nowhere.
+    /// The address of the admin server; `None`: there is none.
     pub admin: Option<Listen>,
-    /// Where the traces of incidents are exported to; `None`: nowhere.
+    /// The collector of traces of incidents; `None`: there is none.
     pub traces: Option<Endpoint>,
-    /// Who this process is, in Events.
+    /// The identity of this process in Events.
     pub identity: String,
-    /// As whom the API server knows it, once it said so: the leader writes it into its Lease.
+    /// The process's user name in the API, once it is known: the leader records it in its Lease.
     pub user: Arc<OnceLock<String>>,
 }
 
@@ -81,7 +79,7 @@ pub enum StartError {
     /// A mistake in this program.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
-    /// The admin server has no place.
+    /// The admin server cannot listen.
     #[error(transparent)]
     Admin(#[from] AdminError),
     /// There is no connection for a feed of its own.
@@ -89,7 +87,7 @@ pub enum StartError {
     Connection(#[from] ConfigError),
 }
 
-/// The parts that live as long as the process.
+/// The parts that exist as long as the process.
 struct Running {
     env: Env,
     authority: Arc<Authority>,
@@ -97,8 +95,8 @@ struct Running {
     stop: watch::Receiver<bool>,
 }
 
-/// Runs until `stop` is set, then finishes what is under way and gives the lease
-/// back. The demonstration is shown its holds.
+/// Runs until `stop` is set, then finishes requests in flight and releases the Lease. The demonstration gets the
+/// holds.
 ///
 /// # Errors
 /// Why it could not start.
@@ -168,7 +166,7 @@ pub async fn run(
     Ok(())
 }
 
-/// By which settings the authority verifies.
+/// The settings of the verifier.
 fn verifier_config(config: &Config) -> VerifierConfig {
     VerifierConfig {
         quarantine: config.pod_gc.quarantine,
@@ -178,7 +176,7 @@ fn verifier_config(config: &Config) -> VerifierConfig {
     }
 }
 
-/// Who may write before anybody is elected.
+/// Which process may write before a leader is elected.
 fn leadership(config: &Config) -> Arc<Leadership> {
     if config.lease.is_some() || config.mode == Mode::Observe {
         Leadership::none()
@@ -197,7 +195,7 @@ async fn serve(admin: Admin, listen: Listen, env: &Env) -> Result<(), AdminError
     Ok(())
 }
 
-/// What the controllers must know of the cluster, each kind once.
+/// The kinds that the controllers watch, each once.
 fn watched_kinds(controllers: &[Name]) -> Vec<Kind> {
     let is_needed = |kind: &Kind| controllers.iter().any(|name| name.kinds().contains(kind));
     Kind::ALL.iter().copied().filter(is_needed).collect()
@@ -280,7 +278,7 @@ fn start<C: Controller>(
     running.env.spawner.spawn(name, Box::pin(controller_loop.run(heartbeat, leads, stop)));
 }
 
-/// Has traces of incidents exported, if there is somewhere to.
+/// Exports traces of incidents, if there is a collector.
 fn export_traces(
     config: &Config,
     context: &ControllerContext,
@@ -301,7 +299,7 @@ fn export_traces(
     Ok(())
 }
 
-/// Leads when it can, until the process is told to stop.
+/// Leads whenever it can, until the process is stopped.
 async fn lead(config: Config, connection: Connection, metrics: Metrics, running: Running) {
     let Running { env, authority, leadership, mut stop } = running;
     let elects = config.lease.filter(|_| config.mode != Mode::Observe);
@@ -318,7 +316,7 @@ async fn lead(config: Config, connection: Connection, metrics: Metrics, running:
     env.spawner.spawn(
         "abandon",
         Box::pin(async move {
-            // A lost leader's queue is the next leader's business.
+            // The next leader continues with the queue of a former one.
             while changes.changed().await.is_ok() {
                 if !*changes.borrow_and_update() {
                     abandoner.abandon();

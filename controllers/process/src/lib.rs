@@ -1,15 +1,15 @@
-//! One process of pod-safety: what `pod-safety run` is told by its flags, and its controllers, put together.
+//! One process of pod-safety: the flags of `pod-safety run`, and its controllers, joined in one process.
 //!
-//! Duty: the flags of `run` and of `fence-agents`, the names of the controllers, and [`instance`], which joins feeds, cache,
-//! authority, controllers, leadership and the admin server. Commands read a process's settings out of its flags
-//! ([`run::parse_config`]), so the flags are here and not beside them.
+//! Duty: the flags of `run` and of `fence-agents`, the names of the controllers, and [`instance`], which joins feeds,
+//! cache, authority, controllers, leadership and the admin server. CLI commands parse a process's settings from its
+//! flags ([`run::parse_config`]), so the flags are in this crate.
 //!
-//! Inputs: arguments and the environment; [`instance::run`] is given time, tasks and connections.
+//! Inputs: arguments and the environment; [`instance::run`] gets time, tasks and connections.
 //!
 //! Invariants:
 //! - Controllers are crates of their own; only this one names them all ([`registry`]).
-//! - No control character leaves the process but its own ([`sanitize`]).
-//! - This crate has no Kubernetes client and cannot get one (see `deny.toml`): what a controller wants done it says in
+//! - No control characters leave the process except its own ([`sanitize`]).
+//! - This crate has no Kubernetes client and cannot get one (see `deny.toml`): controllers request actions by
 //!   [`pod_safety_shared::authority::Intent`]s.
 #![forbid(unsafe_code)]
 
@@ -36,7 +36,7 @@ pub use pod_safety_pod_gc as pod_gc;
 pub use pod_safety_taint_eviction as taint_eviction;
 pub use pod_safety_volume_guard as volume_guard;
 
-/// Threads that run the process: one reads the watches while another writes.
+/// Threads of the process: one reads the watches while another writes.
 const THREADS: usize = 2;
 
 /// Starts the threads of the process and runs `work` on them.
@@ -50,7 +50,7 @@ pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
         .build()
         .context("starting threads")?;
     let done = runtime.block_on(work);
-    // Watches never end by themselves; nothing of ours is left to wait for.
+    // Watches never end by themselves, and no work of ours is left to wait for.
     runtime.shutdown_background();
     done
 }

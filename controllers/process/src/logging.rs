@@ -28,15 +28,15 @@ pub(crate) enum Level {
     Debug,
 }
 
-/// Starts logging. Our own crates by `level`; libraries only when they fail, for
-/// each failure of theirs is also an error of ours.
+/// Starts logging. Our own crates log by `level`; libraries only errors, because each failure of theirs is also an
+/// error of ours.
 pub(crate) fn start(format: Format, level: Level) {
     let level: &str = level.into();
     let filter = EnvFilter::new(format!("off,pod_safety={level},pod_safety_shared={level}"));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| SanitizedWriter(io::stderr()))
-        // A line that cannot be written, to a disk that is full, is lost. To complain of it there is a panic.
+        // A line that cannot be written, to a full disk for instance, is lost. Reporting that would panic.
         .log_internal_errors(false);
     match format {
         Format::Text => lines
@@ -47,7 +47,7 @@ pub(crate) fn start(format: Format, level: Level) {
     }
 }
 
-/// Writes one entry, which is handed over whole: it stays one line, whatever texts of the cluster stand in it.
+/// Writes one entry, which is passed as a whole: it stays one line, whatever texts of the cluster it contains.
 struct SanitizedWriter<W>(W);
 
 impl<W: Write> Write for SanitizedWriter<W> {
@@ -67,9 +67,9 @@ impl<W: Write> Write for SanitizedWriter<W> {
 mod tests {
     use super::*;
 
-    /// By the field `spec.paused` of a FencePolicy.
+    /// A text in the field `spec.paused` of a FencePolicy.
     #[test]
-    fn attack_a_text_of_the_cluster_writes_no_line_of_its_own() {
+    fn attack_a_text_of_the_cluster_adds_no_log_line() {
         let mut written = Vec::new();
         let entry = "INFO held why=\"x\n2026-11-24  INFO forged\" \u{1b}[2J\n";
         SanitizedWriter(&mut written).write_all(entry.as_bytes()).unwrap();

@@ -1,5 +1,5 @@
-//! The memory of the process holds the token of its ServiceAccount, or passwords of fence devices. It goes into no core dump,
-//! and no process of the same user reads it: fence agents may run as that user.
+//! The memory of the process contains the token of its ServiceAccount, or passwords of fence devices. It is excluded
+//! from core dumps, and other processes of the same user cannot read it: fence agents may run as that user.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 /// # Errors
 /// The kernel refused it.
 pub(crate) fn keep_private() -> io::Result<()> {
-    // A pattern that pipes cores to a program does not ask for the limit, so both are needed.
+    // If the core pattern pipes to a program, the limit is ignored, so both are needed.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     #[cfg(target_os = "linux")]
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
@@ -23,9 +23,9 @@ mod tests {
 
     use super::*;
 
-    /// Finding 12 of the security review: a core on the node held token and passwords, and agents could read `/proc/1/mem`.
+    /// A core dump on the node contained the token and passwords, and agents could read `/proc/1/mem`.
     #[test]
-    fn attack_the_memory_of_the_process_is_in_no_core_and_open_to_no_agent() {
+    fn attack_the_memory_of_the_process_is_in_no_core_dump_and_not_readable_by_agents() {
         keep_private().unwrap();
         assert_eq!(getrlimit(Resource::Core).current, Some(0));
         assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);

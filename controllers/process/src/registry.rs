@@ -1,4 +1,4 @@
-//! Which controllers there are, by what names, and which of them are wanted.
+//! The controllers, their names, and the list of those that run.
 
 use pod_safety_shared::controller_loop::Controller;
 use pod_safety_shared::model::Kind;
@@ -26,17 +26,17 @@ pub enum Name {
     Fencing,
     /// Exclusive volumes.
     VolumeGuard,
-    /// Evictions that are asked for.
+    /// Requested evictions.
     Eviction,
 }
 
 /// Why a list of controllers cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadControllers {
-    /// Nobody knows it.
+    /// An unknown name.
     #[error("{0:?} is not in the list of known controllers: {known}; a '-' before a name disables it, '*' means all that are on by default", known = known())]
     Unknown(String),
-    /// Nothing is left to run.
+    /// No controller is left to run.
     #[error("no controller is left to run; known are: {known}", known = known())]
     None,
 }
@@ -45,7 +45,7 @@ impl Name {
     /// Every controller, in the order of their issues.
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Our name.
+    /// The name in flags and metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ impl Name {
         }
     }
 
-    /// kube-controller-manager's name and alias for the twin that this replaces.
+    /// The name and alias of kube-controller-manager's controller that this one replaces.
     #[must_use]
     pub const fn kcm_names(self) -> &'static [&'static str] {
         match self {
@@ -71,7 +71,7 @@ impl Name {
         }
     }
 
-    /// What it must know of the cluster.
+    /// The kinds that it watches.
     #[must_use]
     pub const fn kinds(self) -> &'static [Kind] {
         match self {
@@ -85,9 +85,9 @@ impl Name {
         }
     }
 
-    /// Whether `*` means it. The guard of volumes asks for a namespace, rights and policies of its own, which a
-    /// cluster has once somebody wants them; kube-controller-manager has such controllers, too. Those of evictions serve an
-    /// API that is alpha, and that a later kube-controller-manager may serve.
+    /// Whether `*` includes it. The volume guard requires a namespace, rights and policies of its own, which a
+    /// cluster has only on request; kube-controller-manager has such controllers, too. The eviction controller serves
+    /// an alpha API, which a later kube-controller-manager may serve.
     #[must_use]
     pub const fn is_on_by_default(self) -> bool {
         match self {
@@ -157,19 +157,19 @@ mod tests {
     }
 
     #[test]
-    fn kcms_names_and_aliases_are_ours_too() {
+    fn the_names_and_aliases_of_kcm_are_accepted() {
         for name in ["pod-gc", "pod-garbage-collector-controller", "podgc"] {
             assert_eq!(select(name), Ok(vec![Name::PodGc]), "{name}");
         }
     }
 
     #[test]
-    fn a_name_wins_over_its_own_switching_off_as_in_kcm() {
+    fn an_enabled_name_overrides_its_disabling_as_in_kcm() {
         assert_eq!(select("pod-gc,-pod-gc"), Ok(vec![Name::PodGc]));
     }
 
     #[test]
-    fn an_unknown_name_is_named_with_what_is_known() {
+    fn an_unknown_name_is_reported_with_the_known_ones() {
         let message = select("*,nosuch").unwrap_err().to_string();
         assert!(
             message
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guard_of_volumes_runs_where_it_is_named() {
+    fn the_volume_guard_runs_only_if_named() {
         let all = [Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction, Name::Fencing];
         assert_eq!(
             select("*,volume-guard").unwrap(),

@@ -1,7 +1,6 @@
 //! `pod-safety run`: the controllers.
 //!
-//! Flags keep kube-controller-manager's names and defaults where it has them, so
-//! that a command line can be carried over.
+//! Flags keep kube-controller-manager's names and defaults where it has them, so that its command line can be reused.
 
 #[cfg(test)]
 mod fuzz;
@@ -193,7 +192,7 @@ struct ArgsOnly {
     args: Args,
 }
 
-/// How a process with these arguments is set up; `None`: they cannot be its arguments.
+/// The configuration of a process with these arguments; `None`: they are not valid arguments.
 pub fn parse_config(arguments: &[String]) -> Option<Config> {
     let ArgsOnly { args } = ArgsOnly::try_parse_from(arguments).ok()?;
     args.into_config("").ok().map(|(config, _)| config)
@@ -273,7 +272,7 @@ pub enum BadFlags {
     /// The timing of the lease.
     #[error("leader election cannot work")]
     Timing(#[source] BadTiming),
-    /// A name that the API cannot have.
+    /// A name that is not valid in the API.
     #[error(
         "invalid value {value:?} for '--{flag}': not a Kubernetes name; use lower-case letters, digits, '-' and '.'"
     )]
@@ -379,7 +378,7 @@ impl Args {
         block_on(run(config, &connect, agents))
     }
 
-    /// Takes every flag by name, so that one that nobody reads does not compile.
+    /// Destructures every flag by name, so that an unused flag does not compile.
     fn into_config(self, identity: &str) -> Result<(Config, AgentLocation), BadFlags> {
         let Self {
             kubeconfig: _,
@@ -461,13 +460,13 @@ impl ElectionArgs {
     }
 }
 
-/// Those of a list; an empty one names nothing.
+/// The names in a list; an empty item is none.
 fn kubernetes_names(flag: &'static str, list: Vec<String>) -> Result<BTreeSet<String>, BadFlags> {
     let named = list.into_iter().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
     named.map(|name| kubernetes_name(flag, name)).collect()
 }
 
-/// Empty is not told, as where a variable is set to nothing.
+/// An empty value counts as not given, as for a variable that is set to nothing.
 fn optional_name(flag: &'static str, name: Option<String>) -> Result<Option<Arc<str>>, BadFlags> {
     let name = name.filter(|name| !name.is_empty());
     name.map(|name| kubernetes_name(flag, name).map(Arc::from)).transpose()
@@ -482,7 +481,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_not_one| format!("not an address; {ALLOWED}"))
 }
 
-/// The pod's name (its host name), and a number that tells its restarts apart.
+/// The pod's name (its host name), and a number that distinguishes its restarts.
 fn identity() -> String {
     let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
     let host = host.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
@@ -533,10 +532,10 @@ async fn run(config: Config, connect: &ConnectOptions, agents: AgentLocation) ->
     Ok(())
 }
 
-/// The wait between two checks whether fence agents can run.
+/// The interval of checks whether fence agents can run.
 const AGENT_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Shows in the log, in `/readyz` and in a metric whether fence agents can run.
+/// Reports in the log, in `/readyz` and in a metric whether fence agents can run.
 async fn watch_agents(devices: Arc<Devices>, env: Env, metrics: Metrics) {
     let mut could_run = None;
     loop {

@@ -1,22 +1,24 @@
-//! What comes from the cluster, made harmless before a terminal, a log or a report shows it.
+//! Sanitizes texts from the cluster before a terminal, a log or a report shows them.
 //!
-//! Any tenant writes messages of Events, a kubelet those of its node. With control characters in them a terminal hides lines,
-//! or shows other commands than those that are copied from it (CVE-2021-25743 of kubectl). Invariant: but for line ends, tabs
-//! and the colours of the commands no control character leaves this program; a text of the cluster keeps to its line.
+//! Any tenant can write messages of Events, and a kubelet those of its node. Control characters in them can make a
+//! terminal hide lines, or show other commands than those that are copied from it (CVE-2021-25743 of kubectl).
+//! Invariant: except line ends, tabs and the colours of the commands no control character leaves this program; a text
+//! of the cluster stays on its line.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// The colours that are written here.
+/// The colours that this program writes.
 const COLOURS: [&str; 5] = ["\u{1b}[0m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m"];
 
-/// Begins the line anew: what stands on it (the last progress, a `^C` that was typed) goes.
+/// Restarts the line: its content (the last progress, a `^C` that was typed) is erased.
 pub const CLEAR_LINE: &str = "\r\u{1b}[K";
-/// Home, and nothing of what stood below.
+/// Moves to the top left corner, and erases the screen.
 pub const CLEAR_SCREEN: &str = "\u{1b}[H\u{1b}[2J";
 
-/// Controls of terminals, and what turns, hides or breaks text: directions, spaces without width, line separators.
+/// Control characters of terminals, and characters that reorder, hide or break text: directions, zero-width spaces,
+/// line separators.
 pub const fn is_control(letter: char) -> bool {
     matches!(
         letter,
@@ -25,7 +27,7 @@ pub const fn is_control(letter: char) -> bool {
     )
 }
 
-/// A text of the cluster, within a line.
+/// A text of the cluster, for use within a line.
 pub fn line(text: &str) -> Cow<'_, str> {
     if !text.contains(is_control) {
         return Cow::Borrowed(text);
@@ -35,7 +37,7 @@ pub fn line(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped.collect())
 }
 
-/// Each text of a document that is shown as it is.
+/// Sanitizes each text of a document that is shown unchanged.
 pub fn json_texts(document: &mut Value) {
     match document {
         Value::String(text) => *text = line(text).into_owned(),
@@ -45,8 +47,8 @@ pub fn json_texts(document: &mut Value) {
     }
 }
 
-/// A whole page, or one entry of a log without its line end. What erases may stand at its beginning alone, where no text of
-/// the cluster does.
+/// A whole page, or one log entry without its line end. Sequences that erase are allowed only at its beginning, where
+/// there is no text of the cluster.
 pub fn page(text: &str) -> Cow<'_, str> {
     if let Some(erases) = [CLEAR_LINE, CLEAR_SCREEN].into_iter().find(|erases| text.starts_with(erases)) {
         return Cow::Owned(format!("{erases}{}", page(text.get(erases.len()..).unwrap_or_default())));
@@ -55,7 +57,7 @@ pub fn page(text: &str) -> Cow<'_, str> {
     if !text.contains(needs_escape) {
         return Cow::Borrowed(text);
     }
-    // A document for programs has an escape of its own.
+    // A JSON document for programs has its own escapes.
     let is_json = text.starts_with(['{', '[']);
     let (mut clean, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(letter) = rest.chars().next() {
@@ -88,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attack_a_text_of_the_cluster_keeps_to_its_line_and_turns_nothing() {
+    fn attack_a_text_of_the_cluster_stays_on_its_line_and_reorders_nothing() {
         for (text, shown) in [
             ("ended\u{1b}[2J\u{1b}]0;title\u{7}", "ended\\u{1b}[2J\\u{1b}]0;title\\u{7}"),
             ("x\nNEXT kubectl delete pod db-0 --force", "x\\nNEXT kubectl delete pod db-0 --force"),
@@ -102,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_keeps_its_lines_and_its_colours_and_a_document_stays_one() {
+    fn a_page_keeps_its_lines_and_colours_and_a_document_stays_valid() {
         let page_of_ours = "\u{1b}[31mbad\u{1b}[0m\n\tx\n";
         assert_eq!(page(page_of_ours), page_of_ours);
         assert_eq!(page("\u{1b}[31m\u{1b}[2J"), "\u{1b}[31m\\u{1b}[2J");
@@ -115,7 +117,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_control_is_left_of_any_text(text in any::<String>()) {
+        fn no_control_character_remains_in_any_text(text in any::<String>()) {
             prop_assert!(!line(&text).contains(is_control));
             let text = format!("x{text}");
             let page = COLOURS.iter().fold(page(&text).into_owned(), |page, colour| page.replace(colour, ""));

@@ -9,7 +9,7 @@ const PIECES: &[&str] = &[
     "9999999",
 ];
 
-/// As Go's `time.ParseDuration` reads it, in nanoseconds.
+/// Parsed as Go's `time.ParseDuration` does, in nanoseconds.
 fn of_go(text: &str) -> Option<f64> {
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     if rest == "0" {
@@ -40,7 +40,7 @@ fn of_go(text: &str) -> Option<f64> {
     Some(sum)
 }
 
-/// A flag is read as kube-controller-manager reads its own, within the limits that its help names, or refused.
+/// A flag is parsed as kube-controller-manager parses its own, within the limits that its help names, or refused.
 #[test]
 fn a_duration_is_read_as_go_reads_it() {
     fuzz!(4_000, |draw| {

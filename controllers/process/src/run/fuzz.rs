@@ -1,4 +1,4 @@
-//! Fuzz target: flags of any form, as `explain` and `doctor` find them in the Deployment of another.
+//! Fuzz target: flags of any form, as `explain` and `doctor` find them in the Deployment of another process.
 
 use clap::CommandFactory as _;
 use pod_safety_fuzz::fuzz;
@@ -37,9 +37,9 @@ const WORDS: &[&str] = &[
     "run",
 ];
 
-/// What is accepted can work: a leader stops before others begin, no time is negative, and names are names.
+/// Accepted settings can work: a leader stops before others begin, no time is negative, and names are valid.
 #[test]
-fn flags_of_any_form_are_refused_or_make_settings_that_can_work() {
+fn flags_of_any_form_are_refused_or_give_settings_that_can_work() {
     fuzz!(2_000, |draw| {
         let command = ArgsOnly::command();
         let flags: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();

@@ -1,9 +1,10 @@
-//! Flags of kube-controller-manager that mean nothing here, so that its command line can be carried over: those of the
-//! controllers that pod-safety replaces, of its client and of how it runs. Whatever is given is said once at the start.
+//! Flags of kube-controller-manager that have no effect here, so that its command line can be reused: those of the
+//! controllers that pod-safety replaces, of its client and of its process. Each given flag is logged once at the
+//! start.
 
 use clap::{ArgAction, Args as ClapArgs};
 
-/// Of each flag: its field, its name, whether it may stand without a value, and what is so here instead.
+/// For each flag: its field, its name, whether its value is optional, and the behaviour here.
 macro_rules! carried {
     ($($field:ident, $flag:literal, $switch:literal, $instead:literal;)*) => {
         #[derive(Debug, ClapArgs)]
@@ -16,7 +17,7 @@ macro_rules! carried {
         }
 
         impl CarriedArgs {
-            /// Those that were given: the flag, and what is so here instead.
+            /// The flags that were given, and the behaviour here.
             pub(super) fn given(&self) -> Vec<(&'static str, &'static str)> {
                 let mut given = Vec::new();
                 $(if !self.$field.is_empty() {
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_taken_as_kube_controller_manager_takes_them() {
+    fn ignored_flags_are_parsed_as_kube_controller_manager_does() {
         assert!(given(&[]).is_empty());
         assert_eq!(given(&["--node-monitor-period=5s", "--v", "2"]), ["--node-monitor-period", "--v"]);
         assert_eq!(
@@ -79,8 +80,8 @@ mod tests {
     }
 
     #[test]
-    fn one_that_needs_a_value_says_so() {
-        let said = Alone::try_parse_from(["run", "--kube-api-qps"]).unwrap_err().to_string();
-        assert!(said.contains("--kube-api-qps"), "{said}");
+    fn an_ignored_flag_without_its_required_value_is_refused() {
+        let message = Alone::try_parse_from(["run", "--kube-api-qps"]).unwrap_err().to_string();
+        assert!(message.contains("--kube-api-qps"), "{message}");
     }
 }

@@ -90,7 +90,7 @@ impl NodeArgs {
                 large: large_cluster_size_threshold,
                 unhealthy: unhealthy_zone_threshold,
             },
-            // The election says.
+            // Leader election sets it.
             led_since: None,
         }
     }
@@ -155,7 +155,7 @@ mod tests {
 
     /// As kube-controller-manager's never-limiter.
     #[test]
-    fn a_rate_of_zero_means_never() {
+    fn a_rate_of_zero_never_taints_a_node() {
         for zero in ["0", "-0", "0.0"] {
             let flag = |name: &str| format!("--{name}={zero}");
             let rates =
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_makes_no_sense_is_named_with_its_flag_and_with_what_would() {
+    fn an_invalid_value_is_refused_with_its_flag_and_the_allowed_range() {
         for (flag, value, says) in [
             ("--node-eviction-rate", "NaN", "not a number; allowed is 0 to 1000"),
             ("--node-eviction-rate", "often", "not a number; allowed is 0 to 1000"),
@@ -180,9 +180,9 @@ mod tests {
             ("--node-startup-grace-period", "-1s", "cannot be negative; allowed is 1ms to 24h"),
             ("--node-suspect-after", "25", "not a duration; allowed is 1ms to 24h"),
         ] {
-            let said = read(&[&format!("{flag}={value}")]).unwrap_err();
+            let message = read(&[&format!("{flag}={value}")]).unwrap_err();
             assert!(
-                said.contains(flag) && said.contains(value) && said.contains(says),
+                message.contains(flag) && message.contains(value) && message.contains(says),
                 "{flag}={value}: {said}"
             );
         }

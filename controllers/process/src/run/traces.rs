@@ -20,7 +20,7 @@ pub struct BadEndpointFlag {
 }
 
 impl TraceArgs {
-    /// OpenTelemetry takes an empty variable for one that is not set.
+    /// OpenTelemetry treats an empty variable as unset.
     pub(super) fn into_endpoint(self) -> Result<Option<Endpoint>, BadEndpointFlag> {
         let Self { otlp_endpoint } = self;
         let url = otlp_endpoint.filter(|url| !url.trim().is_empty());
