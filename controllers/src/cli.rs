@@ -1,4 +1,4 @@
-//! The command line: the controllers, the demonstration, and the commands that people type (`pod-safety-cli`).
+//! The command line: the controllers, the demonstration, and the commands for operators (`pod-safety-cli`).
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use pod_safety_process::{fence_agents, run};
 use crate::demo;
 use crate::man;
 
-/// At the end of `--help`.
+/// The text at the end of `--help`.
 fn after_help() -> String {
     format!(
         "kubectl's flags --context, --kubeconfig, --as, --as-group, --request-timeout and -n work before and after every command that asks a cluster.\n\n{}",
@@ -59,7 +59,7 @@ pub(crate) enum Command {
     Man(man::Args),
 }
 
-/// Reads the arguments and does what they say.
+/// Parses the arguments and runs the command.
 pub(crate) fn main() -> ExitCode {
     match parse() {
         Ok(cli) => run_command(cli.command),
@@ -94,7 +94,7 @@ fn run_command(command: Command) -> ExitCode {
     report_exit(done.map(|()| Exit::Fine))
 }
 
-/// Help goes to stdout as it is; an error becomes one line.
+/// Prints help to stdout unchanged; an error becomes one line.
 fn print_usage(error: &clap::Error) -> ExitCode {
     let rendered = error.render();
     match error.kind() {
@@ -113,7 +113,8 @@ fn print_usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// What is wrong and what is allowed, without the usage. That a mistyped flag may be meant as a value is never so.
+/// The error and the allowed values, without the usage. Tips to pass a mistyped flag as a value are dropped: they are
+/// never right.
 fn one_line(text: &str) -> String {
     let lines = text.lines().take_while(|line| !line.starts_with("For more") && !line.starts_with("Usage:"));
     let lines = lines.map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("tip: to pass "));
@@ -132,9 +133,9 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// "to pass '--apply' as a value, use '-- --apply'" misled; and a speed below zero was called a flag.
+    /// "to pass '--apply' as a value, use '-- --apply'" was misleading; and a negative speed was called a flag.
     #[test]
-    fn bug_wrong_usage_was_answered_with_a_tip_that_does_not_help() {
+    fn bug_wrong_usage_was_answered_with_a_wrong_tip() {
         let mut rows = vec![
             ("maintain n --apply", "unexpected argument '--apply' found"),
             ("drain n --aply", "a similar argument exists: '--apply'"),
@@ -157,12 +158,12 @@ mod tests {
         assert!(valid("1m") && valid("168h") && valid("25h"));
     }
 
-    /// By these names hints know a command, and commands of people are tried with hostile texts.
+    /// Hints refer to commands by these names, and the commands for operators are tested with hostile texts.
     #[test]
-    fn the_commands_that_are_not_of_people_are_named() {
+    fn the_commands_that_are_not_for_operators_are_listed() {
         let people = <pod_safety_cli::Command as Subcommand>::augment_subcommands(clap::Command::new(""));
         let names = |command: clap::Command| -> BTreeSet<String> {
-            command.get_subcommands().map(|one| one.get_name().to_owned()).collect()
+            command.get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect()
         };
         let here: BTreeSet<String> = names(Cli::command()).difference(&names(people)).cloned().collect();
         let named = invocation::PROGRAM_COMMANDS.map(str::to_owned);
@@ -172,17 +173,17 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_of_run_has_its_environment_twin() {
+    fn every_flag_of_run_has_an_environment_variable() {
         let command = Cli::command();
         let run = command.find_subcommand("run").unwrap();
         for argument in run.get_arguments().filter(|argument| argument.get_long().is_some()) {
             let long = argument.get_long().unwrap();
-            // Those that mean nothing here are only taken.
+            // Ignored flags are only parsed.
             if long == "help" || long == "version" || argument.is_hide_set() {
                 continue;
             }
             let twin = match long {
-                // OpenTelemetry's own.
+                // OpenTelemetry's own variable.
                 "otlp-endpoint" => "OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(),
                 _ => format!("POD_SAFETY_{}", long.to_uppercase().replace('-', "_")),
             };

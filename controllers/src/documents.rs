@@ -1,4 +1,4 @@
-//! The documentation names commands and flags that this program has.
+//! The documentation names only commands and flags that this program has.
 
 use std::ffi::OsString;
 
@@ -10,7 +10,7 @@ use pod_safety_cli::move_global_flags;
 
 use crate::cli::{Cli, Command};
 
-/// Reads the arguments of a command. What is missing is missing on purpose: a sentence names no node.
+/// Parses the arguments of a command. A missing argument is accepted: a sentence names no node.
 fn parse_command(command: &str) -> Result<(), String> {
     let mut words = split_words(command);
     if words.first().is_some_and(|word| word == "kubectl") {
@@ -33,16 +33,16 @@ fn parse_command(command: &str) -> Result<(), String> {
     }
 }
 
-/// Whether a flag is named, and nothing for it.
+/// Whether a flag is named without its value.
 fn has_no_value(error: &clap::Error) -> bool {
     matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty())
 }
 
-/// What a sentence leaves open is filled in: `[pod|node NAME]`, `--reason TEXT`, `…`.
+/// Fills in the placeholders of a sentence: `[pod|node NAME]`, `--reason TEXT`, `…`.
 fn fill_placeholders(quoted: &str) -> String {
     let plain = quoted.replace(['[', ']', '\\'], "").replace('…', "x");
     let word = |word: &str| {
-        // The only one whose form is checked.
+        // The only placeholder whose format is checked.
         let word = if word == "BOOT" { "0d7c8f3e-52a1-4b6e-9a57-3c1d2e4f5a6b" } else { word };
         let first = word.split('|').next().unwrap_or_default();
         let is_open = first.chars().all(|letter| letter.is_ascii_uppercase() || letter == '-');
@@ -52,7 +52,7 @@ fn fill_placeholders(quoted: &str) -> String {
 }
 
 #[test]
-fn bug_every_command_that_the_documentation_names_is_one() {
+fn bug_the_documentation_named_commands_that_do_not_exist() {
     let quoted = quoted().unwrap();
     let copied = commands().unwrap();
     assert!(quoted.len() > 80, "{} commands in sentences", quoted.len());
@@ -66,7 +66,7 @@ fn bug_every_command_that_the_documentation_names_is_one() {
     });
     let copied = ours.map(|command| {
         let ours = split(&command.text, &["|"]).into_iter().next().unwrap_or_default();
-        // Names of Kubernetes are in lower case.
+        // Names of Kubernetes objects are in lower case.
         (command.place, fill_placeholders(&ours))
     });
     let wrong = quoted.chain(copied).filter_map(|(place, text)| {
@@ -78,7 +78,7 @@ fn bug_every_command_that_the_documentation_names_is_one() {
 }
 
 #[test]
-fn a_command_that_there_is_not_is_noticed() {
+fn a_command_that_does_not_exist_is_noticed() {
     assert_eq!(parse_command("kubectl pod-safety --context prod status"), Ok(()));
     assert_eq!(parse_command("pod-safety fence"), Ok(()), "a sentence may name no node");
     assert_eq!(parse_command("pod-safety pause --policy"), Ok(()), "and no value");

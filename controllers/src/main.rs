@@ -1,5 +1,5 @@
-//! The binary: one command line for the controllers and for people. The only place that touches the real
-//! world besides `pod_safety_shared::clock` and `pod_safety_shared::client`.
+//! The binary: one command line for the controllers and for operators. Together with `pod_safety_shared::clock` and
+//! `pod_safety_shared::client` it is the only place with effects outside the process.
 #![forbid(unsafe_code)]
 
 mod cli;

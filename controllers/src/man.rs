@@ -1,4 +1,4 @@
-//! `pod-safety man`: the manual, made of the same definition as `--help`.
+//! `pod-safety man`: the manual, made from the same definition as `--help`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Command;
 use pod_safety_cli::print_raw;
 
-/// What it is asked for.
+/// The arguments of `man`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Write a page for each command into this folder, instead of the first page to standard output
@@ -23,7 +23,7 @@ pub(super) enum ManError {
 }
 
 impl Args {
-    /// The manual of this command.
+    /// Prints the manual of this command.
     pub(super) fn main(self, command: Command) -> Result<(), ManError> {
         match self.into {
             Some(folder) => write_all(command, &folder).map_err(|source| ManError::Write { folder, source }),
@@ -50,9 +50,9 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    /// What `packaging` says in our name must be what the command line understands.
+    /// The commands in `packaging` must be valid command lines.
     #[test]
-    fn what_k9s_runs_is_a_command_of_ours() {
+    fn the_commands_of_the_k9s_plugin_are_valid() {
         let file: serde_json::Value =
             serde_saphyr::from_str(include_str!("../../packaging/k9s.yaml")).unwrap();
         let plugins = file["plugins"].as_object().unwrap();

@@ -1,4 +1,4 @@
-//! The built binary, as somebody without a terminal runs it.
+//! The built binary, run without a terminal.
 #![cfg(feature = "demo")]
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
@@ -23,9 +23,9 @@ fn file(name: &str, text: &str) -> String {
 }
 
 #[test]
-fn demo_without_a_terminal_tells_judges_and_compares() {
-    let (code, said, complaint) = run(&["demo", "--plain", "--scenario", "power-loss", "--seed", "1"]);
-    assert_eq!((code, complaint.as_str()), (Some(0), ""), "{said}");
+fn demo_without_a_terminal_prints_the_timeline_the_verdict_and_the_comparison() {
+    let (code, output, complaint) = run(&["demo", "--plain", "--scenario", "power-loss", "--seed", "1"]);
+    assert_eq!((code, complaint.as_str()), (Some(0), ""), "{output}");
     for line in [
         "power-loss: a machine loses power for good",
         "node-0 loses power",
@@ -36,19 +36,19 @@ fn demo_without_a_terminal_tells_judges_and_compares() {
         "longest time away",
         "two copies wrote",
     ] {
-        assert!(said.contains(line), "{line}: not in\n{said}");
+        assert!(output.contains(line), "{line}: not in\n{output}");
     }
     for debug in ["{ ", "Some(", "None"] {
-        assert!(!said.contains(debug), "{debug}: in\n{said}");
+        assert!(!output.contains(debug), "{debug}: in\n{output}");
     }
 }
 
-/// What a newcomer sees: a database, three sets of rules, and a sentence for each.
+/// The default output: a database, three sets of rules, and a sentence for each.
 #[test]
 fn the_default_scenario_is_a_database_whose_node_stops_answering() {
-    let (code, said, complaint) = run(&["demo"]);
-    assert_eq!((code, complaint.as_str()), (Some(0), ""), "{said}");
-    assert!(said.starts_with("database: a database's node stops answering"), "{said}");
+    let (code, output, complaint) = run(&["demo"]);
+    assert_eq!((code, complaint.as_str()), (Some(0), ""), "{output}");
+    assert!(output.starts_with("database: a database's node stops answering"), "{output}");
     for line in [
         "node-0 loses its network",
         "With pod-safety: data-0 was away for ",
@@ -56,7 +56,7 @@ fn the_default_scenario_is_a_database_whose_node_stops_answering() {
         "With a script that uses --force: data-0 was away for ",
         ", and two copies of data-0 wrote for ",
     ] {
-        assert!(said.contains(line), "{line}: not in\n{said}");
+        assert!(output.contains(line), "{line}: not in\n{output}");
     }
 }
 
@@ -64,9 +64,9 @@ fn the_default_scenario_is_a_database_whose_node_stops_answering() {
 fn a_recording_is_a_cast_that_begins_and_ends_and_is_the_same_each_time() {
     let record = |name: &str| {
         let path = file(name, "");
-        let (code, said, complaint) = run(&["demo", "--record", &path]);
-        assert_eq!((code, complaint.as_str()), (Some(0), ""), "{said}");
-        assert!(said.contains("play it with: asciinema play"), "{said}");
+        let (code, output, complaint) = run(&["demo", "--record", &path]);
+        assert_eq!((code, complaint.as_str()), (Some(0), ""), "{output}");
+        assert!(output.contains("play it with: asciinema play"), "{output}");
         std::fs::read_to_string(path).unwrap()
     };
     let cast = record("one.cast");
@@ -84,7 +84,7 @@ fn a_recording_is_a_cast_that_begins_and_ends_and_is_the_same_each_time() {
 }
 
 #[test]
-fn the_same_seed_tells_the_same_story_and_another_one_another() {
+fn the_same_seed_gives_the_same_output_and_another_one_another() {
     let story = |seed| run(&["demo", "--plain", "--scenario=storm", "--seed", seed]).1;
     let first = story("3");
     assert_eq!(first, story("3"));
@@ -92,19 +92,19 @@ fn the_same_seed_tells_the_same_story_and_another_one_another() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_trouble() {
+fn a_closed_pipe_is_no_error() {
     let mut child =
         pod_safety(&["demo", "--plain"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut first = String::new();
-    // The pipe is closed when the reader is dropped, as `| head -1` does.
+    // The pipe is closed when the reader is dropped, as by `| head -1`.
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
     let ended = child.wait_with_output().unwrap();
     assert!(first.starts_with("database: "), "{first}");
     assert_eq!((ended.status.code(), ended.stderr.as_slice()), (Some(0), &b""[..]));
 }
 
-/// It left the terminal raw, without a cursor, on the screen that is drawn on.
-/// `script` (of every Debian) gives it a terminal.
+/// The signal left the terminal in raw mode, without a cursor, on the alternate screen. `script` (in every Debian)
+/// provides a terminal.
 #[test]
 fn bug_a_sigterm_restores_the_terminal() {
     let note = file("terminal.pid", "");
@@ -138,20 +138,20 @@ fn bug_a_sigterm_restores_the_terminal() {
 fn simulate_ends_as_its_file_expects() {
     let plan = "nodes: 4\npods: 6\nlease-collected-after: 10m\nheal-at: 100s\nsubject: script\nfaults:\n  \
                 - { at: 30s, fault: cut-node, node: 0, for: 3m }\n  - { at: 30s, fault: cut-node, node: 1, for: 3m }\n";
-    let (code, said, _) = run(&["simulate", &file("broken.yaml", plan)]);
-    assert_eq!(code, Some(1), "{said}");
+    let (code, output, _) = run(&["simulate", &file("broken.yaml", plan)]);
+    assert_eq!(code, Some(1), "{output}");
     assert!(
-        said.contains("verdict: script broke rules") && said.contains("not as expected: broken rules:"),
-        "{said}"
+        output.contains("verdict: script broke rules") && output.contains("not as expected: broken rules:"),
+        "{output}"
     );
     let ours = plan.replace("subject: script\n", "");
-    let (code, said, _) = run(&["simulate", &file("whole.yaml", &ours)]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("verdict: pod-safety broke no rule"), "{said}");
+    let (code, output, _) = run(&["simulate", &file("whole.yaml", &ours)]);
+    assert_eq!(code, Some(0), "{output}");
+    assert!(output.contains("verdict: pod-safety broke no rule"), "{output}");
 }
 
 #[test]
-fn what_cannot_be_run_is_wrong_use_in_one_line() {
+fn arguments_that_cannot_be_run_give_an_error_in_one_line() {
     let wrong = file(
         "wrong.yaml",
         "nodes: 3\npods: 2\nheal-at: 90s\nfaults:\n  - { at: 9s, fault: reboot, node: 7 }\n",
@@ -170,9 +170,9 @@ fn what_cannot_be_run_is_wrong_use_in_one_line() {
         ),
         (vec!["demo", "--seed", "-1"], "'-1'"),
     ] {
-        let (code, said, complaint) = run(&arguments);
+        let (code, output, complaint) = run(&arguments);
         assert_eq!(
-            (code, said.as_str(), complaint.lines().count()),
+            (code, output.as_str(), complaint.lines().count()),
             (Some(2), "", 1),
             "{arguments:?}: {complaint}"
         );

@@ -1,4 +1,5 @@
-//! A seventh controller, out of what is public: its keys, its holds, what wakes it and what it decides. Nothing below it knows it.
+//! A seventh controller, built from public items only: its keys, its holds, its changes and its decisions. No crate
+//! below depends on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use serde_json::Value;
 use strum::{IntoStaticStr, VariantNames};
 use tokio::sync::watch;
 
-/// Why a pod is left.
+/// Why a pod is not removed.
 #[derive(Debug, thiserror::Error, IntoStaticStr, VariantNames)]
 enum Hold {
     #[error(transparent)]
@@ -42,7 +43,7 @@ impl HoldReason for Hold {
     }
 }
 
-/// Removes deleted pods that no node ever had, as `pod-gc` does.
+/// Removes deleted pods that were never scheduled, as `pod-gc` does.
 struct Toy;
 
 impl Controller for Toy {
@@ -52,14 +53,14 @@ impl Controller for Toy {
     const NAME: &'static str = "toy";
     const KINDS: &'static [Kind] = &[Kind::Pods];
 
-    fn keys_for(&self, change: &Change<'_>, mark: &mut dyn FnMut(Uid)) {
+    fn keys_for(&self, change: &Change<'_>, enqueue: &mut dyn FnMut(Uid)) {
         if let Change::Pod { after: Some(pod), .. } = change {
-            mark(pod.uid().clone());
+            enqueue(pod.uid().clone());
         }
     }
 
-    fn list_keys(&self, view: &View<'_>, mark: &mut dyn FnMut(Uid)) {
-        view.all_pods().for_each(|pod| mark(pod.uid().clone()));
+    fn list_keys(&self, view: &View<'_>, enqueue: &mut dyn FnMut(Uid)) {
+        view.all_pods().for_each(|pod| enqueue(pod.uid().clone()));
     }
 
     fn decide(&self, key: &Uid, view: &View<'_>, now: Mono) -> Decision<Hold> {
@@ -85,9 +86,9 @@ async fn a_seventh_controller_needs_no_change_of_what_is_below_it() {
     let env = Env::real(1);
     let (asked, world, metrics) =
         (Arc::<Mutex<Vec<String>>>::default(), World::listed(), Metrics::new().unwrap());
-    let heard = Arc::clone(&asked);
+    let requests = Arc::clone(&asked);
     let says = move |method: &str, path: &str, _: &[u8]| -> (u16, Value) {
-        heard.lock().push(format!("{method} {}", path.split('?').next().unwrap()));
+        requests.lock().push(format!("{method} {}", path.split('?').next().unwrap()));
         (200, pod("gone").terminating().0)
     };
     let journal = Arc::<Journal>::default();

@@ -132,7 +132,7 @@ fn scale_owner(
         Ok(Scale::Absent) if within(fresh) => OwnerLookup::Owner(deleted_owner(controller)),
         Err(why) if within(RETRY_AFTER) => OwnerLookup::Failed(
             Owner::Unknown(why.clone()),
-            *answered + RETRY_AFTER + Duration::from_millis(1),
+            *answered_at + RETRY_AFTER + Duration::from_millis(1),
         ),
         Ok(_) | Err(_) => request(),
     }

@@ -67,7 +67,7 @@ fn describe(decision: &Decision) -> Vec<String> {
             let over = if over.is_empty() { String::new() } else { format!(", over: {}", over.join(" ")) };
             let transition = if *transition { "" } else { ", as before" };
             format!(
-                "at {rv}: {healthy} of {expected} healthy, {desired} wanted, {allowed} allowed, {said}{transition}{over}"
+                "at {rv}: {healthy} of {expected} healthy, {desired} wanted, {allowed} allowed, {reason}{transition}{over}"
             )
         }
         Intent::Update(Update::NotDisrupted { pod, rv, generation }) => {

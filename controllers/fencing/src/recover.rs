@@ -195,7 +195,7 @@ fn is_kept_off(incident: &Incident<'_>) -> bool {
                 && proof.status.invalidated.is_none()
         })
     };
-    let last = confirmations().map(|word| word.created).max();
+    let last = confirmations().map(|confirmation| confirmation.created).max();
     confirmations().any(|confirmation| Some(confirmation.created) == last && !confirmation.spec.power_on)
 }
 

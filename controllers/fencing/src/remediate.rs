@@ -118,7 +118,7 @@ pub(super) fn remediate(
             ..RemediationDecision::default()
         };
     }
-    let (step, word) = match (fence, named) {
+    let (step, report) = match (fence, named) {
         (Some(fence), _) => follow_incident(remediation, fence, node, view),
         (None, Some(named)) => begin_requested(remediation, named, node, view),
         (None, None) => (Decision::default(), first_report(remediation, node, view)),

@@ -21,7 +21,7 @@ pub(super) enum ReportedHealth {
 }
 
 fn find_condition<'a>(
-    life: &'a NodeDetails,
+    details: &'a NodeDetails,
     condition: &UnhealthyCondition,
 ) -> Option<&'a ReportedCondition> {
     details
@@ -35,7 +35,7 @@ fn to_shown(condition: &UnhealthyCondition) -> TriggerCondition {
 }
 
 /// The number of changes of Ready, if there are so many that the node flaps.
-fn count_flaps(life: &NodeDetails, now: Mono, measures: &Unhealthy) -> Option<usize> {
+fn count_flaps(details: &NodeDetails, now: Mono, measures: &Unhealthy) -> Option<usize> {
     let flapping = measures.flapping?;
     let within = Duration::from_secs(flapping.within_seconds.into());
     let changes = details.ready_changes.iter().filter(|at| now.since(**at) < within).count();

@@ -1,4 +1,4 @@
-//! The nodes, each with what the API server shows of its pods, and with the processes that really run.
+//! The nodes, each with its pods as the API server shows them, and with the processes that really run.
 
 use pod_safety_simulator::comparison::short;
 use pod_safety_simulator::world::{Machine, NodeView, PodView, ProcessView, Snapshot};
@@ -9,10 +9,10 @@ use ratatui::text::{Line, Span};
 use super::show::Show;
 use super::style::{BAD, DIM, GOOD, WARN};
 
-/// Below this width there is no room for zones.
+/// Below this width zones are not shown.
 const WITH_ZONES: u16 = 72;
 
-/// How many lines it takes in all.
+/// The number of lines in all.
 pub(super) fn height(snapshot: &Snapshot) -> usize {
     all_lines(snapshot, 0, false).0.len()
 }
@@ -32,7 +32,7 @@ pub(super) fn cluster_lines(show: &Show, area: Rect) -> Vec<Line<'static>> {
     lines
 }
 
-/// All lines, and the place of the selected node among them.
+/// All lines, and the position of the selected node among them.
 fn all_lines(snapshot: &Snapshot, selected: usize, narrow: bool) -> (Vec<Line<'static>>, usize) {
     let (mut lines, mut place) = (Vec::new(), 0);
     for zone in ["a", "b", "c"] {
@@ -103,13 +103,13 @@ fn pod_line(pod: &PodView, snapshot: &Snapshot) -> Line<'static> {
     ])
 }
 
-/// What no API object tells of.
+/// A process that no API object shows.
 fn stray_line(process: &ProcessView, snapshot: &Snapshot) -> Line<'static> {
     let doubled = is_doubled(&process.identity, snapshot);
-    let what = if doubled { "TWO COPIES RUN" } else { "process runs" };
+    let label = if doubled { "TWO COPIES RUN" } else { "process runs" };
     Line::from(vec![
         Span::from(format!("    {:<10}{:<13}", short(&process.identity), "pod removed")),
-        Span::styled(what, if doubled { BAD } else { WARN }),
+        Span::styled(label, if doubled { BAD } else { WARN }),
     ])
 }
 

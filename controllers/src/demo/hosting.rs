@@ -8,11 +8,11 @@ use pod_safety_simulator::campaign::Plan;
 use pod_safety_simulator::serve::{Listener, gate, parse_address};
 use pod_safety_simulator::world::LiveRun;
 
-/// Where the clusters that are shown, one after another, can be reached.
+/// The address and kubeconfig of the clusters that are shown, one after another.
 #[derive(Debug)]
 pub(super) struct Hosting {
     address: Option<SocketAddr>,
-    /// Where its kubeconfig is written.
+    /// The file for its kubeconfig.
     kubeconfig: Option<PathBuf>,
     listener: Option<Listener>,
 }
@@ -22,7 +22,7 @@ impl Hosting {
         Self { address, kubeconfig, listener: None }
     }
 
-    /// Whether anybody may come.
+    /// Whether a cluster is served.
     pub(super) const fn is_open(&self) -> bool {
         self.address.is_some()
     }
@@ -32,17 +32,17 @@ impl Hosting {
         self.kubeconfig.as_deref()
     }
 
-    /// The plan as it is run: where commands come, what they ask for is there.
+    /// The plan as it is run: with all objects that commands need, if a cluster is served.
     pub(super) fn plan(&self, plan: &Plan) -> Plan {
         let mut plan = plan.clone();
         plan.with.furnished = self.is_open();
         plan
     }
 
-    /// From now on this run is reached there, and no other. Gives back where.
+    /// Serves this run instead of the former one. Returns its address.
     pub(super) fn serve(&mut self, stage: &LiveRun) -> anyhow::Result<Option<String>> {
         let Some(address) = self.address else { return Ok(None) };
-        // Its port is free again when it has ended.
+        // Dropping the listener frees its port.
         drop(self.listener.take());
         let (gate, visitors) = gate();
         let listener = Listener::start(address, gate).context("--serve")?;
@@ -58,7 +58,7 @@ impl Hosting {
     }
 }
 
-/// Reads the value of `--serve`.
+/// Parses the value of `--serve`.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     parse_address(text).map_err(|error| error.to_string())
 }

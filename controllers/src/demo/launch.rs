@@ -1,6 +1,5 @@
-//! The shipped process, as the simulator starts it: the same `instance::run` as
-//! `pod-safety run`, with the world's clock, tasks and connection. The simulator's
-//! own tests start it by this very file.
+//! The shipped process, as the simulator starts it: the same `instance::run` as `pod-safety run`, with the world's
+//! clock, tasks and connection. The simulator's own tests include this very file.
 
 use pod_safety_process::instance::{self, Config};
 use pod_safety_process::registry::Name;
@@ -9,7 +8,7 @@ use pod_safety_shared::clock::Task;
 use pod_safety_shared::lease::LeaseConfig;
 use pod_safety_simulator::world::Launched;
 
-/// As whom the API server of the world would know it.
+/// The user name of the process in the world's API server.
 const ACCOUNT: &str = "system:serviceaccount:kube-system:pod-safety";
 
 /// Starts a process with the settings of the world.
@@ -23,7 +22,7 @@ pub(crate) fn launch(launched: Launched) -> Task {
         renew_deadline: settings.renew_deadline,
         retry_period: settings.retry_period,
     });
-    let runs = |name: &Name| settings.controllers().any(|known| known == name.as_str());
+    let runs = |name: &Name| settings.controllers().any(|controller| controller == name.as_str());
     let config = Config {
         controllers: Name::ALL.iter().copied().filter(runs).collect(),
         mode: settings.mode(),
@@ -49,7 +48,7 @@ pub(crate) fn launch(launched: Launched) -> Task {
     Box::pin(async move {
         let show = |holds: &std::sync::Arc<_>| drop(shown.set(std::sync::Arc::clone(holds)));
         let ended = instance::run(config, connection, transport, env, metrics, stop, show).await;
-        // One that does not start does nothing, which the checker's liveness finds too.
+        // A process that does not start does nothing, which the checker's liveness rule reports, too.
         debug_assert!(ended.is_ok(), "the process did not start: {ended:?}");
     })
 }

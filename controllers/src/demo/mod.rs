@@ -1,5 +1,4 @@
-//! `pod-safety demo` and `pod-safety simulate`: the shipped controllers in a cluster
-//! that is not there.
+//! `pod-safety demo` and `pod-safety simulate`: the shipped controllers in a simulated cluster.
 //!
 //! | file | subject |
 //! |---|---|
@@ -7,16 +6,16 @@
 //! | `launch` | the shipped process, as the simulator starts it |
 //! | `plain` | without a terminal: the timeline as lines, the verdict, the table |
 //! | `simulate` | a scenario file |
-//! | `show` | what is shown, and what keys do to it |
-//! | `picture` | how it looks: the places of all that is shown, the table and the explanations above it |
+//! | `show` | the state of the screen, and what keys do |
+//! | `picture` | the layout of the screen, the table and the explanations above it |
 //! | `cluster` | nodes, pods and processes |
-//! | `panels` | why pods wait, how all rules do, and what happened |
+//! | `panels` | why pods wait, the outcome by all sets of rules, and what happened |
 //! | `record` | the same as an asciinema cast |
 //! | `style` | colours |
 //! | `screen` | the terminal |
 //!
-//! No other part of this crate may name the simulator (tests/locks), and the
-//! container image is built without the feature.
+//! No other part of this crate may name the simulator (tests/locks), and the container image is built without the
+//! feature.
 
 mod cluster;
 mod hosting;
@@ -50,9 +49,9 @@ pub(super) use simulate::SimulateArgs;
 
 use pod_safety_process::sanitize;
 
-/// Simulated seconds in a real one: a quarantine of 40 s passes in seven.
+/// Simulated seconds per real second: a quarantine of 40 s passes in seven.
 const SPEED: f64 = 6.0;
-/// The fastest that a person can follow at all.
+/// The fastest speed that a person can follow.
 const FASTEST: f64 = 1_000.0;
 
 #[derive(Debug, ClapArgs)]
@@ -116,13 +115,13 @@ impl SubjectArg {
     }
 }
 
-/// What cannot be run as it was asked for.
+/// Arguments with which nothing can be run.
 #[derive(Debug, thiserror::Error)]
 enum BadUse {
-    /// Nobody knows the scenario.
+    /// An unknown scenario.
     #[error("invalid value {0:?} for '--scenario <NAME>': known are {1}")]
     Scenario(String, String),
-    /// The file is wrong.
+    /// The file is invalid.
     #[error(transparent)]
     File(#[from] pod_safety_simulator::scenario::FieldError),
     /// The file cannot be read.
@@ -136,13 +135,13 @@ fn speed(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    /// Whether there is a scenario of the name that was given.
+    /// Whether the given scenario exists.
     #[cfg(test)]
     pub(super) fn knows_its_scenario(&self) -> bool {
         shipped().is_ok_and(|scenarios| find_scenario(&scenarios, self.scenario.as_deref()).is_ok())
     }
 
-    /// Gives back whether all went well.
+    /// Returns whether the run succeeded.
     pub(super) fn main(self) -> anyhow::Result<bool> {
         let Self { scenario, list_scenarios, seed, speed, subject, plain, serve, write_kubeconfig, record } =
             self;
@@ -162,7 +161,7 @@ impl Args {
         }
         if plain || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
             let hosting = hosting::Hosting::new(serve, write_kubeconfig);
-            // A cluster that is over in a second is nothing to look at with kubectl.
+            // A cluster that is over in a second cannot be inspected with kubectl.
             let speed = speed.or(serve.map(|_| 1.0));
             return plain::play(scenarios.get(at), contender, speed, hosting);
         }
@@ -172,7 +171,7 @@ impl Args {
     }
 }
 
-/// The place of the scenario with this name or number.
+/// The index of the scenario with this name or number.
 fn find_scenario(scenarios: &[Scenario], requested: Option<&str>) -> Result<usize, BadUse> {
     let Some(requested) = requested else { return Ok(0) };
     let named = scenarios.iter().position(|scenario| scenario.name == requested);
@@ -188,7 +187,7 @@ fn format_list(scenarios: &[Scenario]) -> String {
     lines.map(|(at, scenario)| format!("{}  {:<18} {}\n", at + 1, scenario.name, scenario.title)).collect()
 }
 
-/// The exit code: 0 well, 1 a rule was broken or nothing could be run, 2 wrong use.
+/// The exit code: 0 success, 1 a rule was broken or nothing could be run, 2 wrong use.
 pub(super) fn exit_code(done: anyhow::Result<bool>) -> ExitCode {
     match done {
         Ok(true) => ExitCode::SUCCESS,

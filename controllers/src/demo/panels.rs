@@ -1,4 +1,4 @@
-//! Beside the cluster: why pods wait, how all rules do, and what happened.
+//! The panels beside the cluster: why pods wait, the outcome by all sets of rules, and what happened.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use ratatui::text::{Line, Span};
 use super::show::Show;
 use super::style::{BAD, DIM, GOOD, WARN, clock};
 
-/// Rules that were broken and are shown in words; the others are counted.
+/// This many broken rules are shown as text; the others are counted.
 const MAX_BROKEN: usize = 6;
 
-/// What is held and why; and above all else, what went wrong.
+/// The holds and their reasons; first of all, the rules that were broken.
 pub(super) fn reason_lines(show: &Show) -> Vec<Line<'static>> {
     let snapshot = &show.snapshot;
     let mut lines = Vec::new();
@@ -56,7 +56,7 @@ pub(super) fn reason_lines(show: &Show) -> Vec<Line<'static>> {
     lines
 }
 
-/// What was broken, each rule once for each object, with the time at which it was broken first.
+/// The broken rules, each once for each object, with the time at which it was broken first.
 pub(super) fn broken_rules(snapshot: &Snapshot) -> Vec<(&str, Duration)> {
     let mut first: BTreeMap<&str, Duration> = BTreeMap::new();
     for violation in &snapshot.violations {
@@ -67,7 +67,7 @@ pub(super) fn broken_rules(snapshot: &Snapshot) -> Vec<(&str, Duration)> {
     all
 }
 
-/// Machines that do not reach the API server and of which no hold tells: whether anybody has noticed.
+/// Machines that do not reach the API server and have no hold: whether the API shows it.
 fn node_troubles(show: &Show) -> Vec<Line<'static>> {
     let snapshot = &show.snapshot;
     let nodes = snapshot.nodes.iter().enumerate();
@@ -87,16 +87,16 @@ fn node_trouble(snapshot: &Snapshot, node: &NodeView, lasts: Duration) -> Option
         return None;
     }
     let names: Vec<_> = pods.iter().map(|pod| short(&pod.identity)).collect();
-    let who = if names.is_empty() { node.name.clone() } else { names.join(", ") };
+    let label = if names.is_empty() { node.name.clone() } else { names.join(", ") };
     let noticed = match (node.registered, node.condition_summary.as_str()) {
         (false, _) => "its Node is deleted".to_owned(),
         (true, "") => "not noticed yet".to_owned(),
         (true, said) => format!("its node is marked {said}"),
     };
-    Some(Line::styled(format!("{who}: {how} for {}, {noticed}", spelled(lasts)), WARN))
+    Some(Line::styled(format!("{label}: {how} for {}, {noticed}", spelled(lasts)), WARN))
 }
 
-/// All that is to be seen of a pod that waits, by rules that give no reasons.
+/// What is visible of a waiting pod, by rules that give no reasons.
 fn terminating_pods(show: &Show, calm: bool) -> Vec<Line<'static>> {
     let label = show.contender.label();
     let waiting = show.snapshot.pods.iter().filter(|pod| pod.terminating);
@@ -122,7 +122,7 @@ fn replica_line(replica: &ReplicaView) -> Line<'static> {
     Line::styled(format!("pod-safety {}: {state}", replica.name), DIM)
 }
 
-/// How the plan goes by the rules of each, until this moment.
+/// The outcome of the plan by each set of rules, until this moment.
 pub(super) fn comparison_lines(show: &Show, narrow: bool, short_of_lines: bool) -> Vec<Line<'static>> {
     let Some(comparison) = &show.comparison else {
         let mut lines = vec![Line::styled("running the same fault with all rules …", DIM)];

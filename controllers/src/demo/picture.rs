@@ -1,4 +1,4 @@
-//! How it looks, on a terminal of any size: 80 columns and 24 lines are enough.
+//! The layout of the screen, on a terminal of any size: 80 columns and 24 lines are enough.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -11,11 +11,11 @@ use super::panels::{broken_rules, comparison_lines, reason_lines, timeline_lines
 use super::show::{Overlay, Show};
 use super::style::{BAD, DIM, GOOD, clock};
 
-/// Always on the screen; where there are few lines, the keys alone.
+/// Always on the screen; if there are few lines, only the keys.
 const LEGEND: &str = " machine, process: what is true │ Node, Lease, pod: what the API server shows";
 const KEYS: &str = " ? keys, legend  space pause  +/- speed  s rules  t table  1-9 scenario  q quit";
 
-/// What `?` shows below what the scenario is about.
+/// The text that `?` shows below the description of the scenario.
 const HELP: [&str; 12] = [
     "Unknown      the Node has not reported for 50 s; suspect: it misses renewals",
     "NoExecute    a taint of the Node: its pods are deleted gracefully",
@@ -35,9 +35,9 @@ const HELP: [&str; 12] = [
 const WIDE: u16 = 120;
 /// Below this width lines are shorter, and each set of rules has two.
 const NARROW: u16 = 80;
-/// Below this height only the rules that are shown have their line, and the legend has none.
+/// Below this height only the running set of rules has its line, and there is no legend.
 const SHORT: u16 = 22;
-/// Lines that reasons have at least below the nodes, with their title.
+/// The minimum number of lines of reasons below the nodes, with their title.
 const REASONS: u16 = 4;
 
 /// Draws everything.
@@ -62,7 +62,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, show: &Show) {
     overlay(frame, show);
 }
 
-/// The heights of head, nodes and reasons, rules, timeline and foot. The timeline has what the others do not need.
+/// The heights of head, nodes and reasons, rules, timeline and foot. The timeline gets the lines that the others do
+/// not need.
 fn row_heights(area: Rect, show: &Show, reasons: &[Line<'_>], standings: usize) -> [Constraint; 5] {
     let lines = u16::try_from(standings).unwrap_or(3) + 1;
     let least = (area.height / 4).clamp(3, 10);
@@ -81,19 +82,20 @@ fn row_heights(area: Rect, show: &Show, reasons: &[Line<'_>], standings: usize) 
     ]
 }
 
-/// Lines that the nodes need, with their title.
+/// The number of lines that the nodes need, with their title.
 fn min_rows(show: &Show) -> u16 {
     u16::try_from(cluster::height(&show.snapshot)).unwrap_or(u16::MAX).saturating_add(1)
 }
 
-/// Lines that a text takes. Words that do not fit go to the next line: one more than the letters take.
+/// The number of lines that a text needs. Words that do not fit go to the next line: one more than the characters
+/// need.
 fn rows_needed(lines: &[Line<'_>], width: u16) -> u16 {
     let width = usize::from(width.max(1));
     let each = |line: &Line<'_>| if line.width() <= width { 1 } else { line.width() / width + 2 };
     u16::try_from(lines.iter().map(each).sum::<usize>()).unwrap_or(u16::MAX)
 }
 
-/// The places of nodes and reasons.
+/// The areas of nodes and reasons.
 fn columns(middle: Rect, show: &Show) -> [Rect; 2] {
     if middle.width >= WIDE {
         let halves = [Constraint::Percentage(52), Constraint::Percentage(48)];

@@ -13,15 +13,15 @@ use super::launch::launch;
 use pod_safety_cli::invocation::commands;
 use pod_safety_cli::{Paint, print};
 
-/// How wide the explanation is.
+/// The width of the explanation.
 const COLUMNS: usize = 100;
-/// How often what happened is written down, in simulated time.
+/// The interval of lines, in simulated time.
 const FRAME_INTERVAL: Duration = Duration::from_secs(1);
-/// The same in real time where kubectl may come: a request is answered when the next moment is due, and a command sends up
+/// The interval in real time when kubectl is served: a request is answered at the next frame, and a command sends up
 /// to thirty, one after another.
 const SERVED_INTERVAL: Duration = Duration::from_millis(30);
 
-/// Runs the scenario, then compares. Gives back whether pod-safety broke no rule.
+/// Runs the scenario, then compares. Returns whether pod-safety broke no rule.
 pub(super) fn play(
     scenario: Option<&Scenario>,
     contender: Contender,
@@ -42,7 +42,7 @@ pub(super) fn play(
     Ok(own.broken.is_empty())
 }
 
-/// Runs it, with a line for everything that happens, as it happens.
+/// Runs it, with a line for every event as it happens.
 pub(super) fn run_scenario(
     scenario: &Scenario,
     contender: Contender,
@@ -68,13 +68,13 @@ pub(super) fn run_scenario(
     stage.end().context("the simulation did not finish")
 }
 
-/// From one moment that is shown to the next, in simulated time.
+/// The time between two frames, in simulated time.
 fn frame_interval(is_open: bool, speed: Option<f64>) -> Duration {
     let limit = |speed: f64| SERVED_INTERVAL.mul_f64(speed.clamp(0.01, 30.0));
     speed.filter(|_| is_open).map_or(FRAME_INTERVAL, |speed| FRAME_INTERVAL.min(limit(speed)))
 }
 
-/// What came of it, in words; `exact`: for whoever works on the simulator.
+/// The outcome as text; `exact`: for developers of the simulator.
 pub(super) fn verdict(contender: Contender, outcome: &Outcome, exact: bool) -> String {
     let seconds = outcome.simulated.as_secs();
     if outcome.broken.is_empty() {
@@ -102,7 +102,7 @@ mod tests {
 
     /// With `--serve` each request waited for a second: `status` took 13, `doctor` 33.
     #[test]
-    fn bug_who_asked_a_served_cluster_waited_a_second_for_each_answer() {
+    fn bug_a_served_cluster_answered_each_request_after_a_second() {
         let real = |speed: f64| frame_interval(true, Some(speed)).div_f64(speed);
         assert_eq!(real(1.0), SERVED_INTERVAL);
         assert!(real(6.0) <= SERVED_INTERVAL && real(100.0) <= SERVED_INTERVAL);

@@ -1,7 +1,7 @@
-//! `--record`: what is shown, as an asciinema cast of version 2, without a terminal.
+//! `--record`: records the screen as an asciinema cast of version 2, without a terminal.
 //!
-//! The format: a line of JSON with `version`, `width` and `height`, then one for each piece of output, `[seconds, "o", text]`
-//! (<https://docs.asciinema.org/manual/asciicast/v2/>). The same scenario and seed give the same file.
+//! The format: a line of JSON with `version`, `width` and `height`, then one for each piece of output, `[seconds,
+//! "o", text]` (<https://docs.asciinema.org/manual/asciicast/v2/>). The same scenario and seed give the same file.
 
 use std::io::Write;
 use std::path::Path;
@@ -22,26 +22,26 @@ use super::screen::START_AT;
 use super::show::{Overlay, Show};
 use pod_safety_cli::print;
 
-/// The terminal that it is recorded for: what each has at least.
+/// The size of the recorded terminal: the smallest in common use.
 const WIDTH: u16 = 80;
 const HEIGHT: u16 = 24;
-/// Simulated time between two pictures.
+/// Simulated time between two frames.
 const FRAME_INTERVAL: Duration = Duration::from_secs(1);
-/// Simulated time that is shown after the last pod is back.
+/// Simulated time that is recorded after the last pod is back.
 const TAIL: Duration = Duration::from_secs(20);
-/// For how long the table stands at the end.
+/// How long the table is shown at the end.
 const TABLE_TIME: Duration = Duration::from_secs(10);
 
-/// Pictures, each with the time since the first.
+/// Frames, each with the time since the first.
 #[derive(Debug)]
 pub(super) struct Recording {
     pub(super) title: String,
     pub(super) frames: Vec<(Duration, Buffer)>,
-    /// How long it takes in all.
+    /// The total duration.
     pub(super) length: Duration,
 }
 
-/// Records the scenario that is shown, and says so.
+/// Records the scenario that is shown, and prints a message.
 pub(super) fn play(show: Show, file: &Path) -> anyhow::Result<()> {
     let film = record_demo(show)?;
     let name = file.display();
@@ -90,9 +90,9 @@ fn render_frame(terminal: &mut Terminal<TestBackend>, show: &Show) -> anyhow::Re
     Ok(terminal.backend().buffer().clone())
 }
 
-/// What a terminal is sent for it.
+/// The output for a terminal.
 pub(super) fn cast(film: &Recording) -> anyhow::Result<Vec<u8>> {
-    // A recording has colours, whatever the terminal is in which it was asked for.
+    // A recording has colours, whatever the present terminal supports.
     force_color_output(true);
     let mut cast = Vec::new();
     let header = json!({ "version": 2, "width": WIDTH, "height": HEIGHT, "title": film.title });
@@ -109,7 +109,7 @@ pub(super) fn cast(film: &Recording) -> anyhow::Result<Vec<u8>> {
         output(*at, &String::from_utf8(bytes)?)?;
         before = picture.clone();
     }
-    // A player holds the last picture until here.
+    // A player shows the last frame until here.
     output(film.length, "\u{1b}[?25h")?;
     Ok(cast)
 }

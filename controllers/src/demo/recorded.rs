@@ -1,4 +1,5 @@
-//! What is recorded of the default scenario: the cast that a terminal understands, and the picture and the words of README.
+//! Checks of the recording of the default scenario: the cast that a terminal understands, and the picture and text of
+//! README.
 
 use std::sync::LazyLock;
 
@@ -11,7 +12,7 @@ use super::show::Show;
 use super::svg::svg;
 use super::tests::golden;
 
-/// What README may weigh.
+/// The maximum size of the picture in README.
 const MOST_BYTES: usize = 60_000;
 
 static FILM: LazyLock<Recording> = LazyLock::new(|| {
@@ -23,7 +24,7 @@ fn rows(picture: &Buffer) -> Vec<String> {
     (0..picture.area.height).map(row).collect()
 }
 
-/// A terminal that knows what a cast sends: places, colours, and letters.
+/// A terminal that supports the output of a cast: cursor positions, colours, and text.
 fn replay(cast: &str) -> Vec<String> {
     let mut lines = cast.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let header = lines.next().unwrap();
@@ -69,7 +70,7 @@ fn the_cast_shows_a_terminal_what_was_recorded() {
     assert_eq!(replay(&cast), rows(last));
 }
 
-/// The story, picture by picture, in its order.
+/// The story, frame by frame, in its order.
 #[test]
 fn the_recording_tells_the_story() {
     let story = [
@@ -99,12 +100,12 @@ fn the_recording_tells_the_story() {
 fn no_picture_has_debug_text() {
     for (_, picture) in &FILM.frames {
         let text = rows(picture).join("\n");
-        assert!(["{ ", "Some(", "None", "::"].iter().all(|mark| !text.contains(mark)), "{text}");
+        assert!(["{ ", "Some(", "None", "::"].iter().all(|part| !text.contains(part)), "{text}");
     }
 }
 
 #[test]
-fn the_picture_and_the_words_of_the_readme_are_what_the_demonstration_shows() {
+fn the_picture_and_the_text_of_the_readme_are_those_of_the_demonstration() {
     let root = format!("{}/..", env!("CARGO_MANIFEST_DIR"));
     let picture = svg(&FILM);
     assert!(picture.len() < MOST_BYTES, "{} bytes", picture.len());

@@ -1,5 +1,4 @@
-//! The terminal: pictures out, keys in. It is restored when the program ends, by a
-//! panic or a SIGTERM too.
+//! The terminal: draws frames and reads keys. It is restored when the program ends, also by a panic or a SIGTERM.
 
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -17,18 +16,18 @@ use super::launch::launch;
 use super::picture::draw;
 use super::show::{Show, UserAction};
 
-/// How long a key may wait for the next look at the keyboard.
+/// The interval of reading the keyboard.
 const POLL_INTERVAL: Duration = Duration::from_millis(30);
-/// How long a look for a signal takes.
+/// The wait for a signal in each poll.
 const SIGNAL_POLL: Duration = Duration::from_millis(1);
-/// Pictures that are taken in before the next is drawn.
+/// The maximum number of frames that are received before the next one is drawn.
 const MAX_FRAMES: usize = 64;
-/// Simulated time between two pictures.
+/// Simulated time between two frames.
 const FRAME_INTERVAL: Duration = Duration::from_millis(200);
-/// By then all machines have booted, which is no sight.
+/// By this time all machines have booted, which is nothing to watch.
 pub(super) const START_AT: Duration = Duration::from_secs(20);
 
-/// SIGTERM, which would leave the terminal as it is drawn on.
+/// SIGTERM, which would otherwise leave the terminal in raw mode.
 struct Termination {
     runtime: Runtime,
     signal: Signal,
@@ -44,17 +43,17 @@ impl Termination {
         Ok(Self { runtime, signal })
     }
 
-    /// Whether it has come.
+    /// Whether the signal was received.
     fn is_received(&mut self) -> bool {
         let Self { runtime, signal } = self;
         runtime.block_on(async { tokio::time::timeout(SIGNAL_POLL, signal.recv()).await.is_ok() })
     }
 }
 
-/// Shows it until somebody quits.
+/// Shows the scenario until the user quits.
 pub(super) fn play(show: Show, hosting: Hosting) -> anyhow::Result<()> {
     let termination = Termination::listen().context("listening for SIGTERM")?;
-    // This also restores the terminal when something panics.
+    // This also restores the terminal on a panic.
     let mut terminal = ratatui::try_init().context("the terminal cannot be used; --plain needs none")?;
     let done = watch(&mut terminal, show, hosting, termination);
     ratatui::try_restore().context("restoring the terminal")?;
@@ -71,7 +70,7 @@ fn watch(
     show.served = hosting.serve(&stage)?;
     let mut measuring = measure(&show)?;
     loop {
-        // Not without end: a fast world paints as quickly as it is looked at.
+        // Bounded: a fast world makes frames as quickly as they are received.
         for snapshot in std::iter::from_fn(|| stage.next_snapshot(Duration::ZERO)).take(MAX_FRAMES) {
             show.update(snapshot);
         }
@@ -98,7 +97,7 @@ fn watch(
     }
 }
 
-/// What the next key asks for, or a signal.
+/// The action of the next key, or of a signal.
 fn next_action(show: &mut Show, termination: &mut Termination) -> anyhow::Result<UserAction> {
     if termination.is_received() {
         return Ok(UserAction::Quit);
@@ -112,7 +111,7 @@ fn next_action(show: &mut Show, termination: &mut Termination) -> anyhow::Result
     })
 }
 
-/// Runs the plan by all rules, beside the run that is shown.
+/// Runs the plan by all sets of rules, beside the run that is shown.
 fn measure(show: &Show) -> anyhow::Result<Receiver<Comparison>> {
     let plan = show.plan().context("there are no scenarios")?;
     comparison::begin(plan, launch).context("starting a thread")

@@ -1,4 +1,4 @@
-//! What is shown, and what keys do to it: no terminal is needed to test it.
+//! The state of the screen, and what keys do: it can be tested without a terminal.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,60 +10,60 @@ use pod_safety_simulator::scenario::{Contender, Scenario};
 use pod_safety_simulator::world::{Intervention, Machine, NodeView, Snapshot};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// As long as anybody watches.
+/// Longer than any session.
 const FOREVER: u64 = 100_000_000;
-/// Lines of the timeline that are kept for the screen.
+/// The number of timeline lines that are kept for the screen.
 const KEPT: usize = 200;
-/// How much a key changes the speed.
+/// The factor by which a key changes the speed.
 const FASTER: f64 = 1.5;
 
-/// What is shown above the rest.
+/// The overlay above the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overlay {
     /// Nothing.
     Nothing,
-    /// All rules on the plan that is shown.
+    /// The outcome by all sets of rules.
     Table,
-    /// What is to be seen, and the keys.
+    /// The legend, and the keys.
     Help,
 }
 
-/// What a key asks of the run that is shown.
+/// The action of a key.
 #[derive(Debug, PartialEq)]
 pub(super) enum UserAction {
     /// Nothing.
     None,
-    /// Do this in the world.
+    /// Change the world.
     Deed(Intervention),
-    /// Go on at the present speed.
+    /// Continue at the present speed.
     Speed,
-    /// Stand still, or go on.
+    /// Pause, or continue.
     Pause,
-    /// Begin again, with the present scenario and subject.
+    /// Restart, with the present scenario and rules.
     Restart,
-    /// End.
+    /// Quit.
     Quit,
 }
 
-/// All that is on the screen.
+/// The state of the screen.
 pub(super) struct Show {
     pub(super) scenarios: Vec<Scenario>,
     pub(super) at: usize,
     pub(super) contender: Contender,
-    /// Whose rules a scenario begins with.
+    /// The rules with which a scenario begins.
     first: Contender,
     pub(super) speed: f64,
     pub(super) paused: bool,
     /// The node that keys act on.
     pub(super) selected: usize,
     pub(super) snapshot: Snapshot,
-    /// Since when each machine is as it is, in the order of the nodes.
+    /// Since when each machine is in its state, in the order of the nodes.
     since: Vec<(Machine, Duration)>,
     pub(super) timeline: VecDeque<News>,
     pub(super) overlay: Overlay,
-    /// The plan by all rules, once it is measured.
+    /// The outcome of the plan by all sets of rules, once it is measured.
     pub(super) comparison: Option<Comparison>,
-    /// Where kubectl finds it.
+    /// The address for kubectl.
     pub(super) served: Option<String>,
 }
 
@@ -94,7 +94,7 @@ impl Show {
         self.scenario().map(|scenario| &scenario.plan)
     }
 
-    /// The newest picture.
+    /// Takes the newest frame.
     pub(super) fn update(&mut self, mut snapshot: Snapshot) {
         self.timeline.extend(std::mem::take(&mut snapshot.news));
         while self.timeline.len() > KEPT {
@@ -103,20 +103,20 @@ impl Show {
         for (index, node) in snapshot.nodes.iter().enumerate() {
             match self.since.get_mut(index) {
                 Some((machine, _)) if *machine == node.machine => {}
-                Some(known) => *known = (node.machine, snapshot.at),
+                Some(entry) => *entry = (node.machine, snapshot.at),
                 None => self.since.push((node.machine, snapshot.at)),
             }
         }
         self.snapshot = snapshot;
     }
 
-    /// For how long the machine of this node is as it is.
+    /// How long the machine of this node has been in its state.
     pub(super) fn machine_state_age(&self, index: usize) -> Duration {
         let since = self.since.get(index).map_or(self.snapshot.at, |(_, since)| *since);
         self.snapshot.at.saturating_sub(since)
     }
 
-    /// Everything begins anew.
+    /// Resets everything.
     fn begin(&mut self) -> UserAction {
         self.timeline.clear();
         self.snapshot = Snapshot::default();
@@ -128,7 +128,7 @@ impl Show {
         UserAction::Restart
     }
 
-    /// What a key asks for.
+    /// The action of a key.
     pub(super) fn key(&mut self, key: KeyEvent) -> UserAction {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return if key.code == KeyCode::Char('c') { UserAction::Quit } else { UserAction::None };
@@ -164,7 +164,7 @@ impl Show {
         }
     }
 
-    /// What a letter does to the selected node.
+    /// The action of a letter on the selected node.
     fn action_for(&self, letter: char) -> Option<Intervention> {
         let node = self.selected;
         let NodeView { machine, registered, .. } = self.snapshot.nodes.get(node)?;

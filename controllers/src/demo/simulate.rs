@@ -9,7 +9,7 @@ use super::hosting::Hosting;
 use super::{BadUse, plain, speed};
 use pod_safety_cli::print;
 
-/// The largest file that is read: a plan of thousands of faults.
+/// The maximum file size: a plan of thousands of faults.
 const MOST_BYTES: u64 = 1024 * 1024;
 
 /// Exit code 0: as expected (without `expect`: no rule was broken); 1: not so; 2: the file is wrong.
@@ -25,7 +25,7 @@ pub(crate) struct SimulateArgs {
 }
 
 impl SimulateArgs {
-    /// Gives back whether all came as expected.
+    /// Returns whether the result is as expected.
     pub(crate) fn main(self) -> anyhow::Result<bool> {
         let Self { file, speed } = self;
         let name = file.display().to_string();

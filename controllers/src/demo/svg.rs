@@ -1,4 +1,4 @@
-//! A film as an animated SVG, for README: pictures side by side, and a style that shows one after the other.
+//! An animated SVG of a recording, for README: all frames side by side, and a style that shows one after the other.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,9 +9,9 @@ use ratatui::style::{Color, Modifier};
 
 use super::record::Recording;
 
-/// A cell, in pixels.
+/// The size of a cell, in pixels.
 const CELL: (u16, u16) = (8, 17);
-/// No picture stands for less: what is shorter cannot be read.
+/// The minimum time of a frame: a shorter one cannot be read.
 const MIN_FRAME: Duration = Duration::from_millis(1_500);
 
 const STYLE: &str = "text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:#c9d1d9;white-space:pre}\
@@ -57,7 +57,7 @@ fn id(number: usize) -> String {
     format!("r{number}")
 }
 
-/// The pictures that stand long enough to be read, and the last one.
+/// The frames that are long enough to be read, and the last one.
 fn key_frames(film: &Recording) -> Vec<&(Duration, Buffer)> {
     let mut kept: Vec<&(Duration, Buffer)> = Vec::new();
     let (last, others) =
@@ -83,7 +83,7 @@ fn animation(pictures: &[&(Duration, Buffer)], lasts: Duration, width: u16) -> S
     text
 }
 
-/// A row of a picture; empty: there is nothing to be seen.
+/// A row of a frame; empty if there is nothing visible.
 fn row(picture: &Buffer, y: u16) -> String {
     let cells: Vec<(u16, &Cell)> =
         (0..picture.area.width).filter_map(|x| Some((x, picture.cell((x, y))?))).collect();

@@ -1,4 +1,4 @@
-//! What is on the screen for a given moment, and what keys ask for.
+//! The screen at a given moment, and the actions of keys.
 
 use std::time::Duration;
 
@@ -107,8 +107,8 @@ fn screen_of(show: &Show, width: u16, height: u16) -> Vec<String> {
 
 #[track_caller]
 fn has(screen: &[String], words: &[&str]) {
-    let found = screen.iter().any(|line| words.iter().all(|word| line.contains(word)));
-    assert!(found, "no line has all of {words:?}:\n{}", screen.join("\n"));
+    let matches = screen.iter().any(|line| words.iter().all(|word| line.contains(word)));
+    assert!(matches, "no line has all of {words:?}:\n{}", screen.join("\n"));
 }
 
 fn press(show: &mut Show, code: KeyCode) -> UserAction {
@@ -144,7 +144,7 @@ fn the_screen_shows_what_the_api_says_and_what_is_true() {
 }
 
 #[test]
-fn other_rules_are_said_to_give_no_reasons() {
+fn other_rules_are_shown_as_giving_no_reasons() {
     let mut show = show();
     show.contender = Contender::KubeControllerManager;
     show.update(Snapshot { holds: Vec::new(), replicas: Vec::new(), ..moment() });
@@ -152,9 +152,9 @@ fn other_rules_are_said_to_give_no_reasons() {
     has(&screen(&show), &["rules: kube-controller-manager"]);
 }
 
-/// Each picture is compared with a file that was looked at.
+/// Each screen is compared with a reviewed file.
 #[test]
-fn it_is_shown_on_terminals_of_any_size() {
+fn the_screen_fits_terminals_of_any_size() {
     let mut calm = show();
     calm.update(Snapshot { violations: Vec::new(), budgets: Vec::new(), ..moment() });
     calm.overlay = Overlay::Help;
@@ -169,7 +169,7 @@ fn it_is_shown_on_terminals_of_any_size() {
     }
 }
 
-/// So much happened that a timeline of any height is full.
+/// A state with so many events that a timeline of any height is full.
 fn busy() -> Show {
     let mut show = show();
     let news = (34..84).map(|at| news(at, Tone::Other, "node-0 says that it is not ready")).collect();
@@ -181,14 +181,14 @@ fn busy() -> Show {
 #[test]
 fn bug_a_large_terminal_was_half_empty() {
     let screen = screen_of(&busy(), 200, 50);
-    let told = screen.iter().filter(|line| line.contains("says that it is not ready")).count();
+    let lines = screen.iter().filter(|line| line.contains("says that it is not ready")).count();
     let empty = screen.iter().filter(|line| line.trim().is_empty()).count();
-    assert!(told >= 20 && empty <= 3, "{told} lines are told, {empty} are empty:\n{}", screen.join("\n"));
+    assert!(lines >= 20 && empty <= 3, "{lines} lines are told, {empty} are empty:\n{}", screen.join("\n"));
 }
 
-/// The panel said "No pod waits." of a database whose node was cut off for 35 s.
+/// The panel showed "No pod waits." for a database whose node was cut off for 35 s.
 #[test]
-fn bug_what_nobody_had_noticed_was_shown_as_nothing() {
+fn bug_an_unnoticed_cut_off_node_was_shown_as_nothing() {
     let cut = |at: u64, said: &str, holds: Vec<HoldView>| Snapshot {
         at: Duration::from_secs(at),
         nodes: vec![NodeView {
@@ -213,8 +213,8 @@ fn bug_what_nobody_had_noticed_was_shown_as_nothing() {
     show.contender = Contender::PodSafety;
     show.update(cut(95, "Unknown", moment().holds));
     has(&screen(&show), &["data-0 KubeletAlive"]);
-    let said = screen(&show).join("\n");
-    assert!(!said.contains("cut off for") && !said.contains("No pod waits"), "{said}");
+    let text = screen(&show).join("\n");
+    assert!(!text.contains("cut off for") && !text.contains("No pod waits"), "{text}");
 }
 
 #[track_caller]
@@ -225,7 +225,7 @@ fn reads(name: &str, show: &Show, width: u16, height: u16) {
     golden(&path, &text);
 }
 
-/// Compares with a file, or writes it anew.
+/// Compares with a file, or writes it again.
 #[track_caller]
 pub(super) fn golden(path: &str, text: &str) {
     if should_rewrite("POD_SAFETY_WRITE_GOLDEN") {
@@ -263,7 +263,7 @@ fn the_newest_lines_of_the_timeline_are_seen() {
 }
 
 #[test]
-fn a_tiny_terminal_is_no_trouble() {
+fn a_tiny_terminal_does_not_panic() {
     for overlay in [Overlay::Nothing, Overlay::Table, Overlay::Help] {
         for (width, height) in [(9, 3), (1, 1), (20, 10)] {
             let mut show = show();
@@ -351,8 +351,11 @@ fn scenarios_are_chosen_by_name_or_number() {
     assert_eq!(find_scenario(&scenarios, Some("storm")).unwrap(), 10);
     assert_eq!(find_scenario(&scenarios, Some("2")).unwrap(), 1);
     for unknown in ["0", &*(scenarios.len() + 1).to_string(), "nosuch"] {
-        let said = find_scenario(&scenarios, Some(unknown)).unwrap_err().to_string();
-        assert!(said.contains(unknown) && said.contains("known are database, two-losses,"), "{said}");
+        let message = find_scenario(&scenarios, Some(unknown)).unwrap_err().to_string();
+        assert!(
+            message.contains(unknown) && message.contains("known are database, two-losses,"),
+            "{message}"
+        );
     }
     assert_eq!(format_list(&scenarios).lines().count(), scenarios.len());
     for (at, scenario) in scenarios.iter().enumerate() {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::schema;
 
-/// What the API server would say of a Redfish device with these fields beside its driver.
+/// The API server's messages about a Redfish device with these additional fields.
 fn said(fields: &Value) -> Vec<String> {
     let device =
         crate::engine::patched(json!({ "spec": { "driver": "Redfish" } }), json!({ "spec": fields }));
@@ -17,9 +17,9 @@ fn said(fields: &Value) -> Vec<String> {
         .collect()
 }
 
-/// What is written in a spec is read by everybody who may read FenceDevices. The process refuses the same names when it uses a
-/// device; the API server says it when the device is written. Names in which a dash or an underscore decides are tried on a real API
-/// server (suite `policies`): kube-cel 0.6.1 escapes both in the keys of maps.
+/// A spec can be read by everyone with the right to read FenceDevices. The process refuses the same names when it
+/// uses a device; the API server refuses them when the device is written. Names that differ only by a dash or an
+/// underscore are tested with a real API server (suite `policies`): kube-cel 0.6.1 escapes both in the keys of maps.
 #[test]
 fn attack_a_password_is_written_into_a_device() {
     const SAYS: &str = "into a Secret, and name that in secretParameters";

@@ -1,7 +1,8 @@
-//! What a ValidatingAdmissionPolicy says of one request, by the crate `kube-cel`.
+//! Evaluates a ValidatingAdmissionPolicy for one request, with the crate `kube-cel`.
 //!
-//! Its own evaluator of policies has no `authorizer`, no `variables` and no `request.options`, which nearly all of ours use. So its
-//! functions are taken, and those three are made here. It knows no types: that a field exists in the API is not checked.
+//! Its own evaluator of policies has no `authorizer`, no `variables` and no `request.options`, which nearly all of
+//! our policies use. So only its functions are used, and those three are implemented here. It has no types: whether a
+//! field exists in the API is not checked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use kube_cel::cel::{Context, Program, Value as Cel, to_value};
 use serde::ser::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-/// What came of it.
+/// The result of an evaluation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     NotAsked,
@@ -22,10 +23,10 @@ pub(crate) enum Verdict {
     Refused(String),
 }
 
-/// Which expression cannot be evaluated for a request, and why. `failurePolicy: Fail` makes it a refusal.
+/// The expression that cannot be evaluated for a request, and why. `failurePolicy: Fail` makes it a refusal.
 type Failed = String;
 
-/// A request as admission sees it.
+/// An admission request.
 #[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) user: String,
@@ -38,13 +39,13 @@ pub(crate) struct Request {
     pub(crate) old: Value,
     pub(crate) options: Value,
     params: Value,
-    /// `RESOURCE VERB` of the group of the break-glass verbs.
+    /// `RESOURCE VERB` in the group of the break-glass verbs.
     pub(crate) rights: Vec<&'static str>,
 }
 
 impl Request {
-    /// `act` is the operation and the resource: `UPDATE pods/status`, `CREATE apps/deployments`. What stands before the first slash is a
-    /// group if it has a dot or is one of three.
+    /// `act` is the operation and the resource: `UPDATE pods/status`, `CREATE apps/deployments`. The part before the
+    /// first slash is a group if it has a dot or is one of three.
     pub(crate) fn new(user: &str, act: &str) -> Self {
         let (operation, kind) = act.split_once(' ').unwrap();
         let (group, rest) = match kind.split_once('/') {
@@ -90,7 +91,7 @@ impl Request {
         self
     }
 
-    /// `request` in expressions. What is empty is not there, as in the API's own form.
+    /// `request` in expressions. Empty fields are absent, as in the API's own form.
     fn request(&self) -> Value {
         let of = |field: &str| {
             let named = if self.object.is_null() { &self.old } else { &self.object };
@@ -136,7 +137,7 @@ fn cel(value: &Value) -> Cel {
     to_value(Signed(value)).unwrap()
 }
 
-/// An expression, and what came of it in the rows.
+/// An expression, and its results in the rows.
 struct Expression {
     place: String,
     text: String,
@@ -152,7 +153,7 @@ impl Expression {
         Self { place, text, program, was_true: AtomicBool::new(false), was_false: AtomicBool::new(false) }
     }
 
-    /// Of a condition or a validation.
+    /// The value of a condition or a validation.
     fn is_true(&self, context: &Context<'_>) -> Result<bool, Failed> {
         match self.program.execute(context) {
             Ok(Cel::Bool(is)) => {
@@ -163,7 +164,7 @@ impl Expression {
         }
     }
 
-    /// Of a message.
+    /// The value of a message.
     fn says(&self, context: &Context<'_>) -> Result<String, Failed> {
         self.was_true.store(true, Ordering::Relaxed);
         match self.program.execute(context) {
@@ -242,8 +243,9 @@ impl Policy {
             return Ok(Verdict::NotAsked);
         }
         let mut context = context(request);
-        // As the API server has it, one that is false counts before one that cannot be evaluated.
-        let conditions: Vec<_> = self.conditions.iter().map(|one| one.is_true(&context)).collect();
+        // As in the API server, a false condition takes precedence over one that cannot be evaluated.
+        let conditions: Vec<_> =
+            self.conditions.iter().map(|condition| condition.is_true(&context)).collect();
         if conditions.iter().any(|met| matches!(met, Ok(false))) {
             return Ok(Verdict::NotAsked);
         }
@@ -252,7 +254,7 @@ impl Policy {
         for note in &self.notes {
             note.says(&context)?;
         }
-        // Each is asked, so that a row decides those after the first that fails, too.
+        // All validations are evaluated, so that a row covers those after the first failure, too.
         let mut messages = Vec::new();
         for (validation, message) in &self.validations {
             if !validation.is_true(&context)? {
@@ -262,20 +264,22 @@ impl Policy {
         Ok(if messages.is_empty() { Verdict::Allowed } else { Verdict::Refused(messages.join("; ")) })
     }
 
-    /// The API server evaluates a variable when it is used. Here one that cannot be is left out, and fails what uses it.
+    /// The API server evaluates a variable when it is used. Here a variable that cannot be evaluated is omitted, and
+    /// expressions that use it fail.
     fn assign(&self, context: &mut Context<'_>) {
-        let mut known = Vec::new();
+        let mut evaluated = Vec::new();
         for (name, expression) in &self.variables {
             if let Ok(value) = expression.program.execute(context) {
                 expression.was_true.store(true, Ordering::Relaxed);
-                known.push((name.clone(), value));
-                let map = known.iter().map(|(name, value)| (name.clone().into(), value.clone())).collect();
+                evaluated.push((name.clone(), value));
+                let map =
+                    evaluated.iter().map(|(name, value)| (name.clone().into(), value.clone())).collect();
                 context.add_variable_from_value("variables", Cel::Map(CelMap { map: Arc::new(map) }));
             }
         }
     }
 
-    /// What no row has decided.
+    /// The results that no row has covered.
     pub(crate) fn untried(&self) -> Vec<String> {
         let lacks = |one: &Expression, is: bool| {
             let seen = if is { &one.was_true } else { &one.was_false }.load(Ordering::Relaxed);
@@ -304,25 +308,26 @@ fn context(request: &Request) -> Context<'static> {
     context
 }
 
-/// `authorizer.group(G).resource(R).namespace(N).name(N).check(V).allowed()`: each step adds to a text what it says.
+/// `authorizer.group(G).resource(R).namespace(N).name(N).check(V).allowed()`: each step appends its argument to a
+/// text.
 fn authorize(context: &mut Context<'static>, rights: &[&'static str]) {
     context.add_variable_from_value("authorizer", cel(&json!("")));
     context.add_function("group", |This(_): This<Arc<String>>, group: Arc<String>| {
         if *group == "breakglass.pod-safety.dev" { String::new() } else { format!("{group}/") }
     });
     context
-        .add_function("resource", |This(said): This<Arc<String>>, kind: Arc<String>| format!("{said}{kind}"));
+        .add_function("resource", |This(path): This<Arc<String>>, kind: Arc<String>| format!("{path}{kind}"));
     context
-        .add_function("subresource", |This(said): This<Arc<String>>, of: Arc<String>| format!("{said}/{of}"));
-    context.add_function("namespace", |This(said): This<Arc<String>>, _of: Arc<String>| said.to_string());
-    context.add_function("name", |This(said): This<Arc<String>>, _of: Arc<String>| said.to_string());
+        .add_function("subresource", |This(path): This<Arc<String>>, of: Arc<String>| format!("{path}/{of}"));
+    context.add_function("namespace", |This(path): This<Arc<String>>, _of: Arc<String>| path.to_string());
+    context.add_function("name", |This(path): This<Arc<String>>, _of: Arc<String>| path.to_string());
     context
-        .add_function("check", |This(said): This<Arc<String>>, verb: Arc<String>| format!("{said} {verb}"));
+        .add_function("check", |This(path): This<Arc<String>>, verb: Arc<String>| format!("{path} {verb}"));
     let rights = rights.to_vec();
-    context.add_function("allowed", move |This(said): This<Arc<String>>| rights.contains(&said.as_str()));
+    context.add_function("allowed", move |This(path): This<Arc<String>>| rights.contains(&path.as_str()));
 }
 
-/// A merge patch (RFC 7386): how rows change an object.
+/// A merge patch (RFC 7386): rows change an object by it.
 pub(crate) fn patched(mut object: Value, patch: Value) -> Value {
     merge(&mut object, patch);
     object

@@ -1,4 +1,4 @@
-//! Fuzz targets: the request of any row, changed in any way. The oracles read JSON, and know no CEL.
+//! Fuzz targets: the request of any row, changed in any way. The oracles read JSON, and use no CEL.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::engine::{Policy, Request, Verdict};
 use crate::{OURS, policies, rows};
 
-/// What decides something in the expressions.
+/// Values that matter in the expressions.
 const WORDS: &[&str] = &[
     "metadata",
     "labels",
@@ -58,14 +58,14 @@ const WORDS: &[&str] = &[
     "w2",
 ];
 
-/// In a request that is not for the status, the API server puts the old one back.
+/// In a request that is not for the status, the API server restores the old one.
 const PUT_BACK: &str = "/status";
 
-/// What the API server itself changes.
+/// Fields that the API server itself changes.
 const BOOKKEEPING: [&str; 3] =
     ["/metadata/managedFields", "/metadata/resourceVersion", "/metadata/generation"];
 
-/// A row of a policy, with a request that is changed; `None`: the policy has none.
+/// A row of a policy, with its request changed; `None`: the policy has no rows.
 fn case(draw: &mut Draw<'_>, policy: &str) -> Option<(&'static Policy, Request)> {
     static POLICIES: LazyLock<Vec<Policy>> = LazyLock::new(policies);
     static REQUESTS: LazyLock<Vec<(&'static str, Request)>> =
@@ -79,11 +79,11 @@ fn case(draw: &mut Draw<'_>, policy: &str) -> Option<(&'static Policy, Request)>
             drop_nulls(part);
         }
     }
-    let policy = POLICIES.iter().find(|one| one.name == policy)?;
+    let policy = POLICIES.iter().find(|candidate| candidate.name == policy)?;
     Some((policy, request))
 }
 
-/// A field without a value is not there: so the API server has it.
+/// Removes fields without a value, as the API server does.
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -95,12 +95,12 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Whether it passes. An expression that cannot be evaluated refuses.
+/// Whether the request passes. An expression that cannot be evaluated refuses it.
 fn passes(policy: &Policy, request: &Request) -> bool {
     matches!(policy.judge(request), Ok(Verdict::Allowed | Verdict::NotAsked))
 }
 
-/// The paths of the fields that differ, three names deep. What holds nothing is not there, as for [`drop_nulls`].
+/// The paths of the fields that differ, three names deep. Empty values are absent, as for [`drop_nulls`].
 fn changed(old: &Value, new: &Value, path: &str, into: &mut BTreeSet<String>) {
     let nothing = |value: &Value| match value {
         Value::Null => true,
@@ -138,7 +138,7 @@ fn terminal(object: &Value) -> bool {
     object["status"]["phase"] == "Failed" || object["status"]["phase"] == "Succeeded"
 }
 
-/// The API server refuses what is no object before it asks a policy.
+/// The API server refuses a value that is no object before it evaluates a policy.
 fn is_typed(Request { old, object, .. }: &Request) -> bool {
     let mut parts =
         [old, object].into_iter().flat_map(|one| ["metadata", "spec", "status"].map(|part| &one[part]));
@@ -155,16 +155,16 @@ fn check_own_account(request: &Request) {
     }
     let only = |allowed: &[&str]| {
         for field in &fields {
-            let known = BOOKKEEPING.iter().chain(allowed).any(|one| {
+            let allowed_field = BOOKKEEPING.iter().chain(allowed).any(|one| {
                 field.strip_prefix(one).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             });
-            assert!(known, "{field} was changed: {old} to {object}");
+            assert!(allowed_field, "{field} was changed: {old} to {object}");
         }
     };
     let kind = format!("{} {}/{}", request.operation, request.resource, request.subresource);
     match kind.as_str() {
         "DELETE pods/" => {
-            // The API server refuses what is no text or no whole number before it asks a policy.
+            // The API server refuses a grace period that is no whole number before it evaluates a policy.
             let Some(grace) = options["gracePeriodSeconds"].as_i64() else { return };
             let texts = ["uid", "resourceVersion"].map(|field| options["preconditions"][field].clone());
             if texts.iter().any(|text| !text.is_string() && !text.is_null()) {
@@ -211,9 +211,9 @@ fn check_own_account(request: &Request) {
     }
 }
 
-/// The account does what its code does, whatever the objects and the options of a request are.
+/// The account can do only what its code does, whatever the objects and the options of a request are.
 #[test]
-fn with_the_token_of_pod_safety_only_its_own_writes_pass() {
+fn only_its_own_writes_pass_with_the_token_of_pod_safety() {
     fuzz!(2_000, |draw| {
         let Some((policy, mut request)) = case(draw, "own-account") else { return };
         OURS.clone_into(&mut request.user);
@@ -237,9 +237,9 @@ fn keeps_identity(pod: &Value) -> bool {
     by_owner || pod["spec"]["hostname"].is_string() && pod["spec"]["hostname"] == pod["metadata"]["name"]
 }
 
-/// Without the right, and without the kubelet's word, a pod that was on a node does not go at once.
+/// Without the right, and without a report of the kubelet, a scheduled pod is not removed at once.
 #[test]
-fn without_the_right_no_pod_that_may_run_goes_at_once() {
+fn without_the_right_no_pod_that_may_run_is_removed_at_once() {
     fuzz!(2_000, |draw| {
         let Some((policy, mut request)) = case(draw, "force-delete") else { return };
         request.rights.clear();

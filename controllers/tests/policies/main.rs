@@ -1,17 +1,17 @@
-//! The expressions of the chart's admission policies, evaluated without an API server: each must compile, and each must be
-//! decided both ways by a row of the tables here. What a real API server makes of them is the suite `policies` of
-//! tests/control-plane.
+//! The expressions of the chart's admission policies, evaluated without an API server: each must compile, and each
+//! must be true in one row of the tables here and false in another. A real API server evaluates them in the suite
+//! `policies` of tests/control-plane.
 //!
 //! | file | rows about |
 //! |---|---|
-//! | `others` | people, kubelets and controllers of others |
+//! | `others` | users, kubelets and other controllers |
 //! | `nodes` | nodes, and kubelets |
 //! | `requested` | evictions that are requested, also by pod-safety's own account |
 //! | `own_pods`, `own_account` | what pod-safety's own account may change |
 //! | `devices` | the rules in the CRD of FenceDevice |
-//! | `transitions` | the rules in the CRDs of FenceEvidence and NodeFence about what stays |
-//! | `engine` | nothing: it evaluates |
-//! | `fuzz` | nothing: it changes the requests of all rows |
+//! | `transitions` | the rules in the CRDs of FenceEvidence and NodeFence about fields that must not change |
+//! | `engine` | none: it evaluates |
+//! | `fuzz` | none: it changes the requests of all rows |
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a row that cannot be evaluated fails the test")]
 
 mod devices;
@@ -29,23 +29,23 @@ use std::collections::BTreeSet;
 use engine::{Policy, Request, Verdict};
 use serde_json::{Value, json};
 
-/// pod-safety's own account in the render that is read.
+/// pod-safety's own account in the rendered chart.
 const OURS: &str = "system:serviceaccount:pod-safety:pod-safety";
 
-/// What a row expects.
+/// The expected result of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expect {
-    /// A match condition leaves it out, or another policy is asked.
+    /// The policy does not apply: a match condition excludes the request, or another policy applies.
     NotAsked,
     Allowed,
-    /// And the message has these words.
+    /// The message contains this text.
     Refused(&'static str),
 }
 
-/// One request that a policy is asked about.
+/// One request that a policy is evaluated for.
 struct Row {
     policy: &'static str,
-    /// What it is about. Where a bypass was found, the test by which it is played is named in docs/threat-model.md.
+    /// The subject of the row. If a bypass was found, docs/threat-model.md names the test that plays it.
     name: &'static str,
     request: Request,
     expect: Expect,
@@ -58,14 +58,15 @@ fn documents(text: &str) -> Vec<Value> {
     all.map(|one| serde_saphyr::from_str(one.trim_start_matches("---")).unwrap()).collect()
 }
 
-/// The schema of one of our kinds, as its CRD has it.
+/// The schema of one of our kinds, from its CRD.
 fn schema(plural: &str) -> Value {
     let all = pod_safety_shared::api::crds();
     let crd = all.iter().find(|crd| crd["spec"]["names"]["plural"] == plural).unwrap();
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
-/// Every policy of the chart, as the looked-at renders have them. `replace` has all but the one on volumes, and has no leader.
+/// Every policy of the chart, from the reviewed renders. `replace` has all but the one about volumes, and has no
+/// leader.
 fn policies() -> Vec<Policy> {
     let golden = |way: &str| {
         let path = format!("{}/../tests/control-plane/golden/chart/{way}.yaml", env!("CARGO_MANIFEST_DIR"));
@@ -94,7 +95,7 @@ fn rows() -> Vec<Row> {
 fn every_expression_is_decided_both_ways_by_a_row_and_no_bypass_passes() {
     let policies = policies();
     let names: BTreeSet<&str> = policies.iter().map(|policy| policy.name.as_str()).collect();
-    let wanted = [
+    let expected = [
         "attachment-hold",
         "eviction",
         "eviction-requesters",
@@ -111,7 +112,7 @@ fn every_expression_is_decided_both_ways_by_a_row_and_no_bypass_passes() {
         "terminal-phase",
         "volume-held",
     ];
-    assert_eq!(names, BTreeSet::from(wanted), "a policy without rows, or rows without a policy");
+    assert_eq!(names, BTreeSet::from(expected), "a policy without rows, or rows without a policy");
     let mut wrong = Vec::new();
     for row in rows() {
         let policy = policies.iter().find(|policy| policy.name == row.policy).unwrap();
@@ -130,9 +131,9 @@ fn every_expression_is_decided_both_ways_by_a_row_and_no_bypass_passes() {
     assert!(untried.is_empty(), "no row decides:\n{}", untried.join("\n"));
 }
 
-/// An expression that nobody asked about, one that cannot be false and one that is no CEL are each found.
+/// An expression without a row, one that is never false and one that is no CEL are each found.
 #[test]
-fn an_expression_without_a_row_is_named() {
+fn an_expression_without_a_row_is_reported() {
     let policy = json!({ "metadata": { "name": "pod-safety-x" }, "spec": {
         "matchConstraints": { "resourceRules": [{ "apiGroups": [""], "operations": ["DELETE"], "resources": ["pods"] }] },
         "validations": [{ "expression": "request.userInfo.username == 'a'", "messageExpression": "'not ' + request.userInfo.username" }],

@@ -1,4 +1,4 @@
-//! Nodes: the taint out-of-service, the condition Ready, deletions, and the marks by which a node is not fenced.
+//! Nodes: the out-of-service taint, the condition Ready, deletions, and the marks that exclude a node from fencing.
 
 use pod_safety_shared::api::PAUSE_ANNOTATION;
 use pod_safety_shared::model::{OUT_OF_SERVICE_TAINT, SUSPECT_TAINT};
@@ -39,7 +39,7 @@ fn suspected(object: Value) -> Value {
     tainted(object, SUSPECT_TAINT)
 }
 
-/// The kubelet has never reported, or somebody removed what it had.
+/// The kubelet has never reported, or its report was removed.
 fn unreported() -> Value {
     patched(node("w1").into(), json!({ "status": { "conditions": null } }))
 }

@@ -1,4 +1,4 @@
-//! People, scripts and controllers of others.
+//! Users, scripts and other controllers.
 
 use pod_safety_shared::testing::objects::{named, pod, volume_lease};
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ fn row_of_deletion(name: &'static str, request: Request, expect: Expect) -> Row 
     Row { policy: "force-delete", name, request, expect }
 }
 
-/// By who asks, with which right and reason.
+/// By user, right and reason.
 fn force_delete() -> Vec<Row> {
     const MORE: Expect = Refused("break-glass=REASON");
     let row = row_of_deletion;
@@ -70,7 +70,7 @@ fn force_delete() -> Vec<Row> {
     ]
 }
 
-/// By what the pod says.
+/// By the state of the pod.
 fn force_delete_by_pod() -> Vec<Row> {
     let row = row_of_deletion;
     let asked = || Request::new(DEV, "DELETE pods").old(stateful());
@@ -171,7 +171,7 @@ fn reports(user: &str, old: Value, status: Value) -> Request {
     Request::new(user, "UPDATE pods/status").object(new).old(old)
 }
 
-/// What containers do, said by others than their kubelet.
+/// States of containers, reported by clients other than their kubelet.
 fn pod_report_on_containers() -> Vec<Row> {
     let container = |state: &str, restarts: u32| json!({ "state": { state: {} }, "restartCount": restarts });
     let (waits, runs, ended) = (container("waiting", 0), container("running", 0), container("terminated", 0));
@@ -201,7 +201,7 @@ fn pod_report_on_containers() -> Vec<Row> {
     rows.into_iter().map(row).collect()
 }
 
-/// Signs of a running kubelet, and what others write.
+/// Signs of a running kubelet, and writes of other clients.
 fn pod_report() -> Vec<Row> {
     let ready = |statuses: &[&str]| -> Value {
         statuses.iter().map(|status| json!({ "type": "Ready", "status": status })).collect()
@@ -339,7 +339,7 @@ fn volumes() -> Vec<Row> {
         ["CREATE storage.k8s.io/volumeattachments", "DELETE storage.k8s.io/volumeattachments"];
     let at = |node: &str| json!({ "metadata": { "name": "a" }, "spec": { "nodeName": node, "source": { "persistentVolumeName": "data" } } });
     let lease = |holder: Option<&str>, annotations: Value| {
-        // Nobody is a field that is not there.
+        // An absent field means no holder.
         let change =
             json!({ "metadata": { "annotations": annotations }, "spec": { "holderIdentity": holder } });
         patched(volume_lease("data", holder).into(), change)

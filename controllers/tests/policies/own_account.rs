@@ -57,17 +57,17 @@ fn cordoned(ready: &str) -> Value {
     patched(w1(ready, &[]), json!({ "spec": { "unschedulable": true } }))
 }
 
-/// A silent node with a taint of others gets these.
+/// An unreachable node with a taint of others gets these.
 fn lost(taints: &[Value]) -> Request {
     update("nodes", w1("Unknown", &[theirs()]), w1("Unknown", taints))
 }
 
-/// A Ready one does.
+/// A Ready node gets these.
 fn well(taints: &[Value]) -> Request {
     update("nodes", w1("True", &[theirs()]), w1("True", taints))
 }
 
-/// A Ready one is changed.
+/// A Ready node is changed.
 fn changed(change: Value) -> Request {
     update("nodes", w1("True", &[]), patched(w1("True", &[]), change))
 }

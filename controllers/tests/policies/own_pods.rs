@@ -1,4 +1,4 @@
-//! Pods, by pod-safety's own account: each write of the code, and what a stolen token would rather write.
+//! Pods, by pod-safety's own account: each write of the code, and what a stolen token would write.
 
 use pod_safety_shared::model::{NODE_UNREACHABLE_CONDITION, VOLUME_GATE};
 use pod_safety_shared::testing::objects::{Obj, pod};
@@ -31,7 +31,7 @@ fn disrupted(reason: &str) -> Value {
     json!({ "type": "DisruptionTarget", "status": "True", "reason": reason })
 }
 
-/// With its conditions, in this order.
+/// The pod with its conditions, in this order.
 fn saying(of: Obj, conditions: &[Value]) -> Value {
     of.set("/status/conditions", json!(conditions)).into()
 }

@@ -1,4 +1,4 @@
-//! EvictionRequests and Evictions: who may write what of them.
+//! EvictionRequests and Evictions: which users may write which fields.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ pub(crate) fn rows() -> Vec<Row> {
     [states(), requesters(), own_account(), own_account_ends()].into_iter().flatten().collect()
 }
 
-/// One whose responder `example.com/move` has its turn.
+/// An Eviction whose responder `example.com/move` is active.
 fn eviction() -> Value {
     json!({
         "metadata": { "namespace": "shop", "name": "pod-1-db-0", "uid": "u",
@@ -42,7 +42,7 @@ fn states() -> Vec<Row> {
     let bare = || patched(eviction(), json!({ "status": null }));
     let begun = eviction()["status"].clone();
     let state = |state: &str| json!({ "targetResponders": [{ "name": "example.com/move", "priority": 10000, "state": state }] });
-    let told = json!({ "responders": [{ "name": "example.com/move", "startTime": "2026-11-21T10:00:00Z",
+    let report = json!({ "responders": [{ "name": "example.com/move", "startTime": "2026-11-21T10:00:00Z",
         "heartbeatTime": "2026-11-21T10:03:00Z", "message": "moves" }] });
     let condition = |kind: &str, status: &str| {
         let mut all = eviction()["status"]["conditions"].as_array().cloned().unwrap();
@@ -52,7 +52,7 @@ fn states() -> Vec<Row> {
     };
     let kcm = "system:serviceaccount:kube-system:evictionrequest-controller";
     vec![
-        row("a responder reports", changed(told), Allowed),
+        row("a responder reports", changed(report), Allowed),
         row("a condition of one's own", changed(condition("example.com/Moved", "True")), Allowed),
         row("bypass: its turn ends", changed(state("Completed")), TURNS),
         row("bypass: nobody has a turn any more", changed(json!({ "targetResponders": null })), TURNS),

@@ -1,4 +1,4 @@
-//! The rules in the CRDs of FenceEvidence and NodeFence: what was withdrawn, cancelled or only rehearsed stays so.
+//! The rules in the CRDs of FenceEvidence and NodeFence: withdrawn, cancelled and dry-run objects stay so.
 
 use kube_cel::Validator;
 use serde_json::{Value, json};
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use crate::engine::patched;
 use crate::schema;
 
-/// What the API server would say of a change.
+/// The API server's messages about a change.
 fn said(plural: &str, old: &Value, change: Value) -> Vec<String> {
     let new = patched(old.clone(), change);
     let errors = Validator::new().validate(&schema(plural), &new, Some(old));
     errors.iter().map(|error| error.message.clone()).collect()
 }
 
-/// The rule stood on `status`, and a rule is evaluated only where its field is: evidence that was withdrawn was valid again when its
-/// whole status went.
+/// The rule was attached to `status`, and a rule is evaluated only if its field exists: withdrawn evidence became
+/// valid again when its whole status was removed.
 #[test]
 fn attack_withdrawn_evidence_comes_back() {
     let spec = json!({ "node": { "name": "w1", "uid": "u", "bootID": "b" }, "kind": "Asserted", "by": "dev", "reason": "off" });
@@ -36,7 +36,8 @@ fn attack_withdrawn_evidence_comes_back() {
     }
 }
 
-/// Whoever may change NodeFences had a machine switched off in the name of the person who had only rehearsed it.
+/// A user with the right to change NodeFences had a machine switched off in the name of a person who had requested
+/// only a dry run.
 #[test]
 fn attack_a_dry_run_of_another_user_is_executed() {
     let fence = |dry: bool| {

@@ -183,7 +183,7 @@ mod tests {
             let message = read(&[&format!("{flag}={value}")]).unwrap_err();
             assert!(
                 message.contains(flag) && message.contains(value) && message.contains(says),
-                "{flag}={value}: {said}"
+                "{flag}={value}: {message}"
             );
         }
     }
