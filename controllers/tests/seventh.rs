@@ -84,9 +84,9 @@ impl Controller for Toy {
 #[tokio::test(start_paused = true)]
 async fn a_seventh_controller_needs_no_change_of_what_is_below_it() {
     let env = Env::real(1);
-    let (asked, world, metrics) =
+    let (received, world, metrics) =
         (Arc::<Mutex<Vec<String>>>::default(), World::listed(), Metrics::new().unwrap());
-    let requests = Arc::clone(&asked);
+    let requests = Arc::clone(&received);
     let says = move |method: &str, path: &str, _: &[u8]| -> (u16, Value) {
         requests.lock().push(format!("{method} {}", path.split('?').next().unwrap()));
         (200, pod("gone").terminating().0)
@@ -126,7 +126,7 @@ async fn a_seventh_controller_needs_no_change_of_what_is_below_it() {
     tokio::time::sleep(Duration::from_secs(5)).await;
 
     let path = "/api/v1/namespaces/ns/pods/gone";
-    assert_eq!(*asked.lock(), [format!("PATCH {path}/status"), format!("DELETE {path}")]);
+    assert_eq!(*received.lock(), [format!("PATCH {path}/status"), format!("DELETE {path}")]);
     let page = metrics_text(metrics.registry());
     for (reason, count) in [("NotDeleted", 1), ("NotSynced", 0), ("Stale", 0)] {
         let line = format!("pod_safety_holds{{controller=\"toy\",reason=\"{reason}\"}} {count}");

@@ -21,7 +21,7 @@
 //! | before evidence | another incarnation of the node | `Write` Superseded |
 //! | | evidence of another source | `Write` Fenced |
 //! | `Fenced` | not tainted yet | `Taint` |
-//! | | all is released, and the policy says `PowerOn` | `Attempt` on |
+//! | | all is released, and the recovery of the policy is `PowerOn` | `Attempt` on |
 //! | `Recovering` | as `Fencing` | `Look`, `Attempt` on |
 //! | after evidence | Ready with another boot, and no pod of the old boot remains | `Untaint`, or `Write` Done |
 //! | | a sign of life of the same boot for half a minute | `Contradict` |

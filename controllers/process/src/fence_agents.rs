@@ -82,7 +82,7 @@ impl AgentArgs {
 }
 
 impl Args {
-    /// Runs agents until it is told to stop.
+    /// Runs agents until it is stopped.
     ///
     /// # Errors
     /// The socket cannot be used.

@@ -353,7 +353,7 @@ impl AdminArgs {
 }
 
 impl Args {
-    /// Runs the controllers until it is told to stop.
+    /// Runs the controllers until it is stopped.
     ///
     /// # Errors
     /// [`BadFlags`], or why it could not start.

@@ -324,8 +324,8 @@ fn the_controller_acts_only_in_place_of_kcm_and_relevant_changes_enqueue_keys() 
         controller.keys_for(change, &mut |key| keys.push(key));
         keys.len()
     };
-    let noise = Pod { ready: true, ..known.clone() };
-    let other = Pod { tolerations: Default::default(), phase: Phase::Failed, ..known.clone() };
+    let noise = Pod { ready: true, ..cached.clone() };
+    let other = Pod { tolerations: Default::default(), phase: Phase::Failed, ..cached.clone() };
     assert_eq!(marked(&Change::Pod { before: Some(cached), after: Some(&noise) }), 0);
     assert_eq!(marked(&Change::Pod { before: Some(cached), after: Some(&other) }), 2);
     assert_eq!(marked(&Change::Pod { before: None, after: Some(cached) }), 1);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::schema;
 
 /// The API server's messages about a Redfish device with these additional fields.
-fn said(fields: &Value) -> Vec<String> {
+fn messages(fields: &Value) -> Vec<String> {
     let device =
         crate::engine::patched(json!({ "spec": { "driver": "Redfish" } }), json!({ "spec": fields }));
     Validator::new()
@@ -42,9 +42,9 @@ fn attack_a_password_is_written_into_a_device() {
         for fields in
             [json!({ "parameters": { name: "x" } }), json!({ "nodeParameters": { "w1": { name: "x" } } })]
         {
-            let refused = said(&fields).iter().any(|message| message.contains(SAYS));
-            assert_eq!(refused, is_secret_name(name), "{fields}: {:?}", said(&fields));
+            let refused = messages(&fields).iter().any(|message| message.contains(SAYS));
+            assert_eq!(refused, is_secret_name(name), "{fields}: {:?}", messages(&fields));
         }
     }
-    assert_eq!(said(&json!({})), Vec::<String>::new());
+    assert_eq!(messages(&json!({})), Vec::<String>::new());
 }

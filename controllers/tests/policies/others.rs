@@ -55,14 +55,14 @@ fn force_delete() -> Vec<Row> {
     const MORE: Expect = Refused("break-glass=REASON");
     let row = row_of_deletion;
     let web = || pod("web").on("w1");
-    let said = |reason: &str| forced(DEV, reasoned(stateful(), reason));
+    let with_reason = |reason: &str| forced(DEV, reasoned(stateful(), reason));
     vec![
         row("--force", forced(DEV, stateful()), Refused("would start another db-0 beside it")),
         row("--force without a StatefulSet", forced(DEV, web()), Refused("has not reported that")),
-        row("bypass: a reason without the right", said("."), RUNS),
+        row("bypass: a reason without the right", with_reason("."), RUNS),
         row("the right without a reason", forced(DEV, stateful()).may(FORCE), MORE),
-        row("an empty reason", said("  ").may(FORCE), MORE),
-        row("right and reason", said("burnt").may(FORCE), Allowed),
+        row("an empty reason", with_reason("  ").may(FORCE), MORE),
+        row("right and reason", with_reason("burnt").may(FORCE), Allowed),
         row("the right, and no StatefulSet", forced(DEV, web()).may(FORCE), Allowed),
         row("its kubelet", forced(KUBELET, stateful()), NotAsked),
         row("another kubelet", forced("system:node:w2", stateful()), RUNS),
@@ -73,7 +73,7 @@ fn force_delete() -> Vec<Row> {
 /// By the state of the pod.
 fn force_delete_by_pod() -> Vec<Row> {
     let row = row_of_deletion;
-    let asked = || Request::new(DEV, "DELETE pods").old(stateful());
+    let delete = || Request::new(DEV, "DELETE pods").old(stateful());
     let runs = json!({ "state": { "running": {} } });
     let lies = |field: &str| {
         forced(DEV, patched(stateful(), json!({ "status": { "phase": "Failed", field: [runs] } })))
@@ -84,8 +84,8 @@ fn force_delete_by_pod() -> Vec<Row> {
     let called =
         |hostname: &str| patched(pod("db-0").on("w1").into(), json!({ "spec": { "hostname": hostname } }));
     vec![
-        row("a grace", asked().options(json!({ "gracePeriodSeconds": 1 })), NotAsked),
-        row("no options", asked(), NotAsked),
+        row("a grace", delete().options(json!({ "gracePeriodSeconds": 1 })), NotAsked),
+        row("no options", delete(), NotAsked),
         row("no node", forced(DEV, pod("free")), NotAsked),
         row("it ended", forced(DEV, pod("done").on("w1").terminated()), NotAsked),
         row("bypass: Failed beside a container that runs", lies("containerStatuses"), RUNS),

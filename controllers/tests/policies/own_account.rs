@@ -324,7 +324,7 @@ fn foreign_kinds() -> Vec<Row> {
     let lifted = fenced().set("/spec/fenceState", json!("Unfenced"));
     const NEVER: Expect = Refused("never does this");
     const HOSTS_ALONE: Expect = Refused("each of one host");
-    let asked = || {
+    let remediation = || {
         let owner = json!([{ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "NodeFence", "name": "w1-0a1b", "uid": "u" }]);
         ours().in_namespace("pod-safety").set("/metadata/ownerReferences", owner)
     };
@@ -349,9 +349,9 @@ fn foreign_kinds() -> Vec<Row> {
         row("bypass: of more, later", update(storage, fenced(), fences(&["10.0.0.0/8"])), HOSTS_ALONE),
         row("bypass: a NetworkFence of others is lifted", update(storage, theirs(), ours()), NEVER),
         row("bypass: without any label", update(storage, named("w1"), ours()), NEVER),
-        row("another remediator is asked", created(healer, asked()), Allowed),
-        row("it is not asked any more", deleted(healer, asked()), Allowed),
-        row("bypass: a remediation elsewhere", created(healer, asked().in_namespace("shop")), OWNED),
+        row("another remediator is asked", created(healer, remediation()), Allowed),
+        row("it is not asked any more", deleted(healer, remediation()), Allowed),
+        row("bypass: a remediation elsewhere", created(healer, remediation().in_namespace("shop")), OWNED),
         row(
             "bypass: a remediation without an incident",
             created(healer, ours().in_namespace("pod-safety")),

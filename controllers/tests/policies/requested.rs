@@ -171,11 +171,12 @@ fn own_account_ends() -> Vec<Row> {
         );
         Request::new(OURS, &format!("DELETE {KIND}")).old(old).options(json!({ "preconditions": options }))
     };
-    let asked = json!({ "metadata": { "namespace": "shop", "name": "r" }, "spec": { "intent": "Eviction" } });
-    let observed = patched(asked.clone(), json!({ "status": { "observedGeneration": 1 } }));
-    let withdrawn = patched(asked.clone(), json!({ "spec": { "intent": "Withdrawn" } }));
+    let pending =
+        json!({ "metadata": { "namespace": "shop", "name": "r" }, "spec": { "intent": "Eviction" } });
+    let observed = patched(pending.clone(), json!({ "status": { "observedGeneration": 1 } }));
+    let withdrawn = patched(pending.clone(), json!({ "spec": { "intent": "Withdrawn" } }));
     let of_request = |new: Value| {
-        Request::new(OURS, "UPDATE lifecycle.k8s.io/evictionrequests/status").old(asked.clone()).object(new)
+        Request::new(OURS, "UPDATE lifecycle.k8s.io/evictionrequests/status").old(pending.clone()).object(new)
     };
     vec![
         row("a failed one goes", delete("True", json!({ "uid": "u" })), Allowed),

@@ -7,7 +7,7 @@ use crate::engine::patched;
 use crate::schema;
 
 /// The API server's messages about a change.
-fn said(plural: &str, old: &Value, change: Value) -> Vec<String> {
+fn messages(plural: &str, old: &Value, change: Value) -> Vec<String> {
     let new = patched(old.clone(), change);
     let errors = Validator::new().validate(&schema(plural), &new, Some(old));
     errors.iter().map(|error| error.message.clone()).collect()
@@ -32,7 +32,7 @@ fn attack_withdrawn_evidence_comes_back() {
         (&invalid, json!({ "status": { "invalidated": null } }), &stays),
         (&invalid, json!({ "status": null }), &stays),
     ] {
-        assert_eq!(&said("fenceevidences", old, change.clone()), expected, "{old}, changed by {change}");
+        assert_eq!(&messages("fenceevidences", old, change.clone()), expected, "{old}, changed by {change}");
     }
 }
 
@@ -45,7 +45,7 @@ fn attack_a_dry_run_of_another_user_is_executed() {
             "trigger": { "kind": "Person", "reason": "r", "by": "dev" } } })
     };
     let refused =
-        |dry: bool, change: Value| !said("nodefences", &fence(dry), json!({ "spec": change })).is_empty();
+        |dry: bool, change: Value| !messages("nodefences", &fence(dry), json!({ "spec": change })).is_empty();
     assert!(refused(true, json!({ "dryRun": false })), "a rehearsal is carried out");
     assert!(refused(true, json!({ "dryRun": null })), "a rehearsal is carried out, by the default");
     assert!(!refused(true, json!({ "cancelled": true })));

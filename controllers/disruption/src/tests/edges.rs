@@ -22,9 +22,9 @@ fn an_answer_requested_at_the_moment_of_a_change_is_requested_again_at_once() {
 fn never_allowing_is_reported_for_unmanaged_pods_and_not_for_workloads_scaled_to_zero() {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("naked"), at(0));
-    for (wanted, holds) in [(1, &["DisruptionsNeverAllowed"][..]), (0, &[])] {
-        world.apply(Kind::Budgets, &budget(&json!({ "minAvailable": wanted })), at(0));
-        assert_eq!(held(&decide_at(&world, 1)), holds, "{wanted} of one naked pod");
+    for (minimum, holds) in [(1, &["DisruptionsNeverAllowed"][..]), (0, &[])] {
+        world.apply(Kind::Budgets, &budget(&json!({ "minAvailable": minimum })), at(0));
+        assert_eq!(held(&decide_at(&world, 1)), holds, "{minimum} of one naked pod");
     }
     let world = stateful_set(0);
     world.apply(Kind::Budgets, &budget(&json!({ "minAvailable": 1 })), at(0));

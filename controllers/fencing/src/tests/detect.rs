@@ -60,7 +60,7 @@ fn the_field_when_decides_whether_a_lost_node_is_fenced() {
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
         pod["metadata"]["finalizers"] = json!(["example.com/a"]);
     };
-    for (when, change, wanted, says) in [
+    for (when, change, expected, says) in [
         (When::Always, None, "open by p", "always"),
         (When::Manual, Some(Fixture::terminating as fn(&mut Value)), "", "a person asks"),
         (When::Needed, None, "?FenceNotNeeded", "nobody waits"),
@@ -71,7 +71,7 @@ fn the_field_when_decides_whether_a_lost_node_is_fenced() {
     ] {
         let mut stage = Fixture::lost_with(|stage| change.into_iter().for_each(|change| pods(stage, change)));
         stage.policy(|policy| policy.when = when);
-        assert_eq!(stage.describe("n").join(" "), wanted, "{when:?}: {says}");
+        assert_eq!(stage.describe("n").join(" "), expected, "{when:?}: {says}");
     }
 }
 
@@ -79,21 +79,21 @@ fn the_field_when_decides_whether_a_lost_node_is_fenced() {
 /// tenants.
 #[test]
 fn attack_a_pod_bound_after_the_loss_does_not_cause_fencing() {
-    for (after, wanted) in [(0, "open by p"), (30, "open by p"), (70, "?FenceNotNeeded")] {
+    for (after, expected) in [(0, "open by p"), (30, "open by p"), (70, "?FenceNotNeeded")] {
         let mut stage = Fixture::new(&["n", "m", "k", "l", "o"]);
         stage.policy(|policy| policy.when = When::Needed);
         stage.lose_node("n");
         stage.advance_to(after);
         stage.pod("late-0", "n", Fixture::terminating);
         stage.advance_to(70);
-        assert_eq!(stage.describe("n").join(" "), wanted, "bound after {after} s");
+        assert_eq!(stage.describe("n").join(" "), expected, "bound after {after} s");
     }
 }
 
 /// A policy can name further kinds whose pods must terminate before they are replaced.
 #[test]
 fn needed_by_kinds_adds_kinds_whose_pods_cause_fencing() {
-    for (kinds, wanted) in [(&["Job", "ReplicaSet"][..], "open by p"), (&["Job"], "?FenceNotNeeded")] {
+    for (kinds, expected) in [(&["Job", "ReplicaSet"][..], "open by p"), (&["Job"], "?FenceNotNeeded")] {
         let mut stage = Fixture::lost_with(|stage| {
             stage.pod("web-1", "n", |pod| {
                 Fixture::terminating(pod);
@@ -104,14 +104,14 @@ fn needed_by_kinds_adds_kinds_whose_pods_cause_fencing() {
             policy.when = When::Needed;
             policy.needed_by_kinds = kinds.iter().map(|&kind| kind.to_owned()).collect();
         });
-        assert_eq!(stage.describe("n").join(" "), wanted, "{kinds:?}");
+        assert_eq!(stage.describe("n").join(" "), expected, "{kinds:?}");
     }
 }
 
 /// The volume guard holds the volume until the node is proved off, so the pod's replacement waits for that.
 #[test]
 fn bug_a_node_that_held_the_volume_of_a_deployments_pod_was_never_fenced() {
-    for (holder, wanted) in [
+    for (holder, expected) in [
         ("n/uid-n/b0000000-0000-4000-8000-00000000000a/-", "open by p"),
         ("m/uid-m/b0000000-0000-4000-8000-00000000000b/-", "?FenceNotNeeded"),
     ] {
@@ -126,7 +126,7 @@ fn bug_a_node_that_held_the_volume_of_a_deployments_pod_was_never_fenced() {
             });
         });
         stage.policy(|policy| policy.when = When::Needed);
-        assert_eq!(stage.describe("n").join(" "), wanted, "held by {holder}");
+        assert_eq!(stage.describe("n").join(" "), expected, "held by {holder}");
     }
 }
 

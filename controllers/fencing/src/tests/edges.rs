@@ -53,9 +53,9 @@ fn evidence_about_a_deleted_node_must_match_its_incarnation_and_its_policy() {
             false,
         ),
     ];
-    for (says, change, wanted, counts) in rows {
+    for (says, change, minimum, counts) in rows {
         let mut stage = Fixture::at(Phase::AwaitingOperator, |_| ());
-        stage.policy(|policy| policy.minimum_evidence = wanted);
+        stage.policy(|policy| policy.minimum_evidence = minimum);
         of_last_renewal(&stage, change);
         stage.delete(Kind::Nodes, "n");
         let word = if counts { "write Fenced" } else { "?AwaitingOperator" };
@@ -80,12 +80,12 @@ fn bug_evidence_about_a_deleted_node_was_valid_despite_a_report_or_an_unreadable
         stage.policy(|policy| policy.minimum_evidence = Grade::Asserted);
         stage
     };
-    let mut heard = stage();
-    of_last_renewal(&heard, |_| ());
-    heard.advance(1);
-    heard.heartbeat("n");
-    heard.delete(Kind::Nodes, "n");
-    assert_eq!(heard.describe("n"), ["?AwaitingOperator"], "its kubelet renewed its Lease since");
+    let mut reporting = stage();
+    of_last_renewal(&reporting, |_| ());
+    reporting.advance(1);
+    reporting.heartbeat("n");
+    reporting.delete(Kind::Nodes, "n");
+    assert_eq!(reporting.describe("n"), ["?AwaitingOperator"], "its kubelet renewed its Lease since");
     let mut unreadable = stage();
     of_last_renewal(&unreadable, |_| ());
     unreadable.delete(Kind::Nodes, "n");
@@ -238,7 +238,7 @@ fn a_machine_switched_off_by_a_person_is_switched_on_by_the_first_capable_level(
             "?NoDevices",
         ),
     ];
-    for (says, changes, wanted) in rows {
+    for (says, changes, expected) in rows {
         let mut stage = Fixture::at(Phase::Fenced, |status| {
             (status.evidence, status.tainted) = (Some("e".to_owned()), true);
         });
@@ -251,7 +251,7 @@ fn a_machine_switched_off_by_a_person_is_switched_on_by_the_first_capable_level(
         let renewed = stage.renewed("n");
         evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
         stage.advance(10);
-        assert_eq!(stage.describe("n"), [wanted], "{says}");
+        assert_eq!(stage.describe("n"), [expected], "{says}");
     }
 }
 
@@ -322,10 +322,10 @@ fn storage_fencing_is_lifted_when_no_pod_uses_a_volume_of_another_node() {
             "?WaitsForPods",
         ),
     ];
-    for (says, change, wanted) in rows {
+    for (says, change, expected) in rows {
         let mut stage = fenced();
         change(&mut stage);
-        assert_eq!(stage.describe("n"), [wanted], "{says}");
+        assert_eq!(stage.describe("n"), [expected], "{says}");
     }
 }
 

@@ -336,7 +336,7 @@ fn the_open_gates_of_the_control_plane_and_of_the_cooldown_show_their_numbers() 
     stage.policy(|policy| policy.brakes.cooldown_seconds = 60);
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
     let (_, status) = stage.only();
-    let said = |name: &str| status.gates.iter().find(|gate| gate.name == name).unwrap().message.clone();
-    assert_eq!(said("ControlPlane"), "without it 2 of 3 such nodes are Ready");
-    assert_eq!(said("Cooldown"), "no other node was fenced in the last 60s");
+    let message_of = |name: &str| status.gates.iter().find(|gate| gate.name == name).unwrap().message.clone();
+    assert_eq!(message_of("ControlPlane"), "without it 2 of 3 such nodes are Ready");
+    assert_eq!(message_of("Cooldown"), "no other node was fenced in the last 60s");
 }

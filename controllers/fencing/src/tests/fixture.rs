@@ -325,8 +325,8 @@ impl Fixture {
     }
 
     /// The output of the devices of the last attempt.
-    pub(super) fn set_outcome(&mut self, said: &str) {
-        self.edit(|_, status| status.attempts.last_mut().unwrap().outcome = Some(said.to_owned()));
+    pub(super) fn set_outcome(&mut self, output: &str) {
+        self.edit(|_, status| status.attempts.last_mut().unwrap().outcome = Some(output.to_owned()));
     }
 
     /// The power state that the status checks of the last attempt reported.

@@ -298,7 +298,7 @@ fn open_gates_show_their_numbers() {
     stage.guarded(3, 2);
     stage.act("n");
     let (_, status) = stage.only();
-    let said = |name: &str| status.gates.iter().find(|gate| gate.name == name).unwrap().message.clone();
+    let message_of = |name: &str| status.gates.iter().find(|gate| gate.name == name).unwrap().message.clone();
     for (gate, numbers) in [
         ("LargeOutage", "1 of 5 nodes is lost; the limit is 49 %"),
         ("ZoneInTrouble", "1 of 5 nodes of its zone is not ready; the limit is 100 %"),
@@ -307,7 +307,7 @@ fn open_gates_show_their_numbers() {
         ("Concurrency", "0 others are being fenced; at most 10 at a time"),
         ("ControlPlane", ""),
     ] {
-        assert_eq!(said(gate), numbers, "{gate}");
+        assert_eq!(message_of(gate), numbers, "{gate}");
     }
 }
 

@@ -162,8 +162,8 @@ fn the_default_brakes_of_a_policy() {
             control_plane: ControlPlane::KeepQuorum,
         }
     );
-    let said: Brakes = serde_json::from_value(json!({})).unwrap();
-    assert_eq!(said, Brakes::default(), "an empty object is as none");
+    let brakes: Brakes = serde_json::from_value(json!({})).unwrap();
+    assert_eq!(brakes, Brakes::default(), "an empty object is as none");
 }
 
 /// In a minute a kubelet misses six renewals of its Lease; kube-controller-manager's grace period is 50 s.

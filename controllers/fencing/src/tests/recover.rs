@@ -119,7 +119,7 @@ fn bug_a_machine_that_a_person_confirmed_down_was_switched_on_without_permission
 
 #[test]
 fn of_several_confirmations_the_last_decides_whether_the_machine_is_switched_on() {
-    for (later, wanted) in [(true, "on 1 by bmc"), (false, "?MachinePoweredOff")] {
+    for (later, expected) in [(true, "on 1 by bmc"), (false, "?MachinePoweredOff")] {
         let mut stage = Fixture::at(Phase::Pending, |_| ());
         stage.policy(|policy| policy.recovery = Recovery::PowerOn);
         for (name, power_on, created) in
@@ -134,7 +134,7 @@ fn of_several_confirmations_the_last_decides_whether_the_machine_is_switched_on(
         assert_eq!(stage.act("n"), ["write Fenced"]);
         assert_eq!(stage.act("n"), ["taint"]);
         stage.advance(60);
-        assert_eq!(stage.describe("n"), [wanted]);
+        assert_eq!(stage.describe("n"), [expected]);
     }
 }
 

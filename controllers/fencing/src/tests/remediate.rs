@@ -5,7 +5,7 @@ use pod_safety_shared::api::{NODE_NAME_ANNOTATION, TIMED_OUT_ANNOTATION};
 use super::*;
 
 /// Five nodes of which `n` is lost; the policy fences on request only, and there is one request.
-fn asked() -> Fixture {
+fn requested() -> Fixture {
     let mut stage = Fixture::lost();
     stage.policy(|policy| policy.when = When::Manual);
     stage.remediation("n", |_| ());
@@ -14,7 +14,7 @@ fn asked() -> Fixture {
 
 /// Its incident is open.
 fn opened() -> Fixture {
-    let mut stage = asked();
+    let mut stage = requested();
     assert_eq!(stage.act("n"), ["keep"]);
     assert_eq!(stage.act("n"), ["say True/Unknown Fencing"]);
     assert_eq!(stage.act("n"), ["open by p"]);
@@ -111,7 +111,7 @@ fn a_remediation_is_released_even_if_its_node_is_deleted() {
     stage.remediation("n", deleted);
     assert_eq!(stage.act("n"), ["write Cancelled"]);
     assert_eq!(stage.act("n"), ["let go"]);
-    let mut never = asked();
+    let mut never = requested();
     assert_eq!(never.act("n"), ["keep"]);
     never.delete(Kind::Nodes, "n");
     assert_eq!(never.act("n"), ["say False/False NodeNotFound"]);
@@ -128,7 +128,7 @@ fn a_timed_out_remediation_begins_no_attempt_and_keeps_evidence() {
         ["write Pending", "say False/False TimedOut", "?RemediationTimedOut"],
         "the gate is closed"
     );
-    let mut two = asked();
+    let mut two = requested();
     two.remediation("n-7xk2p", |object| {
         object["metadata"]["annotations"] = json!({ NODE_NAME_ANNOTATION: "n" });
     });
@@ -150,13 +150,13 @@ fn a_timed_out_remediation_begins_no_attempt_and_keeps_evidence() {
 
 #[test]
 fn a_request_that_cannot_begin_fails_at_once_with_its_reason() {
-    let mut stage = asked();
+    let mut stage = requested();
     stage.act("n");
     stage.policy(|policy| {
         policy.node_selector.match_labels.insert("rack".to_owned(), "none".to_owned());
     });
     assert_eq!(stage.act("n"), ["say False/False NoPolicy"]);
-    let mut unsaid = asked();
+    let mut unsaid = requested();
     unsaid.act("n");
     unsaid.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!(""));
     assert_eq!(unsaid.act("n"), ["say False/False NoBootId"]);

@@ -32,7 +32,7 @@ fn answer(stage: &Fixture) -> PodSafetyRemediationStatus {
 
 #[test]
 fn each_phase_of_an_incident_has_its_remediation_status() {
-    for (phase, wanted) in [
+    for (phase, expected) in [
         (Phase::Pending, "True/Unknown Fencing"),
         (Phase::Fencing, "True/Unknown Fencing"),
         (Phase::Fenced, "False/True Fenced"),
@@ -41,7 +41,7 @@ fn each_phase_of_an_incident_has_its_remediation_status() {
         (Phase::Superseded, "False/True Superseded"),
         (Phase::AwaitingOperator, "False/False AwaitingOperator"),
     ] {
-        assert_eq!(condition_summary(&answer(&followed(phase, |_| ()))), wanted, "{phase:?}");
+        assert_eq!(condition_summary(&answer(&followed(phase, |_| ()))), expected, "{phase:?}");
     }
 }
 
@@ -91,10 +91,10 @@ fn a_cancelled_incident_is_reopened_for_a_request_while_its_node_is_lost_in_the_
             "say False/False Cancelled",
         ),
     ];
-    for (says, change, wanted) in rows {
+    for (says, change, expected) in rows {
         let mut stage = followed(Phase::Cancelled, |_| ());
         change(&mut stage);
-        assert_eq!(stage.describe("n"), [wanted], "{says}");
+        assert_eq!(stage.describe("n"), [expected], "{says}");
     }
 }
 
@@ -141,8 +141,8 @@ fn an_incident_names_its_requester() {
     let mut stage = Fixture::lost();
     stage.policy(|policy| policy.when = When::Manual);
     stage.remediation("n", |_| ());
-    for wanted in ["keep", "say True/Unknown Fencing", "open by p"] {
-        assert_eq!(stage.act("n"), [wanted]);
+    for expected in ["keep", "say True/Unknown Fencing", "open by p"] {
+        assert_eq!(stage.act("n"), [expected]);
     }
     let trigger = stage.only().0.trigger;
     assert_eq!(trigger.by.as_deref(), Some("PodSafetyRemediation ops/n"));

@@ -150,8 +150,8 @@ impl Fixture {
 fn apply_update(mut node: Value, update: &NodeUpdate, now: u64) -> Value {
     let conditions = node["status"]["conditions"].as_array_mut().unwrap();
     let mut say = |kind: &str, status: &str| {
-        let known = conditions.iter().position(|one| one["type"] == kind);
-        match known {
+        let existing = conditions.iter().position(|one| one["type"] == kind);
+        match existing {
             Some(at) if conditions[at]["status"] == status => {}
             Some(at) => {
                 conditions[at]["status"] = json!(status);

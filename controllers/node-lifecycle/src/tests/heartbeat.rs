@@ -225,10 +225,10 @@ fn a_lost_cluster_of_one_is_found_after_the_next_event() {
 /// It was never found: 20 s after the only event in a minute the watch had had no event for more than 15 s again.
 #[test]
 fn bug_a_completely_lost_cluster_was_not_found_with_bookmarks_alone() {
-    for (bookmark, found) in [(55, 75), (40, 120)] {
+    for (bookmark, found_at) in [(55, 75), (40, 120)] {
         let mut stage = cluster(config(), 4);
         stage.alive.clear();
-        for second in 1..found {
+        for second in 1..found_at {
             stage.deaf_until(second);
             if second >= bookmark && (second - bookmark).is_multiple_of(60) {
                 stage.world.confirm_all(stage.mono());
@@ -236,7 +236,7 @@ fn bug_a_completely_lost_cluster_was_not_found_with_bookmarks_alone() {
             let words = stage.describe("n0");
             assert!(!words.contains(&"silent".to_owned()), "{bookmark}: {words:?} at {second}");
         }
-        stage.deaf_until(found);
+        stage.deaf_until(found_at);
         assert_eq!(stage.describe("n0"), LOST, "{bookmark}");
     }
 }

@@ -42,9 +42,9 @@ fn a_zone_is_normal_partially_or_fully_disrupted() {
         (60, 60, ZoneState::Normal, Some(10)),
         (0, 500, ZoneState::Full, Some(10)),
     ];
-    for (ready, not_ready, wanted, seconds) in cases {
+    for (ready, not_ready, expected, seconds) in cases {
         let zone = ZoneCount { ready, not_ready, excluded: 9 };
-        assert_eq!(zone_state(zone, &rates), wanted, "{zone:?}");
+        assert_eq!(zone_state(zone, &rates), expected, "{zone:?}");
         assert_eq!(taint_interval(zone, &rates), seconds.map(Duration::from_secs), "{zone:?}");
     }
     let never = Rates { normal: f32::MIN_POSITIVE, ..rates };
@@ -158,11 +158,11 @@ fn a_disrupted_small_zone_is_held_with_its_numbers() {
     stage.act_on_all();
     assert_eq!(stage.describe("a0"), ["ZoneDisrupted 6/10"]);
     assert_eq!(stage.recheck_at("a0"), 5.0);
-    let said = stage.decide("a0").holds[0].1.to_string();
+    let message = stage.decide("a0").holds[0].1.to_string();
     assert!(
-        said.starts_with("6 of 10 nodes of zone a are not ready. ")
-            && said.contains("--unhealthy-zone-threshold"),
-        "{said}"
+        message.starts_with("6 of 10 nodes of zone a are not ready. ")
+            && message.contains("--unhealthy-zone-threshold"),
+        "{message}"
     );
     stage.report("a5", "True");
     assert!(

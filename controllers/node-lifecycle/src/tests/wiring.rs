@@ -43,17 +43,17 @@ fn relevant_changes_enqueue_keys_and_a_heartbeat_only_a_waiting_node() {
         "spec": { "nodeName": "n" }, "status": { "phase": "Running" } });
     stage.world.apply(Kind::Pods, &pod, stage.mono());
     let guard = stage.world.read();
-    let known = guard.view().pod(&Uid::new("uid-p").unwrap()).unwrap();
+    let cached = guard.view().pod(&Uid::new("uid-p").unwrap()).unwrap();
     let other = |change: fn(&mut Pod)| {
-        let mut pod = known.clone();
+        let mut pod = cached.clone();
         change(&mut pod);
-        marked(&Change::Pod { before: Some(known), after: Some(&pod) }).len()
+        marked(&Change::Pod { before: Some(cached), after: Some(&pod) }).len()
     };
     assert_eq!(other(|pod| pod.running_containers = 1), 0, "noise");
     assert_eq!(other(|pod| pod.ready = true), 1);
     assert_eq!(other(|pod| pod.unreachable = ConditionState::True), 1);
-    assert_eq!(marked(&Change::Pod { before: None, after: Some(known) }), std::slice::from_ref(&pods));
-    assert!(marked(&Change::Pod { before: Some(known), after: None }).is_empty());
+    assert_eq!(marked(&Change::Pod { before: None, after: Some(cached) }), std::slice::from_ref(&pods));
+    assert!(marked(&Change::Pod { before: Some(cached), after: None }).is_empty());
     let mut all = Vec::new();
     controller.list_keys(&guard.view(), &mut |key| all.push(key));
     assert_eq!(all, [node, pods]);

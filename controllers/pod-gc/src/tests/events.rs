@@ -11,7 +11,7 @@ use pod_safety_shared::testing::assert_events;
 fn holds_that_do_not_pass_by_themselves_have_an_event() {
     let node = || Arc::from("n");
     let left = Duration::from_secs(40);
-    let told = [
+    let with_event = [
         Hold::NodeUnreadable(NodeUnreadable { node: node(), why: "no version".to_owned() }),
         Hold::KubeletAlive { node: node(), sign: ReportKind::LeaseRenewed, ago: left },
         Hold::WorkerMayBeBusy { node: node() },
@@ -27,6 +27,6 @@ fn holds_that_do_not_pass_by_themselves_have_an_event() {
         Hold::AwaitsKubelet { node: node(), left },
         Hold::Finalizers { finalizers: vec!["example.com/a".to_owned()] },
     ];
-    let told = told.map(|hold| (hold, Some((Warning, FORCE_DELETE_HELD))));
-    assert_events(told.into_iter().chain(passing.map(|hold| (hold, None))).collect(), &[]);
+    let with_event = with_event.map(|hold| (hold, Some((Warning, FORCE_DELETE_HELD))));
+    assert_events(with_event.into_iter().chain(passing.map(|hold| (hold, None))).collect(), &[]);
 }

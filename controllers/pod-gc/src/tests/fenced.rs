@@ -24,7 +24,7 @@ fn invalidated(proof: &mut Value) {
 #[test]
 fn evidence_about_this_incarnation_releases_only_terminating_pods() {
     let another: fn(&mut Value) = |proof| proof["spec"]["node"]["uid"] = json!("uid-of-before");
-    for (ready, boot, change, wanted, says) in [
+    for (ready, boot, change, expected, says) in [
         ("Unknown", BOOT, (|_| {}) as fn(&mut Value), "remove web-0 because Fenced", "it is off"),
         ("False", BOOT, |_| {}, "remove web-0 because Fenced", "what it said last is old"),
         ("True", BOOT, |_| {}, "?EvidenceConflictsWithReady", "it says itself that it is well"),
@@ -35,7 +35,7 @@ fn evidence_about_this_incarnation_releases_only_terminating_pods() {
         let decision = describe_node(&proved(ready, boot, "PowerOff", change), "n", 1);
         let mut words = describe(&decision);
         words.extend(hold_reasons(&decision).iter().map(|reason| format!("?{reason}")));
-        assert_eq!(words.join(" "), wanted, "{ready} {boot}: {says}");
+        assert_eq!(words.join(" "), expected, "{ready} {boot}: {says}");
     }
 }
 
@@ -95,13 +95,13 @@ fn bug_a_trusted_taint_of_ours_released_pods_after_its_evidence_was_withdrawn() 
     let machine = node("n").boot(BOOT).tainted().set("/spec/taints/0/value", json!("n-1"));
     world.put(Kind::Nodes, machine, at(0));
     let trusting = Config { trust_out_of_service_taint: true, ..config() };
-    let asked = |world: &World| describe(&decide_at(world, &node_key("n"), at(1), &trusting));
-    assert_eq!(asked(&world), ["remove web-0 because OutOfService"], "somebody else's taint is trusted");
+    let decided = |world: &World| describe(&decide_at(world, &node_key("n"), at(1), &trusting));
+    assert_eq!(decided(&world), ["remove web-0 because OutOfService"], "somebody else's taint is trusted");
     let life = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
     let trigger = json!({ "kind": "Detected", "reason": "r" });
     let fence = named("n-1").set("/spec", json!({ "node": life, "policy": "p", "trigger": trigger }));
     world.apply(Kind::NodeFences, &fence, at(0));
-    assert!(asked(&world).is_empty(), "ours is worth what its evidence is");
+    assert!(decided(&world).is_empty(), "ours is worth what its evidence is");
 }
 
 #[test]

@@ -25,12 +25,12 @@ fn the_cache_is_fresh_for_150_seconds() {
 /// A first read at the same moment as a report may be older than that report: only a later one begins a quarantine.
 #[test]
 fn a_read_at_the_moment_of_a_report_begins_no_quarantine() {
-    for (heard, is_alive) in [(0, false), (1, true), (2, true)] {
+    for (reported_at, is_alive) in [(0, false), (1, true), (2, true)] {
         let world = World::listed();
         world.apply(Kind::NodeLeases, &lease("gone", 0).rv(1), at(0));
         world.apply(Kind::Pods, &pod("web-0").on("gone"), at(0));
-        if heard > 0 {
-            world.apply(Kind::NodeLeases, &lease("gone", 10).rv(2), at(heard));
+        if reported_at > 0 {
+            world.apply(Kind::NodeLeases, &lease("gone", 10).rv(2), at(reported_at));
         }
         world.record_absence_read("gone", at(1));
         world.confirm_all(at(20));
@@ -38,7 +38,7 @@ fn a_read_at_the_moment_of_a_report_begins_no_quarantine() {
         assert_eq!(
             hold_reasons(&decide_at(&world, &node_key("gone"), at(20), &config())),
             [expected],
-            "heard at {heard}, read at 1"
+            "heard at {reported_at}, read at 1"
         );
     }
 }

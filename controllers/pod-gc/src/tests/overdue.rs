@@ -39,8 +39,8 @@ fn the_agents_report_is_read_when_the_kubelet_saw_the_deletion_and_had_its_time(
         ("its kubelet does not report", "Unknown", deleted(2, 2), 60, ours, &[]),
         ("it was not deleted", "True", pod("db-0").on("n").running().observed(1), 60, ours, &[]),
     ];
-    for (says, ready, pod, second, namespace, wanted) in rows {
-        assert_eq!(describe(&decision(ready, &pod, second, namespace)), wanted, "{says}");
+    for (says, ready, pod, second, namespace, expected) in rows {
+        assert_eq!(describe(&decision(ready, &pod, second, namespace)), expected, "{says}");
     }
 }
 

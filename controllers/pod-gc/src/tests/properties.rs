@@ -50,8 +50,8 @@ proptest! {
                     Claim::NodeGone { node } => {
                         prop_assert!(pod.node.as_ref() == Some(node) && &**node == "gone");
                         prop_assert!(witnessed && now > QUARANTINE);
-                        let asked = pod.report_due_at(false).is_some_and(|from| from <= at(1));
-                        prop_assert!(silent || asked && !pod.worker_may_be_busy || pod.has_terminated());
+                        let is_due = pod.report_due_at(false).is_some_and(|from| from <= at(1));
+                        prop_assert!(silent || is_due && !pod.worker_may_be_busy || pod.has_terminated());
                     }
                     Claim::OutOfService { node } => prop_assert!(trust && pod.deletion.is_some() && &**node == "there"),
                     Claim::Fenced { node, .. } => prop_assert!(pod.deletion.is_some() && &**node == "there"),

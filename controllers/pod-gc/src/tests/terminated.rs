@@ -58,9 +58,9 @@ fn a_pod_that_was_deleted_and_has_volumes_is_left_to_its_kubelet() {
         world.apply(Kind::Pods, &made_at("2026-01-01T00:00:01Z", change(ended("old"))), at(0));
         world.apply(Kind::Pods, &made_at("2026-01-01T00:00:02Z", ended("young")), at(0));
         let config = Config { terminated_threshold: Some(0), ..config() };
-        let asked = describe(&decide_at(&world, &Key::Terminated, at(1), &config));
-        let of = |name: &str| asked.iter().filter(|word| word.contains(name)).count();
-        assert_eq!((of("old"), of("young")), (old, 1), "the pod {what}: {asked:?}");
+        let requests = describe(&decide_at(&world, &Key::Terminated, at(1), &config));
+        let of = |name: &str| requests.iter().filter(|word| word.contains(name)).count();
+        assert_eq!((of("old"), of("young")), (old, 1), "the pod {what}: {requests:?}");
     }
 }
 

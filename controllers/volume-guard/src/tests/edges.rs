@@ -63,7 +63,7 @@ fn bug_a_node_without_a_uuid_as_boot_id_counted_as_its_predecessor() {
 }
 
 /// A Lease of the deleted node `a`, with this version.
-fn heard(stage: &mut Fixture, second: u64) {
+fn apply_lease(stage: &mut Fixture, second: u64) {
     let lease = json!({ "metadata": { "name": "a", "namespace": "kube-node-lease", "uid": "lease-a" },
         "spec": { "holderIdentity": "a", "renewTime": format!("2026-01-01T00:00:{second:02}Z") } });
     stage.put(Kind::NodeLeases, lease, at(second));
@@ -72,10 +72,10 @@ fn heard(stage: &mut Fixture, second: u64) {
 #[test]
 fn a_report_while_the_node_is_deleted_starts_the_quarantine_again() {
     let mut stage = held_as(A);
-    heard(&mut stage, 1);
+    apply_lease(&mut stage, 1);
     stage.world.remove(Kind::Nodes, "uid-a", at(2));
     stage.world.record_absence_read("a", at(3));
-    heard(&mut stage, 3);
+    apply_lease(&mut stage, 3);
     let again = |stage: &Fixture, second: u64| {
         (describe(&stage.decide_volume("v", second)), stage.decide_volume("v", second).requeue_at)
     };
@@ -225,7 +225,7 @@ fn a_denial_is_written_again_when_it_names_another_node_or_none() {
     stage.config.backends = super::fixture::classes(&["d"]);
     stage.attachment("v", "a", true);
     stage.node("a", not_ready);
-    for (lease, wanted) in [
+    for (lease, expected) in [
         ("none", &["refuse but to detach from a", "VolumeUnproved"][..]),
         ("held", &["refuse but to detach from a", "VolumeUnproved"]),
         ("from b", &["refuse but to detach from a", "VolumeUnproved"]),
@@ -237,7 +237,7 @@ fn a_denial_is_written_again_when_it_names_another_node_or_none() {
             "from b" => stage.lease_to_detach("v", Some(A), "b"),
             _ => stage.lease_to_detach("v", Some(A), "a"),
         }
-        assert_eq!(stage.describe_volume(), wanted, "{lease}");
+        assert_eq!(stage.describe_volume(), expected, "{lease}");
     }
 }
 

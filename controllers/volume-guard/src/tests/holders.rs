@@ -225,8 +225,12 @@ fn a_holder_that_may_still_write_keeps_it_and_admission_denies_all_others() {
         assert_eq!(stage.describe_volume(), ["VolumeUnproved"], "written once");
         stage.world.remove(Kind::Pods, "uid-p", at(2));
         stage.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
-        let said = stage.describe_volume();
-        assert_eq!(said[..2], ["VolumeUnproved", "WaitsForVolume"], "the removal of the pod proves nothing");
+        let decision = stage.describe_volume();
+        assert_eq!(
+            decision[..2],
+            ["VolumeUnproved", "WaitsForVolume"],
+            "the removal of the pod proves nothing"
+        );
         stage.node("a", |_| ());
         stage.pod("p", Some("a"), "c", |_| ());
         assert_eq!(stage.describe_volume(), ["allow"]);

@@ -39,8 +39,8 @@ fn bug_the_volume_of_a_replaced_node_was_never_free() {
 #[test]
 fn a_hold_names_the_remedy_for_a_former_incarnation_and_for_one_without_a_boot() {
     let says = |stage: &Fixture, words: &str| {
-        let said = stage.decide_volume("v", 2).holds[0].1.to_string();
-        assert!(said.contains(words), "{words}: {said}");
+        let message = stage.decide_volume("v", 2).holds[0].1.to_string();
+        assert!(message.contains(words), "{words}: {message}");
     };
     let former =
         "pod-safety confirm-down a --uid uid-a --boot b0000000-0000-4000-8000-000000000001 --reason TEXT";
