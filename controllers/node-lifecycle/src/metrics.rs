@@ -165,9 +165,9 @@ impl NodeLifecycleMetrics {
 
 /// Whether it takes a turn of its zone: a node that has one of the two taints already takes none.
 fn taints_no_execute(update: &NodeUpdate) -> bool {
-    let ends_pods = |taints: &[(&'static str, Effect)]| {
+    let has_no_execute = |taints: &[(&'static str, Effect)]| {
         let of_loss = |key: &str| matches!(key, NOT_READY_TAINT | UNREACHABLE_TAINT);
         taints.iter().any(|(key, effect)| *effect == Effect::NoExecute && of_loss(key))
     };
-    ends_pods(&update.add) && !ends_pods(&update.remove)
+    has_no_execute(&update.add) && !has_no_execute(&update.remove)
 }

@@ -28,7 +28,7 @@ fn node(taints: &[Value]) -> Obj {
 }
 
 /// A toleration of this key with this `tolerationSeconds`.
-fn bears(key: &str, seconds: Option<i64>) -> Value {
+fn toleration(key: &str, seconds: Option<i64>) -> Value {
     json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds })
 }
 
@@ -80,7 +80,8 @@ type Case = (&'static str, Vec<Value>, Vec<Value>, u64, &'static [&'static str])
 /// for up to an hour more.
 #[test]
 fn a_taint_stamped_by_a_slow_clock_is_tolerated_no_longer_than_from_when_it_was_seen() {
-    let bound = pod("a", &[bears("k", Some(300))]).set("/metadata/creationTimestamp", json!(timestamp(-60)));
+    let bound =
+        pod("a", &[toleration("k", Some(300))]).set("/metadata/creationTimestamp", json!(timestamp(-60)));
     let world = World::listed();
     world.set_wall_time(START_SECONDS - 3_600, at(0));
     world.apply(Kind::Pods, &bound, at(0));
@@ -97,30 +98,30 @@ fn a_pod_stays_as_long_as_it_tolerates_every_taint() {
         ("no taint", vec![], vec![], 0, &[]),
         ("another effect", vec![json!({ "key": "k", "effect": "NoSchedule" })], vec![], 0, &[]),
         ("no toleration", vec![k(0)], vec![], 0, &["-a"]),
-        ("for ever", vec![k(0)], vec![bears("k", None)], 9_999, &[]),
-        ("for a time", vec![k(0)], vec![bears("k", Some(300))], 100, &["a 200"]),
-        ("just not any more", vec![k(0)], vec![bears("k", Some(300))], 300, &["-a"]),
-        ("not even for a moment", vec![k(0)], vec![bears("k", Some(0))], 0, &["-a"]),
-        ("of another key", vec![k(0)], vec![bears("l", None)], 0, &["-a"]),
-        ("added long ago", vec![k(-250)], vec![bears("k", Some(300))], 0, &["a 50"]),
-        ("added too long ago", vec![k(-301)], vec![bears("k", Some(300))], 0, &["-a"]),
-        ("added in the future", vec![k(500)], vec![bears("k", Some(300))], 100, &["a 200"]),
-        ("nobody says when", vec![taint("k", None)], vec![bears("k", Some(300))], 100, &["a 200"]),
+        ("for ever", vec![k(0)], vec![toleration("k", None)], 9_999, &[]),
+        ("for a time", vec![k(0)], vec![toleration("k", Some(300))], 100, &["a 200"]),
+        ("just not any more", vec![k(0)], vec![toleration("k", Some(300))], 300, &["-a"]),
+        ("not even for a moment", vec![k(0)], vec![toleration("k", Some(0))], 0, &["-a"]),
+        ("of another key", vec![k(0)], vec![toleration("l", None)], 0, &["-a"]),
+        ("added long ago", vec![k(-250)], vec![toleration("k", Some(300))], 0, &["a 50"]),
+        ("added too long ago", vec![k(-301)], vec![toleration("k", Some(300))], 0, &["-a"]),
+        ("added in the future", vec![k(500)], vec![toleration("k", Some(300))], 100, &["a 200"]),
+        ("nobody says when", vec![taint("k", None)], vec![toleration("k", Some(300))], 100, &["a 200"]),
         (
             "of several the shortest counts",
             vec![k(0), l(0)],
-            vec![bears("k", Some(300)), bears("l", Some(60))],
+            vec![toleration("k", Some(300)), toleration("l", Some(60))],
             0,
             &["a 60"],
         ),
         (
             "each from its own time",
             vec![k(-280), l(0)],
-            vec![bears("k", Some(300)), bears("l", Some(60))],
+            vec![toleration("k", Some(300)), toleration("l", Some(60))],
             0,
             &["a 20"],
         ),
-        ("one of them not at all", vec![k(0), l(0)], vec![bears("k", None)], 0, &["-a"]),
+        ("one of them not at all", vec![k(0), l(0)], vec![toleration("k", None)], 0, &["-a"]),
     ];
     for (sentence, taints, tolerations, seconds, wants) in cases {
         let world = world(&taints, &[pod("a", &tolerations)]);
@@ -150,7 +151,7 @@ fn all_pods_are_evicted_as_documented_except_terminating_and_terminated_ones() {
 
 #[test]
 fn a_held_pod_names_its_taint_and_remaining_time() {
-    let world = world(&[taint("k", Some(-100))], &[pod("a", &[bears("k", Some(300))])]);
+    let world = world(&[taint("k", Some(-100))], &[pod("a", &[toleration("k", Some(300))])]);
     let held = decide_at(&world, 0);
     let message = held.holds[0].1.to_string();
     assert_eq!(
@@ -170,7 +171,7 @@ fn a_held_pod_names_its_taint_and_remaining_time() {
 #[test]
 fn pods_are_deleted_in_the_order_of_their_periods() {
     let pods = [("a", 30), ("b", 10), ("c", 20), ("d", 10)];
-    let pods = pods.map(|(name, seconds)| pod(name, &[bears("k", Some(seconds))]));
+    let pods = pods.map(|(name, seconds)| pod(name, &[toleration("k", Some(seconds))]));
     let world = world(&[taint("k", Some(0))], &pods);
     assert_eq!(describe(&decide_at(&world, 25)), ["-b", "-d", "-c", "a 5"]);
 }
@@ -180,7 +181,7 @@ fn pods_are_deleted_in_the_order_of_their_periods() {
 #[test]
 fn a_pod_bound_later_has_its_whole_toleration_period() {
     let since = |second| json!([{ "type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp(second) }]);
-    let later = pod("a", &[bears("k", Some(300))]).set("/status/conditions", since(1_000));
+    let later = pod("a", &[toleration("k", Some(300))]).set("/status/conditions", since(1_000));
     for added in [Some(-5_000), None] {
         let world = world(&[taint("k", added)], &[]);
         world.apply(Kind::Pods, &later, at(1_000));
@@ -200,7 +201,7 @@ fn a_restart_does_not_lengthen_the_toleration_period() {
     for restarted in [0, 100, 299, 300, 5_000] {
         let world = World::listed();
         world.set_wall_time(START_SECONDS + i64::try_from(restarted).unwrap(), at(0));
-        world.apply(Kind::Pods, &pod("a", &[bears("k", Some(300))]), at(0));
+        world.apply(Kind::Pods, &pod("a", &[toleration("k", Some(300))]), at(0));
         world.apply(Kind::Nodes, &node(&[taint("k", Some(0))]), at(0));
         let left = 300_u64.saturating_sub(restarted);
         let wants = if left == 0 { "-a".to_owned() } else { format!("a {left}") };
@@ -212,7 +213,7 @@ fn a_restart_does_not_lengthen_the_toleration_period() {
 #[test]
 fn a_jump_of_the_wall_clock_deletes_no_pod_early() {
     for jump in [-100_000, 100_000] {
-        let world = world(&[], &[pod("a", &[bears("k", Some(300))])]);
+        let world = world(&[], &[pod("a", &[toleration("k", Some(300))])]);
         world.set_wall_time(START_SECONDS + 50 + jump, at(50));
         world.apply(Kind::Nodes, &node(&[taint("k", Some(50))]), at(50));
         assert_eq!(describe(&decide_at(&world, 349)), ["a 1"], "by {jump}s, before the taint was seen");
@@ -225,20 +226,20 @@ fn a_jump_of_the_wall_clock_deletes_no_pod_early() {
 
 #[test]
 fn changed_tolerations_and_taints_count_at_once() {
-    let world = world(&[taint("k", Some(0))], &[pod("a", &[bears("k", Some(300))])]);
+    let world = world(&[taint("k", Some(0))], &[pod("a", &[toleration("k", Some(300))])]);
     let now_bears = |tolerations: &[Value], now| world.apply(Kind::Pods, &pod("a", tolerations), at(now));
     assert_eq!(describe(&decide_at(&world, 100)), ["a 200"]);
-    now_bears(&[bears("k", Some(900))], 110);
+    now_bears(&[toleration("k", Some(900))], 110);
     assert_eq!(describe(&decide_at(&world, 110)), ["a 790"], "longer");
-    now_bears(&[bears("k", Some(120))], 115);
+    now_bears(&[toleration("k", Some(120))], 115);
     assert_eq!(describe(&decide_at(&world, 115)), ["a 5"], "shorter");
-    now_bears(&[bears("k", Some(60))], 116);
+    now_bears(&[toleration("k", Some(60))], 116);
     assert_eq!(describe(&decide_at(&world, 116)), ["-a"], "so short that it is over");
-    now_bears(&[bears("k", Some(60)), bears("", None)], 117);
+    now_bears(&[toleration("k", Some(60)), toleration("", None)], 117);
     assert_eq!(describe(&decide_at(&world, 117)), ["-a"], "the first that matches counts");
-    now_bears(&[bears("", None)], 118);
+    now_bears(&[toleration("", None)], 118);
     assert!(describe(&decide_at(&world, 118)).is_empty(), "for ever");
-    now_bears(&[bears("k", Some(300)), bears("l", Some(60))], 119);
+    now_bears(&[toleration("k", Some(300)), toleration("l", Some(60))], 119);
     world.apply(Kind::Nodes, &node(&[taint("k", Some(0)), taint("l", Some(119))]), at(119));
     assert_eq!(describe(&decide_at(&world, 119)), ["a 60"], "a second taint, for a shorter time");
     world.apply(Kind::Nodes, &node(&[taint("k", Some(0))]), at(120));
@@ -253,7 +254,7 @@ fn changed_tolerations_and_taints_count_at_once() {
 
 #[test]
 fn a_taint_that_is_added_again_starts_a_new_period() {
-    let world = world(&[taint("k", Some(0))], &[pod("a", &[bears("k", Some(300))])]);
+    let world = world(&[taint("k", Some(0))], &[pod("a", &[toleration("k", Some(300))])]);
     world.apply(Kind::Nodes, &node(&[]), at(200));
     world.apply(Kind::Nodes, &node(&[taint("k", Some(250))]), at(250));
     assert_eq!(describe(&decide_at(&world, 300)), ["a 250"]);
@@ -279,11 +280,11 @@ fn a_toleration_with_an_unknown_operator_matches_nothing_and_its_pod_is_held() {
         assert!(message.contains(operator) && message.contains("k:NoExecute"), "{message}");
     }
     let cases: [(&str, Vec<Value>, &[&str]); 3] = [
-        ("another one matches", vec![near("Lt"), bears("k", None), bears("l", None)], &[]),
+        ("another one matches", vec![near("Lt"), toleration("k", None), toleration("l", None)], &[]),
         ("another taint is not tolerated", vec![near("Lt")], &["-a"]),
         (
             "another taint is tolerated for a time",
-            vec![near("Lt"), bears("l", Some(9))],
+            vec![near("Lt"), toleration("l", Some(9))],
             &["a 9", "a TolerationUnreadable"],
         ),
     ];
@@ -341,7 +342,7 @@ fn the_controller_acts_only_in_place_of_kcm_and_relevant_changes_enqueue_keys() 
 fn deletions_are_counted_in_seconds_since_they_were_due() {
     let registry = prometheus::Registry::new();
     let controller = TaintEviction::new(&registry).unwrap();
-    let world = world(&[taint("k", Some(0))], &[pod("a", &[bears("k", Some(10))])]);
+    let world = world(&[taint("k", Some(0))], &[pod("a", &[toleration("k", Some(10))])]);
     let decision = decide_at(&world, 12);
     let [Intent::Delete(delete)] = decision.intents.as_slice() else { panic!("{decision:?}") };
     for outcome in [Outcome::Ending, Outcome::Changed, Outcome::Gone, Outcome::Withdrawn, Outcome::NotLeader]

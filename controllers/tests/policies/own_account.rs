@@ -63,7 +63,7 @@ fn lost(taints: &[Value]) -> Request {
 }
 
 /// A Ready node gets these.
-fn well(taints: &[Value]) -> Request {
+fn ready_node(taints: &[Value]) -> Request {
     update("nodes", w1("True", &[theirs()]), w1("True", taints))
 }
 
@@ -82,8 +82,8 @@ fn taints() -> Vec<Row> {
     vec![
         row("it is lost", lost(&[theirs(), unreachable("NoExecute"), unreachable("NoSchedule")]), Allowed),
         row("the first taint of all", update("nodes", bare(), first), Allowed),
-        row("it is suspected", well(&[theirs(), taint(SUSPECT_TAINT, "NoSchedule")]), Allowed),
-        row("its pressure is shown", well(&[theirs(), pressure]), Allowed),
+        row("it is suspected", ready_node(&[theirs(), taint(SUSPECT_TAINT, "NoSchedule")]), Allowed),
+        row("its pressure is shown", ready_node(&[theirs(), pressure]), Allowed),
         row("it is proved off", lost(&[theirs(), off("w1-0a1b")]), Allowed),
         row("it is back", back, Allowed),
         row("its label follows", changed(label), Allowed),
@@ -103,10 +103,10 @@ fn stolen_nodes() -> Vec<Row> {
     vec![
         row(
             "bypass: a Ready node is given up",
-            well(&[theirs(), taint(UNREACHABLE_TAINT, "NoExecute")]),
+            ready_node(&[theirs(), taint(UNREACHABLE_TAINT, "NoExecute")]),
             READY,
         ),
-        row("bypass: a Ready node is called off", well(&[theirs(), off("w1-0a1b")]), READY),
+        row("bypass: a Ready node is called off", ready_node(&[theirs(), off("w1-0a1b")]), READY),
         row("bypass: off, by nobody's incident", lost(&[theirs(), off("")]), READY),
         row(
             "bypass: pods that tolerate silence",

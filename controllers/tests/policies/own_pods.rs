@@ -32,7 +32,7 @@ fn disrupted(reason: &str) -> Value {
 }
 
 /// The pod with its conditions, in this order.
-fn saying(of: Obj, conditions: &[Value]) -> Value {
+fn with_conditions(of: Obj, conditions: &[Value]) -> Value {
     of.set("/status/conditions", json!(conditions)).into()
 }
 
@@ -53,15 +53,15 @@ fn failed(of: impl Into<Value>) -> Value {
 }
 
 fn gone() -> Value {
-    saying(db(), &[ready("True"), scheduled(), disrupted("DeletionByPodGC")])
+    with_conditions(db(), &[ready("True"), scheduled(), disrupted("DeletionByPodGC")])
 }
 
 fn status() -> Vec<Row> {
-    let ends = || saying(db(), &[ready("True"), scheduled(), disrupted("DeletionByTaintManager")]);
+    let ends = || with_conditions(db(), &[ready("True"), scheduled(), disrupted("DeletionByTaintManager")]);
     let over = json!({ "type": "DisruptionTarget", "status": "False" });
-    let stays = saying(db(), &[ready("True"), scheduled(), over]);
+    let stays = with_conditions(db(), &[ready("True"), scheduled(), over]);
     let unreachable = json!({ "type": NODE_UNREACHABLE_CONDITION, "status": "True" });
-    let lost = saying(db(), &[ready("False"), scheduled(), unreachable]);
+    let lost = with_conditions(db(), &[ready("False"), scheduled(), unreachable]);
     let free = || pod("free").terminating();
     let others = Request::new("dev", "UPDATE pods/status").old(db()).object(failed(db()));
     vec![
@@ -77,11 +77,14 @@ fn status() -> Vec<Row> {
 
 fn forged_status() -> Vec<Row> {
     const PHASE: Expect = Refused("sets the phase Failed only when");
-    let why = saying(db(), &[ready("True"), scheduled(), disrupted("x")]);
+    let why = with_conditions(db(), &[ready("True"), scheduled(), disrupted("x")]);
     let succeeded = db().terminating().phase("Succeeded");
-    let (up, down) =
-        (|| saying(db(), &[ready("True"), scheduled()]), || saying(db(), &[ready("False"), scheduled()]));
-    let unscheduled = saying(db(), &[ready("True"), json!({ "type": "PodScheduled", "status": "False" })]);
+    let (up, down) = (
+        || with_conditions(db(), &[ready("True"), scheduled()]),
+        || with_conditions(db(), &[ready("False"), scheduled()]),
+    );
+    let unscheduled =
+        with_conditions(db(), &[ready("True"), json!({ "type": "PodScheduled", "status": "False" })]);
     let with = |change: Value| says(db(), patched(db().into(), change));
     let status = |fields: Value| with(json!({ "status": fields }));
     let metadata = |fields: Value| with(json!({ "metadata": fields }));
@@ -138,7 +141,7 @@ fn deletions() -> Vec<Row> {
         let options = json!({ "gracePeriodSeconds": grace, "preconditions": { "uid": "uid-db-0", "resourceVersion": version } });
         Request::new(OURS, "DELETE pods").old(old).options(patched(json!({}), options))
     };
-    let marked = || saying(db(), &[disrupted("DeletionByTaintManager")]);
+    let marked = || with_conditions(db(), &[disrupted("DeletionByTaintManager")]);
     let failed = || Value::from(db().phase("Failed"));
     let by_name = |options: Value| Request::new(OURS, "DELETE pods").old(failed()).options(options);
     vec![

@@ -35,7 +35,7 @@ fn held_in_fencing(hold: fn(&mut Fixture)) -> Fixture {
 fn bug_a_held_incident_in_fencing_occupied_a_concurrency_slot() {
     type Row = (&'static str, fn(&mut Fixture));
     let rows: [Row; 2] = [
-        ("its node is paused by a person", |stage| stage.leave_alone("m")),
+        ("its node is paused by a person", |stage| stage.exclude_from_remediation("m")),
         ("its policy was deleted or renamed", |stage| {
             let name = pod_safety_shared::authority::incident_name(&stage.incarnation("m"));
             let (mut spec, status) = stage.fences[&name].clone();

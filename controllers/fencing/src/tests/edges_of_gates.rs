@@ -46,7 +46,7 @@ fn only_an_incident_that_can_begin_is_ahead_of_others() {
         (
             "it would cost a pod that its budget needs",
             |stage| {
-                stage.well("ns", "db-0", "m", &json!({ "app": "db" }));
+                stage.ready_pod("ns", "db-0", "m", &json!({ "app": "db" }));
                 stage.budget(2, 2);
             },
             |_| (),
@@ -240,7 +240,7 @@ fn an_etcd_member_is_a_running_pod_in_kube_system_with_both_labels_and_counts_if
         ("one that has ended", "kube-system", both(), true, false),
     ] {
         let mut stage = pending();
-        stage.well(namespace, "etcd-n", "n", &labels);
+        stage.ready_pod(namespace, "etcd-n", "n", &labels);
         if ended {
             stage.pod("etcd-n", "n", |pod| {
                 pod["metadata"]["namespace"] = json!(namespace);
@@ -269,7 +269,7 @@ fn a_budget_can_spare_pods_down_to_its_desired_healthy() {
     {
         let mut stage = pending();
         for number in 0..here {
-            stage.well("ns", &format!("db-{number}"), "n", &json!({ "app": "db" }));
+            stage.ready_pod("ns", &format!("db-{number}"), "n", &json!({ "app": "db" }));
         }
         stage.budget(healthy, needed);
         let expected: &[&str] = if holds { &["?Collateral"] } else { &NONE };

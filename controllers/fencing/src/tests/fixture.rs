@@ -134,7 +134,7 @@ impl Fixture {
     }
 
     /// A person excludes it from remediation.
-    pub(super) fn leave_alone(&mut self, name: &str) {
+    pub(super) fn exclude_from_remediation(&mut self, name: &str) {
         self.change(name, |node| {
             node["metadata"]["annotations"]["pod-safety.dev/pause-fencing"] = json!("");
         });
@@ -218,7 +218,7 @@ impl Fixture {
     }
 
     /// A pod that is Ready, with these labels.
-    pub(super) fn well(&mut self, namespace: &str, name: &str, node: &str, labels: &Value) {
+    pub(super) fn ready_pod(&mut self, namespace: &str, name: &str, node: &str, labels: &Value) {
         self.pod(name, node, |pod| {
             pod["metadata"]["namespace"] = json!(namespace);
             pod["metadata"]["labels"] = labels.clone();
@@ -230,13 +230,13 @@ impl Fixture {
     pub(super) fn etcd(&mut self, nodes: &[&str]) {
         let labels = json!({ "component": "etcd", "tier": "control-plane" });
         for node in nodes {
-            self.well("kube-system", &format!("etcd-{node}"), node, &labels);
+            self.ready_pod("kube-system", &format!("etcd-{node}"), node, &labels);
         }
     }
 
     /// A Ready pod of `db` runs on `n`, under its budget.
     pub(super) fn guarded(&mut self, healthy: i32, needed: i32) {
-        self.well("ns", "db-0", "n", &json!({ "app": "db" }));
+        self.ready_pod("ns", "db-0", "n", &json!({ "app": "db" }));
         self.budget(healthy, needed);
     }
 

@@ -38,7 +38,7 @@ type Row = (&'static str, fn(&mut Fixture), &'static str);
 fn each_closed_gate_shows_its_numbers_and_is_written_once() {
     let rows: [Row; 10] = [
         ("Paused", |stage| stage.policy(|policy| policy.paused = Some("upgrade".to_owned())), "upgrade"),
-        ("FencingSuspended", |stage| stage.leave_alone("n"), "pod-safety.dev/pause-fencing"),
+        ("FencingSuspended", |stage| stage.exclude_from_remediation("n"), "pod-safety.dev/pause-fencing"),
         ("LargeOutage", |stage| stage.lose(&["m", "k"]), "3 of 5 nodes are lost, more than 49 %"),
         ("ControlPlane", |stage| stage.control_plane(&["n", "m"]), "only 1 of 2 such nodes is Ready"),
         ("EtcdQuorum", |stage| stage.etcd(&["n", "m"]), "only 1 of 2 members is Ready"),
@@ -229,7 +229,7 @@ fn waiting_incidents_begin_by_priority_then_age_then_name() {
     stage.advance(1);
     stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
     assert_eq!((stage.describe("n").len(), stage.describe("m").len()), (1, 2), "who came first");
-    stage.leave_alone("n");
+    stage.exclude_from_remediation("n");
     assert_eq!(stage.describe("m"), ["off 1 by bmc"], "who is held back himself keeps nobody waiting");
     let mut stage = two(2);
     stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
@@ -270,7 +270,7 @@ fn a_budget_holds_fencing_for_collateral_seconds_and_only_for_healthy_pods() {
     stage.budget(2, 2);
     stage.pod("db-0", "n", |pod| pod["metadata"]["labels"] = json!({ "app": "db" }));
     assert_eq!(closed(&stage), [""; 0], "who is not Ready is no loss");
-    stage.well("ns", "db-0", "n", &json!({ "app": "db" }));
+    stage.ready_pod("ns", "db-0", "n", &json!({ "app": "db" }));
     stage.policy(|policy| policy.brakes.collateral_seconds = 0);
     assert_eq!(closed(&stage), [""; 0], "nobody wants it waited for");
     stage.policy(|policy| policy.brakes.collateral_seconds = 300);

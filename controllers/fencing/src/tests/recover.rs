@@ -70,7 +70,7 @@ fn no_machine_is_switched_on_if_paused_cancelled_or_without_devices() {
             (|stage| stage.policy(|policy| policy.paused = Some("x".to_owned()))) as fn(&mut Fixture),
             "?Paused",
         ),
-        (|stage| stage.leave_alone("n"), "?FencingSuspended"),
+        (|stage| stage.exclude_from_remediation("n"), "?FencingSuspended"),
         (|stage| stage.edit(|spec, _| spec.cancelled = true), "?MachinePoweredOff"),
         (|stage| stage.edit(|spec, _| spec.keep_off = true), "?MachinePoweredOff"),
         (|stage| stage.delete(Kind::FenceDevices, "bmc"), "?NoDevices"),

@@ -302,7 +302,7 @@ fn a_begun_drain_continues_beside_others_and_holds_its_place() {
         stage.policy(|policy| policy.brakes.max_concurrent = 1);
         stage.set_condition("m", DEADLOCK, Some("True"));
         // It is held itself, so it is not ahead of the other.
-        stage.leave_alone("m");
+        stage.exclude_from_remediation("m");
         stage.fence_for("m", trigger(), drained(phase));
         assert_eq!(stage.describe("n").contains(&"?Concurrency".to_owned()), !may, "{phase:?}");
         stage.fence_for("n", trigger(), drained(Phase::Pending));

@@ -20,8 +20,8 @@ fn alone(led_since: Option<u64>) -> Fixture {
 fn the_watch_has_a_break_when_it_had_no_event_for_more_than_fifteen_seconds_before_a_node_was_due() {
     for (spoke_last, now, is_lost) in [(50, 66, true), (49, 66, false), (40, 55, true), (40, 56, false)] {
         let mut stage = alone(Some(0));
-        stage.until(spoke_last);
-        stage.deaf_until(now);
+        stage.advance_to(spoke_last);
+        stage.advance_without_events(now);
         let words = stage.describe("n0");
         if is_lost {
             assert_eq!(words, LOST, "it spoke at {spoke_last}, and it is {now}");
@@ -36,8 +36,8 @@ fn the_watch_has_a_break_when_it_had_no_event_for_more_than_fifteen_seconds_befo
 fn a_new_leader_waits_for_kubelets_when_the_watch_had_no_event_for_more_than_fifteen_seconds() {
     for (now, is_lost) in [(65, true), (66, false), (67, false)] {
         let mut stage = alone(Some(48));
-        stage.until(50);
-        stage.deaf_until(now);
+        stage.advance_to(50);
+        stage.advance_without_events(now);
         assert_eq!(stage.describe("n0") == LOST, is_lost, "at {now}: {:?}", stage.describe("n0"));
     }
 }
@@ -48,13 +48,13 @@ fn a_new_leader_waits_for_kubelets_when_the_watch_had_no_event_for_more_than_fif
 fn a_leader_that_began_after_a_watch_break_waits_for_two_renewals() {
     for (led_since, lost_at) in [(30, 80), (60, 80), (70, 90), (79, 99), (80, 80), (85, 85)] {
         let mut stage = alone(Some(led_since));
-        stage.deaf_until(60);
+        stage.advance_without_events(60);
         stage.world.confirm_all(stage.mono());
-        stage.until(lost_at - 1);
+        stage.advance_to(lost_at - 1);
         if lost_at > led_since {
             assert!(stage.describe("n0").is_empty(), "who leads since {led_since} waits until {lost_at}");
         }
-        stage.until(lost_at);
+        stage.advance_to(lost_at);
         assert_eq!(stage.describe("n0"), LOST, "who leads since {led_since} waits until {lost_at}");
     }
 }
@@ -62,9 +62,9 @@ fn a_leader_that_began_after_a_watch_break_waits_for_two_renewals() {
 #[test]
 fn a_standby_finds_a_node_lost_only_while_the_watch_has_events() {
     let mut stage = alone(None);
-    stage.until(49);
+    stage.advance_to(49);
     assert!(stage.describe("n0").is_empty());
-    stage.until(50);
+    stage.advance_to(50);
     assert_eq!(stage.describe("n0"), LOST);
 }
 
@@ -77,28 +77,28 @@ fn a_node_without_condition_but_with_a_report_has_the_startup_grace_from_that_re
     };
     let mut lost_it = Fixture::new(config(), &["m0", "m1", "m2"]);
     lost_it.put(Fixture::node("new", "True", 0));
-    lost_it.until(30);
+    lost_it.advance_to(30);
     lost_it.put(bare(0));
-    lost_it.until(89);
+    lost_it.advance_to(89);
     assert!(lost_it.describe("new").is_empty(), "seen to lose its condition, without a Lease");
-    lost_it.until(90);
+    lost_it.advance_to(90);
     assert_eq!(lost_it.describe("new"), LOST);
 
     let mut leased = Fixture::new(config(), &["m0", "m1", "m2"]);
     leased.heartbeat("new");
-    leased.until(30);
+    leased.advance_to(30);
     leased.put(bare(10));
-    leased.until(89);
+    leased.advance_to(89);
     assert!(leased.describe("new").is_empty(), "with a Lease that was there before it");
-    leased.until(90);
+    leased.advance_to(90);
     assert_eq!(leased.describe("new"), LOST);
 
     let mut born = Fixture::new(config(), &["m0", "m1", "m2"]);
-    born.until(30);
+    born.advance_to(30);
     born.put(bare(10));
-    born.until(69);
+    born.advance_to(69);
     assert!(born.describe("new").is_empty(), "from its birth");
-    born.until(70);
+    born.advance_to(70);
     assert_eq!(born.describe("new"), LOST);
 }
 
@@ -107,9 +107,9 @@ fn a_node_without_condition_but_with_a_report_has_the_startup_grace_from_that_re
 fn a_node_lost_with_all_others_is_tainted_only_after_kubelets_had_time_to_come_back() {
     let after = |ready: &str, first_seen: u64, spoke: u64| {
         let mut stage = Fixture::new(config(), &["a1", "a2", "a3", "a4"]);
-        stage.deaf_until(first_seen);
+        stage.advance_without_events(first_seen);
         stage.put(Fixture::node("a0", "True", 0));
-        stage.deaf_until(spoke);
+        stage.advance_without_events(spoke);
         stage.world.confirm_all(stage.mono());
         for name in ["a0", "a1", "a2", "a3", "a4"] {
             stage.heartbeat(name);
@@ -124,9 +124,9 @@ fn a_node_lost_with_all_others_is_tainted_only_after_kubelets_had_time_to_come_b
         &queued(35),
         "15 s until silence counts, and two renewals"
     );
-    stage.until(94);
+    stage.advance_to(94);
     assert_eq!(stage.describe("a0").last().unwrap(), &queued(1));
-    stage.until(95);
+    stage.advance_to(95);
     assert_eq!(stage.describe("a0").last().unwrap(), "+unreachable:NoExecute");
     let given_up = |stage: Fixture| stage.describe("a0").last().unwrap().ends_with(":NoExecute");
     assert!(given_up(after("False", 0, 60)), "whose kubelet says so is not lost with the others");
@@ -149,7 +149,7 @@ fn a_pod_stays_ready_only_if_it_turned_ready_after_its_node_was_lost() {
         let mut stage = Fixture::new(config(), &["n", "m"]);
         stage.world.apply(Kind::Pods, &pod("False", 7), stage.mono());
         for second in 1..=11 {
-            stage.until(second);
+            stage.advance_to(second);
             if second == 10 {
                 stage.report("n", "Unknown");
             }

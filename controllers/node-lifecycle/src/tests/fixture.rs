@@ -93,7 +93,7 @@ impl Fixture {
     }
 
     /// Time passes; the API server sends events, and running kubelets renew their Leases.
-    pub(super) fn until(&mut self, second: u64) {
+    pub(super) fn advance_to(&mut self, second: u64) {
         while self.now < second {
             self.now += 1;
             self.world.confirm_all(self.mono());
@@ -104,7 +104,7 @@ impl Fixture {
     }
 
     /// Time passes without any event.
-    pub(super) fn deaf_until(&mut self, second: u64) {
+    pub(super) fn advance_without_events(&mut self, second: u64) {
         self.now = second;
     }
 
@@ -140,7 +140,7 @@ impl Fixture {
     }
 
     /// The keys of a node's `NoExecute` taints.
-    pub(super) fn ends_pods(&self, name: &str) -> Vec<String> {
+    pub(super) fn no_execute_taints(&self, name: &str) -> Vec<String> {
         let taints = self.nodes[name]["spec"]["taints"].as_array().unwrap().iter();
         let ends = taints.filter(|taint| taint["effect"] == "NoExecute");
         ends.map(|taint| taint["key"].as_str().unwrap().replace("node.kubernetes.io/", "")).collect()

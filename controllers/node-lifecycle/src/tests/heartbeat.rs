@@ -15,12 +15,12 @@ const LOST: &[&str] = &["silent", "cut off", "+unreachable:NoSchedule"];
 #[test]
 fn a_node_is_lost_exactly_after_the_grace_period_without_a_report() {
     let mut stage = cluster(config(), 4);
-    stage.until(10);
+    stage.advance_to(10);
     stage.alive.remove("n0");
     assert_eq!(stage.recheck_at("n0"), 60.0, "a timer, and no tick");
-    stage.until(59);
+    stage.advance_to(59);
     assert!(stage.describe("n0").is_empty());
-    stage.until(60);
+    stage.advance_to(60);
     assert_eq!(stage.describe("n0"), LOST);
     let decision = stage.decide("n0");
     let silence = update(&decision).unwrap().not_reporting.clone().unwrap();
@@ -38,11 +38,11 @@ fn a_node_is_lost_exactly_after_the_grace_period_without_a_report() {
 fn a_status_update_of_its_kubelet_counts_as_a_report_like_a_renewal() {
     let mut stage = cluster(config(), 4);
     stage.alive.remove("n0");
-    stage.until(40);
+    stage.advance_to(40);
     stage.report("n0", "True");
-    stage.until(89);
+    stage.advance_to(89);
     assert!(stage.describe("n0").is_empty());
-    stage.until(90);
+    stage.advance_to(90);
     assert_eq!(stage.describe("n0"), LOST);
 }
 
@@ -53,7 +53,7 @@ fn a_not_ready_node_can_stop_reporting_too() {
     stage.change("n0", |node| with(node, "/status/conditions", conditions));
     stage.alive.remove("n0");
     stage.act("n0");
-    stage.until(50);
+    stage.advance_to(50);
     let swapped = [
         "silent",
         "cut off",
@@ -73,18 +73,18 @@ fn a_node_that_never_reports_conditions_has_the_startup_grace_from_its_creation(
         let node = with(Fixture::node("new", "", 0), "/status", json!({ "conditions": [] }));
         with(node, "/metadata/creationTimestamp", json!(fixture::timestamp(second)))
     };
-    stage.until(100);
+    stage.advance_to(100);
     stage.put(born(95));
-    stage.until(154);
+    stage.advance_to(154);
     assert!(stage.describe("new").is_empty());
-    stage.until(155);
+    stage.advance_to(155);
     assert_eq!(stage.describe("new"), LOST);
     let decision = stage.decide("new");
     assert!(update(&decision).unwrap().not_reporting.as_ref().unwrap().never_posted);
     stage.heartbeat("new");
-    stage.until(200);
+    stage.advance_to(200);
     assert!(stage.describe("new").is_empty(), "whoever renews its Lease is left alone");
-    stage.until(215);
+    stage.advance_to(215);
     assert_eq!(stage.describe("new"), LOST);
 }
 
@@ -92,9 +92,9 @@ fn a_node_that_never_reports_conditions_has_the_startup_grace_from_its_creation(
 fn a_node_without_a_lease_counts_by_its_status_updates_alone() {
     let mut stage = cluster(config(), 3);
     stage.put(Fixture::node("bare", "True", 0));
-    stage.until(49);
+    stage.advance_to(49);
     assert!(stage.describe("bare").is_empty());
-    stage.until(50);
+    stage.advance_to(50);
     assert_eq!(stage.describe("bare"), LOST);
     let decision = stage.decide("bare");
     assert_eq!(update(&decision).unwrap().not_reporting.as_ref().unwrap().renewed, None);
@@ -105,11 +105,11 @@ fn a_renew_time_in_the_future_counts_only_as_a_change() {
     let mut stage = cluster(config(), 3);
     stage.alive.remove("n0");
     stage.renew("n0", "2099-01-01T00:00:00Z");
-    stage.until(50);
+    stage.advance_to(50);
     assert_eq!(stage.describe("n0"), LOST);
     stage.renew("n0", "1999-01-01T00:00:00Z");
     assert!(stage.describe("n0").is_empty(), "a clock that is set back lives too");
-    stage.until(100);
+    stage.advance_to(100);
     assert_eq!(stage.describe("n0"), LOST);
 }
 
@@ -117,13 +117,13 @@ fn a_renew_time_in_the_future_counts_only_as_a_change() {
 fn a_standby_gives_no_fresh_grace_and_a_restarted_process_removes_no_taint() {
     let mut stage = cluster(config(), 4);
     stage.alive.remove("n0");
-    stage.until(50);
+    stage.advance_to(50);
     stage.act("n0");
     stage.act("n0");
-    assert_eq!(stage.ends_pods("n0"), ["unreachable"]);
+    assert_eq!(stage.no_execute_taints("n0"), ["unreachable"]);
     stage.restart();
     assert!(stage.describe("n0").is_empty(), "W-NL9: existing taints stay");
-    stage.until(150);
+    stage.advance_to(150);
     assert!(stage.describe("n0").is_empty());
 }
 
@@ -131,11 +131,11 @@ fn a_standby_gives_no_fresh_grace_and_a_restarted_process_removes_no_taint() {
 fn a_restarted_process_gives_a_ready_node_the_whole_grace_period() {
     let mut stage = cluster(config(), 4);
     stage.alive.remove("n0");
-    stage.until(40);
+    stage.advance_to(40);
     stage.restart();
-    stage.until(89);
+    stage.advance_to(89);
     assert!(stage.describe("n0").is_empty());
-    stage.until(90);
+    stage.advance_to(90);
     assert_eq!(stage.describe("n0"), LOST);
 }
 
@@ -146,7 +146,7 @@ fn one_a_minority_and_a_zone_of_three_are_found_lost_in_time() {
         for number in 0..lost {
             stage.alive.remove(&format!("n{number}"));
         }
-        stage.until(50);
+        stage.advance_to(50);
         for number in 0..lost {
             assert_eq!(stage.describe(&format!("n{number}")), LOST, "{lost} of 9");
         }
@@ -159,10 +159,10 @@ fn a_majority_without_reports_is_held_for_two_seconds_only() {
     for name in ["n0", "n1", "n2"] {
         stage.alive.remove(name);
     }
-    stage.until(50);
+    stage.advance_to(50);
     assert_eq!(stage.describe("n0"), ["LargeOutage 3/5"]);
     assert_eq!(stage.recheck_at("n0"), 52.0);
-    stage.until(52);
+    stage.advance_to(52);
     for name in ["n0", "n1", "n2"] {
         assert_eq!(stage.act(name), LOST, "each alone");
     }
@@ -173,7 +173,7 @@ fn a_majority_without_reports_is_held_for_two_seconds_only() {
 fn of_two_nodes_neither_is_a_majority() {
     let mut stage = cluster(config(), 2);
     stage.alive.remove("n0");
-    stage.until(50);
+    stage.advance_to(50);
     assert_eq!(stage.describe("n0"), LOST);
 }
 
@@ -181,8 +181,8 @@ fn of_two_nodes_neither_is_a_majority() {
 fn after_a_watch_break_kubelets_have_time_to_come_back() {
     for pause in [20, 45, 70, 400] {
         let mut stage = cluster(config(), 5);
-        stage.until(100);
-        stage.deaf_until(100 + pause);
+        stage.advance_to(100);
+        stage.advance_without_events(100 + pause);
         let words = stage.describe("n0");
         if pause == 70 {
             assert_eq!(words, ["LargeOutage 5/5"]);
@@ -199,12 +199,12 @@ fn after_a_watch_break_kubelets_have_time_to_come_back() {
         stage.alive.remove("n0");
         let lost = 100 + 50_u64.max(pause + 20);
         for second in begins..lost {
-            stage.until(second);
+            stage.advance_to(second);
             for name in ["n0", "n1", "n4"] {
                 assert!(stage.describe(name).is_empty(), "{pause}: {name} at {second}");
             }
         }
-        stage.until(lost);
+        stage.advance_to(lost);
         assert_eq!(stage.describe("n0"), LOST, "{pause}: who does not come back is lost");
         assert!(stage.describe("n1").is_empty());
     }
@@ -214,11 +214,11 @@ fn after_a_watch_break_kubelets_have_time_to_come_back() {
 fn a_lost_cluster_of_one_is_found_after_the_next_event() {
     let mut stage = cluster(config(), 1);
     stage.alive.clear();
-    stage.deaf_until(55);
+    stage.advance_without_events(55);
     assert_eq!(stage.describe("n0"), ["LargeOutage 1/1"]);
     stage.world.confirm_all(stage.mono());
     assert_eq!(stage.recheck_at("n0"), 75.0);
-    stage.until(75);
+    stage.advance_to(75);
     assert_eq!(stage.describe("n0"), LOST);
 }
 
@@ -229,14 +229,14 @@ fn bug_a_completely_lost_cluster_was_not_found_with_bookmarks_alone() {
         let mut stage = cluster(config(), 4);
         stage.alive.clear();
         for second in 1..found_at {
-            stage.deaf_until(second);
+            stage.advance_without_events(second);
             if second >= bookmark && (second - bookmark).is_multiple_of(60) {
                 stage.world.confirm_all(stage.mono());
             }
             let words = stage.describe("n0");
             assert!(!words.contains(&"silent".to_owned()), "{bookmark}: {words:?} at {second}");
         }
-        stage.deaf_until(found_at);
+        stage.advance_without_events(found_at);
         assert_eq!(stage.describe("n0"), LOST, "{bookmark}");
     }
 }
@@ -248,14 +248,14 @@ fn bug_a_bookmark_during_an_outage_counted_as_a_reachable_api_server() {
     let led_since = |seconds| Some(at(seconds));
     let mut stage = cluster(Config { led_since: None, ..config() }, 4);
     stage.alive.clear();
-    stage.deaf_until(55);
+    stage.advance_without_events(55);
     stage.world.confirm_all(stage.mono());
-    stage.deaf_until(90);
+    stage.advance_without_events(90);
     assert_eq!(stage.describe("n0"), ["LargeOutage 4/4"], "nobody leads: the outage lasts");
     stage.config.led_since = led_since(88);
     assert_eq!(stage.recheck_at("n0"), 108.0);
     assert!(stage.describe("n0").is_empty());
-    stage.deaf_until(108);
+    stage.advance_without_events(108);
     assert_eq!(stage.describe("n0"), LOST, "the leader has renewed for two of their renewals");
 }
 
@@ -263,9 +263,9 @@ fn bug_a_bookmark_during_an_outage_counted_as_a_reachable_api_server() {
 fn a_new_leader_whose_watch_had_no_break_does_not_wait() {
     let mut stage = cluster(config(), 4);
     stage.alive.remove("n0");
-    stage.until(49);
+    stage.advance_to(49);
     stage.config.led_since = Some(stage.mono());
-    stage.until(50);
+    stage.advance_to(50);
     assert_eq!(stage.describe("n0"), LOST);
 }
 
@@ -273,20 +273,20 @@ fn a_new_leader_whose_watch_had_no_break_does_not_wait() {
 fn guard_mode_suspects_an_unreachable_node_early_and_removes_the_taint_later() {
     let mut stage = cluster(guard(), 4);
     stage.alive.remove("n0");
-    stage.until(24);
+    stage.advance_to(24);
     assert!(stage.describe("n0").is_empty());
     assert_eq!(stage.recheck_at("n0"), 25.0);
-    stage.until(25);
+    stage.advance_to(25);
     assert_eq!(stage.act("n0"), ["+pod-safety.dev/suspect:NoSchedule"]);
     assert!(stage.describe("n0").is_empty());
-    stage.until(27);
+    stage.advance_to(27);
     stage.heartbeat("n0");
     assert_eq!(stage.act("n0"), ["-pod-safety.dev/suspect:NoSchedule"]);
-    stage.until(52);
+    stage.advance_to(52);
     assert_eq!(stage.act("n0"), ["+pod-safety.dev/suspect:NoSchedule"]);
     stage.report("n0", "Unknown");
     assert_eq!(stage.act("n0"), ["cut off", "-pod-safety.dev/suspect:NoSchedule"], "KCM's taints take over");
-    stage.until(200);
+    stage.advance_to(200);
     assert!(stage.describe("n0").is_empty(), "and nothing else is guard's");
 }
 
@@ -294,22 +294,22 @@ fn guard_mode_suspects_an_unreachable_node_early_and_removes_the_taint_later() {
 fn guard_mode_suspects_a_majority_only_after_two_seconds() {
     let mut stage = cluster(guard(), 3);
     stage.alive.clear();
-    stage.until(25);
+    stage.advance_to(25);
     assert_eq!(stage.describe("n0"), ["LargeOutage 3/3"]);
-    stage.until(27);
+    stage.advance_to(27);
     assert_eq!(stage.describe("n0"), ["+pod-safety.dev/suspect:NoSchedule"]);
 }
 
 #[test]
 fn an_unreadable_node_or_an_unsynced_cache_holds() {
     let mut stage = cluster(config(), 3);
-    stage.until(10);
+    stage.advance_to(10);
     let unreadable = with(Fixture::node("n0", "True", 0), "/metadata/resourceVersion", json!("x"));
     stage.world.apply(Kind::Nodes, &unreadable, stage.mono());
     assert_eq!(stage.describe("n0"), ["NodeUnreadable"]);
     stage.world.remove(Kind::Nodes, "uid-n1", stage.mono());
     assert!(stage.describe("n1").is_empty(), "a node that is gone is nobody's");
-    stage.deaf_until(500);
+    stage.advance_without_events(500);
     assert_eq!(stage.describe("n2"), ["Stale"]);
     let world = pod_safety_shared::testing::World::default();
     world.mark_listed(Kind::Nodes, pod_safety_shared::testing::at(0));

@@ -49,12 +49,12 @@ fn a_majority_of_three_or_more_is_held_for_two_seconds() {
         for name in &names[..lost] {
             stage.alive.remove(name);
         }
-        stage.until(50);
+        stage.advance_to(50);
         let words = stage.describe("n0");
         assert_eq!(words == [format!("LargeOutage {lost}/{of}")], is_doubted, "{lost} of {of}: {words:?}");
         if is_doubted {
             assert_eq!(stage.decide("n0").requeue_at, Some(at(52)), "{lost} of {of}");
-            stage.until(52);
+            stage.advance_to(52);
             assert_eq!(stage.describe("n0")[0], "silent", "{lost} of {of}");
         }
     }

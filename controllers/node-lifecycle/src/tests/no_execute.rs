@@ -58,25 +58,25 @@ fn a_zone_is_normal_partially_or_fully_disrupted() {
 #[test]
 fn one_node_is_tainted_in_ten_seconds_and_the_longest_lost_first() {
     let mut stage = cluster(&[("a", 10)]);
-    stage.until(1);
+    stage.advance_to(1);
     stage.report("a7", "False");
-    stage.until(2);
+    stage.advance_to(2);
     stage.report("a3", "False");
     stage.report("a5", "Unknown");
     stage.act_on_all();
-    assert_eq!(stage.ends_pods("a7"), ["not-ready"]);
+    assert_eq!(stage.no_execute_taints("a7"), ["not-ready"]);
     assert_eq!(stage.describe("a3"), ["EvictionQueued 0 10s"]);
     assert_eq!(stage.describe("a5"), ["EvictionQueued 1 10s"]);
     assert_eq!(stage.recheck_at("a3"), 7.0, "its zone may change");
-    stage.until(8);
+    stage.advance_to(8);
     assert_eq!(stage.recheck_at("a3"), 12.0);
-    stage.until(12);
+    stage.advance_to(12);
     assert_eq!(stage.describe("a5"), ["EvictionQueued 1 0s"]);
     assert_eq!(stage.recheck_at("a5"), 13.0);
     assert_eq!(stage.act("a3"), ["+not-ready:NoExecute"]);
-    stage.until(21);
+    stage.advance_to(21);
     assert_eq!(stage.describe("a5"), ["EvictionQueued 0 1s"]);
-    stage.until(22);
+    stage.advance_to(22);
     assert_eq!(stage.act("a5"), ["+unreachable:NoExecute"]);
 }
 
@@ -85,11 +85,11 @@ fn a_restart_neither_loses_nor_gains_a_turn() {
     let mut stage = cluster(&[("a", 10)]);
     lose(&mut stage, "a", 2);
     stage.act_on_all();
-    stage.until(4);
+    stage.advance_to(4);
     stage.restart();
-    stage.until(9);
+    stage.advance_to(9);
     assert_eq!(stage.describe("a1"), ["EvictionQueued 0 2s"], "a second more, for stamps have no fractions");
-    stage.until(11);
+    stage.advance_to(11);
     assert_eq!(stage.act("a1"), ["+unreachable:NoExecute"]);
 }
 
@@ -98,7 +98,7 @@ fn a_node_with_the_other_taint_gets_the_right_one_at_once_without_a_turn() {
     let mut stage = cluster(&[("a", 10)]);
     lose(&mut stage, "a", 2);
     stage.act_on_all();
-    stage.until(5);
+    stage.advance_to(5);
     stage.report("a0", "False");
     let swapped = [
         "back",
@@ -129,7 +129,7 @@ fn a_turn_is_taken_only_by_the_written_taint() {
     let mut stage = cluster(&[("a", 10)]);
     lose(&mut stage, "a", 2);
     for second in 0..30 {
-        stage.until(second);
+        stage.advance_to(second);
         assert!(
             stage.describe("a0").contains(&"+unreachable:NoExecute".to_owned()),
             "as long as it is not there"
@@ -137,7 +137,7 @@ fn a_turn_is_taken_only_by_the_written_taint() {
         assert!(!stage.describe("a1").contains(&"+unreachable:NoExecute".to_owned()), "it is another's turn");
     }
     stage.act("a0");
-    assert_eq!(stage.ends_pods("a0"), ["unreachable"]);
+    assert_eq!(stage.no_execute_taints("a0"), ["unreachable"]);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn each_zone_has_its_own_turns() {
     lose(&mut stage, "b", 2);
     stage.act_on_all();
     for (name, wants) in [("a0", 1), ("a1", 0), ("b0", 1), ("b1", 0)] {
-        assert_eq!(stage.ends_pods(name).len(), wants, "{name}");
+        assert_eq!(stage.no_execute_taints(name).len(), wants, "{name}");
     }
 }
 
@@ -179,7 +179,7 @@ fn bug_the_first_node_of_a_lost_zone_was_tainted_before_the_others_were_found_lo
     for name in ["a0", "a1", "a2"] {
         stage.alive.remove(name);
     }
-    stage.until(45);
+    stage.advance_to(45);
     stage.heartbeat("a1");
     stage.alive.insert("a1".to_owned());
     stage.report("a0", "Unknown");
@@ -188,7 +188,7 @@ fn bug_the_first_node_of_a_lost_zone_was_tainted_before_the_others_were_found_lo
         "one is lost, one was not heard"
     );
     stage.alive.remove("a1");
-    stage.until(94);
+    stage.advance_to(94);
     stage.report("a0", "Unknown");
     assert_eq!(
         stage.describe("a0").last().unwrap(),
@@ -228,17 +228,17 @@ fn when_all_zones_are_lost_no_node_is_tainted_and_existing_taints_are_removed() 
     let mut stage = cluster(&[("a", 3), ("b", 1)]);
     lose(&mut stage, "a", 1);
     stage.act_on_all();
-    assert_eq!(stage.ends_pods("a0"), ["unreachable"]);
+    assert_eq!(stage.no_execute_taints("a0"), ["unreachable"]);
     lose(&mut stage, "a", 3);
     lose(&mut stage, "b", 1);
     assert_eq!(stage.act("a0"), ["-unreachable:NoExecute", "LargeOutage 4/4"]);
     assert_eq!(stage.act("b0"), ["cut off", "+unreachable:NoSchedule", "LargeOutage 4/4"]);
-    stage.until(100);
+    stage.advance_to(100);
     stage.act_on_all();
-    assert!(["a0", "a1", "a2", "b0"].iter().all(|name| stage.ends_pods(name).is_empty()));
+    assert!(["a0", "a1", "a2", "b0"].iter().all(|name| stage.no_execute_taints(name).is_empty()));
     stage.report("b0", "True");
     stage.act_on_all();
-    assert_eq!(stage.ends_pods("a0"), ["unreachable"], "one is heard: it is them");
+    assert_eq!(stage.no_execute_taints("a0"), ["unreachable"], "one is heard: it is them");
     assert_eq!(stage.describe("a1"), ["EvictionQueued 0 10s"]);
 }
 
@@ -248,9 +248,9 @@ fn a_rate_of_zero_taints_no_node_and_holds() {
     let mut stage = cluster(&[("a", 4)]);
     stage.config.rates.normal = 0.0;
     lose(&mut stage, "a", 1);
-    stage.until(100);
+    stage.advance_to(100);
     stage.act_on_all();
-    assert!(stage.ends_pods("a0").is_empty());
+    assert!(stage.no_execute_taints("a0").is_empty());
     assert_eq!(stage.describe("a0"), ["EvictionOff"]);
 }
 

@@ -151,12 +151,12 @@ fn bug_a_kubelet_that_reported_its_pods_ready_before_its_node_was_contradicted()
     };
     assert_eq!(says(&stage, "True"), (1, None), "it was ready before: nobody speaks for it");
     assert_eq!(says(&stage, "False"), (0, None), "as we called it");
-    stage.until(stage.now + 30);
+    stage.advance_to(stage.now + 30);
     let spoken_for_until = stage.mono() + stage.config.monitor_grace;
     assert_eq!(says(&stage, "True"), (0, Some(spoken_for_until)), "its kubelet lives");
-    stage.until(stage.now + 49);
+    stage.advance_to(stage.now + 49);
     assert_eq!(says(&stage, "True"), (0, Some(spoken_for_until)), "and has its time to say so of its node");
-    stage.until(stage.now + 1);
+    stage.advance_to(stage.now + 1);
     assert_eq!(says(&stage, "True"), (1, None), "it fell silent again");
 }
 

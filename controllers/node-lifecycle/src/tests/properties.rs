@@ -84,8 +84,9 @@ impl History {
                 }
                 // The turn of a node that came back is forgotten.
                 let stage = &self.stage;
-                self.given_up
-                    .retain(|zone, (_, name)| name.starts_with(*zone) && !stage.ends_pods(name).is_empty());
+                self.given_up.retain(|zone, (_, name)| {
+                    name.starts_with(*zone) && !stage.no_execute_taints(name).is_empty()
+                });
             }
         }
         Ok(())
@@ -100,13 +101,13 @@ impl History {
 
     fn second(&mut self) -> Result<(), TestCaseError> {
         let second = self.stage.now + 1;
-        self.stage.until(second);
+        self.stage.advance_to(second);
         let names: Vec<String> = self.stage.nodes.keys().cloned().collect();
         for name in names {
-            let was = self.stage.ends_pods(&name);
+            let was = self.stage.no_execute_taints(&name);
             // The state of the zone of a node that was just found lost comes with the next version of the node.
             let words = [self.stage.act(&name), self.stage.act(&name)].concat();
-            let is = self.stage.ends_pods(&name);
+            let is = self.stage.no_execute_taints(&name);
             if name.ends_with('3') {
                 prop_assert!(words.is_empty(), "{name} is well, and {words:?}");
             }
@@ -158,7 +159,7 @@ proptest! {
             let names: Vec<String> = (0..OF_A_ZONE).map(|node| name(zone, node)).collect();
             let disrupted = names.iter().filter(|name| lost(name)).count() >= 3;
             for name in &names {
-                let ends = history.stage.ends_pods(name);
+                let ends = history.stage.no_execute_taints(name);
                 prop_assert!(ends.is_empty() || lost(name), "{name} is well, and {ends:?}");
                 prop_assert!(!ends.is_empty() || !lost(name) || disrupted, "{name} waits for ever");
                 prop_assert!(ends.len() < 2, "{name} has {ends:?}");

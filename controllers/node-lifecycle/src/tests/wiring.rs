@@ -87,7 +87,7 @@ fn the_metrics_are_those_of_kcm_and_the_delay_until_a_node_is_found_lost() {
         stage.change(name, |node| Fixture::in_zone(node, "z"));
     }
     stage.alive.remove("n");
-    stage.until(50);
+    stage.advance_to(50);
     let decide = |stage: &Fixture, name: &str| {
         let guard = stage.world.read();
         let decision = controller.decide(&Key::Node(name.into()), &guard.view(), stage.mono());

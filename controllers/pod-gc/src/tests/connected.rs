@@ -8,7 +8,7 @@ use super::*;
 fn connected() -> World {
     let world = World::listed();
     world.apply(Kind::Nodes, &node("gone"), at(0));
-    world.apply(Kind::Pods, &alive(), at(0));
+    world.apply(Kind::Pods, &reported(), at(0));
     world.remove(Kind::Nodes, "uid-gone", at(0));
     world.record_absence_read("gone", at(1));
     world.confirm_all(at(100));
@@ -16,13 +16,13 @@ fn connected() -> World {
 }
 
 /// The pod as its kubelet reports it, with the observed generation.
-fn alive() -> Obj {
+fn reported() -> Obj {
     pod("web-0").on("gone").running().observed(3)
 }
 
 /// The pod after its deletion, which is another generation.
-fn dying(grace: i64) -> Obj {
-    let dying = alive().terminating().set("/metadata/generation", json!(4));
+fn deleted(grace: i64) -> Obj {
+    let dying = reported().terminating().set("/metadata/generation", json!(4));
     dying.set("/metadata/deletionGracePeriodSeconds", json!(grace)).rv(20)
 }
 
@@ -64,7 +64,7 @@ fn bug_a_kubelet_that_renews_and_reports_about_a_pod_did_not_have_five_minutes()
         if renews {
             world.apply(Kind::NodeLeases, &lease("gone", 35), at(35));
         }
-        world.apply(Kind::Pods, &alive().rv(11).ready("True"), at(38));
+        world.apply(Kind::Pods, &reported().rv(11).ready("True"), at(38));
         let decision = describe_node(&world, "gone", 1 + QUARANTINE);
         assert_eq!(hold_reasons(&decision), ["KubeletAlive"], "renews: {renews}");
         assert_eq!(describe(&decision).concat(), expected, "renews: {renews}");
@@ -75,7 +75,7 @@ fn bug_a_kubelet_that_renews_and_reports_about_a_pod_did_not_have_five_minutes()
 #[test]
 fn without_a_response_pods_are_removed_a_quarantine_after_a_first_read_that_follows_the_graceful_delete() {
     let world = connected();
-    world.apply(Kind::Pods, &dying(3_600), at(42));
+    world.apply(Kind::Pods, &deleted(3_600), at(42));
     let waiting = describe_node(&world, "gone", 42);
     assert_eq!(
         (describe(&waiting), hold_reasons(&waiting)),
@@ -89,8 +89,8 @@ fn without_a_response_pods_are_removed_a_quarantine_after_a_first_read_that_foll
 #[test]
 fn a_kubelet_that_responds_terminates_the_pods_within_their_grace_period() {
     let world = connected();
-    world.apply(Kind::Pods, &dying(120), at(42));
-    world.apply(Kind::Pods, &dying(120).observed(4).rv(21), at(44));
+    world.apply(Kind::Pods, &deleted(120), at(42));
+    world.apply(Kind::Pods, &deleted(120).observed(4).rv(21), at(44));
     let answered = describe_node(&world, "gone", 45);
     assert_eq!((describe(&answered), hold_reasons(&answered)), (vec![], vec!["KubeletAlive"]));
     // It has not reported for a quarantine, and need not: the grace period of the pod is not over.
@@ -118,9 +118,9 @@ fn a_kubelet_that_cannot_respond_gets_the_grace_period_of_its_pods() {
     let old = |object: Obj| {
         object.modify(|pod| drop(pod["status"].as_object_mut().unwrap().remove("observedGeneration")))
     };
-    world.apply(Kind::Pods, &old(alive()), at(0));
+    world.apply(Kind::Pods, &old(reported()), at(0));
     world.record_absence_read("gone", at(1));
-    world.apply(Kind::Pods, &old(dying(120)), at(42));
+    world.apply(Kind::Pods, &old(deleted(120)), at(42));
     world.confirm_all(at(250));
     assert_eq!(describe(&describe_node(&world, "gone", 161)), [""; 0]);
     assert_eq!(describe(&describe_node(&world, "gone", 162)), ["ask for gone"]);
@@ -130,9 +130,9 @@ fn a_kubelet_that_cannot_respond_gets_the_grace_period_of_its_pods() {
 #[test]
 fn a_tenant_that_changes_a_pod_does_not_hide_the_report_of_its_kubelet() {
     let world = connected();
-    world.apply(Kind::Pods, &dying(120), at(42));
-    world.apply(Kind::Pods, &dying(120).observed(4).rv(21), at(44));
-    world.apply(Kind::Pods, &dying(120).observed(4).set("/metadata/generation", json!(5)).rv(22), at(50));
+    world.apply(Kind::Pods, &deleted(120), at(42));
+    world.apply(Kind::Pods, &deleted(120).observed(4).rv(21), at(44));
+    world.apply(Kind::Pods, &deleted(120).observed(4).set("/metadata/generation", json!(5)).rv(22), at(50));
     world.record_absence_read("gone", at(85));
     world.confirm_all(at(140));
     assert_eq!(describe(&describe_node(&world, "gone", 85 + QUARANTINE)), [""; 0]);
@@ -142,7 +142,7 @@ fn a_tenant_that_changes_a_pod_does_not_hide_the_report_of_its_kubelet() {
 #[test]
 fn a_tenant_that_binds_pods_to_a_missing_node_does_not_hold_up_the_others() {
     let world = connected();
-    world.apply(Kind::Pods, &dying(30), at(42));
+    world.apply(Kind::Pods, &deleted(30), at(42));
     world.record_absence_read("gone", at(43));
     world.apply(Kind::Pods, &pod("new").on("gone"), at(80));
     let decision = describe_node(&world, "gone", 43 + QUARANTINE);
@@ -159,7 +159,7 @@ fn a_tenant_that_binds_pods_to_a_missing_node_does_not_hold_up_the_others() {
 fn a_pod_that_cannot_be_deleted_holds_up_the_others_for_ten_seconds() {
     let world = connected();
     world.apply(Kind::Pods, &pod("stubborn").on("gone").observed(3), at(0));
-    world.apply(Kind::Pods, &dying(30), at(42));
+    world.apply(Kind::Pods, &deleted(30), at(42));
     let stubborn = END.replace("web-0", "stubborn");
     assert_eq!(describe(&describe_node(&world, "gone", 51)), [&*stubborn]);
     assert_eq!(describe(&describe_node(&world, "gone", 52)), [&*stubborn, "ask for gone"]);
@@ -170,7 +170,7 @@ fn a_pod_that_cannot_be_deleted_holds_up_the_others_for_ten_seconds() {
 #[test]
 fn bug_a_first_read_for_one_pod_held_up_the_graceful_deletes_of_the_others() {
     let world = connected();
-    let waits = dying(30).set("/status/observedGeneration", json!(0));
+    let waits = deleted(30).set("/status/observedGeneration", json!(0));
     world.apply(Kind::Pods, &waits, at(42));
     world.apply(Kind::Pods, &pod("other").on("gone").observed(3), at(42));
     world.record_absence_read("gone", at(43));
@@ -186,15 +186,15 @@ fn bug_a_first_read_for_one_pod_held_up_the_graceful_deletes_of_the_others() {
 #[test]
 fn bug_a_kubelet_with_a_busy_pod_worker_counted_as_gone() {
     let world = connected();
-    world.apply(Kind::Pods, &alive().starting(), at(0));
+    world.apply(Kind::Pods, &reported().starting(), at(0));
     assert_eq!(describe(&describe_node(&world, "gone", 1 + QUARANTINE)), [END]);
-    world.apply(Kind::Pods, &dying(30).starting(), at(42));
+    world.apply(Kind::Pods, &deleted(30).starting(), at(42));
     world.record_absence_read("gone", at(43));
     world.confirm_all(at(10_000));
     let held = describe_node(&world, "gone", 10_000);
     assert_eq!((describe(&held), hold_reasons(&held)), (vec![], vec!["WorkerMayBeBusy"]));
     // The kubelet is free, and reports the deletion: the pod has its grace period, and then no report follows.
-    world.apply(Kind::Pods, &dying(30).starting().observed(4).rv(21), at(10_001));
+    world.apply(Kind::Pods, &deleted(30).starting().observed(4).rv(21), at(10_001));
     assert_eq!(hold_reasons(&describe_node(&world, "gone", 10_002)), ["KubeletAlive"]);
     world.record_absence_read("gone", at(10_050));
     world.confirm_all(at(10_100));
@@ -207,7 +207,7 @@ fn a_kubelet_that_reports_about_other_pods_only_is_busy_with_this_pod() {
     for (second, held) in [(51, vec![]), (52, vec!["WorkerMayBeBusy"])] {
         let world = connected();
         world.apply(Kind::Pods, &pod("other").on("gone").observed(3), at(0));
-        world.apply(Kind::Pods, &dying(30), at(42));
+        world.apply(Kind::Pods, &deleted(30), at(42));
         world.apply(Kind::Pods, &pod("other").on("gone").terminating().observed(4).rv(30), at(second));
         world.remove(Kind::Pods, "uid-other", at(second));
         world.record_absence_read("gone", at(100));
@@ -228,9 +228,9 @@ fn attack_a_tenant_that_writes_observed_generation_shortens_no_grace_period() {
         let world = World::listed();
         let old = node("gone").set("/status/nodeInfo/kubeletVersion", json!(version));
         world.apply(Kind::Nodes, &old, at(0));
-        world.apply(Kind::Pods, &alive(), at(0));
+        world.apply(Kind::Pods, &reported(), at(0));
         world.remove(Kind::Nodes, "uid-gone", at(0));
-        world.apply(Kind::Pods, &dying(3_600), at(42));
+        world.apply(Kind::Pods, &deleted(3_600), at(42));
         world.record_absence_read("gone", at(43));
         world.confirm_all(at(100));
         assert_eq!(
@@ -246,7 +246,7 @@ fn attack_a_tenant_that_writes_observed_generation_shortens_no_grace_period() {
 #[test]
 fn bug_a_pod_marked_failed_by_others_had_no_grace_period() {
     let world = connected();
-    let failed = alive().phase("Failed").set("/spec/terminationGracePeriodSeconds", json!(120));
+    let failed = reported().phase("Failed").set("/spec/terminationGracePeriodSeconds", json!(120));
     world.apply(Kind::Pods, &failed.rv(11), at(20));
     let waits = describe_node(&world, "gone", 1 + QUARANTINE);
     assert_eq!((describe(&waits), hold_reasons(&waits)), (vec![], vec!["AwaitsKubelet"]));
@@ -260,7 +260,7 @@ fn bug_a_pod_marked_failed_by_others_had_no_grace_period() {
 #[test]
 fn a_pod_that_was_terminating_when_its_node_was_deleted_is_not_deleted_again() {
     let world = World::listed();
-    world.apply(Kind::Pods, &dying(30), at(0));
+    world.apply(Kind::Pods, &deleted(30), at(0));
     world.record_absence_read("gone", at(1));
     world.confirm_all(at(100));
     // This process did not see when the pod was deleted: its kubelet may know, and be terminating it.

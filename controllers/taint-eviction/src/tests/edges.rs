@@ -16,7 +16,7 @@ fn an_unreadable_node_is_held_only_if_it_has_pods() {
 #[test]
 fn of_two_taints_whose_periods_end_together_the_first_is_named() {
     let both = [taint("k", Some(0)), taint("l", Some(0))];
-    let world = world(&both, &[pod("a", &[bears("k", Some(300)), bears("l", Some(300))])]);
+    let world = world(&both, &[pod("a", &[toleration("k", Some(300)), toleration("l", Some(300))])]);
     let message = decide_at(&world, 100).holds[0].1.to_string();
     assert!(message.contains("the taint k:NoExecute"), "{message}");
     let due = decide_at(&world, 300);

@@ -33,7 +33,7 @@ impl Sketch {
 
     fn pod(&self) -> Obj {
         let tolerations: Vec<Value> =
-            self.tolerations.iter().map(|(key, seconds)| bears(KEYS[*key], *seconds)).collect();
+            self.tolerations.iter().map(|(key, seconds)| toleration(KEYS[*key], *seconds)).collect();
         pod("a", &tolerations).set("/metadata/creationTimestamp", json!(timestamp(self.bound)))
     }
 
