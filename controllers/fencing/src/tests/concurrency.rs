@@ -3,10 +3,10 @@
 use super::*;
 
 fn held_in_fencing(hold: fn(&mut Fixture)) -> Fixture {
-    let mut stage = Fixture::new(&["n", "m", "a", "b", "c", "d", "e"]);
-    stage.policy(|policy| policy.brakes.max_concurrent = 1);
-    stage.lose_node("m");
-    stage.advance_to(70);
+    let mut fixture = Fixture::new(&["n", "m", "a", "b", "c", "d", "e"]);
+    fixture.policy(|policy| policy.brakes.max_concurrent = 1);
+    fixture.lose_node("m");
+    fixture.advance_to(70);
     let failed = Attempt {
         act: DesiredPower::Off,
         id: 1,
@@ -22,33 +22,33 @@ fn held_in_fencing(hold: fn(&mut Fixture)) -> Fixture {
     };
     let status =
         NodeFenceStatus { phase: Phase::Fencing, attempts: vec![failed], ..NodeFenceStatus::default() };
-    stage.fence("m", Trigger::Detected, status);
-    hold(&mut stage);
-    stage.lose_node("n");
-    stage.advance_to(200);
-    stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
-    stage.advance_to(8_000);
-    stage
+    fixture.fence("m", Trigger::Detected, status);
+    hold(&mut fixture);
+    fixture.lose_node("n");
+    fixture.advance_to(200);
+    fixture.fence("n", Trigger::Detected, NodeFenceStatus::default());
+    fixture.advance_to(8_000);
+    fixture
 }
 
 #[test]
 fn bug_a_held_incident_in_fencing_occupied_a_concurrency_slot() {
     type Row = (&'static str, fn(&mut Fixture));
     let rows: [Row; 2] = [
-        ("its node is paused by a person", |stage| stage.exclude_from_remediation("m")),
-        ("its policy was deleted or renamed", |stage| {
-            let name = pod_safety_shared::authority::incident_name(&stage.incarnation("m"));
-            let (mut spec, status) = stage.fences[&name].clone();
+        ("its node is paused by a person", |fixture| fixture.exclude_from_remediation("m")),
+        ("its policy was deleted or renamed", |fixture| {
+            let name = pod_safety_shared::authority::incident_name(&fixture.incarnation("m"));
+            let (mut spec, status) = fixture.fences[&name].clone();
             spec.policy = "old-name".to_owned();
             let object = json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "900" },
                 "spec": spec, "status": status });
-            stage.world.apply(Kind::NodeFences, &object, stage.mono());
+            fixture.world.apply(Kind::NodeFences, &object, fixture.mono());
         }),
     ];
     let mut wrong = Vec::new();
     for (what, hold) in rows {
-        let stage = held_in_fencing(hold);
-        if stage.describe("n").contains(&"?Concurrency".to_owned()) {
+        let fixture = held_in_fencing(hold);
+        if fixture.describe("n").contains(&"?Concurrency".to_owned()) {
             wrong.push(what);
         }
     }

@@ -6,51 +6,54 @@ use super::*;
 
 #[test]
 fn a_node_is_lost_exactly_when_it_has_not_reported_for_the_policys_time() {
-    let mut stage = Fixture::new(&["n", "m", "k"]);
-    stage.advance_to(20);
-    stage.lose_node("n");
-    stage.advance_to(79);
-    let early = stage.decide("n");
+    let mut fixture = Fixture::new(&["n", "m", "k"]);
+    fixture.advance_to(20);
+    fixture.lose_node("n");
+    fixture.advance_to(79);
+    let early = fixture.decide("n");
     assert_eq!((describe(&early), early.requeue_at), (vec![], Some(pod_safety_shared::testing::at(80))));
-    stage.advance_to(80);
-    assert_eq!(stage.describe("n"), ["open by p"]);
-    let decision = stage.decide("n");
+    fixture.advance_to(80);
+    assert_eq!(fixture.describe("n"), ["open by p"]);
+    let decision = fixture.decide("n");
     let Some(Step::Open(spec)) = step(&decision) else { panic!("{decision:?}") };
-    assert_eq!(spec.node, stage.incarnation("n"));
+    assert_eq!(spec.node, fixture.incarnation("n"));
     assert_eq!(
         spec.trigger.reason, "its kubelet has not reported for 60 s (unhealthy.silentSeconds: 60)",
         "with its numbers"
     );
-    assert!(stage.describe("m").is_empty() && stage.decide("m").requeue_at.is_none(), "the others are well");
+    assert!(
+        fixture.describe("m").is_empty() && fixture.decide("m").requeue_at.is_none(),
+        "the others are well"
+    );
 }
 
 #[test]
 fn a_node_marked_ready_is_not_lost_even_if_it_does_not_report() {
-    let mut stage = Fixture::new(&["n", "m", "k"]);
-    stage.alive.remove("n");
-    stage.advance_to(200);
-    assert_eq!(stage.decide("n"), Decision::default());
+    let mut fixture = Fixture::new(&["n", "m", "k"]);
+    fixture.alive.remove("n");
+    fixture.advance_to(200);
+    assert_eq!(fixture.decide("n"), Decision::default());
 }
 
 #[test]
 fn a_not_ready_node_is_lost_only_after_not_ready_seconds_of_its_policy() {
-    let mut stage = Fixture::new(&["n", "m", "k"]);
-    stage.set_ready("n", "False");
-    stage.advance_to(100);
-    assert!(stage.describe("n").is_empty(), "it lives");
-    stage.policy(|policy| policy.unhealthy.not_ready_seconds = Some(120));
-    assert!(stage.describe("n").is_empty());
-    stage.advance_to(120);
-    assert_eq!(stage.describe("n"), ["open by p"]);
-    stage.set_ready("n", "Unknown");
-    assert!(stage.describe("n").is_empty(), "nobody says so: that is no reason");
-    stage.advance_to(300);
-    assert!(stage.describe("n").is_empty(), "nor is it after as long");
+    let mut fixture = Fixture::new(&["n", "m", "k"]);
+    fixture.set_ready("n", "False");
+    fixture.advance_to(100);
+    assert!(fixture.describe("n").is_empty(), "it lives");
+    fixture.policy(|policy| policy.unhealthy.not_ready_seconds = Some(120));
+    assert!(fixture.describe("n").is_empty());
+    fixture.advance_to(120);
+    assert_eq!(fixture.describe("n"), ["open by p"]);
+    fixture.set_ready("n", "Unknown");
+    assert!(fixture.describe("n").is_empty(), "nobody says so: that is no reason");
+    fixture.advance_to(300);
+    assert!(fixture.describe("n").is_empty(), "nor is it after as long");
 }
 
 #[test]
 fn the_field_when_decides_whether_a_lost_node_is_fenced() {
-    let pods = |stage: &mut Fixture, change: fn(&mut Value)| stage.pod("db-0", "n", change);
+    let pods = |fixture: &mut Fixture, change: fn(&mut Value)| fixture.pod("db-0", "n", change);
     let stateless: fn(&mut Value) = |pod| {
         Fixture::terminating(pod);
         pod["metadata"]["ownerReferences"][0]["kind"] = json!("ReplicaSet");
@@ -69,9 +72,10 @@ fn the_field_when_decides_whether_a_lost_node_is_fenced() {
         (When::Needed, Some(finalized), "?FenceNotNeeded", "who waits for finalizers has ended"),
         (When::Needed, Some(Fixture::terminating), "open by p", "a StatefulSet waits"),
     ] {
-        let mut stage = Fixture::lost_with(|stage| change.into_iter().for_each(|change| pods(stage, change)));
-        stage.policy(|policy| policy.when = when);
-        assert_eq!(stage.describe("n").join(" "), expected, "{when:?}: {says}");
+        let mut fixture =
+            Fixture::lost_with(|fixture| change.into_iter().for_each(|change| pods(fixture, change)));
+        fixture.policy(|policy| policy.when = when);
+        assert_eq!(fixture.describe("n").join(" "), expected, "{when:?}: {says}");
     }
 }
 
@@ -80,13 +84,13 @@ fn the_field_when_decides_whether_a_lost_node_is_fenced() {
 #[test]
 fn attack_a_pod_bound_after_the_loss_does_not_cause_fencing() {
     for (after, expected) in [(0, "open by p"), (30, "open by p"), (70, "?FenceNotNeeded")] {
-        let mut stage = Fixture::new(&["n", "m", "k", "l", "o"]);
-        stage.policy(|policy| policy.when = When::Needed);
-        stage.lose_node("n");
-        stage.advance_to(after);
-        stage.pod("late-0", "n", Fixture::terminating);
-        stage.advance_to(70);
-        assert_eq!(stage.describe("n").join(" "), expected, "bound after {after} s");
+        let mut fixture = Fixture::new(&["n", "m", "k", "l", "o"]);
+        fixture.policy(|policy| policy.when = When::Needed);
+        fixture.lose_node("n");
+        fixture.advance_to(after);
+        fixture.pod("late-0", "n", Fixture::terminating);
+        fixture.advance_to(70);
+        assert_eq!(fixture.describe("n").join(" "), expected, "bound after {after} s");
     }
 }
 
@@ -94,17 +98,17 @@ fn attack_a_pod_bound_after_the_loss_does_not_cause_fencing() {
 #[test]
 fn needed_by_kinds_adds_kinds_whose_pods_cause_fencing() {
     for (kinds, expected) in [(&["Job", "ReplicaSet"][..], "open by p"), (&["Job"], "?FenceNotNeeded")] {
-        let mut stage = Fixture::lost_with(|stage| {
-            stage.pod("web-1", "n", |pod| {
+        let mut fixture = Fixture::lost_with(|fixture| {
+            fixture.pod("web-1", "n", |pod| {
                 Fixture::terminating(pod);
                 pod["metadata"]["ownerReferences"][0]["kind"] = json!("ReplicaSet");
             });
         });
-        stage.policy(|policy| {
+        fixture.policy(|policy| {
             policy.when = When::Needed;
             policy.needed_by_kinds = kinds.iter().map(|&kind| kind.to_owned()).collect();
         });
-        assert_eq!(stage.describe("n").join(" "), expected, "{kinds:?}");
+        assert_eq!(fixture.describe("n").join(" "), expected, "{kinds:?}");
     }
 }
 
@@ -115,114 +119,114 @@ fn bug_a_node_that_held_the_volume_of_a_deployments_pod_was_never_fenced() {
         ("n/uid-n/b0000000-0000-4000-8000-00000000000a/-", "open by p"),
         ("m/uid-m/b0000000-0000-4000-8000-00000000000b/-", "?FenceNotNeeded"),
     ] {
-        let mut stage = Fixture::lost_with(|stage| {
-            stage.volume_of_another("web-1");
+        let mut fixture = Fixture::lost_with(|fixture| {
+            fixture.volume_of_another("web-1");
             let lease = pod_safety_shared::testing::objects::volume_lease("v", Some(holder));
-            stage.world.put(Kind::VolumeLeases, lease, stage.mono());
-            stage.pod("web-1", "n", |pod| {
+            fixture.world.put(Kind::VolumeLeases, lease, fixture.mono());
+            fixture.pod("web-1", "n", |pod| {
                 Fixture::terminating(pod);
                 pod["metadata"]["ownerReferences"][0]["kind"] = json!("ReplicaSet");
                 *pod = pod_safety_shared::testing::objects::Obj(pod.take()).using_claim("c").0;
             });
         });
-        stage.policy(|policy| policy.when = When::Needed);
-        assert_eq!(stage.describe("n").join(" "), expected, "held by {holder}");
+        fixture.policy(|policy| policy.when = When::Needed);
+        assert_eq!(fixture.describe("n").join(" "), expected, "held by {holder}");
     }
 }
 
 #[test]
 fn a_dry_run_policy_opens_a_dry_run_incident() {
-    let mut stage = Fixture::lost();
-    stage.policy(|policy| policy.mode = PolicyMode::DryRun);
-    assert_eq!(stage.act("n"), ["open by p, dry"]);
+    let mut fixture = Fixture::lost();
+    fixture.policy(|policy| policy.mode = PolicyMode::DryRun);
+    assert_eq!(fixture.act("n"), ["open by p, dry"]);
 }
 
 #[test]
 fn the_policy_with_the_highest_priority_applies() {
-    let mut stage = Fixture::lost();
-    stage.another_policy("q", |policy| {
+    let mut fixture = Fixture::lost();
+    fixture.another_policy("q", |policy| {
         policy.priority = 1;
         policy.when = When::Manual;
     });
-    assert!(stage.describe("n").is_empty());
+    assert!(fixture.describe("n").is_empty());
 }
 
 #[test]
 fn a_node_without_a_uuid_as_boot_id_is_not_fenced() {
     for info in [json!({}), json!({ "bootID": "5" })] {
-        let mut stage = Fixture::lost();
-        stage.change("n", |node| node["status"]["nodeInfo"] = info);
-        assert_eq!(stage.describe("n"), ["?NoBootId"]);
+        let mut fixture = Fixture::lost();
+        fixture.change("n", |node| node["status"]["nodeInfo"] = info);
+        assert_eq!(fixture.describe("n"), ["?NoBootId"]);
     }
 }
 
 #[test]
 fn observe_mode_reports_the_incident_that_would_be_opened() {
-    let mut stage = Fixture::lost();
-    stage.config.mode = Mode::Observe;
-    assert_eq!(stage.describe("n"), ["?WouldFence"]);
+    let mut fixture = Fixture::lost();
+    fixture.config.mode = Mode::Observe;
+    assert_eq!(fixture.describe("n"), ["?WouldFence"]);
     assert!(
-        stage.hold_message("n").contains("It would be fenced by the FencePolicy p"),
+        fixture.hold_message("n").contains("It would be fenced by the FencePolicy p"),
         "{}",
-        stage.hold_message("n")
+        fixture.hold_message("n")
     );
 }
 
 #[test]
 fn each_incarnation_has_at_most_one_incident() {
-    let mut stage = Fixture::lost();
-    assert_eq!(stage.act("n"), ["open by p"]);
-    let words = stage.act("n");
+    let mut fixture = Fixture::lost();
+    assert_eq!(fixture.act("n"), ["open by p"]);
+    let words = fixture.act("n");
     assert_eq!(words, ["off 1 by bmc"], "the next step, not another incident");
 }
 
 #[test]
 fn a_cancelled_incident_is_reopened_when_the_node_is_lost_again_unless_a_person_cancelled_it() {
-    let mut stage = Fixture::at(Phase::Cancelled, |status| status.rounds = 2);
-    assert_eq!(stage.describe("n"), ["write Pending"]);
-    stage.act("n");
-    let (_, status) = stage.only();
+    let mut fixture = Fixture::at(Phase::Cancelled, |status| status.rounds = 2);
+    assert_eq!(fixture.describe("n"), ["write Pending"]);
+    fixture.act("n");
+    let (_, status) = fixture.only();
     assert_eq!((status.rounds, status.message.contains("lost again")), (0, true), "{status:?}");
 
-    let mut stage = Fixture::at(Phase::Cancelled, |_| ());
-    stage.edit(|spec, _| spec.cancelled = true);
-    assert_eq!(stage.describe("n"), ["?FenceOver"]);
-    let stage = Fixture::at(Phase::Superseded, |_| ());
-    assert_eq!(stage.describe("n"), ["?FenceOver"]);
+    let mut fixture = Fixture::at(Phase::Cancelled, |_| ());
+    fixture.edit(|spec, _| spec.cancelled = true);
+    assert_eq!(fixture.describe("n"), ["?FenceOver"]);
+    let fixture = Fixture::at(Phase::Superseded, |_| ());
+    assert_eq!(fixture.describe("n"), ["?FenceOver"]);
 }
 
 #[test]
 fn no_incident_is_opened_while_own_objects_cannot_be_decoded() {
-    let stage = Fixture::lost();
-    let odd = named("odd").set("/metadata/resourceVersion", json!("x")).set("/spec", json!(stage.policy));
-    stage.world.apply(Kind::FencePolicies, &odd, stage.mono());
-    assert_eq!(stage.describe("n"), ["?FencingUnreadable"]);
+    let fixture = Fixture::lost();
+    let odd = named("odd").set("/metadata/resourceVersion", json!("x")).set("/spec", json!(fixture.policy));
+    fixture.world.apply(Kind::FencePolicies, &odd, fixture.mono());
+    assert_eq!(fixture.describe("n"), ["?FencingUnreadable"]);
     assert!(
-        stage.hold_message("n").starts_with("1 of the fencepolicies cannot be read"),
+        fixture.hold_message("n").starts_with("1 of the fencepolicies cannot be read"),
         "{}",
-        stage.hold_message("n")
+        fixture.hold_message("n")
     );
 }
 
 #[test]
 fn stale_or_unsynced_caches_hold_decisions_only_where_fencing_is_used() {
-    let stage = Fixture::lost();
-    let late = stage.mono() + pod_safety_shared::cache::STALE_AFTER + std::time::Duration::from_secs(1);
+    let fixture = Fixture::lost();
+    let late = fixture.mono() + pod_safety_shared::cache::STALE_AFTER + std::time::Duration::from_secs(1);
     let key = Key::Node("n".into());
-    let stale = decide(&key, &stage.world.read().view(), late, &stage.config);
+    let stale = decide(&key, &fixture.world.read().view(), late, &fixture.config);
     assert_eq!(describe(&stale), ["?Stale"]);
 
     let world = pod_safety_shared::testing::World::default();
-    let nobody = decide(&key, &world.read().view(), late, &stage.config);
+    let nobody = decide(&key, &world.read().view(), late, &fixture.config);
     assert_eq!(nobody, Decision::default());
-    world.put(Kind::FencePolicies, named("p").set("/spec", json!(stage.policy)), stage.mono());
-    assert_eq!(describe(&decide(&key, &world.read().view(), late, &stage.config)), ["?NotSynced"]);
+    world.put(Kind::FencePolicies, named("p").set("/spec", json!(fixture.policy)), fixture.mono());
+    assert_eq!(describe(&decide(&key, &world.read().view(), late, &fixture.config)), ["?NotSynced"]);
 }
 
 #[test]
 fn a_node_that_cannot_be_decoded_is_not_treated_as_deleted() {
-    let stage = Fixture::at(Phase::Pending, |_| ());
+    let fixture = Fixture::at(Phase::Pending, |_| ());
     let odd = named("n").uid("other").set("/metadata/resourceVersion", json!("x"));
-    stage.world.apply(Kind::Nodes, &odd, stage.mono());
-    assert_eq!(stage.describe("n"), ["?NodeUnreadable"]);
+    fixture.world.apply(Kind::Nodes, &odd, fixture.mono());
+    assert_eq!(fixture.describe("n"), ["?NodeUnreadable"]);
 }

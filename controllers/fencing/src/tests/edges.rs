@@ -8,14 +8,14 @@ fn pending() -> Fixture {
 }
 
 /// Evidence about this incarnation of `n` as stored in the API, with this change.
-fn evidence(stage: &Fixture, change: impl FnOnce(&mut Value)) {
-    let node = stage.incarnation("n");
+fn evidence(fixture: &Fixture, change: impl FnOnce(&mut Value)) {
+    let node = fixture.incarnation("n");
     let mut proof = json!({
         "metadata": { "name": "e", "uid": "uid-e", "resourceVersion": "400" },
         "spec": { "node": node, "kind": "Asserted", "by": "somebody", "reason": "I saw it", "powerOn": true },
     });
     change(&mut proof);
-    stage.world.apply(Kind::FenceEvidences, &proof, stage.mono());
+    fixture.world.apply(Kind::FenceEvidences, &proof, fixture.mono());
 }
 
 /// Evidence about a deleted node is checked against its incident, and nothing less.
@@ -54,19 +54,19 @@ fn evidence_about_a_deleted_node_must_match_its_incarnation_and_its_policy() {
         ),
     ];
     for (says, change, minimum, counts) in rows {
-        let mut stage = Fixture::at(Phase::AwaitingOperator, |_| ());
-        stage.policy(|policy| policy.minimum_evidence = minimum);
-        of_last_renewal(&stage, change);
-        stage.delete(Kind::Nodes, "n");
+        let mut fixture = Fixture::at(Phase::AwaitingOperator, |_| ());
+        fixture.policy(|policy| policy.minimum_evidence = minimum);
+        of_last_renewal(&fixture, change);
+        fixture.delete(Kind::Nodes, "n");
         let word = if counts { "write Fenced" } else { "?AwaitingOperator" };
-        assert_eq!(stage.describe("n"), [word], "{says}");
+        assert_eq!(fixture.describe("n"), [word], "{says}");
     }
 }
 
 /// Evidence that names the last renewal of the Lease of `n`.
-fn of_last_renewal(stage: &Fixture, change: impl FnOnce(&mut Value)) {
-    let renewed = stage.renewed("n");
-    evidence(stage, |proof| {
+fn of_last_renewal(fixture: &Fixture, change: impl FnOnce(&mut Value)) {
+    let renewed = fixture.renewed("n");
+    evidence(fixture, |proof| {
         proof["spec"]["leaseRenewed"] = json!(renewed);
         change(proof);
     });
@@ -75,18 +75,18 @@ fn of_last_renewal(stage: &Fixture, change: impl FnOnce(&mut Value)) {
 /// For a deleted Node the incident required less than the verifier did.
 #[test]
 fn bug_evidence_about_a_deleted_node_was_valid_despite_a_report_or_an_unreadable_policy() {
-    let stage = || {
-        let mut stage = Fixture::at(Phase::AwaitingOperator, |_| ());
-        stage.policy(|policy| policy.minimum_evidence = Grade::Asserted);
-        stage
+    let fixture = || {
+        let mut fixture = Fixture::at(Phase::AwaitingOperator, |_| ());
+        fixture.policy(|policy| policy.minimum_evidence = Grade::Asserted);
+        fixture
     };
-    let mut reporting = stage();
+    let mut reporting = fixture();
     of_last_renewal(&reporting, |_| ());
     reporting.advance(1);
     reporting.heartbeat("n");
     reporting.delete(Kind::Nodes, "n");
     assert_eq!(reporting.describe("n"), ["?AwaitingOperator"], "its kubelet renewed its Lease since");
-    let mut unreadable = stage();
+    let mut unreadable = fixture();
     of_last_renewal(&unreadable, |_| ());
     unreadable.delete(Kind::Nodes, "n");
     // Without a resourceVersion it is undecodable.
@@ -104,20 +104,20 @@ fn bug_evidence_about_a_deleted_node_was_valid_despite_a_report_or_an_unreadable
 #[test]
 fn a_lease_renewal_is_a_sign_of_life_only_after_the_evidence() {
     let fenced = |renewed: Option<String>| {
-        let mut stage = Fixture::at(Phase::Fenced, |status| {
+        let mut fixture = Fixture::at(Phase::Fenced, |status| {
             (status.evidence, status.tainted) = (Some("e".to_owned()), true);
         });
-        stage.advance(5);
-        evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
-        stage
+        fixture.advance(5);
+        evidence(&fixture, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
+        fixture
     };
-    let doubted = |stage: &Fixture| stage.describe("n").contains(&"?SignOfLife".to_owned());
+    let doubted = |fixture: &Fixture| fixture.describe("n").contains(&"?SignOfLife".to_owned());
     let last = Fixture::at(Phase::Fenced, |_| ()).renewed("n");
-    let mut stage = fenced(Some(last.clone()));
-    assert!(!doubted(&stage), "the stamp that was there is no sign");
-    stage.advance(1);
-    stage.heartbeat("n");
-    assert!(doubted(&stage), "a later one is");
+    let mut fixture = fenced(Some(last.clone()));
+    assert!(!doubted(&fixture), "the stamp that was there is no sign");
+    fixture.advance(1);
+    fixture.heartbeat("n");
+    assert!(doubted(&fixture), "a later one is");
     assert!(
         doubted(&fenced(Some("2025-12-31T23:59:59Z".to_owned()))),
         "it was renewed since by its own clock"
@@ -126,64 +126,64 @@ fn a_lease_renewal_is_a_sign_of_life_only_after_the_evidence() {
         !doubted(&fenced(Some("2026-01-01T01:00:00Z".to_owned()))),
         "the evidence knows of a later stamp"
     );
-    let mut stage = fenced(None);
-    assert!(!doubted(&stage), "what was heard before is no sign");
-    stage.heartbeat("n");
-    assert!(!doubted(&stage), "nor is what was heard in the same moment");
-    stage.advance(1);
-    stage.heartbeat("n");
-    assert!(doubted(&stage));
+    let mut fixture = fenced(None);
+    assert!(!doubted(&fixture), "what was heard before is no sign");
+    fixture.heartbeat("n");
+    assert!(!doubted(&fixture), "nor is what was heard in the same moment");
+    fixture.advance(1);
+    fixture.heartbeat("n");
+    assert!(doubted(&fixture));
 }
 
 /// A status update that was there when the evidence was first seen does not contradict it.
 #[test]
 fn a_ready_status_is_a_sign_of_life_only_after_the_evidence() {
-    let mut stage = Fixture::at(Phase::Fenced, |status| {
+    let mut fixture = Fixture::at(Phase::Fenced, |status| {
         (status.evidence, status.tainted) = (Some("e".to_owned()), true);
     });
-    stage.set_ready("n", "True");
-    let renewed = stage.renewed("n");
-    evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
-    let doubted = |stage: &Fixture| stage.describe("n").contains(&"?SignOfLife".to_owned());
-    assert!(!doubted(&stage), "in the same moment");
-    stage.advance(1);
-    assert!(!doubted(&stage));
-    stage.set_ready("n", "False");
-    assert!(!doubted(&stage), "who says that it is not well is not well");
-    stage.set_ready("n", "True");
-    assert!(doubted(&stage));
+    fixture.set_ready("n", "True");
+    let renewed = fixture.renewed("n");
+    evidence(&fixture, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
+    let doubted = |fixture: &Fixture| fixture.describe("n").contains(&"?SignOfLife".to_owned());
+    assert!(!doubted(&fixture), "in the same moment");
+    fixture.advance(1);
+    assert!(!doubted(&fixture));
+    fixture.set_ready("n", "False");
+    assert!(!doubted(&fixture), "who says that it is not well is not well");
+    fixture.set_ready("n", "True");
+    assert!(doubted(&fixture));
 }
 
 #[test]
 fn a_node_counts_as_reporting_for_exactly_the_policys_time() {
-    let mut stage = pending();
-    stage.reboot("n", "b0000000-0000-4000-8000-00000000000a");
-    stage.alive.remove("n");
-    stage.advance(59);
-    assert_eq!(stage.describe("n"), ["write Cancelled"]);
-    stage.advance(1);
-    assert_eq!(stage.describe("n"), ["off 1 by bmc"], "that it is called Ready is old");
+    let mut fixture = pending();
+    fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a");
+    fixture.alive.remove("n");
+    fixture.advance(59);
+    assert_eq!(fixture.describe("n"), ["write Cancelled"]);
+    fixture.advance(1);
+    assert_eq!(fixture.describe("n"), ["off 1 by bmc"], "that it is called Ready is old");
 }
 
 #[test]
 fn a_pod_that_waits_for_its_finalizers_does_not_keep_a_machine_off() {
-    let mut stage = Fixture::at(Phase::Fenced, |status| {
+    let mut fixture = Fixture::at(Phase::Fenced, |status| {
         (status.evidence, status.tainted) = (Some("e".to_owned()), true);
     });
-    stage.policy(|policy| policy.recovery = Recovery::PowerOn);
-    let renewed = stage.renewed("n");
-    evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
-    stage.advance(10);
-    stage.pod("db-0", "n", Fixture::terminating);
-    assert_eq!(stage.describe("n"), ["?WaitsForPods"]);
-    stage.pod("db-0", "n", |pod| {
+    fixture.policy(|policy| policy.recovery = Recovery::PowerOn);
+    let renewed = fixture.renewed("n");
+    evidence(&fixture, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
+    fixture.advance(10);
+    fixture.pod("db-0", "n", Fixture::terminating);
+    assert_eq!(fixture.describe("n"), ["?WaitsForPods"]);
+    fixture.pod("db-0", "n", |pod| {
         Fixture::terminating(pod);
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
         pod["metadata"]["finalizers"] = json!(["example.com/a"]);
     });
-    assert_eq!(stage.describe("n"), ["on 1 by bmc"]);
-    stage.pod("db-0", "n", |_| ());
-    assert_eq!(stage.describe("n"), ["on 1 by bmc"], "nobody asked it to end");
+    assert_eq!(fixture.describe("n"), ["on 1 by bmc"]);
+    fixture.pod("db-0", "n", |_| ());
+    assert_eq!(fixture.describe("n"), ["on 1 by bmc"], "nobody asked it to end");
 }
 
 /// The attempts of earlier acts do not count for this one.
@@ -196,31 +196,31 @@ fn power_on_attempts_do_not_count_as_power_off_attempts() {
         verified: Some(Verified { power: power.parse().unwrap(), ..Verified::default() }),
         ..Attempt::default()
     };
-    let mut stage = Fixture::at(Phase::Fencing, |status| {
+    let mut fixture = Fixture::at(Phase::Fencing, |status| {
         status.attempts = vec![attempt(1, "off", "On"), attempt(2, "on", "Off")];
     });
-    stage.policy(|policy| policy.rounds = 1);
+    fixture.policy(|policy| policy.rounds = 1);
     assert_eq!(
-        stage.describe("n"),
+        fixture.describe("n"),
         ["off 3 by bmc"],
         "its last act was no shot that failed: no pause, and its level is fresh"
     );
-    let mut stage = Fixture::at(Phase::Recovering, |status| {
+    let mut fixture = Fixture::at(Phase::Recovering, |status| {
         (status.evidence, status.tainted) = (Some("e".to_owned()), true);
         status.attempts = vec![attempt(1, "on", "On"), attempt(2, "off", "On")];
     });
-    stage.policy(|policy| policy.recovery = Recovery::PowerOn);
-    let renewed = stage.renewed("n");
-    evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
-    stage.advance(10);
-    assert_eq!(stage.describe("n"), ["on 3 by bmc"], "a look at a shot says nothing of switching on");
+    fixture.policy(|policy| policy.recovery = Recovery::PowerOn);
+    let renewed = fixture.renewed("n");
+    evidence(&fixture, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
+    fixture.advance(10);
+    assert_eq!(fixture.describe("n"), ["on 3 by bmc"], "a look at a shot says nothing of switching on");
 }
 
 /// The devices that switch on a machine that another source switched off.
 #[test]
 fn a_machine_switched_off_by_a_person_is_switched_on_by_the_first_capable_level() {
     let driver = |name: &'static str, driver: &'static str| {
-        move |stage: &mut Fixture| stage.device(name, |device| device["spec"]["driver"] = json!(driver))
+        move |fixture: &mut Fixture| fixture.device(name, |device| device["spec"]["driver"] = json!(driver))
     };
     type Change = Box<dyn Fn(&mut Fixture)>;
     let rows: [(&str, Vec<Change>, &str); 5] = [
@@ -229,7 +229,7 @@ fn a_machine_switched_off_by_a_person_is_switched_on_by_the_first_capable_level(
         ("the first is a Machine", vec![Box::new(driver("first", "Machine"))], "on 1 by second"),
         (
             "the first is gone",
-            vec![Box::new(|stage: &mut Fixture| stage.delete(Kind::FenceDevices, "first"))],
+            vec![Box::new(|fixture: &mut Fixture| fixture.delete(Kind::FenceDevices, "first"))],
             "on 1 by second",
         ),
         (
@@ -239,19 +239,19 @@ fn a_machine_switched_off_by_a_person_is_switched_on_by_the_first_capable_level(
         ),
     ];
     for (says, changes, expected) in rows {
-        let mut stage = Fixture::at(Phase::Fenced, |status| {
+        let mut fixture = Fixture::at(Phase::Fenced, |status| {
             (status.evidence, status.tainted) = (Some("e".to_owned()), true);
         });
-        ["first", "second"].iter().for_each(|name| stage.device(name, |_| ()));
-        stage.policy(|policy| {
+        ["first", "second"].iter().for_each(|name| fixture.device(name, |_| ()));
+        fixture.policy(|policy| {
             policy.recovery = Recovery::PowerOn;
             policy.levels = vec![level("first", 1), level("second", 1)];
         });
-        changes.iter().for_each(|change| change(&mut stage));
-        let renewed = stage.renewed("n");
-        evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
-        stage.advance(10);
-        assert_eq!(stage.describe("n"), [expected], "{says}");
+        changes.iter().for_each(|change| change(&mut fixture));
+        let renewed = fixture.renewed("n");
+        evidence(&fixture, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
+        fixture.advance(10);
+        assert_eq!(fixture.describe("n"), [expected], "{says}");
     }
 }
 
@@ -260,7 +260,7 @@ fn a_machine_switched_off_by_a_person_is_switched_on_by_the_first_capable_level(
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn storage_fencing_is_lifted_when_no_pod_uses_a_volume_of_another_node() {
     let fenced = || {
-        let mut stage = Fixture::at(Phase::Fencing, |status| {
+        let mut fixture = Fixture::at(Phase::Fencing, |status| {
             let sample =
                 Sample { driver: Some(DeviceDriver::NetworkFence), power: Power::Off, ..Sample::default() };
             let verified =
@@ -274,19 +274,19 @@ fn storage_fencing_is_lifted_when_no_pod_uses_a_volume_of_another_node() {
                 ..Attempt::default()
             }];
         });
-        stage.config.guards_volumes = true;
-        stage.reboot("n", "b0000000-0000-4000-8000-00000000000a");
-        stage
+        fixture.config.guards_volumes = true;
+        fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a");
+        fixture
     };
     type Change = fn(&mut Fixture);
     let rows: [(&str, Change, &str); 6] = [
         ("nothing runs there", |_| (), "write Cancelled"),
-        ("its volume is another's", |stage| stage.volume_of_another("db-1"), "?WaitsForPods"),
+        ("its volume is another's", |fixture| fixture.volume_of_another("db-1"), "?WaitsForPods"),
         (
             "its volume is another's, and it is over",
-            |stage| {
-                stage.volume_of_another("db-1");
-                stage.pod("db-1", "n", |pod| {
+            |fixture| {
+                fixture.volume_of_another("db-1");
+                fixture.pod("db-1", "n", |pod| {
                     pod["spec"]["volumes"] =
                         json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "c" } }]);
                     pod["status"] = json!({ "phase": "Succeeded" });
@@ -296,36 +296,36 @@ fn storage_fencing_is_lifted_when_no_pod_uses_a_volume_of_another_node() {
         ),
         (
             "its volume is its own",
-            |stage| {
-                stage.volume_of_another("db-1");
+            |fixture| {
+                fixture.volume_of_another("db-1");
                 let lease = json!({ "metadata": { "namespace": "pod-safety-volumes", "name": "v", "uid": "uid-v", "resourceVersion": "500" },
                 "spec": { "holderIdentity": "n/uid-n/b0000000-0000-4000-8000-00000000000a/-" } });
-                stage.world.apply(Kind::VolumeLeases, &lease, stage.mono());
+                fixture.world.apply(Kind::VolumeLeases, &lease, fixture.mono());
             },
             "write Cancelled",
         ),
         (
             "its claim is gone, and a guard watches claims",
-            |stage| {
-                stage.volume_of_another("db-1");
-                stage.delete(Kind::Claims, "c");
+            |fixture| {
+                fixture.volume_of_another("db-1");
+                fixture.delete(Kind::Claims, "c");
             },
             "write Cancelled",
         ),
         (
             "its claim is gone, and nobody watches claims",
-            |stage| {
-                stage.volume_of_another("db-1");
-                stage.delete(Kind::Claims, "c");
-                stage.config.guards_volumes = false;
+            |fixture| {
+                fixture.volume_of_another("db-1");
+                fixture.delete(Kind::Claims, "c");
+                fixture.config.guards_volumes = false;
             },
             "?WaitsForPods",
         ),
     ];
     for (says, change, expected) in rows {
-        let mut stage = fenced();
-        change(&mut stage);
-        assert_eq!(stage.describe("n"), [expected], "{says}");
+        let mut fixture = fenced();
+        change(&mut fixture);
+        assert_eq!(fixture.describe("n"), [expected], "{says}");
     }
 }
 
@@ -334,7 +334,7 @@ fn the_attempt_that_fenced_storage_is_kept_when_old_attempts_are_dropped() {
     let failed = Verified { power: Power::On, ..Verified::default() };
     let sample = Sample { driver: Some(DeviceDriver::NetworkFence), power: Power::Off, ..Sample::default() };
     let fenced = Verified { power: Power::Off, samples: vec![sample.clone(), sample], ..Verified::default() };
-    let mut stage = Fixture::at(Phase::Fencing, |status| {
+    let mut fixture = Fixture::at(Phase::Fencing, |status| {
         let attempt = |id| Attempt {
             id,
             act: DesiredPower::Off,
@@ -343,9 +343,9 @@ fn the_attempt_that_fenced_storage_is_kept_when_old_attempts_are_dropped() {
         };
         status.attempts = (11..31).map(attempt).collect();
     });
-    stage.advance(60);
-    assert_eq!(stage.act("n"), ["off 31 by bmc"]);
-    let ids: Vec<u32> = stage.only().1.attempts.iter().map(|attempt| attempt.id).collect();
+    fixture.advance(60);
+    assert_eq!(fixture.act("n"), ["off 31 by bmc"]);
+    let ids: Vec<u32> = fixture.only().1.attempts.iter().map(|attempt| attempt.id).collect();
     let expected: Vec<u32> = [11].into_iter().chain(13..=31).collect();
     assert_eq!(ids, expected, "what is in force is lifted by what stands there");
 }
@@ -353,12 +353,12 @@ fn the_attempt_that_fenced_storage_is_kept_when_old_attempts_are_dropped() {
 #[test]
 fn of_two_incidents_of_one_incarnation_the_one_without_the_derived_name_is_the_duplicate() {
     for other in ["a", "zz"] {
-        let stage = pending();
-        let (spec, status) = stage.only();
+        let fixture = pending();
+        let (spec, status) = fixture.only();
         let first = pod_safety_shared::authority::incident_name(&spec.node);
         let object = json!({ "metadata": { "name": other, "uid": "uid-other", "resourceVersion": "7" }, "spec": spec, "status": status });
-        stage.world.apply(Kind::NodeFences, &object, stage.mono());
-        let decision = stage.decide("n");
+        fixture.world.apply(Kind::NodeFences, &object, fixture.mono());
+        let decision = fixture.decide("n");
         let Hold::DuplicateFence { fence, first: counts, .. } = &decision.holds[0].1 else {
             panic!("{decision:?}")
         };
@@ -381,14 +381,14 @@ fn a_sign_of_life_is_recorded_only_by_a_closed_gate_of_that_name() {
         (gate("SignOfLife", false), "write Fenced"),
         (gate("Paused", true), "write Fenced"),
     ] {
-        let mut stage = Fixture::at(Phase::Fenced, |status| {
+        let mut fixture = Fixture::at(Phase::Fenced, |status| {
             (status.evidence, status.tainted, status.gates) =
                 (Some("e".to_owned()), true, vec![kept.clone()]);
         });
-        let renewed = stage.renewed("n");
-        evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
-        stage.advance(60);
-        stage.heartbeat("n");
-        assert_eq!(stage.describe("n")[0], word, "{kept:?}");
+        let renewed = fixture.renewed("n");
+        evidence(&fixture, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
+        fixture.advance(60);
+        fixture.heartbeat("n");
+        assert_eq!(fixture.describe("n")[0], word, "{kept:?}");
     }
 }

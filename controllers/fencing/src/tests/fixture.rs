@@ -52,18 +52,18 @@ impl Fixture {
         .unwrap();
         let (nodes, fences, proofs, alive, remediations, renewed) = Default::default();
         let (world, config) = (World::listed(), config());
-        let mut stage =
+        let mut fixture =
             Self { world, config, now: 0, nodes, policy, fences, proofs, alive, remediations, renewed };
-        stage.policy(|_| ());
-        stage.device("bmc", |_| ());
+        fixture.policy(|_| ());
+        fixture.device("bmc", |_| ());
         for name in names {
             let node = objects::node(name).ready("True").boot(boot_of(name));
             let node = node.set("/status/conditions/0/lastHeartbeatTime", json!(timestamp(0)));
-            stage.put(node.set("/metadata/annotations", json!({})).0);
-            stage.alive.insert((*name).to_owned());
-            stage.heartbeat(name);
+            fixture.put(node.set("/metadata/annotations", json!({})).0);
+            fixture.alive.insert((*name).to_owned());
+            fixture.heartbeat(name);
         }
-        stage
+        fixture
     }
 
     /// Five nodes, with the node `n` lost since second 0, in second 70.
@@ -73,20 +73,20 @@ impl Fixture {
 
     /// The same, with objects that existed before.
     pub(super) fn lost_with(before: impl FnOnce(&mut Self)) -> Self {
-        let mut stage = Self::new(&["n", "m", "k", "l", "o"]);
-        before(&mut stage);
-        stage.lose_node("n");
-        stage.advance_to(70);
-        stage
+        let mut fixture = Self::new(&["n", "m", "k", "l", "o"]);
+        before(&mut fixture);
+        fixture.lose_node("n");
+        fixture.advance_to(70);
+        fixture
     }
 
     /// An incident of `n` in this phase, first seen in second 70.
     pub(super) fn at(phase: Phase, change: impl FnOnce(&mut NodeFenceStatus)) -> Self {
-        let mut stage = Self::lost();
+        let mut fixture = Self::lost();
         let mut status = NodeFenceStatus { phase, ..NodeFenceStatus::default() };
         change(&mut status);
-        stage.fence("n", Trigger::Detected, status);
-        stage
+        fixture.fence("n", Trigger::Detected, status);
+        fixture
     }
 
     pub(super) fn mono(&self) -> Mono {

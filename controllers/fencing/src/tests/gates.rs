@@ -9,15 +9,15 @@ fn pending() -> Fixture {
 }
 
 /// The closed gates by their holds, without the write that shows them.
-fn closed(stage: &Fixture) -> Vec<String> {
-    stage.describe("n").into_iter().filter(|word| word.starts_with('?')).collect()
+fn closed(fixture: &Fixture) -> Vec<String> {
+    fixture.describe("n").into_iter().filter(|word| word.starts_with('?')).collect()
 }
 
 #[test]
 fn with_all_gates_open_the_first_level_is_tried() {
-    let mut stage = pending();
-    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
-    let (_, status) = stage.only();
+    let mut fixture = pending();
+    assert_eq!(fixture.act("n"), ["off 1 by bmc"]);
+    let (_, status) = fixture.only();
     let last = status.attempts.last().unwrap();
     assert_eq!((status.phase, last.within_seconds, last.at.as_str()), (Phase::Fencing, 60, ""));
     assert!(
@@ -37,48 +37,48 @@ type Row = (&'static str, fn(&mut Fixture), &'static str);
 #[test]
 fn each_closed_gate_shows_its_numbers_and_is_written_once() {
     let rows: [Row; 10] = [
-        ("Paused", |stage| stage.policy(|policy| policy.paused = Some("upgrade".to_owned())), "upgrade"),
-        ("FencingSuspended", |stage| stage.exclude_from_remediation("n"), "pod-safety.dev/pause-fencing"),
-        ("LargeOutage", |stage| stage.lose(&["m", "k"]), "3 of 5 nodes are lost, more than 49 %"),
-        ("ControlPlane", |stage| stage.control_plane(&["n", "m"]), "only 1 of 2 such nodes is Ready"),
-        ("EtcdQuorum", |stage| stage.etcd(&["n", "m"]), "only 1 of 2 members is Ready"),
+        ("Paused", |fixture| fixture.policy(|policy| policy.paused = Some("upgrade".to_owned())), "upgrade"),
+        ("FencingSuspended", |fixture| fixture.exclude_from_remediation("n"), "pod-safety.dev/pause-fencing"),
+        ("LargeOutage", |fixture| fixture.lose(&["m", "k"]), "3 of 5 nodes are lost, more than 49 %"),
+        ("ControlPlane", |fixture| fixture.control_plane(&["n", "m"]), "only 1 of 2 such nodes is Ready"),
+        ("EtcdQuorum", |fixture| fixture.etcd(&["n", "m"]), "only 1 of 2 members is Ready"),
         (
             "Collateral",
-            |stage| stage.guarded(2, 2),
+            |fixture| fixture.guarded(2, 2),
             "ns/db run on node n: 2 healthy - 1 here is less than 2 needed. The node is fenced anyway in 300s",
         ),
-        ("SelfNode", |stage| stage.runs_on("n"), "this process runs on node n"),
+        ("SelfNode", |fixture| fixture.runs_on("n"), "this process runs on node n"),
         (
             "NoDevices",
-            |stage| stage.delete(Kind::FenceDevices, "bmc"),
+            |fixture| fixture.delete(Kind::FenceDevices, "bmc"),
             "level bmc: device fencing/bmc does not exist",
         ),
         (
             "Concurrency",
-            |stage| {
-                stage.policy(|policy| policy.brakes.max_concurrent = 1);
-                stage.lose_node("m");
-                stage.fence("m", Trigger::Detected, in_phase(Phase::Fencing));
+            |fixture| {
+                fixture.policy(|policy| policy.brakes.max_concurrent = 1);
+                fixture.lose_node("m");
+                fixture.fence("m", Trigger::Detected, in_phase(Phase::Fencing));
             },
             "nodes being fenced: 1; ahead of this one: 0; at most 1 at a time",
         ),
         (
             "Cooldown",
-            |stage| {
-                stage.policy(|policy| policy.brakes.cooldown_seconds = 60);
+            |fixture| {
+                fixture.policy(|policy| policy.brakes.cooldown_seconds = 60);
                 let attempts = vec![Attempt::default()];
-                stage.fence("m", Trigger::Person, NodeFenceStatus { attempts, ..in_phase(Phase::Done) });
+                fixture.fence("m", Trigger::Person, NodeFenceStatus { attempts, ..in_phase(Phase::Done) });
             },
             "node m was fenced a moment ago. The next node can be fenced in 60s",
         ),
     ];
     for (gate, close, numbers) in rows {
-        let mut stage = pending();
-        close(&mut stage);
-        assert_eq!(stage.describe("n"), ["write Pending".to_owned(), format!("?{gate}")], "{gate}");
-        assert!(stage.hold_message("n").contains(numbers), "{gate}: {}", stage.hold_message("n"));
-        assert!(stage.decide("n").requeue_at.is_some(), "{gate}: asked again");
-        let decision = stage.decide("n");
+        let mut fixture = pending();
+        close(&mut fixture);
+        assert_eq!(fixture.describe("n"), ["write Pending".to_owned(), format!("?{gate}")], "{gate}");
+        assert!(fixture.hold_message("n").contains(numbers), "{gate}: {}", fixture.hold_message("n"));
+        assert!(fixture.decide("n").requeue_at.is_some(), "{gate}: asked again");
+        let decision = fixture.decide("n");
         let shown = status(step(&decision).unwrap()).unwrap();
         let held: Vec<_> = shown.gates.iter().filter(|one| one.holds).collect();
         assert_eq!(held.len(), 1, "{gate}");
@@ -90,73 +90,74 @@ fn each_closed_gate_shows_its_numbers_and_is_written_once() {
 
 #[test]
 fn a_shown_gate_is_not_written_again_when_its_numbers_change() {
-    let mut stage = pending();
-    stage.lose(&["m", "k"]);
-    assert_eq!(stage.act("n"), ["write Pending", "?LargeOutage"]);
-    assert_eq!(stage.describe("n"), ["?LargeOutage"]);
-    stage.lose_node("l");
-    assert_eq!(stage.describe("n"), ["?LargeOutage"]);
-    stage.policy(|policy| policy.paused = Some("x".to_owned()));
-    assert_eq!(stage.act("n"), ["write Pending", "?Paused", "?LargeOutage"], "another one is news");
-    stage.policy(|policy| policy.paused = None);
+    let mut fixture = pending();
+    fixture.lose(&["m", "k"]);
+    assert_eq!(fixture.act("n"), ["write Pending", "?LargeOutage"]);
+    assert_eq!(fixture.describe("n"), ["?LargeOutage"]);
+    fixture.lose_node("l");
+    assert_eq!(fixture.describe("n"), ["?LargeOutage"]);
+    fixture.policy(|policy| policy.paused = Some("x".to_owned()));
+    assert_eq!(fixture.act("n"), ["write Pending", "?Paused", "?LargeOutage"], "another one is news");
+    fixture.policy(|policy| policy.paused = None);
     for name in ["m", "k", "l"] {
-        stage.reboot(name, super::fixture::boot_of(name));
+        fixture.reboot(name, super::fixture::boot_of(name));
     }
-    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
+    assert_eq!(fixture.act("n"), ["off 1 by bmc"]);
 }
 
 #[test]
 fn one_lost_node_of_two_is_fenced_and_unreachable_nodes_count_even_if_marked_ready() {
-    let mut stage = Fixture::new(&["n", "m"]);
-    stage.lose_node("n");
-    stage.advance_to(70);
-    stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
-    assert_eq!(stage.describe("n"), ["off 1 by bmc"]);
-    stage.alive.remove("m");
-    stage.advance_to(140);
-    assert_eq!(closed(&stage), ["?LargeOutage"], "nobody is heard: rather we are deaf");
+    let mut fixture = Fixture::new(&["n", "m"]);
+    fixture.lose_node("n");
+    fixture.advance_to(70);
+    fixture.fence("n", Trigger::Detected, NodeFenceStatus::default());
+    assert_eq!(fixture.describe("n"), ["off 1 by bmc"]);
+    fixture.alive.remove("m");
+    fixture.advance_to(140);
+    assert_eq!(closed(&fixture), ["?LargeOutage"], "nobody is heard: rather we are deaf");
 }
 
 #[test]
 fn the_zone_gate_holds_from_three_lost_nodes_on() {
     let zoned = |lost: &[&str]| {
-        let mut stage = Fixture::new(&["n", "m", "k", "l", "a", "b", "c", "d", "e", "f"]);
+        let mut fixture = Fixture::new(&["n", "m", "k", "l", "a", "b", "c", "d", "e", "f"]);
         for name in ["n", "m", "k", "l"] {
-            stage.change(name, |node| node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("z"));
+            fixture
+                .change(name, |node| node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("z"));
         }
-        stage.lose(lost);
-        stage.advance_to(70);
-        stage.policy(|policy| policy.brakes.max_unhealthy_zone_percent = 55);
-        stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
-        stage
+        fixture.lose(lost);
+        fixture.advance_to(70);
+        fixture.policy(|policy| policy.brakes.max_unhealthy_zone_percent = 55);
+        fixture.fence("n", Trigger::Detected, NodeFenceStatus::default());
+        fixture
     };
     assert!(closed(&zoned(&["n", "m"])).is_empty(), "two of four: half");
     let three = zoned(&["n", "m", "k"]);
     assert_eq!(closed(&three), ["?ZoneInTrouble"]);
     assert!(three.hold_message("n").contains("3 of 4 nodes of zone z are not ready, more than 55 %"));
-    let mut stage = zoned(&["n", "m", "k"]);
-    stage.policy(|policy| policy.brakes.max_unhealthy_zone_percent = 75);
-    assert!(closed(&stage).is_empty());
+    let mut fixture = zoned(&["n", "m", "k"]);
+    fixture.policy(|policy| policy.brakes.max_unhealthy_zone_percent = 75);
+    assert!(closed(&fixture).is_empty());
 }
 
 #[test]
 fn the_control_plane_is_fenced_only_within_its_quorum_or_never() {
     let with = |count: usize| {
-        let mut stage = pending();
-        stage.control_plane(&["n", "m", "k", "l", "o"][..count]);
-        stage
+        let mut fixture = pending();
+        fixture.control_plane(&["n", "m", "k", "l", "o"][..count]);
+        fixture
     };
     for (count, holds) in [(1, true), (2, true), (3, false), (4, false), (5, false)] {
         assert_eq!(!closed(&with(count)).is_empty(), holds, "{count} nodes of the control plane");
     }
-    let mut stage = with(3);
-    stage.lose_node("m");
-    stage.advance_to(72);
-    assert_eq!(closed(&stage), ["?ControlPlane"], "one of three is not more than half");
-    let mut stage = with(5);
-    stage.policy(|policy| policy.brakes.control_plane = pod_safety_shared::api::ControlPlane::Never);
-    assert_eq!(closed(&stage), ["?ControlPlane"]);
-    assert!(stage.hold_message("n").contains("never fences such nodes"));
+    let mut fixture = with(3);
+    fixture.lose_node("m");
+    fixture.advance_to(72);
+    assert_eq!(closed(&fixture), ["?ControlPlane"], "one of three is not more than half");
+    let mut fixture = with(5);
+    fixture.policy(|policy| policy.brakes.control_plane = pod_safety_shared::api::ControlPlane::Never);
+    assert_eq!(closed(&fixture), ["?ControlPlane"]);
+    assert!(fixture.hold_message("n").contains("never fences such nodes"));
 }
 
 #[test]
@@ -195,109 +196,109 @@ fn a_level_is_used_only_if_all_its_devices_can_be() {
         ),
     ];
     for (says, change, can) in rows {
-        let mut stage = pending();
-        stage.device("bmc", change);
-        assert_eq!(closed(&stage).is_empty(), can, "{says}");
-        stage.device("pdu", |_| ());
-        stage.policy(|policy| policy.levels.push(level("pdu", 1)));
+        let mut fixture = pending();
+        fixture.device("bmc", change);
+        assert_eq!(closed(&fixture).is_empty(), can, "{says}");
+        fixture.device("pdu", |_| ());
+        fixture.policy(|policy| policy.levels.push(level("pdu", 1)));
         let used = if can { "off 1 by bmc" } else { "off 1 by pdu" };
-        assert_eq!(stage.describe("n"), [used], "{says}: or the next level");
-        stage.policy(|policy| {
+        assert_eq!(fixture.describe("n"), [used], "{says}: or the next level");
+        fixture.policy(|policy| {
             let devices = policy.levels.iter().flat_map(|level| level.devices.clone()).collect();
             policy.levels =
                 vec![Level { name: "both".to_owned(), devices, corroborate: Vec::new(), attempts: 1 }];
         });
-        assert_eq!(closed(&stage).is_empty(), can, "{says}: both are needed");
+        assert_eq!(closed(&fixture).is_empty(), can, "{says}: both are needed");
     }
 }
 
 #[test]
 fn waiting_incidents_begin_by_priority_then_age_then_name() {
     let two = |concurrent: u32| {
-        let mut stage = Fixture::new(&["n", "m", "a", "b", "c", "d", "e"]);
-        stage.policy(|policy| policy.brakes.max_concurrent = concurrent);
-        stage.lose(&["n", "m"]);
-        stage.advance_to(70);
-        stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
-        stage
+        let mut fixture = Fixture::new(&["n", "m", "a", "b", "c", "d", "e"]);
+        fixture.policy(|policy| policy.brakes.max_concurrent = concurrent);
+        fixture.lose(&["n", "m"]);
+        fixture.advance_to(70);
+        fixture.fence("n", Trigger::Detected, NodeFenceStatus::default());
+        fixture
     };
-    let mut stage = two(1);
-    stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
-    assert_eq!(stage.describe("m"), ["off 1 by bmc"], "of one age the first by name");
-    assert_eq!(stage.describe("n"), ["write Pending", "?Concurrency"]);
-    let mut stage = two(1);
-    stage.advance(1);
-    stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
-    assert_eq!((stage.describe("n").len(), stage.describe("m").len()), (1, 2), "who came first");
-    stage.exclude_from_remediation("n");
-    assert_eq!(stage.describe("m"), ["off 1 by bmc"], "who is held back himself keeps nobody waiting");
-    let mut stage = two(2);
-    stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
-    assert_eq!((stage.describe("n").len(), stage.describe("m").len()), (1, 1), "both may");
+    let mut fixture = two(1);
+    fixture.fence("m", Trigger::Detected, NodeFenceStatus::default());
+    assert_eq!(fixture.describe("m"), ["off 1 by bmc"], "of one age the first by name");
+    assert_eq!(fixture.describe("n"), ["write Pending", "?Concurrency"]);
+    let mut fixture = two(1);
+    fixture.advance(1);
+    fixture.fence("m", Trigger::Detected, NodeFenceStatus::default());
+    assert_eq!((fixture.describe("n").len(), fixture.describe("m").len()), (1, 2), "who came first");
+    fixture.exclude_from_remediation("n");
+    assert_eq!(fixture.describe("m"), ["off 1 by bmc"], "who is held back himself keeps nobody waiting");
+    let mut fixture = two(2);
+    fixture.fence("m", Trigger::Detected, NodeFenceStatus::default());
+    assert_eq!((fixture.describe("n").len(), fixture.describe("m").len()), (1, 1), "both may");
 }
 
 #[test]
 fn a_dry_run_records_its_plan_and_holds_no_other_incident() {
-    let mut stage = pending();
-    stage.edit(|spec, _| spec.dry_run = true);
-    assert_eq!(stage.act("n"), ["write Pending", "?DryRun"]);
-    let (_, status) = stage.only();
+    let mut fixture = pending();
+    fixture.edit(|spec, _| spec.dry_run = true);
+    assert_eq!(fixture.act("n"), ["write Pending", "?DryRun"]);
+    let (_, status) = fixture.only();
     assert_eq!(status.message, "dry run: node n would be fenced by the level bmc with fencing/bmc");
-    assert_eq!(stage.describe("n"), ["?DryRun"], "written once");
-    stage.runs_on("n");
-    assert_eq!(stage.describe("n"), ["write Pending", "?SelfNode"], "its gates are those of a real one");
-    stage.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
-    assert_eq!(stage.describe("n"), ["write Pending", "?SelfNode"], "and it stays what it is");
-    stage.policy(|policy| policy.brakes.max_concurrent = 1);
-    stage.lose_node("m");
-    stage.advance(70);
-    stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
-    assert_eq!(stage.describe("m"), ["off 1 by bmc"]);
+    assert_eq!(fixture.describe("n"), ["?DryRun"], "written once");
+    fixture.runs_on("n");
+    assert_eq!(fixture.describe("n"), ["write Pending", "?SelfNode"], "its gates are those of a real one");
+    fixture.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
+    assert_eq!(fixture.describe("n"), ["write Pending", "?SelfNode"], "and it stays what it is");
+    fixture.policy(|policy| policy.brakes.max_concurrent = 1);
+    fixture.lose_node("m");
+    fixture.advance(70);
+    fixture.fence("m", Trigger::Detected, NodeFenceStatus::default());
+    assert_eq!(fixture.describe("m"), ["off 1 by bmc"]);
 }
 
 #[test]
 fn a_budget_holds_fencing_for_collateral_seconds_and_only_for_healthy_pods() {
-    let mut stage = pending();
-    stage.guarded(3, 2);
-    assert_eq!(closed(&stage), [""; 0], "it can spare one");
-    stage.budget(2, 2);
-    assert_eq!(closed(&stage), ["?Collateral"]);
-    stage.advance(299);
-    assert_eq!(closed(&stage), ["?Collateral"]);
-    stage.advance(1);
-    assert_eq!(stage.describe("n"), ["off 1 by bmc"], "a budget keeps no broken node for ever");
-    let mut stage = pending();
-    stage.budget(2, 2);
-    stage.pod("db-0", "n", |pod| pod["metadata"]["labels"] = json!({ "app": "db" }));
-    assert_eq!(closed(&stage), [""; 0], "who is not Ready is no loss");
-    stage.ready_pod("ns", "db-0", "n", &json!({ "app": "db" }));
-    stage.policy(|policy| policy.brakes.collateral_seconds = 0);
-    assert_eq!(closed(&stage), [""; 0], "nobody wants it waited for");
-    stage.policy(|policy| policy.brakes.collateral_seconds = 300);
-    stage.edit(|_, status| status.phase = Phase::Fencing);
-    assert_eq!(closed(&stage), [""; 0], "what has begun goes on");
+    let mut fixture = pending();
+    fixture.guarded(3, 2);
+    assert_eq!(closed(&fixture), [""; 0], "it can spare one");
+    fixture.budget(2, 2);
+    assert_eq!(closed(&fixture), ["?Collateral"]);
+    fixture.advance(299);
+    assert_eq!(closed(&fixture), ["?Collateral"]);
+    fixture.advance(1);
+    assert_eq!(fixture.describe("n"), ["off 1 by bmc"], "a budget keeps no broken node for ever");
+    let mut fixture = pending();
+    fixture.budget(2, 2);
+    fixture.pod("db-0", "n", |pod| pod["metadata"]["labels"] = json!({ "app": "db" }));
+    assert_eq!(closed(&fixture), [""; 0], "who is not Ready is no loss");
+    fixture.ready_pod("ns", "db-0", "n", &json!({ "app": "db" }));
+    fixture.policy(|policy| policy.brakes.collateral_seconds = 0);
+    assert_eq!(closed(&fixture), [""; 0], "nobody wants it waited for");
+    fixture.policy(|policy| policy.brakes.collateral_seconds = 300);
+    fixture.edit(|_, status| status.phase = Phase::Fencing);
+    assert_eq!(closed(&fixture), [""; 0], "what has begun goes on");
 }
 
 #[test]
 fn an_etcd_member_is_fenced_only_if_more_than_half_remain_on_healthy_nodes() {
-    let mut stage = pending();
-    stage.etcd(&["n", "m", "k"]);
-    assert_eq!(closed(&stage), [""; 0], "two of three");
-    stage.lose_node("k");
-    assert_eq!(closed(&stage), ["?EtcdQuorum"], "one of them is called Ready on a node that is lost");
-    let mut stage = pending();
-    stage.etcd(&["m", "k"]);
-    stage.lose_node("k");
-    assert_eq!(closed(&stage), [""; 0], "no member runs there");
+    let mut fixture = pending();
+    fixture.etcd(&["n", "m", "k"]);
+    assert_eq!(closed(&fixture), [""; 0], "two of three");
+    fixture.lose_node("k");
+    assert_eq!(closed(&fixture), ["?EtcdQuorum"], "one of them is called Ready on a node that is lost");
+    let mut fixture = pending();
+    fixture.etcd(&["m", "k"]);
+    fixture.lose_node("k");
+    assert_eq!(closed(&fixture), [""; 0], "no member runs there");
 }
 
 #[test]
 fn open_gates_show_their_numbers() {
-    let mut stage = pending();
-    stage.etcd(&["n", "m", "k"]);
-    stage.guarded(3, 2);
-    stage.act("n");
-    let (_, status) = stage.only();
+    let mut fixture = pending();
+    fixture.etcd(&["n", "m", "k"]);
+    fixture.guarded(3, 2);
+    fixture.act("n");
+    let (_, status) = fixture.only();
     let message_of = |name: &str| status.gates.iter().find(|gate| gate.name == name).unwrap().message.clone();
     for (gate, numbers) in [
         ("LargeOutage", "1 of 5 nodes is lost; the limit is 49 %"),
@@ -313,30 +314,30 @@ fn open_gates_show_their_numbers() {
 
 #[test]
 fn without_dry_runs_only_the_incident_is_decided() {
-    let mut stage = Fixture::lost();
-    stage.config.include_dry_runs = false;
-    stage.dry_run_incident("n");
-    assert_eq!(stage.act("n"), ["open by p"]);
-    assert_eq!(stage.describe("n"), ["off 1 by bmc"]);
+    let mut fixture = Fixture::lost();
+    fixture.config.include_dry_runs = false;
+    fixture.dry_run_incident("n");
+    assert_eq!(fixture.act("n"), ["open by p"]);
+    assert_eq!(fixture.describe("n"), ["off 1 by bmc"]);
 }
 
 /// A dry run of a node that was not deleted kept the node from ever being fenced.
 #[test]
 fn bug_a_dry_run_that_was_not_deleted_kept_a_lost_node_from_being_fenced() {
-    let mut stage = Fixture::lost();
-    stage.dry_run_incident("n");
-    assert_eq!(stage.describe("n"), ["write Pending", "?DryRun"], "the plan");
-    assert_eq!(stage.act("n")[1..], ["?DryRun"]);
-    let mut stage = Fixture::lost();
-    let name = stage.dry_run_incident("n");
+    let mut fixture = Fixture::lost();
+    fixture.dry_run_incident("n");
+    assert_eq!(fixture.describe("n"), ["write Pending", "?DryRun"], "the plan");
+    assert_eq!(fixture.act("n")[1..], ["?DryRun"]);
+    let mut fixture = Fixture::lost();
+    let name = fixture.dry_run_incident("n");
     let planned = NodeFenceStatus::default();
     assert_eq!(planned.phase, Phase::Pending);
     // Its plan is recorded already.
-    let shown = stage.decide("n");
+    let shown = fixture.decide("n");
     let target = step(&shown).unwrap().target().unwrap().clone();
     let object = named(&name).set("/spec", json!(*target.spec)).set("/status", json!(*target.status));
-    stage.world.put(Kind::NodeFences, object, stage.mono());
-    assert_eq!(stage.describe("n"), ["open by p", "?DryRun"], "the node is lost all the same");
-    stage.act("n");
-    assert_eq!(stage.describe("n"), ["off 1 by bmc", "?DryRun"], "and they are not one about the same");
+    fixture.world.put(Kind::NodeFences, object, fixture.mono());
+    assert_eq!(fixture.describe("n"), ["open by p", "?DryRun"], "the node is lost all the same");
+    fixture.act("n");
+    assert_eq!(fixture.describe("n"), ["off 1 by bmc", "?DryRun"], "and they are not one about the same");
 }

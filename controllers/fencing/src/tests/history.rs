@@ -14,17 +14,21 @@ const AGE: Duration = Duration::from_secs(START_SECONDS.unsigned_abs());
 
 /// An incident of `n` that is over, with its evidence, both from 1970; the node has booted since.
 fn over() -> Fixture {
-    let mut stage = Fixture::new(&["n", "m"]);
-    stage.config.history = Some(DAY * 90);
-    stage.fence("n", Trigger::Detected, NodeFenceStatus { phase: Phase::Done, ..NodeFenceStatus::default() });
-    stage.evidence("n", "e", FenceEvidenceKind::PowerOff);
-    stage.reboot("n", "b0000000-0000-4000-8000-000000000002");
-    stage.world.set_wall_time(START_SECONDS, stage.mono());
-    stage
+    let mut fixture = Fixture::new(&["n", "m"]);
+    fixture.config.history = Some(DAY * 90);
+    fixture.fence(
+        "n",
+        Trigger::Detected,
+        NodeFenceStatus { phase: Phase::Done, ..NodeFenceStatus::default() },
+    );
+    fixture.evidence("n", "e", FenceEvidenceKind::PowerOff);
+    fixture.reboot("n", "b0000000-0000-4000-8000-000000000002");
+    fixture.world.set_wall_time(START_SECONDS, fixture.mono());
+    fixture
 }
 
-fn forgotten(stage: &Fixture) -> Vec<&'static str> {
-    let intents = stage.decide("n").intents;
+fn forgotten(fixture: &Fixture) -> Vec<&'static str> {
+    let intents = fixture.decide("n").intents;
     let kinds = intents.iter().filter_map(|intent| match intent {
         Intent::Update(Update::DeleteFinished(FinishedObject { kind, .. })) => Some(kind.resource()),
         _ => None,
@@ -39,86 +43,82 @@ fn a_finished_incident_and_its_evidence_are_deleted_when_old_and_of_a_former_inc
     type Change = fn(&mut Fixture);
     let cases: [(&str, Change, &[&str]); 15] = [
         ("the machine has booted since", |_| (), &BOTH),
-        ("they are as old as they are kept", |stage| stage.config.history = Some(AGE), &[]),
-        ("they are a second older", |stage| stage.config.history = Some(AGE - SECOND), &BOTH),
-        ("nothing was proved", |stage| stage.delete(Kind::FenceEvidences, "e"), &["nodefences"]),
+        ("they are as old as they are kept", |fixture| fixture.config.history = Some(AGE), &[]),
+        ("they are a second older", |fixture| fixture.config.history = Some(AGE - SECOND), &BOTH),
+        ("nothing was proved", |fixture| fixture.delete(Kind::FenceEvidences, "e"), &["nodefences"]),
         (
             "its evidence alone is left, and it is the life of now",
-            |stage| {
-                let incident = incident_name(&stage.only().0.node);
-                stage.delete(Kind::NodeFences, &incident);
-                stage.reboot("n", "b0000000-0000-4000-8000-00000000000a");
+            |fixture| {
+                let incident = incident_name(&fixture.only().0.node);
+                fixture.delete(Kind::NodeFences, &incident);
+                fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a");
             },
             &[],
         ),
-        ("its Node is gone, and no pod is bound to it", |stage| stage.delete(Kind::Nodes, "n"), &BOTH),
-        ("they are kept for ever", |stage| stage.config.history = None, &[]),
-        ("only observed", |stage| stage.config.mode = Mode::Observe, &[]),
-        ("it is the life of now", |stage| stage.reboot("n", "b0000000-0000-4000-8000-00000000000a"), &[]),
-        (
-            "the node does not say its boot id",
-            |stage| stage.change("n", |node| node["status"]["nodeInfo"] = json!({})),
-            &[],
-        ),
+        ("its Node is gone, and no pod is bound to it", |fixture| fixture.delete(Kind::Nodes, "n"), &BOTH),
+        ("they are kept for ever", |fixture| fixture.config.history = None, &[]),
+        ("only observed", |fixture| fixture.config.mode = Mode::Observe, &[]),
+        ("it is the life of now", |fixture| fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a"), &[]),
+        ("no boot ID", |fixture| fixture.change("n", |node| node["status"]["nodeInfo"] = json!({})), &[]),
         (
             "a pod is bound to the Node that is gone",
-            |stage| {
-                stage.pod("db-0", "n", |_| ());
-                stage.delete(Kind::Nodes, "n");
+            |fixture| {
+                fixture.pod("db-0", "n", |_| ());
+                fixture.delete(Kind::Nodes, "n");
             },
             &[],
         ),
         (
             "the node holds a volume",
-            |stage| {
+            |fixture| {
                 let lease = pod_safety_shared::testing::objects::volume_lease(
                     "v",
                     Some("n/uid-n/b0000000-0000-4000-8000-00000000000a/-"),
                 );
-                stage.world.put(Kind::VolumeLeases, lease, stage.mono());
+                fixture.world.put(Kind::VolumeLeases, lease, fixture.mono());
             },
             &[],
         ),
-        ("the taint is on it", |stage| stage.change("n", |node| *node = Obj(node.take()).tainted().0), &[]),
-        ("the incident goes on", |stage| stage.edit(|_, status| status.phase = Phase::Fenced), &[]),
+        ("it is tainted", |fixture| fixture.change("n", |node| *node = Obj(node.take()).tainted().0), &[]),
+        ("the incident goes on", |fixture| fixture.edit(|_, status| status.phase = Phase::Fenced), &[]),
         (
             "its last attempt is of yesterday",
-            |stage| {
+            |fixture| {
                 let at = pod_safety_shared::testing::objects::timestamp(-86_400);
-                stage.edit(|_, status| status.attempts.push(Attempt { at, ..Attempt::default() }));
+                fixture.edit(|_, status| status.attempts.push(Attempt { at, ..Attempt::default() }));
             },
             &[],
         ),
     ];
     for (sentence, change, expected) in cases {
-        let mut stage = over();
-        change(&mut stage);
-        assert_eq!(forgotten(&stage), expected, "{sentence}");
+        let mut fixture = over();
+        change(&mut fixture);
+        assert_eq!(forgotten(&fixture), expected, "{sentence}");
     }
 }
 
 /// A tenant cannot create these objects, but an object that cannot be decoded might be the open incident.
 #[test]
 fn an_object_that_cannot_be_decoded_prevents_all_deletions() {
-    let stage = over();
-    let odd = named("odd").set("/metadata/resourceVersion", json!("x")).set("/spec", json!(stage.only().0));
-    stage.world.apply(Kind::NodeFences, &odd, stage.mono());
-    assert!(forgotten(&stage).is_empty());
+    let fixture = over();
+    let odd = named("odd").set("/metadata/resourceVersion", json!("x")).set("/spec", json!(fixture.only().0));
+    fixture.world.apply(Kind::NodeFences, &odd, fixture.mono());
+    assert!(forgotten(&fixture).is_empty());
 }
 
 /// The clock jumped ahead while the process ran.
 #[test]
 fn a_clock_that_jumps_ahead_makes_no_object_old() {
-    let stage = over();
+    let fixture = over();
     let young = |at: i64| pod_safety_shared::testing::objects::timestamp(at);
-    let (spec, status) = stage.only();
+    let (spec, status) = fixture.only();
     let name = incident_name(&spec.node);
     let fence = named(&name).set("/spec", json!(spec)).set("/status", json!(status));
-    stage.world.put(
+    fixture.world.put(
         Kind::NodeFences,
         fence.set("/metadata/creationTimestamp", json!(young(0))),
-        stage.mono(),
+        fixture.mono(),
     );
-    stage.world.set_wall_time(START_SECONDS + 365 * 86_400, stage.mono());
-    assert!(!forgotten(&stage).contains(&"nodefences"));
+    fixture.world.set_wall_time(START_SECONDS + 365 * 86_400, fixture.mono());
+    assert!(!forgotten(&fixture).contains(&"nodefences"));
 }

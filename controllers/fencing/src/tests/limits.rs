@@ -7,31 +7,31 @@ use super::*;
 
 /// Fenced and released, with the machine off, to be switched on again.
 fn fenced() -> Fixture {
-    let mut stage = Fixture::at(Phase::Pending, |_| ());
-    stage.policy(|policy| policy.recovery = Recovery::PowerOn);
-    stage.act("n");
-    stage.set_outcome("done");
-    stage.set_power("Off");
-    assert_eq!(stage.act("n"), ["prove"]);
-    assert_eq!(stage.act("n"), ["taint"]);
-    stage
+    let mut fixture = Fixture::at(Phase::Pending, |_| ());
+    fixture.policy(|policy| policy.recovery = Recovery::PowerOn);
+    fixture.act("n");
+    fixture.set_outcome("done");
+    fixture.set_power("Off");
+    assert_eq!(fixture.act("n"), ["prove"]);
+    assert_eq!(fixture.act("n"), ["taint"]);
+    fixture
 }
 
 /// Asserts that the decision is `then` from this second on, and `before` until then.
-fn from(stage: &mut Fixture, second: u64, before: &[&str], then: &[&str]) {
-    let began = stage.now;
-    stage.advance(second - 1);
-    assert_eq!(stage.describe("n"), before, "{} s later", second - 1);
-    stage.advance(1);
-    assert_eq!(stage.describe("n"), then, "{} s later", stage.now - began);
+fn from(fixture: &mut Fixture, second: u64, before: &[&str], then: &[&str]) {
+    let began = fixture.now;
+    fixture.advance(second - 1);
+    assert_eq!(fixture.describe("n"), before, "{} s later", second - 1);
+    fixture.advance(1);
+    assert_eq!(fixture.describe("n"), then, "{} s later", fixture.now - began);
 }
 
 /// A device is stopped after its 60 s by its own clock; two seconds more cover the difference of the clocks.
 #[test]
 fn an_attempt_is_in_flight_for_its_timeout_plus_two_seconds() {
-    let mut stage = Fixture::at(Phase::Pending, |_| ());
-    stage.act("n");
-    from(&mut stage, 62, &["?AttemptUnderWay"], &["look"]);
+    let mut fixture = Fixture::at(Phase::Pending, |_| ());
+    fixture.act("n");
+    from(&mut fixture, 62, &["?AttemptUnderWay"], &["look"]);
 }
 
 /// A pod that does not tolerate the taint is deleted within seconds of it; a machine that boots before that starts
@@ -44,62 +44,62 @@ fn a_machine_stays_off_for_ten_seconds_after_its_taint() {
 /// A kubelet's first status update has its boot ID, and it sends one every ten seconds: two of three may be lost.
 #[test]
 fn a_sign_of_life_is_a_contradiction_after_half_a_minute() {
-    let mut stage = fenced();
-    stage.heartbeat("n");
-    assert_eq!(stage.act("n"), ["write Fenced", "?SignOfLife"]);
-    from(&mut stage, 30, &["?SignOfLife"], &["contradict"]);
+    let mut fixture = fenced();
+    fixture.heartbeat("n");
+    assert_eq!(fixture.act("n"), ["write Fenced", "?SignOfLife"]);
+    from(&mut fixture, 30, &["?SignOfLife"], &["contradict"]);
 }
 
 /// Servers with much memory test it for minutes; five of them pass before a machine is switched on again.
 #[test]
 fn a_machine_reported_on_has_five_minutes_to_boot_and_is_switched_on_three_times() {
-    let mut stage = fenced();
-    stage.advance(10);
+    let mut fixture = fenced();
+    fixture.advance(10);
     for attempt in [2, 3, 4] {
-        assert_eq!(stage.act("n"), [format!("on {attempt} by bmc")]);
-        stage.set_power("On");
-        stage.advance(299);
-        assert_eq!(stage.describe("n"), ["?AwaitingNodeReady"]);
-        stage.advance(1);
+        assert_eq!(fixture.act("n"), [format!("on {attempt} by bmc")]);
+        fixture.set_power("On");
+        fixture.advance(299);
+        assert_eq!(fixture.describe("n"), ["?AwaitingNodeReady"]);
+        fixture.advance(1);
     }
-    assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
+    assert_eq!(fixture.act("n"), ["write AwaitingOperator"]);
 }
 
 /// A device that is busy, or locked after wrong logins, is not helped by quick retries: 5 s, doubled up to a minute.
 #[test]
 fn pauses_between_attempts_are_five_seconds_doubled_up_to_a_minute() {
-    let mut stage = Fixture::at(Phase::Pending, |_| ());
-    stage.policy(|policy| policy.levels = vec![level("bmc", 10)]);
-    stage.act("n");
+    let mut fixture = Fixture::at(Phase::Pending, |_| ());
+    fixture.policy(|policy| policy.levels = vec![level("bmc", 10)]);
+    fixture.act("n");
     for (attempt, pause) in (2_u32..).zip([5, 10, 20, 40, 60, 60]) {
-        stage.set_power("On");
-        from(&mut stage, pause, &["?RetryBackoff"], &[&format!("off {attempt} by bmc")]);
-        stage.act("n");
+        fixture.set_power("On");
+        from(&mut fixture, pause, &["?RetryBackoff"], &[&format!("off {attempt} by bmc")]);
+        fixture.act("n");
     }
 }
 
 /// Other remediators remove their taint within a minute after their node is Ready; twice that is no coincidence.
 #[test]
 fn a_stale_taint_is_reported_after_two_minutes() {
-    let mut stage = Fixture::new(&["n", "m", "k"]);
+    let mut fixture = Fixture::new(&["n", "m", "k"]);
     let taint = json!([{ "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute" }]);
-    stage.change("n", |node| node["spec"]["taints"] = taint);
-    from(&mut stage, 120, &[], &["?StaleTaint"]);
+    fixture.change("n", |node| node["spec"]["taints"] = taint);
+    from(&mut fixture, 120, &[], &["?StaleTaint"]);
 }
 
 /// The decision when `lost` of `of` nodes are lost, with the default brakes.
 fn lost(lost: usize, of: usize, zone: impl Fn(usize) -> &'static str) -> Vec<String> {
     let names: Vec<String> = (0..of).map(|number| format!("n{number}")).collect();
-    let mut stage = Fixture::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
-    stage.policy(|policy| policy.brakes = Brakes::default());
+    let mut fixture = Fixture::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    fixture.policy(|policy| policy.brakes = Brakes::default());
     for (number, name) in names.iter().enumerate() {
         let zone = zone(number);
-        stage.change(name, |node| node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!(zone));
+        fixture.change(name, |node| node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!(zone));
     }
-    names[..lost].iter().for_each(|name| stage.lose_node(name));
-    stage.advance_to(70);
-    stage.fence("n0", Trigger::Detected, NodeFenceStatus::default());
-    stage.describe("n0")
+    names[..lost].iter().for_each(|name| fixture.lose_node(name));
+    fixture.advance_to(70);
+    fixture.fence("n0", Trigger::Detected, NodeFenceStatus::default());
+    fixture.describe("n0")
 }
 
 /// One of two is half of them, and proves nothing; if two of four are lost, this process is more likely cut off than

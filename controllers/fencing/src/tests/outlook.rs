@@ -8,54 +8,54 @@ use super::*;
 /// confirmation had been withdrawn.
 #[test]
 fn bug_a_second_confirmation_was_advised_where_the_machine_is_proved_off() {
-    let mut stage = Fixture::at(Phase::AwaitingOperator, |status| status.message = "why".to_owned());
-    let says = |stage: &Fixture, words: &str| {
-        let sentence = stage.hold_message("n");
+    let mut fixture = Fixture::at(Phase::AwaitingOperator, |status| status.message = "why".to_owned());
+    let says = |fixture: &Fixture, words: &str| {
+        let sentence = fixture.hold_message("n");
         assert!(
             sentence.starts_with("node n needs a person: why. ") && sentence.contains(words),
             "{sentence}"
         );
         sentence.contains("confirm-down")
     };
-    assert!(says(&stage, "Only if you or a person you spoke to saw that the machine is powered off"));
-    stage.evidence("n", "e", FenceEvidenceKind::OperatorConfirmed);
-    stage.edit(|_, status| status.evidence = Some("e".to_owned()));
-    assert!(!says(&stage, "It is proved off and needs no confirmation. Start it by hand"));
-    stage.invalidate("e");
-    assert!(!says(&stage, "Find out whether the machine runs"));
+    assert!(says(&fixture, "Only if you or a person you spoke to saw that the machine is powered off"));
+    fixture.evidence("n", "e", FenceEvidenceKind::OperatorConfirmed);
+    fixture.edit(|_, status| status.evidence = Some("e".to_owned()));
+    assert!(!says(&fixture, "It is proved off and needs no confirmation. Start it by hand"));
+    fixture.invalidate("e");
+    assert!(!says(&fixture, "Find out whether the machine runs"));
 }
 
-fn of(stage: &Fixture) -> Option<Outlook> {
-    let guard = stage.world.read();
+fn of(fixture: &Fixture) -> Option<Outlook> {
+    let guard = fixture.world.read();
     let Lookup::Known(node) = guard.view().node("n") else { panic!("no node") };
-    outlook(node, &guard.view(), stage.mono(), &stage.config)
+    outlook(node, &guard.view(), fixture.mono(), &fixture.config)
 }
 
 #[test]
 fn the_outlook_states_when_a_lost_node_is_switched_off_or_which_hold_prevents_it() {
-    let mut stage = Fixture::new(&["n", "m", "k", "l", "o"]);
-    assert_eq!(of(&stage), None, "it is well");
-    stage.lose_node("n");
-    stage.advance_to(55);
-    let Some(Outlook::SwitchesOff { at, policy }) = of(&stage) else { panic!("{:?}", of(&stage)) };
-    let began = stage.now;
-    while stage.describe("n") != ["open by p"] {
-        stage.advance(1);
-        assert!(stage.now < began + 60, "{:?}", stage.describe("n"));
+    let mut fixture = Fixture::new(&["n", "m", "k", "l", "o"]);
+    assert_eq!(of(&fixture), None, "it is well");
+    fixture.lose_node("n");
+    fixture.advance_to(55);
+    let Some(Outlook::SwitchesOff { at, policy }) = of(&fixture) else { panic!("{:?}", of(&fixture)) };
+    let began = fixture.now;
+    while fixture.describe("n") != ["open by p"] {
+        fixture.advance(1);
+        assert!(fixture.now < began + 60, "{:?}", fixture.describe("n"));
     }
-    assert_eq!((at, &*policy), (stage.mono(), "p"), "as it is decided then");
-    stage.policy(|policy| policy.paused = Some("rack 7 moves".to_owned()));
-    assert!(matches!(of(&stage), Some(Outlook::Held(Hold::Paused { .. }))), "{:?}", of(&stage));
-    stage.policy(|policy| (policy.paused, policy.mode) = (None, PolicyMode::DryRun));
-    assert_eq!(of(&stage), None, "it only rehearses");
-    stage.policy(|policy| (policy.mode, policy.when) = (PolicyMode::Enforce, When::Manual));
-    assert_eq!(of(&stage), None, "a person begins it");
+    assert_eq!((at, &*policy), (fixture.mono(), "p"), "as it is decided then");
+    fixture.policy(|policy| policy.paused = Some("rack 7 moves".to_owned()));
+    assert!(matches!(of(&fixture), Some(Outlook::Held(Hold::Paused { .. }))), "{:?}", of(&fixture));
+    fixture.policy(|policy| (policy.paused, policy.mode) = (None, PolicyMode::DryRun));
+    assert_eq!(of(&fixture), None, "it only rehearses");
+    fixture.policy(|policy| (policy.mode, policy.when) = (PolicyMode::Enforce, When::Manual));
+    assert_eq!(of(&fixture), None, "a person begins it");
 }
 
 #[test]
 fn a_policy_can_fence_no_node_when_its_devices_report_a_problem_for_all() {
-    let lacking = |stage: &Fixture| {
-        let guard = stage.world.read();
+    let lacking = |fixture: &Fixture| {
+        let guard = fixture.world.read();
         let policy = guard.view().policies().next().unwrap();
         why_none_fenceable(policy, &guard.view())
     };
@@ -64,13 +64,13 @@ fn a_policy_can_fence_no_node_when_its_devices_report_a_problem_for_all() {
             "message": "Secret fencing/bmc does not exist", "lastTransitionTime": "t" }]);
         device["status"]["observedGeneration"] = json!(1);
     };
-    let mut stage = Fixture::new(&["n", "m"]);
-    assert_eq!(lacking(&stage), None);
-    stage.device("bmc", not_ready);
-    assert_eq!(lacking(&stage).as_deref(), Some("device fencing/bmc: Secret fencing/bmc does not exist"));
-    stage.device("bmc", |device| {
+    let mut fixture = Fixture::new(&["n", "m"]);
+    assert_eq!(lacking(&fixture), None);
+    fixture.device("bmc", not_ready);
+    assert_eq!(lacking(&fixture).as_deref(), Some("device fencing/bmc: Secret fencing/bmc does not exist"));
+    fixture.device("bmc", |device| {
         not_ready(device);
         device["status"]["targets"] = json!([{ "node": "m", "power": "On" }]);
     });
-    assert_eq!(lacking(&stage), None, "one can be fenced");
+    assert_eq!(lacking(&fixture), None, "one can be fenced");
 }

@@ -5,13 +5,13 @@ use pod_safety_shared::model::Uid;
 
 use super::*;
 
-fn reviewed(stage: &Fixture) -> Option<FencePolicyStatus> {
-    reviewed_of(stage, "p")
+fn reviewed(fixture: &Fixture) -> Option<FencePolicyStatus> {
+    reviewed_of(fixture, "p")
 }
 
-fn reviewed_of(stage: &Fixture, name: &str) -> Option<FencePolicyStatus> {
+fn reviewed_of(fixture: &Fixture, name: &str) -> Option<FencePolicyStatus> {
     let key = Key::Policy(Uid::new(&format!("uid-{name}")).unwrap());
-    let decision = decide(&key, &stage.world.read().view(), stage.mono(), &stage.config);
+    let decision = decide(&key, &fixture.world.read().view(), fixture.mono(), &fixture.config);
     assert!(decision.requeue_at.is_some(), "nodes are counted again");
     decision.intents.into_iter().next().map(|intent| match intent {
         Intent::Review(review) if *review.name == *name => review.status,
@@ -19,8 +19,8 @@ fn reviewed_of(stage: &Fixture, name: &str) -> Option<FencePolicyStatus> {
     })
 }
 
-fn ready_device(stage: &mut Fixture, change: impl FnOnce(&mut Value)) {
-    stage.device("bmc", |device| {
+fn ready_device(fixture: &mut Fixture, change: impl FnOnce(&mut Value)) {
+    fixture.device("bmc", |device| {
         device["status"]["conditions"] = json!([{ "type": "Ready", "status": "True", "reason": "AllTargetsReachable",
             "message": "3 nodes", "lastTransitionTime": "t" }]);
         change(device);
@@ -28,8 +28,8 @@ fn ready_device(stage: &mut Fixture, change: impl FnOnce(&mut Value)) {
 }
 
 /// Status and reason of Ready, and the number of nodes that have the policy.
-fn ready(stage: &Fixture) -> (String, u32) {
-    let status = reviewed(stage).unwrap();
+fn ready(fixture: &Fixture) -> (String, u32) {
+    let status = reviewed(fixture).unwrap();
     let ready = &status.conditions[0];
     (format!("{} {}", ready.status, ready.reason), status.nodes)
 }
@@ -48,10 +48,10 @@ fn a_policy_is_ready_only_if_it_acts_and_has_nodes() {
         ("a device is missing", |policy| policy.levels.push(level("pdu", 1)), ("False DeviceUnusable", 3)),
     ];
     for (sentence, change, (expected, nodes)) in rows {
-        let mut stage = Fixture::new(&["n", "m", "k"]);
-        ready_device(&mut stage, |_| ());
-        stage.policy(change);
-        assert_eq!(ready(&stage), (expected.to_owned(), nodes), "{sentence}");
+        let mut fixture = Fixture::new(&["n", "m", "k"]);
+        ready_device(&mut fixture, |_| ());
+        fixture.policy(change);
+        assert_eq!(ready(&fixture), (expected.to_owned(), nodes), "{sentence}");
     }
 }
 
@@ -89,36 +89,36 @@ fn an_unknown_device_state_is_not_ready() {
         ),
     ];
     for (sentence, change, expected) in rows {
-        let mut stage = Fixture::new(&["n", "m", "k"]);
-        ready_device(&mut stage, change);
-        assert_eq!(ready(&stage), (expected.to_owned(), 3), "{sentence}");
+        let mut fixture = Fixture::new(&["n", "m", "k"]);
+        ready_device(&mut fixture, change);
+        assert_eq!(ready(&fixture), (expected.to_owned(), 3), "{sentence}");
     }
 }
 
 #[test]
 fn an_unchanged_status_is_not_written_again() {
-    let mut stage = Fixture::new(&["n", "m"]);
-    ready_device(&mut stage, |_| ());
-    let mut status = reviewed(&stage).unwrap();
+    let mut fixture = Fixture::new(&["n", "m"]);
+    ready_device(&mut fixture, |_| ());
+    let mut status = reviewed(&fixture).unwrap();
     status.conditions[0].last_transition_time = "2026-01-01T00:00:00Z".to_owned();
-    stage.policy_status(&status);
-    assert_eq!(reviewed(&stage), None);
-    ready_device(&mut stage, |device| device["status"]["conditions"][0]["status"] = json!("False"));
-    let status = reviewed(&stage).unwrap();
+    fixture.policy_status(&status);
+    assert_eq!(reviewed(&fixture), None);
+    ready_device(&mut fixture, |device| device["status"]["conditions"][0]["status"] = json!("False"));
+    let status = reviewed(&fixture).unwrap();
     assert_eq!(status.conditions[0].last_transition_time, "", "it began now");
-    stage.put(pod_safety_shared::testing::objects::node("l").ready("True").0);
-    stage.policy_status(&status);
-    assert_eq!(reviewed(&stage).unwrap().nodes, 3, "a node that joins is counted");
+    fixture.put(pod_safety_shared::testing::objects::node("l").ready("True").0);
+    fixture.policy_status(&status);
+    assert_eq!(reviewed(&fixture).unwrap().nodes, 3, "a node that joins is counted");
 }
 
 /// A policy that another one overrules has no nodes, though its selector matches them all.
 #[test]
 fn a_policy_that_another_one_overrules_has_no_node() {
-    let mut stage = Fixture::new(&["n"]);
-    ready_device(&mut stage, |_| ());
-    let other = FencePolicySpec { priority: 5, ..stage.policy.clone() };
-    stage.other_policy("q", &other);
-    let status = reviewed(&stage).unwrap();
+    let mut fixture = Fixture::new(&["n"]);
+    ready_device(&mut fixture, |_| ());
+    let other = FencePolicySpec { priority: 5, ..fixture.policy.clone() };
+    fixture.other_policy("q", &other);
+    let status = reviewed(&fixture).unwrap();
     assert_eq!((status.nodes, status.conditions[0].reason.as_str()), (0, "NoNodes"));
-    assert_eq!(reviewed_of(&stage, "q").unwrap().nodes, 1);
+    assert_eq!(reviewed_of(&fixture, "q").unwrap().nodes, 1);
 }

@@ -7,11 +7,11 @@ use super::*;
 
 /// Its first attempt was begun in second 70.
 fn begun() -> Fixture {
-    let mut stage = Fixture::at(Phase::Pending, |_| ());
-    stage.device("pdu", |_| ());
-    stage.policy(|policy| policy.levels.push(level("pdu", 1)));
-    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
-    stage
+    let mut fixture = Fixture::at(Phase::Pending, |_| ());
+    fixture.device("pdu", |_| ());
+    fixture.policy(|policy| policy.levels.push(level("pdu", 1)));
+    assert_eq!(fixture.act("n"), ["off 1 by bmc"]);
+    fixture
 }
 
 /// An attempt after which a status check reported the machine on.
@@ -22,52 +22,52 @@ fn failed(id: u32) -> Attempt {
 
 #[test]
 fn from_suspicion_to_evidence_in_order() {
-    let mut stage = Fixture::lost();
-    assert_eq!(stage.act("n"), ["open by p"]);
-    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
-    assert_eq!(stage.act("n"), ["?AttemptUnderWay"]);
-    stage.set_outcome("timed out");
-    assert_eq!(stage.describe("n"), ["look"], "what was answered is a hint");
-    stage.set_power("Off");
-    assert_eq!(stage.act("n"), ["prove"]);
-    let (spec, status) = stage.only();
+    let mut fixture = Fixture::lost();
+    assert_eq!(fixture.act("n"), ["open by p"]);
+    assert_eq!(fixture.act("n"), ["off 1 by bmc"]);
+    assert_eq!(fixture.act("n"), ["?AttemptUnderWay"]);
+    fixture.set_outcome("timed out");
+    assert_eq!(fixture.describe("n"), ["look"], "what was answered is a hint");
+    fixture.set_power("Off");
+    assert_eq!(fixture.act("n"), ["prove"]);
+    let (spec, status) = fixture.only();
     let proof = pod_safety_shared::authority::incident_name(&spec.node);
     assert_eq!((status.phase, status.evidence.as_deref()), (Phase::Fenced, Some(&*proof)));
-    assert_eq!(stage.act("n"), ["taint"]);
-    assert!(stage.only().1.tainted);
+    assert_eq!(fixture.act("n"), ["taint"]);
+    assert!(fixture.only().1.tainted);
 }
 
 #[test]
 fn s5_an_attempt_without_outcome_is_waited_for_from_when_it_was_first_seen_and_then_checked() {
-    let mut stage = begun();
-    let waits = stage.decide("n");
+    let mut fixture = begun();
+    let waits = fixture.decide("n");
     assert_eq!(
         (describe(&waits), waits.requeue_at),
         (vec!["?AttemptUnderWay".to_owned()], Some(at(70 + 60 + 2)))
     );
-    stage.advance_to(131);
-    assert_eq!(stage.describe("n"), ["?AttemptUnderWay"]);
-    stage.advance_to(132);
-    assert_eq!(stage.describe("n"), ["look"]);
-    stage.edit(|_, status| status.message = "another process saw it later".to_owned());
-    assert_eq!(stage.describe("n"), ["?AttemptUnderWay"], "a restart only lengthens");
+    fixture.advance_to(131);
+    assert_eq!(fixture.describe("n"), ["?AttemptUnderWay"]);
+    fixture.advance_to(132);
+    assert_eq!(fixture.describe("n"), ["look"]);
+    fixture.edit(|_, status| status.message = "another process saw it later".to_owned());
+    assert_eq!(fixture.describe("n"), ["?AttemptUnderWay"], "a restart only lengthens");
 }
 
 #[test]
 fn after_a_failure_the_same_level_then_the_next_then_another_round_then_a_person_follows() {
-    let mut stage = begun();
-    stage.policy(|policy| policy.rounds = 2);
+    let mut fixture = begun();
+    fixture.policy(|policy| policy.rounds = 2);
     let mut history = Vec::new();
     let mut pauses = Vec::new();
     loop {
-        stage.set_outcome("no");
-        stage.set_power("On");
-        let began = stage.now;
-        while stage.describe("n") == ["?RetryBackoff"] {
-            stage.advance(1);
+        fixture.set_outcome("no");
+        fixture.set_power("On");
+        let began = fixture.now;
+        while fixture.describe("n") == ["?RetryBackoff"] {
+            fixture.advance(1);
         }
-        pauses.push(stage.now - began);
-        let words = stage.act("n");
+        pauses.push(fixture.now - began);
+        let words = fixture.act("n");
         history.push(words.join(" "));
         if history.last().unwrap().starts_with("write") {
             break;
@@ -84,92 +84,92 @@ fn after_a_failure_the_same_level_then_the_next_then_another_round_then_a_person
     assert_eq!(history, expected, "bmc twice, pdu once, two rounds");
     assert_eq!(pauses, [5, 10, 20, 40, 60, 60]);
     assert_eq!(
-        stage.only().1.message,
+        fixture.only().1.message,
         "all levels failed 2 times: level bmc: bmc says On; level pdu: bmc says On"
     );
-    assert_eq!(stage.describe("n"), ["?AwaitingOperator"]);
-    assert!(stage.hold_message("n").contains("node n needs a person: all levels failed 2 times"));
+    assert_eq!(fixture.describe("n"), ["?AwaitingOperator"]);
+    assert!(fixture.hold_message("n").contains("node n needs a person: all levels failed 2 times"));
 }
 
 #[test]
 fn one_level_of_three_attempts_is_tried_three_times_a_round_and_more_attempts_than_are_kept_end_too() {
     for (attempts, rounds, tries) in [(3, 2, 6), (1, 3, 3), (10, 1, 10)] {
-        let mut stage = Fixture::at(Phase::Pending, |_| ());
-        stage.policy(|policy| {
+        let mut fixture = Fixture::at(Phase::Pending, |_| ());
+        fixture.policy(|policy| {
             policy.levels = vec![level("bmc", attempts)];
             policy.rounds = rounds;
         });
         let mut tried = 0;
-        while stage.only().1.phase != Phase::AwaitingOperator {
-            if stage.act("n")[0].starts_with("off") {
+        while fixture.only().1.phase != Phase::AwaitingOperator {
+            if fixture.act("n")[0].starts_with("off") {
                 tried += 1;
-                stage.set_power("On");
+                fixture.set_power("On");
             }
-            stage.advance(60);
+            fixture.advance(60);
         }
         assert_eq!(tried, tries, "{attempts} attempts, {rounds} rounds");
     }
-    let mut stage = Fixture::at(Phase::Fencing, |status| {
+    let mut fixture = Fixture::at(Phase::Fencing, |status| {
         status.attempts = (11..31).map(failed).collect();
         status.rounds = 2;
     });
-    stage.policy(|policy| policy.levels = vec![level("bmc", 9)]);
-    stage.advance(60);
-    assert_eq!(stage.describe("n"), ["write AwaitingOperator"], "of more than are kept each is the last");
+    fixture.policy(|policy| policy.levels = vec![level("bmc", 9)]);
+    fixture.advance(60);
+    assert_eq!(fixture.describe("n"), ["write AwaitingOperator"], "of more than are kept each is the last");
 }
 
 #[test]
 fn only_the_last_attempts_are_kept_and_their_numbers_go_on() {
-    let mut stage = Fixture::at(Phase::Fencing, |status| status.attempts = (11..31).map(failed).collect());
-    stage.advance(60);
-    assert_eq!(stage.act("n"), ["off 31 by bmc"]);
-    let attempts = stage.only().1.attempts;
+    let mut fixture = Fixture::at(Phase::Fencing, |status| status.attempts = (11..31).map(failed).collect());
+    fixture.advance(60);
+    assert_eq!(fixture.act("n"), ["off 31 by bmc"]);
+    let attempts = fixture.only().1.attempts;
     assert_eq!((attempts.len(), attempts[0].id), (Attempt::MAX_ATTEMPTS, 12));
 }
 
 #[test]
 fn a_further_attempt_passes_the_gates_again_but_keeps_its_place() {
     let failed = || {
-        let mut stage = begun();
-        stage.set_power("On");
-        stage.advance(10);
-        stage
+        let mut fixture = begun();
+        fixture.set_power("On");
+        fixture.advance(10);
+        fixture
     };
-    let mut stage = failed();
-    stage.policy(|policy| (policy.brakes.max_concurrent, policy.brakes.cooldown_seconds) = (1, 600));
+    let mut fixture = failed();
+    fixture.policy(|policy| (policy.brakes.max_concurrent, policy.brakes.cooldown_seconds) = (1, 600));
     let other = NodeFenceStatus { phase: Phase::Fencing, ..NodeFenceStatus::default() };
-    stage.fence("m", Trigger::Person, other);
-    assert_eq!(stage.describe("n"), ["off 2 by bmc"]);
+    fixture.fence("m", Trigger::Person, other);
+    assert_eq!(fixture.describe("n"), ["off 2 by bmc"]);
     for (close, gate) in [
-        ((|stage| stage.runs_on("n")) as fn(&mut Fixture), "?SelfNode"),
-        (|stage| stage.policy(|policy| policy.paused = Some("x".to_owned())), "?Paused"),
-        (|stage| stage.lose(&["m", "k", "l"]), "?LargeOutage"),
+        ((|fixture| fixture.runs_on("n")) as fn(&mut Fixture), "?SelfNode"),
+        (|fixture| fixture.policy(|policy| policy.paused = Some("x".to_owned())), "?Paused"),
+        (|fixture| fixture.lose(&["m", "k", "l"]), "?LargeOutage"),
     ] {
-        let mut stage = failed();
-        close(&mut stage);
-        assert_eq!(stage.act("n"), ["write Fencing", gate]);
-        assert_eq!(stage.describe("n"), [gate]);
+        let mut fixture = failed();
+        close(&mut fixture);
+        assert_eq!(fixture.act("n"), ["write Fencing", gate]);
+        assert_eq!(fixture.describe("n"), [gate]);
     }
-    let mut stage = failed();
-    stage.policy(|policy| policy.mode = PolicyMode::DryRun);
-    assert_eq!(stage.describe("n"), ["?DryRun"]);
+    let mut fixture = failed();
+    fixture.policy(|policy| policy.mode = PolicyMode::DryRun);
+    assert_eq!(fixture.describe("n"), ["?DryRun"]);
 }
 
 #[test]
 fn a_node_that_reports_again_is_not_fenced_unless_requested_or_in_flight() {
-    let back = |mut stage: Fixture| {
-        stage.reboot("n", "b0000000-0000-4000-8000-00000000000a");
-        stage
+    let back = |mut fixture: Fixture| {
+        fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a");
+        fixture
     };
     assert_eq!(back(Fixture::at(Phase::Pending, |_| ())).describe("n"), ["write Cancelled"]);
     assert_eq!(back(begun()).describe("n"), ["?AttemptUnderWay"], "the shot may still land");
-    let mut stage = back(begun());
-    stage.set_power("On");
-    assert_eq!(stage.describe("n"), ["write Cancelled"]);
+    let mut fixture = back(begun());
+    fixture.set_power("On");
+    assert_eq!(fixture.describe("n"), ["write Cancelled"]);
     let asked_for = |phase| {
-        let mut stage = Fixture::new(&["n", "m", "k"]);
-        stage.fence("n", Trigger::Person, NodeFenceStatus { phase, ..NodeFenceStatus::default() });
-        stage
+        let mut fixture = Fixture::new(&["n", "m", "k"]);
+        fixture.fence("n", Trigger::Person, NodeFenceStatus { phase, ..NodeFenceStatus::default() });
+        fixture
     };
     assert_eq!(asked_for(Phase::Pending).describe("n"), ["off 1 by bmc"]);
     assert_eq!(back(Fixture::at(Phase::AwaitingOperator, |_| ())).describe("n"), ["write Cancelled"]);
@@ -178,122 +178,123 @@ fn a_node_that_reports_again_is_not_fenced_unless_requested_or_in_flight() {
 
 #[test]
 fn a_cancellation_takes_effect_before_the_next_attempt_and_not_during_one() {
-    let cancelled = |mut stage: Fixture| {
-        stage.edit(|spec, _| spec.cancelled = true);
-        stage
+    let cancelled = |mut fixture: Fixture| {
+        fixture.edit(|spec, _| spec.cancelled = true);
+        fixture
     };
     assert_eq!(cancelled(Fixture::at(Phase::Pending, |_| ())).describe("n"), ["write Cancelled"]);
-    let mut stage = cancelled(begun());
-    assert_eq!(stage.describe("n"), ["?AttemptUnderWay"]);
-    stage.set_outcome("done");
-    assert_eq!(stage.describe("n"), ["look"]);
-    stage.set_power("On");
-    assert_eq!(stage.describe("n"), ["write Cancelled"]);
-    stage.set_power("Off");
-    assert_eq!(stage.describe("n"), ["prove"], "it landed: that is a fact");
+    let mut fixture = cancelled(begun());
+    assert_eq!(fixture.describe("n"), ["?AttemptUnderWay"]);
+    fixture.set_outcome("done");
+    assert_eq!(fixture.describe("n"), ["look"]);
+    fixture.set_power("On");
+    assert_eq!(fixture.describe("n"), ["write Cancelled"]);
+    fixture.set_power("Off");
+    assert_eq!(fixture.describe("n"), ["prove"], "it landed: that is a fact");
 }
 
 #[test]
 fn another_incarnation_before_evidence_supersedes_the_incident_once_nothing_is_in_flight() {
     for phase in [Phase::Pending, Phase::AwaitingOperator] {
-        let mut stage = Fixture::at(phase, |_| ());
-        stage.reboot("n", "b0000000-0000-4000-8000-000000000002");
-        assert_eq!(stage.describe("n"), ["write Superseded"], "{phase:?}");
+        let mut fixture = Fixture::at(phase, |_| ());
+        fixture.reboot("n", "b0000000-0000-4000-8000-000000000002");
+        assert_eq!(fixture.describe("n"), ["write Superseded"], "{phase:?}");
     }
-    let mut stage = begun();
-    stage.reboot("n", "b0000000-0000-4000-8000-000000000002");
-    assert_eq!(stage.describe("n"), ["?AttemptUnderWay"]);
-    stage.advance_to(132);
-    assert_eq!(stage.act("n"), ["write Superseded"]);
-    assert!(stage.describe("n").is_empty(), "it is well");
-    let mut stage = Fixture::at(Phase::Pending, |_| ());
-    stage.change("n", |node| node["metadata"]["uid"] = json!("uid-anew"));
-    stage.world.remove(Kind::Nodes, "uid-n", stage.mono());
-    assert_eq!(stage.describe("n")[0], "write Superseded", "a Node created anew");
+    let mut fixture = begun();
+    fixture.reboot("n", "b0000000-0000-4000-8000-000000000002");
+    assert_eq!(fixture.describe("n"), ["?AttemptUnderWay"]);
+    fixture.advance_to(132);
+    assert_eq!(fixture.act("n"), ["write Superseded"]);
+    assert!(fixture.describe("n").is_empty(), "it is well");
+    let mut fixture = Fixture::at(Phase::Pending, |_| ());
+    fixture.change("n", |node| node["metadata"]["uid"] = json!("uid-anew"));
+    fixture.world.remove(Kind::Nodes, "uid-n", fixture.mono());
+    assert_eq!(fixture.describe("n")[0], "write Superseded", "a Node created anew");
 }
 
 #[test]
 fn a_deleted_node_is_fenced_by_the_data_of_its_incident() {
-    let mut stage = Fixture::at(Phase::Pending, |_| ());
-    stage.delete(Kind::Nodes, "n");
-    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
-    stage.set_power("Off");
-    assert_eq!(stage.act("n"), ["prove"]);
-    stage.advance(20);
-    assert_eq!(stage.describe("n"), ["?MachinePoweredOff"], "there is nothing to taint");
+    let mut fixture = Fixture::at(Phase::Pending, |_| ());
+    fixture.delete(Kind::Nodes, "n");
+    assert_eq!(fixture.act("n"), ["off 1 by bmc"]);
+    fixture.set_power("Off");
+    assert_eq!(fixture.act("n"), ["prove"]);
+    fixture.advance(20);
+    assert_eq!(fixture.describe("n"), ["?MachinePoweredOff"], "there is nothing to taint");
 }
 
 #[test]
 fn a_confirmation_or_evidence_from_before_a_crash_is_adopted_in_every_phase_before_fenced() {
-    let waits = |stage: &mut Fixture| stage.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
+    let waits =
+        |fixture: &mut Fixture| fixture.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
     for phase in [Phase::Pending, Phase::Fencing, Phase::AwaitingOperator] {
-        let mut stage = Fixture::at(phase, |_| ());
-        stage.runs_on("n");
-        waits(&mut stage);
-        assert_eq!(stage.act("n"), ["write Fenced"], "{phase:?}");
-        assert_eq!(stage.only().1.evidence.as_deref(), Some("by-hand"));
+        let mut fixture = Fixture::at(phase, |_| ());
+        fixture.runs_on("n");
+        waits(&mut fixture);
+        assert_eq!(fixture.act("n"), ["write Fenced"], "{phase:?}");
+        assert_eq!(fixture.only().1.evidence.as_deref(), Some("by-hand"));
     }
-    let mut stage = Fixture::at(Phase::AwaitingOperator, |_| ());
-    stage.policy(|policy| policy.minimum_evidence = Grade::Verified);
-    waits(&mut stage);
-    assert_eq!(stage.describe("n"), ["?AwaitingOperator"], "its policy wants more");
-    stage.policy(|policy| policy.minimum_evidence = Grade::Asserted);
-    stage.invalidate("by-hand");
-    assert_eq!(stage.describe("n"), ["?AwaitingOperator"], "it is not believed");
-    let mut stage = Fixture::at(Phase::Pending, |_| ());
-    stage.edit(|spec, _| spec.trigger.kind = Trigger::Person);
-    stage.reboot("n", "b0000000-0000-4000-8000-00000000000a");
-    waits(&mut stage);
-    assert_eq!(stage.describe("n"), ["?NodeStillReady"], "of who is Ready nothing is believed");
+    let mut fixture = Fixture::at(Phase::AwaitingOperator, |_| ());
+    fixture.policy(|policy| policy.minimum_evidence = Grade::Verified);
+    waits(&mut fixture);
+    assert_eq!(fixture.describe("n"), ["?AwaitingOperator"], "its policy wants more");
+    fixture.policy(|policy| policy.minimum_evidence = Grade::Asserted);
+    fixture.invalidate("by-hand");
+    assert_eq!(fixture.describe("n"), ["?AwaitingOperator"], "it is not believed");
+    let mut fixture = Fixture::at(Phase::Pending, |_| ());
+    fixture.edit(|spec, _| spec.trigger.kind = Trigger::Person);
+    fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a");
+    waits(&mut fixture);
+    assert_eq!(fixture.describe("n"), ["?NodeStillReady"], "of who is Ready nothing is believed");
 }
 
 /// A confirmation of an earlier loss of the same incarnation ended the fencing of the next loss.
 #[test]
 fn a_confirmation_from_before_the_kubelet_reported_again_is_not_adopted() {
-    let mut stage = Fixture::at(Phase::Pending, |_| ());
-    stage.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
-    stage.heartbeat("n");
-    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
+    let mut fixture = Fixture::at(Phase::Pending, |_| ());
+    fixture.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
+    fixture.heartbeat("n");
+    assert_eq!(fixture.act("n"), ["off 1 by bmc"]);
 }
 
 #[test]
 fn an_incident_without_its_policy_is_held() {
-    let mut stage = Fixture::at(Phase::Pending, |_| ());
-    stage.delete(Kind::FencePolicies, "p");
-    assert_eq!(stage.describe("n"), ["?NoPolicy"]);
+    let mut fixture = Fixture::at(Phase::Pending, |_| ());
+    fixture.delete(Kind::FencePolicies, "p");
+    assert_eq!(fixture.describe("n"), ["?NoPolicy"]);
 }
 
 #[test]
 fn of_two_incidents_of_one_incarnation_the_one_with_the_derived_name_counts() {
-    let mut stage = Fixture::at(Phase::Pending, |_| ());
-    let (spec, status) = stage.only();
+    let mut fixture = Fixture::at(Phase::Pending, |_| ());
+    let (spec, status) = fixture.only();
     let object = named("a").set("/spec", json!(spec)).set("/status", json!(status));
-    stage.world.put(Kind::NodeFences, object, stage.mono());
-    assert_eq!(stage.describe("n"), ["off 1 by bmc", "?DuplicateFence"]);
-    stage.runs_on("n");
-    assert_eq!(stage.describe("n"), ["write Pending", "?DuplicateFence", "?SelfNode"]);
+    fixture.world.put(Kind::NodeFences, object, fixture.mono());
+    assert_eq!(fixture.describe("n"), ["off 1 by bmc", "?DuplicateFence"]);
+    fixture.runs_on("n");
+    assert_eq!(fixture.describe("n"), ["write Pending", "?DuplicateFence", "?SelfNode"]);
 }
 
 #[test]
 fn an_incident_that_is_being_deleted_is_ignored() {
-    let mut stage = Fixture::at(Phase::Pending, |_| ());
-    let (spec, status) = stage.only();
+    let mut fixture = Fixture::at(Phase::Pending, |_| ());
+    let (spec, status) = fixture.only();
     let name = pod_safety_shared::authority::incident_name(&spec.node);
     let object = named(&name).terminating().set("/spec", json!(spec)).set("/status", json!(status));
-    stage.world.put(Kind::NodeFences, object, stage.mono());
-    assert!(stage.describe("n").is_empty(), "and its name is not free yet");
-    stage.delete(Kind::NodeFences, &name);
-    stage.fences.clear();
-    assert_eq!(stage.describe("n"), ["open by p"]);
+    fixture.world.put(Kind::NodeFences, object, fixture.mono());
+    assert!(fixture.describe("n").is_empty(), "and its name is not free yet");
+    fixture.delete(Kind::NodeFences, &name);
+    fixture.fences.clear();
+    assert_eq!(fixture.describe("n"), ["open by p"]);
 }
 
 #[test]
 fn withdrawn_evidence_is_not_created_again() {
-    let mut stage = begun();
-    stage.set_power("Off");
-    let name = pod_safety_shared::authority::incident_name(&stage.incarnation("n"));
-    stage.evidence("n", &name, FenceEvidenceKind::OperatorConfirmed);
-    stage.invalidate(&name);
-    assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
-    assert!(stage.only().1.message.contains("was invalidated: wrong"));
+    let mut fixture = begun();
+    fixture.set_power("Off");
+    let name = pod_safety_shared::authority::incident_name(&fixture.incarnation("n"));
+    fixture.evidence("n", &name, FenceEvidenceKind::OperatorConfirmed);
+    fixture.invalidate(&name);
+    assert_eq!(fixture.act("n"), ["write AwaitingOperator"]);
+    assert!(fixture.only().1.message.contains("was invalidated: wrong"));
 }

@@ -71,17 +71,17 @@ impl Sketch {
         (1..).zip(&self.attempts).map(attempt).collect()
     }
 
-    fn stage(&self) -> Fixture {
-        let mut stage = Fixture::lost();
-        stage.policy(|policy| {
+    fn fixture(&self) -> Fixture {
+        let mut fixture = Fixture::lost();
+        fixture.policy(|policy| {
             policy.paused = self.paused.then(|| "x".to_owned());
             policy.recovery = if self.power_on { Recovery::PowerOn } else { Recovery::Hold };
         });
         if self.pod {
-            stage.pod("db-0", "n", Fixture::terminating);
+            fixture.pod("db-0", "n", Fixture::terminating);
         }
         if self.ours {
-            stage.runs_on("n");
+            fixture.runs_on("n");
         }
         let status = NodeFenceStatus {
             phase: Phase::ALL[self.phase],
@@ -90,30 +90,30 @@ impl Sketch {
             tainted: self.tainted,
             ..NodeFenceStatus::default()
         };
-        stage.fence("n", if self.person { Trigger::Person } else { Trigger::Detected }, status);
-        stage.edit(|spec, _| (spec.cancelled, spec.dry_run) = (self.cancelled, self.dry));
+        fixture.fence("n", if self.person { Trigger::Person } else { Trigger::Detected }, status);
+        fixture.edit(|spec, _| (spec.cancelled, spec.dry_run) = (self.cancelled, self.dry));
         match self.proof {
             0 => {}
-            3 => stage.evidence("m", "e", FenceEvidenceKind::PowerOff),
-            _ => stage.evidence("n", "e", FenceEvidenceKind::PowerOff),
+            3 => fixture.evidence("m", "e", FenceEvidenceKind::PowerOff),
+            _ => fixture.evidence("n", "e", FenceEvidenceKind::PowerOff),
         }
         if self.proof == 2 {
-            stage.invalidate("e");
+            fixture.invalidate("e");
         }
         match self.machine {
             0 => {}
-            1 => stage.reboot("n", "b0000000-0000-4000-8000-00000000000a"),
-            2 => stage.reboot("n", "b0000000-0000-4000-8000-000000000002"),
-            3 => stage.change("n", |node| {
+            1 => fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a"),
+            2 => fixture.reboot("n", "b0000000-0000-4000-8000-000000000002"),
+            3 => fixture.change("n", |node| {
                 node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002")
             }),
-            _ => stage.delete(Kind::Nodes, "n"),
+            _ => fixture.delete(Kind::Nodes, "n"),
         }
         if self.storm {
-            stage.lose(&["m", "k", "l"]);
+            fixture.lose(&["m", "k", "l"]);
         }
-        stage.advance(self.later);
-        stage
+        fixture.advance(self.later);
+        fixture
     }
 }
 
@@ -122,15 +122,15 @@ proptest! {
 
     #[test]
     fn no_step_without_its_preconditions(sketch in sketch()) {
-        let stage = sketch.stage();
-        let decision = stage.decide("n");
-        prop_assert_eq!(&decision, &stage.decide("n"), "pure");
+        let fixture = sketch.fixture();
+        let decision = fixture.decide("n");
+        prop_assert_eq!(&decision, &fixture.decide("n"), "pure");
         let taken: Vec<&Step> = step(&decision).into_iter().collect();
         let live = !Phase::ALL[sketch.phase].is_over();
         let says = !taken.is_empty() || !decision.holds.is_empty();
         prop_assert!(!live || says, "whatever waits is held by a reason: {:?}", decision);
         let under_way = sketch.attempts.last().is_some_and(|(_, outcome, verified)| !outcome && *verified == 0)
-            && stage.mono() < at(70 + 60 + 2);
+            && fixture.mono() < at(70 + 60 + 2);
         let proved = sketch.proof == 1;
         let same_life = matches!(sketch.machine, 0 | 1);
         for step in taken {
@@ -182,13 +182,13 @@ proptest! {
     /// not write endlessly.
     #[test]
     fn writes_come_to_an_end(sketch in sketch()) {
-        let mut stage = sketch.stage();
+        let mut fixture = sketch.fixture();
         for _write in 0..8 {
-            match step(&stage.decide("n")) {
-                Some(Step::Write(_)) => drop(stage.act("n")),
+            match step(&fixture.decide("n")) {
+                Some(Step::Write(_)) => drop(fixture.act("n")),
                 _ => return Ok(()),
             }
         }
-        prop_assert!(false, "still writing: {:?}", stage.decide("n"));
+        prop_assert!(false, "still writing: {:?}", fixture.decide("n"));
     }
 }

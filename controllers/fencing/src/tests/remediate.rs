@@ -6,20 +6,20 @@ use super::*;
 
 /// Five nodes of which `n` is lost; the policy fences on request only, and there is one request.
 fn requested() -> Fixture {
-    let mut stage = Fixture::lost();
-    stage.policy(|policy| policy.when = When::Manual);
-    stage.remediation("n", |_| ());
-    stage
+    let mut fixture = Fixture::lost();
+    fixture.policy(|policy| policy.when = When::Manual);
+    fixture.remediation("n", |_| ());
+    fixture
 }
 
 /// Its incident is open.
 fn opened() -> Fixture {
-    let mut stage = requested();
-    assert_eq!(stage.act("n"), ["keep"]);
-    assert_eq!(stage.act("n"), ["say True/Unknown Fencing"]);
-    assert_eq!(stage.act("n"), ["open by p"]);
-    assert_eq!(stage.only().0.trigger.kind, Trigger::External);
-    stage
+    let mut fixture = requested();
+    assert_eq!(fixture.act("n"), ["keep"]);
+    assert_eq!(fixture.act("n"), ["say True/Unknown Fencing"]);
+    assert_eq!(fixture.act("n"), ["open by p"]);
+    assert_eq!(fixture.only().0.trigger.kind, Trigger::External);
+    fixture
 }
 
 fn deleted(object: &mut Value) {
@@ -32,85 +32,85 @@ fn over(object: &mut Value) {
 
 #[test]
 fn a_requested_incident_is_named_in_the_remediation_before_it_is_opened() {
-    let mut stage = opened();
-    let name = stage.fences.keys().next().cloned();
-    assert_eq!(stage.remediations["n"]["status"]["fence"].as_str(), name.as_deref());
-    assert!(stage.act("n")[0].starts_with("off 1 by bmc"));
-    stage.set_outcome("done");
-    stage.set_power("Off");
-    assert_eq!(stage.act("n")[0], "prove");
-    assert_eq!(stage.act("n"), ["taint", "say False/True Fenced"]);
-    stage.advance(20);
-    stage.act("n");
+    let mut fixture = opened();
+    let name = fixture.fences.keys().next().cloned();
+    assert_eq!(fixture.remediations["n"]["status"]["fence"].as_str(), name.as_deref());
+    assert!(fixture.act("n")[0].starts_with("off 1 by bmc"));
+    fixture.set_outcome("done");
+    fixture.set_power("Off");
+    assert_eq!(fixture.act("n")[0], "prove");
+    assert_eq!(fixture.act("n"), ["taint", "say False/True Fenced"]);
+    fixture.advance(20);
+    fixture.act("n");
     assert_eq!(
-        stage.describe("n"),
+        fixture.describe("n"),
         ["?MachinePoweredOff"],
         "said once: {:?}",
-        stage.remediations["n"]["status"]
+        fixture.remediations["n"]["status"]
     );
 }
 
 #[test]
 fn bug_a_node_that_came_back_was_fenced_again_while_the_request_existed() {
-    let mut stage = opened();
-    stage.edit(|_, status| status.phase = Phase::Done);
-    stage.reboot("n", "b0000000-0000-4000-8000-000000000002");
-    stage.advance(5);
-    assert_eq!(stage.act("n"), ["say False/True Fenced"]);
-    assert_eq!(stage.describe("n"), [""; 0]);
-    stage.lose_node("n");
-    stage.advance(100);
-    assert_eq!(stage.describe("n"), [""; 0], "the wish was about the life before");
+    let mut fixture = opened();
+    fixture.edit(|_, status| status.phase = Phase::Done);
+    fixture.reboot("n", "b0000000-0000-4000-8000-000000000002");
+    fixture.advance(5);
+    assert_eq!(fixture.act("n"), ["say False/True Fenced"]);
+    assert_eq!(fixture.describe("n"), [""; 0]);
+    fixture.lose_node("n");
+    fixture.advance(100);
+    assert_eq!(fixture.describe("n"), [""; 0], "the wish was about the life before");
 }
 
 #[test]
 fn a_healthy_node_is_fenced_on_request_and_not_after_the_request_is_withdrawn() {
-    let mut stage = opened();
-    stage.reboot("n", "b0000000-0000-4000-8000-00000000000a");
-    stage.advance(5);
-    assert!(stage.describe("n")[0].starts_with("off 1 by bmc"), "who asked knows better");
-    stage.remediation("n", deleted);
-    assert_eq!(stage.act("n"), ["write Cancelled"], "the finalizer stays until that is so");
-    assert_eq!(stage.act("n"), ["let go"]);
-    assert_eq!(stage.describe("n"), [""; 0]);
+    let mut fixture = opened();
+    fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a");
+    fixture.advance(5);
+    assert!(fixture.describe("n")[0].starts_with("off 1 by bmc"), "who asked knows better");
+    fixture.remediation("n", deleted);
+    assert_eq!(fixture.act("n"), ["write Cancelled"], "the finalizer stays until that is so");
+    assert_eq!(fixture.act("n"), ["let go"]);
+    assert_eq!(fixture.describe("n"), [""; 0]);
 }
 
 #[test]
 fn a_remediation_is_released_only_after_attempts_in_flight() {
-    let mut stage = opened();
-    assert!(stage.act("n")[0].starts_with("off 1"));
-    stage.remediation("n", deleted);
-    assert_eq!(stage.describe("n"), ["?AttemptUnderWay"]);
-    stage.set_outcome("no");
-    stage.set_power("On");
-    assert_eq!(stage.act("n"), ["write Cancelled"]);
-    assert_eq!(stage.describe("n"), ["let go"]);
+    let mut fixture = opened();
+    assert!(fixture.act("n")[0].starts_with("off 1"));
+    fixture.remediation("n", deleted);
+    assert_eq!(fixture.describe("n"), ["?AttemptUnderWay"]);
+    fixture.set_outcome("no");
+    fixture.set_power("On");
+    assert_eq!(fixture.act("n"), ["write Cancelled"]);
+    assert_eq!(fixture.describe("n"), ["let go"]);
 }
 
 #[test]
 fn a_second_request_in_the_same_incarnation_reopens_the_incident() {
-    let mut stage = opened();
-    stage.remediation("n", deleted);
-    assert_eq!(stage.act("n"), ["write Cancelled"]);
-    assert_eq!(stage.act("n"), ["let go"]);
-    stage.delete(Kind::Remediations, "n");
-    stage.remediations.clear();
-    stage.remediation("n-7xk2p", |object| {
+    let mut fixture = opened();
+    fixture.remediation("n", deleted);
+    assert_eq!(fixture.act("n"), ["write Cancelled"]);
+    assert_eq!(fixture.act("n"), ["let go"]);
+    fixture.delete(Kind::Remediations, "n");
+    fixture.remediations.clear();
+    fixture.remediation("n-7xk2p", |object| {
         object["metadata"]["annotations"] = json!({ NODE_NAME_ANNOTATION: "n" });
     });
-    assert_eq!(stage.act("n"), ["keep"]);
-    assert_eq!(stage.act("n"), ["say True/Unknown Fencing"]);
-    assert_eq!(stage.act("n"), ["write Pending"]);
-    assert!(stage.describe("n")[0].starts_with("off 1 by bmc"), "{:?}", stage.describe("n"));
+    assert_eq!(fixture.act("n"), ["keep"]);
+    assert_eq!(fixture.act("n"), ["say True/Unknown Fencing"]);
+    assert_eq!(fixture.act("n"), ["write Pending"]);
+    assert!(fixture.describe("n")[0].starts_with("off 1 by bmc"), "{:?}", fixture.describe("n"));
 }
 
 #[test]
 fn a_remediation_is_released_even_if_its_node_is_deleted() {
-    let mut stage = opened();
-    stage.delete(Kind::Nodes, "n");
-    stage.remediation("n", deleted);
-    assert_eq!(stage.act("n"), ["write Cancelled"]);
-    assert_eq!(stage.act("n"), ["let go"]);
+    let mut fixture = opened();
+    fixture.delete(Kind::Nodes, "n");
+    fixture.remediation("n", deleted);
+    assert_eq!(fixture.act("n"), ["write Cancelled"]);
+    assert_eq!(fixture.act("n"), ["let go"]);
     let mut never = requested();
     assert_eq!(never.act("n"), ["keep"]);
     never.delete(Kind::Nodes, "n");
@@ -121,10 +121,10 @@ fn a_remediation_is_released_even_if_its_node_is_deleted() {
 
 #[test]
 fn a_timed_out_remediation_begins_no_attempt_and_keeps_evidence() {
-    let mut stage = opened();
-    stage.remediation("n", over);
+    let mut fixture = opened();
+    fixture.remediation("n", over);
     assert_eq!(
-        stage.act("n"),
+        fixture.act("n"),
         ["write Pending", "say False/False TimedOut", "?RemediationTimedOut"],
         "the gate is closed"
     );
@@ -150,12 +150,12 @@ fn a_timed_out_remediation_begins_no_attempt_and_keeps_evidence() {
 
 #[test]
 fn a_request_that_cannot_begin_fails_at_once_with_its_reason() {
-    let mut stage = requested();
-    stage.act("n");
-    stage.policy(|policy| {
+    let mut fixture = requested();
+    fixture.act("n");
+    fixture.policy(|policy| {
         policy.node_selector.match_labels.insert("rack".to_owned(), "none".to_owned());
     });
-    assert_eq!(stage.act("n"), ["say False/False NoPolicy"]);
+    assert_eq!(fixture.act("n"), ["say False/False NoPolicy"]);
     let mut unsaid = requested();
     unsaid.act("n");
     unsaid.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!(""));
@@ -167,12 +167,12 @@ fn a_request_that_cannot_begin_fails_at_once_with_its_reason() {
 
 #[test]
 fn an_existing_incident_is_followed_and_not_cancelled_with_the_request() {
-    let mut stage = Fixture::at(Phase::Pending, |_| ());
-    stage.remediation("n", |_| ());
-    assert!(stage.act("n").contains(&"keep".to_owned()));
-    assert!(stage.act("n").contains(&"say True/Unknown Fencing".to_owned()));
-    stage.remediation("n", deleted);
-    assert_eq!(stage.act("n").last().map(String::as_str), Some("?AttemptUnderWay"));
-    assert!(!stage.only().1.phase.is_over(), "the policy wants it, too");
-    assert_eq!(stage.remediations["n"]["metadata"]["finalizers"], json!([]));
+    let mut fixture = Fixture::at(Phase::Pending, |_| ());
+    fixture.remediation("n", |_| ());
+    assert!(fixture.act("n").contains(&"keep".to_owned()));
+    assert!(fixture.act("n").contains(&"say True/Unknown Fencing".to_owned()));
+    fixture.remediation("n", deleted);
+    assert_eq!(fixture.act("n").last().map(String::as_str), Some("?AttemptUnderWay"));
+    assert!(!fixture.only().1.phase.is_over(), "the policy wants it, too");
+    assert_eq!(fixture.remediations["n"]["metadata"]["finalizers"], json!([]));
 }

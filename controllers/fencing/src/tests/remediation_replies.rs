@@ -8,22 +8,22 @@ use super::*;
 
 /// `n` is lost, and a remediation follows its incident, which is in this phase.
 fn followed(phase: Phase, change: impl FnOnce(&mut NodeFenceStatus)) -> Fixture {
-    let mut stage = Fixture::lost();
-    stage.policy(|policy| policy.when = When::Manual);
+    let mut fixture = Fixture::lost();
+    fixture.policy(|policy| policy.when = When::Manual);
     let mut status = NodeFenceStatus { phase, ..NodeFenceStatus::default() };
     change(&mut status);
-    stage.fence("n", Trigger::External, status);
-    let name = incident_name(&stage.incarnation("n"));
-    stage.remediation("n", |object| {
+    fixture.fence("n", Trigger::External, status);
+    let name = incident_name(&fixture.incarnation("n"));
+    fixture.remediation("n", |object| {
         object["metadata"]["finalizers"] = json!([REMEDIATION_FINALIZER]);
         object["status"] = json!({ "fence": name, "conditions": [] });
     });
-    stage
+    fixture
 }
 
 /// The status of its remediation.
-fn answer(stage: &Fixture) -> PodSafetyRemediationStatus {
-    let decision = stage.decide("n");
+fn answer(fixture: &Fixture) -> PodSafetyRemediationStatus {
+    let decision = fixture.decide("n");
     match replies(&decision).as_slice() {
         [RemediationUpdate::WriteStatus(status)] => (**status).clone(),
         other => panic!("{other:?}"),
@@ -52,13 +52,13 @@ fn a_cancelled_incident_is_reopened_for_a_request_while_its_node_is_lost_in_the_
         ("it is lost again", |_| (), "write Pending"),
         (
             "it is Ready",
-            |stage| stage.reboot("n", "b0000000-0000-4000-8000-00000000000a"),
+            |fixture| fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a"),
             "say False/False Cancelled",
         ),
         (
             "it is lost in another life",
-            |stage| {
-                stage.change("n", |node| {
+            |fixture| {
+                fixture.change("n", |node| {
                     node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002")
                 })
             },
@@ -66,24 +66,24 @@ fn a_cancelled_incident_is_reopened_for_a_request_while_its_node_is_lost_in_the_
         ),
         (
             "a person cancelled it",
-            |stage| stage.edit(|spec, _| spec.cancelled = true),
+            |fixture| fixture.edit(|spec, _| spec.cancelled = true),
             "say False/False Cancelled",
         ),
         (
             "it is being deleted",
-            |stage| {
-                let (spec, status) = stage.only();
+            |fixture| {
+                let (spec, status) = fixture.only();
                 let name = incident_name(&spec.node);
                 let object = json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "900",
                     "deletionTimestamp": "2026-01-01T00:00:00Z" }, "spec": spec, "status": status });
-                stage.world.apply(Kind::NodeFences, &object, stage.mono());
+                fixture.world.apply(Kind::NodeFences, &object, fixture.mono());
             },
             "say False/False Cancelled",
         ),
         (
             "its time is over",
-            |stage| {
-                stage.remediation("n", |object| {
+            |fixture| {
+                fixture.remediation("n", |object| {
                     object["metadata"]["annotations"] =
                         json!({ TIMED_OUT_ANNOTATION: "2026-01-01T00:01:30Z" });
                 });
@@ -92,9 +92,9 @@ fn a_cancelled_incident_is_reopened_for_a_request_while_its_node_is_lost_in_the_
         ),
     ];
     for (says, change, expected) in rows {
-        let mut stage = followed(Phase::Cancelled, |_| ());
-        change(&mut stage);
-        assert_eq!(stage.describe("n"), [expected], "{says}");
+        let mut fixture = followed(Phase::Cancelled, |_| ());
+        change(&mut fixture);
+        assert_eq!(fixture.describe("n"), [expected], "{says}");
     }
 }
 
@@ -105,12 +105,12 @@ fn a_node_is_reported_as_never_returning_if_the_evidence_is_a_deleted_machine() 
         ("e", FenceEvidenceKind::PowerOff, "False"),
         ("other", FenceEvidenceKind::Decommissioned, "False"),
     ] {
-        let mut stage = followed(Phase::Fenced, |status| {
+        let mut fixture = followed(Phase::Fenced, |status| {
             (status.evidence, status.tainted) = (Some(named.to_owned()), true);
         });
-        stage.evidence("n", "e", kind);
+        fixture.evidence("n", "e", kind);
         assert_eq!(
-            answer(&stage).condition_status("PermanentNodeDeletionExpected"),
+            answer(&fixture).condition_status("PermanentNodeDeletionExpected"),
             Some(gone),
             "{named} {kind:?}"
         );
@@ -121,16 +121,16 @@ fn a_node_is_reported_as_never_returning_if_the_evidence_is_a_deleted_machine() 
 #[test]
 fn a_condition_keeps_its_transition_time_until_its_status_changes() {
     let times = |phase: Phase| {
-        let mut stage = followed(phase, |_| ());
+        let mut fixture = followed(phase, |_| ());
         let condition = |kind: &str, status: &str, time: &str| json!({ "type": kind, "status": status, "reason": "r", "message": "m", "lastTransitionTime": time });
-        stage.remediation("n", |object| {
+        fixture.remediation("n", |object| {
             object["status"]["conditions"] = json!([
                 condition("Processing", "True", "t1"),
                 condition("Succeeded", "Unknown", "t2"),
                 condition("PermanentNodeDeletionExpected", "False", "t3"),
             ]);
         });
-        answer(&stage).conditions.iter().map(|one| one.last_transition_time.clone()).collect::<Vec<_>>()
+        answer(&fixture).conditions.iter().map(|one| one.last_transition_time.clone()).collect::<Vec<_>>()
     };
     assert_eq!(times(Phase::Fencing), ["t1", "t2", "t3"], "in other words the same");
     assert_eq!(times(Phase::AwaitingOperator), ["", "", "t3"]);
@@ -138,13 +138,13 @@ fn a_condition_keeps_its_transition_time_until_its_status_changes() {
 
 #[test]
 fn an_incident_names_its_requester() {
-    let mut stage = Fixture::lost();
-    stage.policy(|policy| policy.when = When::Manual);
-    stage.remediation("n", |_| ());
+    let mut fixture = Fixture::lost();
+    fixture.policy(|policy| policy.when = When::Manual);
+    fixture.remediation("n", |_| ());
     for expected in ["keep", "say True/Unknown Fencing", "open by p"] {
-        assert_eq!(stage.act("n"), [expected]);
+        assert_eq!(fixture.act("n"), [expected]);
     }
-    let trigger = stage.only().0.trigger;
+    let trigger = fixture.only().0.trigger;
     assert_eq!(trigger.by.as_deref(), Some("PodSafetyRemediation ops/n"));
     assert_eq!(trigger.reason, "requested by PodSafetyRemediation ops/n");
 }
@@ -159,68 +159,68 @@ fn released() -> Fixture {
         verified: Some(Verified { power: power.parse().unwrap(), ..Verified::default() }),
         ..Attempt::default()
     };
-    let mut stage = Fixture::at(Phase::Fenced, |status| {
+    let mut fixture = Fixture::at(Phase::Fenced, |status| {
         (status.evidence, status.tainted) = (Some("e".to_owned()), true);
         status.attempts =
             vec![attempt(1, "bmc", 0, "On"), attempt(2, "pdu", 1, "Off"), attempt(3, "bmc", 0, "On")];
     });
-    stage.device("pdu", |_| ());
-    stage.policy(|policy| {
+    fixture.device("pdu", |_| ());
+    fixture.policy(|policy| {
         policy.levels.push(level("pdu", 1));
         policy.recovery = Recovery::PowerOn;
     });
-    stage.evidence("n", "e", FenceEvidenceKind::PowerOff);
-    stage.advance(10);
-    stage
+    fixture.evidence("n", "e", FenceEvidenceKind::PowerOff);
+    fixture.advance(10);
+    fixture
 }
 
 #[test]
 fn a_machine_is_switched_on_by_the_devices_that_switched_it_off() {
-    let mut stage = released();
-    assert_eq!(stage.act("n"), ["on 4 by pdu"]);
-    assert_eq!(stage.only().1.attempts.last().unwrap().level, 1);
+    let mut fixture = released();
+    assert_eq!(fixture.act("n"), ["on 4 by pdu"]);
+    assert_eq!(fixture.only().1.attempts.last().unwrap().level, 1);
 }
 
 #[test]
 fn the_next_power_on_begins_exactly_after_its_backoff() {
-    let mut stage = released();
-    assert_eq!(stage.act("n"), ["on 4 by pdu"]);
-    stage.set_power("Off");
-    stage.advance(10);
-    assert_eq!(stage.act("n"), ["on 5 by pdu"]);
-    stage.set_power("Off");
-    stage.advance(9);
-    assert_eq!(stage.describe("n"), ["?RetryBackoff"]);
-    stage.advance(1);
-    assert_eq!(stage.describe("n"), ["on 6 by pdu"]);
+    let mut fixture = released();
+    assert_eq!(fixture.act("n"), ["on 4 by pdu"]);
+    fixture.set_power("Off");
+    fixture.advance(10);
+    assert_eq!(fixture.act("n"), ["on 5 by pdu"]);
+    fixture.set_power("Off");
+    fixture.advance(9);
+    assert_eq!(fixture.describe("n"), ["?RetryBackoff"]);
+    fixture.advance(1);
+    assert_eq!(fixture.describe("n"), ["on 6 by pdu"]);
 }
 
 /// A recorded sign of life is removed with the evidence that it contradicted, and with the end of the incident.
 #[test]
 fn a_recorded_sign_of_life_is_removed_with_the_evidence_and_at_the_end() {
     let kept = || vec![Gate { name: "Paused".to_owned(), holds: true, message: String::new() }];
-    let mut stage = released();
-    stage.edit(|_, status| status.gates = kept());
-    stage.invalidate("e");
-    assert_eq!(stage.act("n"), ["withdraw"]);
-    assert_eq!(stage.only().1.gates, []);
-    let mut stage = released();
-    stage.edit(|_, status| status.gates = kept());
-    stage.reboot("n", "b0000000-0000-4000-8000-000000000002");
-    assert_eq!(stage.act("n"), ["untaint"]);
-    assert_eq!((stage.only().1.phase, stage.only().1.gates), (Phase::Done, vec![]));
+    let mut fixture = released();
+    fixture.edit(|_, status| status.gates = kept());
+    fixture.invalidate("e");
+    assert_eq!(fixture.act("n"), ["withdraw"]);
+    assert_eq!(fixture.only().1.gates, []);
+    let mut fixture = released();
+    fixture.edit(|_, status| status.gates = kept());
+    fixture.reboot("n", "b0000000-0000-4000-8000-000000000002");
+    assert_eq!(fixture.act("n"), ["untaint"]);
+    assert_eq!((fixture.only().1.phase, fixture.only().1.gates), (Phase::Done, vec![]));
 }
 
 /// An object that cannot be decoded might be the owner of the taint.
 #[test]
 fn a_taint_is_not_reported_as_stale_while_an_incident_cannot_be_decoded() {
-    let mut stage = Fixture::new(&["n", "m", "k"]);
+    let mut fixture = Fixture::new(&["n", "m", "k"]);
     let taint = json!([{ "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute" }]);
-    stage.change("n", |node| node["spec"]["taints"] = taint);
-    stage.advance_to(200);
-    assert_eq!(stage.describe("n"), ["?StaleTaint"]);
+    fixture.change("n", |node| node["spec"]["taints"] = taint);
+    fixture.advance_to(200);
+    assert_eq!(fixture.describe("n"), ["?StaleTaint"]);
     let fence = json!({ "metadata": { "name": "odd", "uid": "uid-odd", "resourceVersion": "x" },
-        "spec": { "node": stage.incarnation("m"), "policy": "p", "trigger": { "kind": "Detected", "reason": "r" } } });
-    stage.world.apply(Kind::NodeFences, &fence, stage.mono());
-    assert_eq!(stage.describe("n"), [""; 0]);
+        "spec": { "node": fixture.incarnation("m"), "policy": "p", "trigger": { "kind": "Detected", "reason": "r" } } });
+    fixture.world.apply(Kind::NodeFences, &fence, fixture.mono());
+    assert_eq!(fixture.describe("n"), [""; 0]);
 }

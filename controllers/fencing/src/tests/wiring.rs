@@ -37,10 +37,10 @@ fn relevant_changes_enqueue_their_node_and_a_policy_or_a_device_enqueues_all() {
     }
     assert!(controller.affects_all(&Change::Fencing { node: None }));
 
-    let mut stage = Fixture::at(Phase::Pending, |_| ());
-    stage.pod("db-0", "n", |_| ());
-    stage.pod("db-1", "n", Fixture::terminating);
-    let guard = stage.world.read();
+    let mut fixture = Fixture::at(Phase::Pending, |_| ());
+    fixture.pod("db-0", "n", |_| ());
+    fixture.pod("db-1", "n", Fixture::terminating);
+    let guard = fixture.world.read();
     let pod = |name: &str| guard.view().pod(&Uid::new(&format!("uid-{name}")).unwrap()).unwrap();
     let (lives, ends) = (pod("db-0"), pod("db-1"));
     assert!(marked(&Change::Pod { before: None, after: Some(lives) }).is_empty());
@@ -67,8 +67,8 @@ fn fencing_runs_beside_kcm_and_in_its_place_and_announces_every_reason() {
 
 #[test]
 fn a_hold_that_needs_a_person_is_an_event_of_the_node() {
-    let stage = Fixture::at(Phase::AwaitingOperator, |status| status.message = "all was tried".to_owned());
-    let decision = stage.decide("n");
+    let fixture = Fixture::at(Phase::AwaitingOperator, |status| status.message = "all was tried".to_owned());
+    let decision = fixture.decide("n");
     let (subject, hold) = &decision.holds[0];
     assert_eq!(*subject, Subject::Fencing { node: "n".into(), uid: Uid::new("uid-n").unwrap() });
     assert_eq!(hold.event().map(|(_, reason)| reason), Some("FencingHeld"));
@@ -86,9 +86,9 @@ fn bug_a_normal_recovery_emitted_a_warning() {
     assert_eq!(sign.event(), None);
 }
 
-fn monitored(stage: &Fixture) -> Option<MonitorRequest> {
+fn monitored(fixture: &Fixture) -> Option<MonitorRequest> {
     let key = Key::Device(Uid::new("uid-bmc").unwrap());
-    let decision = decide(&key, &stage.world.read().view(), stage.mono(), &stage.config);
+    let decision = decide(&key, &fixture.world.read().view(), fixture.mono(), &fixture.config);
     decision.intents.into_iter().next().map(|intent| match intent {
         Intent::Monitor(monitor) => *monitor,
         other => panic!("{other:?}"),
@@ -98,60 +98,60 @@ fn monitored(stage: &Fixture) -> Option<MonitorRequest> {
 /// Found by the simulator: from the second status check on nothing changed, so it was always due.
 #[test]
 fn bug_a_device_without_nodes_was_always_due() {
-    let mut stage = Fixture::new(&["n"]);
-    stage.device("bmc", |device| {
+    let mut fixture = Fixture::new(&["n"]);
+    fixture.device("bmc", |device| {
         device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "none" } });
         device["status"]["targets"] = json!([]);
     });
-    stage.advance_to(1_000);
-    assert_eq!(monitored(&stage), None);
-    stage.change("n", |node| node["metadata"]["labels"]["rack"] = json!("none"));
-    assert!(monitored(&stage).is_some(), "somebody is there, and it is due");
+    fixture.advance_to(1_000);
+    assert_eq!(monitored(&fixture), None);
+    fixture.change("n", |node| node["metadata"]["labels"]["rack"] = json!("none"));
+    assert!(monitored(&fixture).is_some(), "somebody is there, and it is due");
 }
 
 /// A FenceDevice that was applied before its nodes joined showed `NoNodes` for up to `monitorSeconds` after they had.
 #[test]
 fn bug_a_device_showed_no_nodes_for_minutes_after_one_had_joined() {
-    let mut stage = Fixture::new(&["n"]);
+    let mut fixture = Fixture::new(&["n"]);
     let of_rack_7 = |device: &mut Value| {
         device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } });
         device["status"]["targets"] = json!([]);
     };
-    stage.device("bmc", of_rack_7);
-    stage.advance(20);
+    fixture.device("bmc", of_rack_7);
+    fixture.advance(20);
     let key = Key::Device(Uid::new("uid-bmc").unwrap());
-    let decision = decide(&key, &stage.world.read().view(), stage.mono(), &stage.config);
-    assert_eq!(decision.requeue_at, Some(stage.mono() + Duration::from_secs(60)));
-    stage.change("n", |node| node["metadata"]["labels"]["rack"] = json!("7"));
-    assert!(monitored(&stage).is_some());
-    stage.device("bmc", |device| {
+    let decision = decide(&key, &fixture.world.read().view(), fixture.mono(), &fixture.config);
+    assert_eq!(decision.requeue_at, Some(fixture.mono() + Duration::from_secs(60)));
+    fixture.change("n", |node| node["metadata"]["labels"]["rack"] = json!("7"));
+    assert!(monitored(&fixture).is_some());
+    fixture.device("bmc", |device| {
         of_rack_7(device);
         device["spec"]["driver"] = json!("Manual");
     });
-    assert_eq!(monitored(&stage), None, "what a person switches has no targets");
+    assert_eq!(monitored(&fixture), None, "what a person switches has no targets");
 }
 
 #[test]
 fn a_device_gets_a_status_check_when_new_or_changed_and_then_periodically() {
-    let mut stage = Fixture::new(&["n", "m", "k"]);
-    assert_eq!(monitored(&stage), None);
-    stage.advance_to(299);
-    assert_eq!(monitored(&stage), None);
-    stage.advance_to(300);
+    let mut fixture = Fixture::new(&["n", "m", "k"]);
+    assert_eq!(monitored(&fixture), None);
+    fixture.advance_to(299);
+    assert_eq!(monitored(&fixture), None);
+    fixture.advance_to(300);
     let names = |monitor: Option<MonitorRequest>| {
         monitor.unwrap().nodes.iter().map(|name| name.to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(names(monitored(&stage)), ["k", "m", "n"]);
-    stage.device("bmc", |device| device["spec"]["monitorSeconds"] = json!(0));
-    assert_eq!(monitored(&stage), None, "never while nothing is wrong");
-    stage.change("m", |node| node["metadata"]["labels"]["rack"] = json!("7"));
-    stage.device("bmc", |device| {
+    assert_eq!(names(monitored(&fixture)), ["k", "m", "n"]);
+    fixture.device("bmc", |device| device["spec"]["monitorSeconds"] = json!(0));
+    assert_eq!(monitored(&fixture), None, "never while nothing is wrong");
+    fixture.change("m", |node| node["metadata"]["labels"]["rack"] = json!("7"));
+    fixture.device("bmc", |device| {
         device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } });
         device["metadata"]["generation"] = json!(2);
     });
-    assert_eq!(names(monitored(&stage)), ["m"], "its spec is new");
-    stage.delete(Kind::FenceDevices, "bmc");
-    assert_eq!(monitored(&stage), None);
+    assert_eq!(names(monitored(&fixture)), ["m"], "its spec is new");
+    fixture.delete(Kind::FenceDevices, "bmc");
+    assert_eq!(monitored(&fixture), None);
 }
 
 /// The wait for the expiry of a watchdog grant begins with the last time the grant was observed.
@@ -161,20 +161,20 @@ fn the_watchdog_lease_of_a_suspected_node_is_checked_before_the_node_counts_as_l
         device["spec"]["driver"] = json!("WatchdogLease");
         device["spec"]["watchdogLease"] = json!({});
     };
-    let mut stage = Fixture::new(&["n", "m"]);
-    stage.device("bmc", agents);
+    let mut fixture = Fixture::new(&["n", "m"]);
+    fixture.device("bmc", agents);
     let key = Key::Device(Uid::new("uid-bmc").unwrap());
-    let decision = decide(&key, &stage.world.read().view(), stage.mono(), &stage.config);
-    assert_eq!(decision.requeue_at, Some(stage.mono() + Duration::from_secs(5)));
-    stage.lose(&["n", "m"]);
+    let decision = decide(&key, &fixture.world.read().view(), fixture.mono(), &fixture.config);
+    assert_eq!(decision.requeue_at, Some(fixture.mono() + Duration::from_secs(5)));
+    fixture.lose(&["n", "m"]);
     let mut looked = Vec::new();
     for second in 1..60 {
-        stage.advance_to(second);
-        if let Some(monitor) = monitored(&stage) {
+        fixture.advance_to(second);
+        if let Some(monitor) = monitored(&fixture) {
             assert!(!monitor.is_complete && monitor.nodes == [Arc::from("m"), Arc::from("n")], "{monitor:?}");
             looked.push(second);
             // The result is in its status.
-            stage.device("bmc", |device| {
+            fixture.device("bmc", |device| {
                 agents(device);
                 device["status"]["targets"][0]["looked"] = json!(second.to_string());
             });
@@ -189,28 +189,28 @@ fn the_watchdog_lease_of_a_suspected_node_is_checked_before_the_node_counts_as_l
 
 #[test]
 fn a_requested_device_test_runs_once_and_for_one_node_if_named() {
-    let mut stage = Fixture::new(&["n", "m", "k"]);
-    let asks = |stage: &mut Fixture, test: &str, tested: Option<&str>| {
-        stage.device("bmc", |device| {
+    let mut fixture = Fixture::new(&["n", "m", "k"]);
+    let asks = |fixture: &mut Fixture, test: &str, tested: Option<&str>| {
+        fixture.device("bmc", |device| {
             device["metadata"]["annotations"] = json!({ "pod-safety.dev/test": test });
             device["status"]["tested"] = json!(tested);
             device["spec"]["monitorSeconds"] = json!(0);
         });
-        monitored(stage)
+        monitored(fixture)
     };
-    let all = asks(&mut stage, "first", None).unwrap();
+    let all = asks(&mut fixture, "first", None).unwrap();
     assert_eq!((all.nodes.len(), all.is_complete, all.test.as_deref()), (3, true, Some("first")));
-    assert_eq!(asks(&mut stage, "first", Some("first")), None, "it was answered");
-    let one = asks(&mut stage, "second m", Some("first")).unwrap();
+    assert_eq!(asks(&mut fixture, "first", Some("first")), None, "it was answered");
+    let one = asks(&mut fixture, "second m", Some("first")).unwrap();
     assert_eq!((one.nodes, one.is_complete), (vec![Arc::from("m")], false));
     assert_eq!(one.test.as_deref(), Some("second m"));
-    let none = asks(&mut stage, "third x", None).unwrap();
+    let none = asks(&mut fixture, "third x", None).unwrap();
     assert_eq!((none.nodes.len(), none.is_complete), (0, false), "a node that is not there is answered, too");
-    stage.device("bmc", |device| {
+    fixture.device("bmc", |device| {
         device["metadata"]["annotations"] = json!({ "pod-safety.dev/test": "fourth m" });
         device["metadata"]["generation"] = json!(2);
     });
-    let due = monitored(&stage).unwrap();
+    let due = monitored(&fixture).unwrap();
     assert_eq!((due.nodes.len(), due.is_complete), (3, true), "all are due, and that answers it");
 }
 
@@ -218,22 +218,23 @@ fn a_requested_device_test_runs_once_and_for_one_node_if_named() {
 fn the_metrics_show_incidents_by_phase_time_to_proof_and_devices_without_answer() {
     let registry = prometheus::Registry::new();
     let controller = Fencing::new(config(), &registry).unwrap();
-    let mut stage = Fixture::at(Phase::Pending, |_| ());
-    stage.device("bmc", |device| {
+    let mut fixture = Fixture::at(Phase::Pending, |_| ());
+    fixture.device("bmc", |device| {
         device["status"]["targets"] =
             json!([{ "node": "n", "power": "Unknown", "problem": "LoginDenied" }, { "node": "m", "power": "On" }]);
     });
-    let decide =
-        |stage: &Fixture| controller.decide(&Key::Node("n".into()), &stage.world.read().view(), stage.mono());
-    decide(&stage);
-    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
-    decide(&stage);
-    stage.set_power("Off");
-    stage.advance(20);
-    assert_eq!(stage.act("n"), ["prove"]);
-    decide(&stage);
-    decide(&stage);
-    controller.list_keys(&stage.world.read().view(), &mut |_| {});
+    let decide = |fixture: &Fixture| {
+        controller.decide(&Key::Node("n".into()), &fixture.world.read().view(), fixture.mono())
+    };
+    decide(&fixture);
+    assert_eq!(fixture.act("n"), ["off 1 by bmc"]);
+    decide(&fixture);
+    fixture.set_power("Off");
+    fixture.advance(20);
+    assert_eq!(fixture.act("n"), ["prove"]);
+    decide(&fixture);
+    decide(&fixture);
+    controller.list_keys(&fixture.world.read().view(), &mut |_| {});
     let page = page(&registry);
     for line in [
         "pod_safety_fences{phase=\"Fenced\"} 1",
@@ -254,17 +255,17 @@ fn the_metrics_show_incidents_by_phase_time_to_proof_and_devices_without_answer(
 fn bug_an_incident_that_was_deleted_was_counted_until_something_else_changed() {
     let registry = prometheus::Registry::new();
     let controller = Fencing::new(config(), &registry).unwrap();
-    let mut stage = Fixture::at(Phase::AwaitingOperator, |_| ());
-    let shown = |stage: &Fixture| {
-        controller.decide(&Key::Node("n".into()), &stage.world.read().view(), stage.mono());
+    let mut fixture = Fixture::at(Phase::AwaitingOperator, |_| ());
+    let shown = |fixture: &Fixture| {
+        controller.decide(&Key::Node("n".into()), &fixture.world.read().view(), fixture.mono());
         let page = page(&registry);
         page.lines()
             .find(|line| line.contains("pod_safety_fences{phase=\"AwaitingOperator\"}"))
             .unwrap()
             .to_owned()
     };
-    assert_eq!(shown(&stage), "pod_safety_fences{phase=\"AwaitingOperator\"} 1");
-    let name = incident_name(&stage.incarnation("n"));
-    stage.delete(Kind::NodeFences, &name);
-    assert_eq!(shown(&stage), "pod_safety_fences{phase=\"AwaitingOperator\"} 0");
+    assert_eq!(shown(&fixture), "pod_safety_fences{phase=\"AwaitingOperator\"} 1");
+    let name = incident_name(&fixture.incarnation("n"));
+    fixture.delete(Kind::NodeFences, &name);
+    assert_eq!(shown(&fixture), "pod_safety_fences{phase=\"AwaitingOperator\"} 0");
 }

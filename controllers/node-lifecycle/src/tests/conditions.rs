@@ -11,8 +11,8 @@ fn check(config: &Config, rows: &str) {
         else {
             panic!("{row}")
         };
-        let mut stage = Fixture::new(config.clone(), &["n", "other"]);
-        stage.change("n", |node| {
+        let mut fixture = Fixture::new(config.clone(), &["n", "other"]);
+        fixture.change("n", |node| {
             let conditions = pairs(conditions, '=').map(|(kind, status)| condition(kind, status, 0));
             let node = with(node, "/status/conditions", conditions.collect());
             let taints = pairs(taints, ':').map(|(key, effect)| {
@@ -23,7 +23,7 @@ fn check(config: &Config, rows: &str) {
             let node = with(node, "/spec/taints", taints.collect());
             pairs(more, '=').fold(node, |node, (pointer, value)| with(node, pointer, value.parse().unwrap()))
         });
-        assert_eq!(stage.describe("n"), wants.split_terminator(", ").collect::<Vec<_>>(), "{sentence}");
+        assert_eq!(fixture.describe("n"), wants.split_terminator(", ").collect::<Vec<_>>(), "{sentence}");
     }
 }
 
@@ -105,15 +105,15 @@ fn the_beta_labels_have_the_values_of_the_new_ones() {
             "beta.kubernetes.io/os=linux beta.kubernetes.io/arch=amd64",
         ),
     ] {
-        let mut stage = Fixture::new(config(), &["n"]);
+        let mut fixture = Fixture::new(config(), &["n"]);
         for (key, value) in pairs(labels, '=') {
-            stage.change("n", |node| {
+            fixture.change("n", |node| {
                 with(node, &format!("/metadata/labels/{}", key.replace('/', "~1")), json!(value))
             });
         }
-        assert_eq!(stage.describe("n"), wants.split_whitespace().collect::<Vec<_>>(), "{sentence}");
-        stage.act("n");
-        assert!(stage.describe("n").is_empty(), "{sentence}: it is done");
+        assert_eq!(fixture.describe("n"), wants.split_whitespace().collect::<Vec<_>>(), "{sentence}");
+        fixture.act("n");
+        assert!(fixture.describe("n").is_empty(), "{sentence}: it is done");
     }
 }
 
@@ -133,12 +133,12 @@ fn our_condition_is_set_on_unreachable_nodes_cleared_on_return_and_absent_on_oth
         ",
     );
     for config in [guard(), config()] {
-        let mut stage = Fixture::new(config, &["n", "other"]);
-        stage.report("n", "Unknown");
-        assert!(stage.act("n").contains(&"cut off".to_owned()));
-        stage.report("n", "True");
-        assert!(stage.act("n").contains(&"back".to_owned()));
-        assert!(stage.describe("n").is_empty());
+        let mut fixture = Fixture::new(config, &["n", "other"]);
+        fixture.report("n", "Unknown");
+        assert!(fixture.act("n").contains(&"cut off".to_owned()));
+        fixture.report("n", "True");
+        assert!(fixture.act("n").contains(&"back".to_owned()));
+        assert!(fixture.describe("n").is_empty());
     }
 }
 

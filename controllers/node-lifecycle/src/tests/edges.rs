@@ -10,19 +10,19 @@ const LOST: &[&str] = &["silent", "cut off", "+unreachable:NoSchedule"];
 
 /// One node, alone in its cluster, whose kubelet never reports; this process leads since this second.
 fn alone(led_since: Option<u64>) -> Fixture {
-    let mut stage = Fixture::new(Config { led_since: led_since.map(at), ..config() }, &["n0"]);
-    stage.alive.clear();
-    stage
+    let mut fixture = Fixture::new(Config { led_since: led_since.map(at), ..config() }, &["n0"]);
+    fixture.alive.clear();
+    fixture
 }
 
 /// An event at the very moment at which a node was due, or fifteen seconds ago, would have included its renewal.
 #[test]
 fn the_watch_has_a_break_when_it_had_no_event_for_more_than_fifteen_seconds_before_a_node_was_due() {
     for (spoke_last, now, is_lost) in [(50, 66, true), (49, 66, false), (40, 55, true), (40, 56, false)] {
-        let mut stage = alone(Some(0));
-        stage.advance_to(spoke_last);
-        stage.advance_without_events(now);
-        let words = stage.describe("n0");
+        let mut fixture = alone(Some(0));
+        fixture.advance_to(spoke_last);
+        fixture.advance_without_events(now);
+        let words = fixture.describe("n0");
         if is_lost {
             assert_eq!(words, LOST, "it spoke at {spoke_last}, and it is {now}");
         } else {
@@ -35,10 +35,10 @@ fn the_watch_has_a_break_when_it_had_no_event_for_more_than_fifteen_seconds_befo
 #[test]
 fn a_new_leader_waits_for_kubelets_when_the_watch_had_no_event_for_more_than_fifteen_seconds() {
     for (now, is_lost) in [(65, true), (66, false), (67, false)] {
-        let mut stage = alone(Some(48));
-        stage.advance_to(50);
-        stage.advance_without_events(now);
-        assert_eq!(stage.describe("n0") == LOST, is_lost, "at {now}: {:?}", stage.describe("n0"));
+        let mut fixture = alone(Some(48));
+        fixture.advance_to(50);
+        fixture.advance_without_events(now);
+        assert_eq!(fixture.describe("n0") == LOST, is_lost, "at {now}: {:?}", fixture.describe("n0"));
     }
 }
 
@@ -47,25 +47,25 @@ fn a_new_leader_waits_for_kubelets_when_the_watch_had_no_event_for_more_than_fif
 #[test]
 fn a_leader_that_began_after_a_watch_break_waits_for_two_renewals() {
     for (led_since, lost_at) in [(30, 80), (60, 80), (70, 90), (79, 99), (80, 80), (85, 85)] {
-        let mut stage = alone(Some(led_since));
-        stage.advance_without_events(60);
-        stage.world.confirm_all(stage.mono());
-        stage.advance_to(lost_at - 1);
+        let mut fixture = alone(Some(led_since));
+        fixture.advance_without_events(60);
+        fixture.world.confirm_all(fixture.mono());
+        fixture.advance_to(lost_at - 1);
         if lost_at > led_since {
-            assert!(stage.describe("n0").is_empty(), "who leads since {led_since} waits until {lost_at}");
+            assert!(fixture.describe("n0").is_empty(), "who leads since {led_since} waits until {lost_at}");
         }
-        stage.advance_to(lost_at);
-        assert_eq!(stage.describe("n0"), LOST, "who leads since {led_since} waits until {lost_at}");
+        fixture.advance_to(lost_at);
+        assert_eq!(fixture.describe("n0"), LOST, "who leads since {led_since} waits until {lost_at}");
     }
 }
 
 #[test]
 fn a_standby_finds_a_node_lost_only_while_the_watch_has_events() {
-    let mut stage = alone(None);
-    stage.advance_to(49);
-    assert!(stage.describe("n0").is_empty());
-    stage.advance_to(50);
-    assert_eq!(stage.describe("n0"), LOST);
+    let mut fixture = alone(None);
+    fixture.advance_to(49);
+    assert!(fixture.describe("n0").is_empty());
+    fixture.advance_to(50);
+    assert_eq!(fixture.describe("n0"), LOST);
 }
 
 /// A node that never reports its conditions: from its creation, unless it has reported in another way since.
@@ -106,29 +106,29 @@ fn a_node_without_condition_but_with_a_report_has_the_startup_grace_from_that_re
 #[test]
 fn a_node_lost_with_all_others_is_tainted_only_after_kubelets_had_time_to_come_back() {
     let after = |ready: &str, first_seen: u64, spoke: u64| {
-        let mut stage = Fixture::new(config(), &["a1", "a2", "a3", "a4"]);
-        stage.advance_without_events(first_seen);
-        stage.put(Fixture::node("a0", "True", 0));
-        stage.advance_without_events(spoke);
-        stage.world.confirm_all(stage.mono());
+        let mut fixture = Fixture::new(config(), &["a1", "a2", "a3", "a4"]);
+        fixture.advance_without_events(first_seen);
+        fixture.put(Fixture::node("a0", "True", 0));
+        fixture.advance_without_events(spoke);
+        fixture.world.confirm_all(fixture.mono());
         for name in ["a0", "a1", "a2", "a3", "a4"] {
-            stage.heartbeat(name);
+            fixture.heartbeat(name);
         }
-        stage.report("a0", ready);
-        stage
+        fixture.report("a0", ready);
+        fixture
     };
     let queued = |seconds: u64| format!("EvictionQueued 0 {seconds}s");
-    let mut stage = after("Unknown", 0, 60);
+    let mut fixture = after("Unknown", 0, 60);
     assert_eq!(
-        stage.describe("a0").last().unwrap(),
+        fixture.describe("a0").last().unwrap(),
         &queued(35),
         "15 s until silence counts, and two renewals"
     );
-    stage.advance_to(94);
-    assert_eq!(stage.describe("a0").last().unwrap(), &queued(1));
-    stage.advance_to(95);
-    assert_eq!(stage.describe("a0").last().unwrap(), "+unreachable:NoExecute");
-    let given_up = |stage: Fixture| stage.describe("a0").last().unwrap().ends_with(":NoExecute");
+    fixture.advance_to(94);
+    assert_eq!(fixture.describe("a0").last().unwrap(), &queued(1));
+    fixture.advance_to(95);
+    assert_eq!(fixture.describe("a0").last().unwrap(), "+unreachable:NoExecute");
+    let given_up = |fixture: Fixture| fixture.describe("a0").last().unwrap().ends_with(":NoExecute");
     assert!(given_up(after("False", 0, 60)), "whose kubelet says so is not lost with the others");
     assert!(!given_up(after("Unknown", 0, 16)));
     assert!(given_up(after("Unknown", 1, 16)), "the process is as young as the silence: it knows of none");
@@ -146,31 +146,31 @@ fn a_pod_stays_ready_only_if_it_turned_ready_after_its_node_was_lost() {
         })
     };
     for (turned, speaks) in [(9, false), (10, false), (11, true)] {
-        let mut stage = Fixture::new(config(), &["n", "m"]);
-        stage.world.apply(Kind::Pods, &pod("False", 7), stage.mono());
+        let mut fixture = Fixture::new(config(), &["n", "m"]);
+        fixture.world.apply(Kind::Pods, &pod("False", 7), fixture.mono());
         for second in 1..=11 {
-            stage.advance_to(second);
+            fixture.advance_to(second);
             if second == 10 {
-                stage.report("n", "Unknown");
+                fixture.report("n", "Unknown");
             }
             if second == turned {
-                stage.world.apply(Kind::Pods, &pod("True", 8), stage.mono());
+                fixture.world.apply(Kind::Pods, &pod("True", 8), fixture.mono());
             }
         }
         let key = Key::Pods("n".into());
-        let decision = decide(&key, &stage.world.read().view(), stage.mono(), &stage.config);
+        let decision = decide(&key, &fixture.world.read().view(), fixture.mono(), &fixture.config);
         assert_eq!(decision.intents.is_empty(), speaks, "it turned ready at {turned}: {decision:?}");
     }
 }
 
 #[test]
 fn an_excluded_node_is_tainted_on_its_own_and_is_no_large_outage() {
-    let mut stage = Fixture::new(config(), &["n0"]);
-    stage.change("n0", |node| {
+    let mut fixture = Fixture::new(config(), &["n0"]);
+    fixture.change("n0", |node| {
         with(node, "/metadata/labels/node.kubernetes.io~1exclude-disruption", json!(""))
     });
-    stage.report("n0", "Unknown");
-    let words = stage.describe("n0");
+    fixture.report("n0", "Unknown");
+    let words = fixture.describe("n0");
     assert!(words.contains(&"+unreachable:NoExecute".to_owned()), "{words:?}");
 }
 

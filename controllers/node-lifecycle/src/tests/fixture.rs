@@ -29,14 +29,14 @@ impl Fixture {
     /// Ready nodes whose kubelets run.
     pub(super) fn new(config: Config, names: &[&str]) -> Self {
         let (nodes, leases, alive) = Default::default();
-        let mut stage = Self { world: World::default(), config, nodes, leases, alive, now: 0, began: 0 };
-        stage.restart();
+        let mut fixture = Self { world: World::default(), config, nodes, leases, alive, now: 0, began: 0 };
+        fixture.restart();
         for name in names {
-            stage.put(Self::node(name, "True", 0));
-            stage.alive.insert((*name).to_owned());
-            stage.heartbeat(name);
+            fixture.put(Self::node(name, "True", 0));
+            fixture.alive.insert((*name).to_owned());
+            fixture.heartbeat(name);
         }
-        stage
+        fixture
     }
 
     pub(super) fn node(name: &str, ready: &str, since: u64) -> Value {

@@ -45,17 +45,17 @@ fn a_majority_of_three_or_more_is_held_for_two_seconds() {
         [(2, 2, false), (3, 1, false), (3, 2, true), (4, 2, false), (4, 3, true), (5, 2, false)]
     {
         let names: Vec<String> = (0..of).map(|number| format!("n{number}")).collect();
-        let mut stage = Fixture::new(config(), &names.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut fixture = Fixture::new(config(), &names.iter().map(String::as_str).collect::<Vec<_>>());
         for name in &names[..lost] {
-            stage.alive.remove(name);
+            fixture.alive.remove(name);
         }
-        stage.advance_to(50);
-        let words = stage.describe("n0");
+        fixture.advance_to(50);
+        let words = fixture.describe("n0");
         assert_eq!(words == [format!("LargeOutage {lost}/{of}")], is_doubted, "{lost} of {of}: {words:?}");
         if is_doubted {
-            assert_eq!(stage.decide("n0").requeue_at, Some(at(52)), "{lost} of {of}");
-            stage.advance_to(52);
-            assert_eq!(stage.describe("n0")[0], "silent", "{lost} of {of}");
+            assert_eq!(fixture.decide("n0").requeue_at, Some(at(52)), "{lost} of {of}");
+            fixture.advance_to(52);
+            assert_eq!(fixture.describe("n0")[0], "silent", "{lost} of {of}");
         }
     }
 }

@@ -23,11 +23,11 @@ fn unreachable(pod: Value, status: &str) -> Value {
 
 /// The decision about the pod while its node has this readiness since second 100.
 fn decided(config: &Config, ready: Option<&str>, pod: &Value) -> Vec<&'static str> {
-    let mut stage = Fixture::new(config.clone(), &["other"]);
+    let mut fixture = Fixture::new(config.clone(), &["other"]);
     let conditions: Vec<Value> = ready.map(|ready| condition("Ready", ready, 100)).into_iter().collect();
-    stage.put(with(Fixture::node("n", "", 0), "/status/conditions", json!(conditions)));
-    stage.world.apply(Kind::Pods, pod, stage.mono());
-    let decision = decide(&Key::Pods("n".into()), &stage.world.read().view(), stage.mono(), config);
+    fixture.put(with(Fixture::node("n", "", 0), "/status/conditions", json!(conditions)));
+    fixture.world.apply(Kind::Pods, pod, fixture.mono());
+    let decision = decide(&Key::Pods("n".into()), &fixture.world.read().view(), fixture.mono(), config);
     assert!(decision.holds.is_empty() && decision.intents.len() < 2);
     let word = |intent: &Intent| {
         let Intent::Update(Update::PodOfLostNode { pod, rv, generation, not_ready, unreachable }) = intent
@@ -126,11 +126,12 @@ fn a_deleted_pod_on_an_unreachable_node_gets_our_condition_in_both_modes() {
 
 #[test]
 fn a_restarted_process_marks_pods_that_the_former_one_left_ready() {
-    let mut stage = Fixture::new(config(), &["n", "other"]);
-    stage.report("n", "Unknown");
-    stage.restart();
-    stage.world.apply(Kind::Pods, &pod("True", Some(0)), stage.mono());
-    let decision = decide(&Key::Pods("n".into()), &stage.world.read().view(), stage.mono(), &stage.config);
+    let mut fixture = Fixture::new(config(), &["n", "other"]);
+    fixture.report("n", "Unknown");
+    fixture.restart();
+    fixture.world.apply(Kind::Pods, &pod("True", Some(0)), fixture.mono());
+    let decision =
+        decide(&Key::Pods("n".into()), &fixture.world.read().view(), fixture.mono(), &fixture.config);
     assert_eq!(decision.intents.len(), 1, "the state counts, and no transition");
 }
 
@@ -138,38 +139,39 @@ fn a_restarted_process_marks_pods_that_the_former_one_left_ready() {
 /// was set to not ready once a second.
 #[test]
 fn bug_a_kubelet_that_reported_its_pods_ready_before_its_node_was_contradicted() {
-    let mut stage = Fixture::new(config(), &["n", "other"]);
-    stage.report("n", "Unknown");
+    let mut fixture = Fixture::new(config(), &["n", "other"]);
+    fixture.report("n", "Unknown");
     let mut rv = 7;
-    let mut says = |stage: &Fixture, ready: &str| {
+    let mut says = |fixture: &Fixture, ready: &str| {
         rv += 1;
         let pod = with(pod(ready, Some(0)), "/metadata/resourceVersion", json!(rv.to_string()));
-        stage.world.apply(Kind::Pods, &pod, stage.mono());
+        fixture.world.apply(Kind::Pods, &pod, fixture.mono());
         let decision =
-            decide(&Key::Pods("n".into()), &stage.world.read().view(), stage.mono(), &stage.config);
+            decide(&Key::Pods("n".into()), &fixture.world.read().view(), fixture.mono(), &fixture.config);
         (decision.intents.len(), decision.requeue_at)
     };
-    assert_eq!(says(&stage, "True"), (1, None), "it was ready before: nobody speaks for it");
-    assert_eq!(says(&stage, "False"), (0, None), "as we called it");
-    stage.advance_to(stage.now + 30);
-    let spoken_for_until = stage.mono() + stage.config.monitor_grace;
-    assert_eq!(says(&stage, "True"), (0, Some(spoken_for_until)), "its kubelet lives");
-    stage.advance_to(stage.now + 49);
-    assert_eq!(says(&stage, "True"), (0, Some(spoken_for_until)), "and has its time to say so of its node");
-    stage.advance_to(stage.now + 1);
-    assert_eq!(says(&stage, "True"), (1, None), "it fell silent again");
+    assert_eq!(says(&fixture, "True"), (1, None), "it was ready before: nobody speaks for it");
+    assert_eq!(says(&fixture, "False"), (0, None), "as we called it");
+    fixture.advance_to(fixture.now + 30);
+    let spoken_for_until = fixture.mono() + fixture.config.monitor_grace;
+    assert_eq!(says(&fixture, "True"), (0, Some(spoken_for_until)), "its kubelet lives");
+    fixture.advance_to(fixture.now + 49);
+    assert_eq!(says(&fixture, "True"), (0, Some(spoken_for_until)), "and has its time to say so of its node");
+    fixture.advance_to(fixture.now + 1);
+    assert_eq!(says(&fixture, "True"), (1, None), "it fell silent again");
 }
 
 #[test]
 fn pods_of_a_deleted_or_unreadable_node_are_left_alone() {
-    let stage = Fixture::new(config(), &["other"]);
-    stage.world.apply(Kind::Pods, &pod("True", Some(0)), stage.mono());
-    let decided =
-        |key: &str| decide(&Key::Pods(key.into()), &stage.world.read().view(), stage.mono(), &stage.config);
+    let fixture = Fixture::new(config(), &["other"]);
+    fixture.world.apply(Kind::Pods, &pod("True", Some(0)), fixture.mono());
+    let decided = |key: &str| {
+        decide(&Key::Pods(key.into()), &fixture.world.read().view(), fixture.mono(), &fixture.config)
+    };
     assert_eq!(decided("n"), Decision::default());
     let broken = with(Fixture::node("n", "Unknown", 0), "/metadata/resourceVersion", json!("x"));
-    stage.world.apply(Kind::Nodes, &broken, stage.mono());
+    fixture.world.apply(Kind::Nodes, &broken, fixture.mono());
     assert_eq!(describe(&decided("n")), ["NodeUnreadable"]);
-    stage.world.remove(Kind::Pods, "uid-p", stage.mono());
+    fixture.world.remove(Kind::Pods, "uid-p", fixture.mono());
     assert_eq!(decided("n"), Decision::default());
 }

@@ -39,53 +39,54 @@ fn name(zone: usize, node: usize) -> String {
 }
 
 fn cluster() -> Fixture {
-    let mut stage = Fixture::new(config(), &[]);
+    let mut fixture = Fixture::new(config(), &[]);
     for (zone, of) in ZONES.iter().enumerate() {
         for node in 0..OF_A_ZONE {
             let name = name(zone, node);
-            stage.put(Fixture::in_zone(Fixture::node(&name, "True", 0), of));
-            stage.heartbeat(&name);
-            stage.alive.insert(name);
+            fixture.put(Fixture::in_zone(Fixture::node(&name, "True", 0), of));
+            fixture.heartbeat(&name);
+            fixture.alive.insert(name);
         }
     }
-    stage
+    fixture
 }
 
 /// A history, and what was observed in it.
 struct History {
-    stage: Fixture,
+    fixture: Fixture,
     /// When a node of a zone was last tainted, and which.
     given_up: BTreeMap<char, (u64, String)>,
 }
 
 impl History {
     fn take(&mut self, step: &Step) -> Result<(), TestCaseError> {
-        let now = self.stage.now;
+        let now = self.fixture.now;
         match step {
-            Step::Dies(zone, node) => drop(self.stage.alive.remove(&name(*zone, *node))),
+            Step::Dies(zone, node) => drop(self.fixture.alive.remove(&name(*zone, *node))),
             Step::Reports(zone, node, ready) => {
                 let name = name(*zone, *node);
-                self.stage.report(&name, if *ready { "True" } else { "False" });
-                self.stage.heartbeat(&name);
-                self.stage.alive.insert(name);
+                self.fixture.report(&name, if *ready { "True" } else { "False" });
+                self.fixture.heartbeat(&name);
+                self.fixture.alive.insert(name);
             }
             Step::Cordons(zone, node) => {
-                self.stage.change(&name(*zone, *node), |node| with(node, "/spec/unschedulable", json!(true)));
+                self.fixture
+                    .change(&name(*zone, *node), |node| with(node, "/spec/unschedulable", json!(true)));
             }
             Step::Begins => {
                 let settled = self.settled();
-                self.stage.restart();
+                self.fixture.restart();
                 for (name, before) in settled {
-                    let after = self.stage.describe(&name);
+                    let after = self.fixture.describe(&name);
                     prop_assert!(
                         without_turns(&before) == without_turns(&after),
                         "{name} at {now}: {before:?}, {after:?}"
                     );
                 }
                 // The turn of a node that came back is forgotten.
-                let stage = &self.stage;
+                let fixture = &self.fixture;
                 self.given_up.retain(|zone, (_, name)| {
-                    name.starts_with(*zone) && !stage.no_execute_taints(name).is_empty()
+                    name.starts_with(*zone) && !fixture.no_execute_taints(name).is_empty()
                 });
             }
         }
@@ -95,19 +96,19 @@ impl History {
     /// The decisions about the nodes whose state is recorded in the API.
     fn settled(&self) -> Vec<(String, Vec<String>)> {
         let lost = |node: &Value| node["status"]["conditions"][0]["status"] == "Unknown";
-        let names = self.stage.nodes.iter().filter(|(_, node)| lost(node)).map(|(name, _)| name.clone());
-        names.map(|name| (name.clone(), self.stage.describe(&name))).collect()
+        let names = self.fixture.nodes.iter().filter(|(_, node)| lost(node)).map(|(name, _)| name.clone());
+        names.map(|name| (name.clone(), self.fixture.describe(&name))).collect()
     }
 
     fn second(&mut self) -> Result<(), TestCaseError> {
-        let second = self.stage.now + 1;
-        self.stage.advance_to(second);
-        let names: Vec<String> = self.stage.nodes.keys().cloned().collect();
+        let second = self.fixture.now + 1;
+        self.fixture.advance_to(second);
+        let names: Vec<String> = self.fixture.nodes.keys().cloned().collect();
         for name in names {
-            let was = self.stage.no_execute_taints(&name);
+            let was = self.fixture.no_execute_taints(&name);
             // The state of the zone of a node that was just found lost comes with the next version of the node.
-            let words = [self.stage.act(&name), self.stage.act(&name)].concat();
-            let is = self.stage.no_execute_taints(&name);
+            let words = [self.fixture.act(&name), self.fixture.act(&name)].concat();
+            let is = self.fixture.no_execute_taints(&name);
             if name.ends_with('3') {
                 prop_assert!(words.is_empty(), "{name} is well, and {words:?}");
             }
@@ -117,7 +118,7 @@ impl History {
                 let early = last.as_ref().is_some_and(|(last, _)| second - last < 10);
                 prop_assert!(!early, "{name} at {second} after {last:?}");
             }
-            let again = self.stage.describe(&name);
+            let again = self.fixture.describe(&name);
             prop_assert!(
                 !again.iter().any(|word| word.contains(['+', '-'])),
                 "{name}: {words:?}, then {again:?}"
@@ -143,7 +144,7 @@ proptest! {
 
     #[test]
     fn over_any_history_turns_are_kept_and_healthy_nodes_are_left_alone(steps in prop::collection::vec(step(), 1..20)) {
-        let mut history = History { stage: cluster(), given_up: BTreeMap::new() };
+        let mut history = History { fixture: cluster(), given_up: BTreeMap::new() };
         for (pause, step) in &steps {
             for _ in 0..*pause {
                 history.second()?;
@@ -155,11 +156,11 @@ proptest! {
             history.second()?;
         }
         for zone in 0..ZONES.len() {
-            let lost = |name: &String| history.stage.nodes[name]["status"]["conditions"][0]["status"] != "True";
+            let lost = |name: &String| history.fixture.nodes[name]["status"]["conditions"][0]["status"] != "True";
             let names: Vec<String> = (0..OF_A_ZONE).map(|node| name(zone, node)).collect();
             let disrupted = names.iter().filter(|name| lost(name)).count() >= 3;
             for name in &names {
-                let ends = history.stage.no_execute_taints(name);
+                let ends = history.fixture.no_execute_taints(name);
                 prop_assert!(ends.is_empty() || lost(name), "{name} is well, and {ends:?}");
                 prop_assert!(!ends.is_empty() || !lost(name) || disrupted, "{name} waits for ever");
                 prop_assert!(ends.len() < 2, "{name} has {ends:?}");

@@ -38,11 +38,11 @@ fn relevant_changes_enqueue_keys_and_a_heartbeat_only_a_waiting_node() {
     let both = [node.clone(), pods.clone()];
     assert_eq!(marked(&Change::Node { name: &name, taints: false, readiness: true }), both);
 
-    let stage = Fixture::new(config(), &["n"]);
+    let fixture = Fixture::new(config(), &["n"]);
     let pod = json!({ "metadata": { "namespace": "ns", "name": "p", "uid": "uid-p", "resourceVersion": "7" },
         "spec": { "nodeName": "n" }, "status": { "phase": "Running" } });
-    stage.world.apply(Kind::Pods, &pod, stage.mono());
-    let guard = stage.world.read();
+    fixture.world.apply(Kind::Pods, &pod, fixture.mono());
+    let guard = fixture.world.read();
     let cached = guard.view().pod(&Uid::new("uid-p").unwrap()).unwrap();
     let other = |change: fn(&mut Pod)| {
         let mut pod = cached.clone();
@@ -82,30 +82,30 @@ fn the_controller_acts_beside_kcm_and_in_its_place_but_not_in_observe_mode() {
 fn the_metrics_are_those_of_kcm_and_the_delay_until_a_node_is_found_lost() {
     let registry = prometheus::Registry::new();
     let controller = NodeLifecycle::new(config(), Leadership::always(), &registry).unwrap();
-    let mut stage = Fixture::new(config(), &["n", "m", "k"]);
+    let mut fixture = Fixture::new(config(), &["n", "m", "k"]);
     for name in ["n", "m", "k"] {
-        stage.change(name, |node| Fixture::in_zone(node, "z"));
+        fixture.change(name, |node| Fixture::in_zone(node, "z"));
     }
-    stage.alive.remove("n");
-    stage.advance_to(50);
-    let decide = |stage: &Fixture, name: &str| {
-        let guard = stage.world.read();
-        let decision = controller.decide(&Key::Node(name.into()), &guard.view(), stage.mono());
+    fixture.alive.remove("n");
+    fixture.advance_to(50);
+    let decide = |fixture: &Fixture, name: &str| {
+        let guard = fixture.world.read();
+        let decision = controller.decide(&Key::Node(name.into()), &guard.view(), fixture.mono());
         Update::Node(Box::new(update(&decision).unwrap().clone()))
     };
-    let lost = decide(&stage, "n");
+    let lost = decide(&fixture, "n");
     controller.update_completed(&lost, &Outcome::Changed, at(51));
-    let lost = decide(&stage, "n");
+    let lost = decide(&fixture, "n");
     controller.update_completed(&lost, &Outcome::Written, at(50) + std::time::Duration::from_millis(125));
-    stage.act("n");
-    let given_up = decide(&stage, "n");
+    fixture.act("n");
+    let given_up = decide(&fixture, "n");
     controller.update_completed(&given_up, &Outcome::Written, at(51));
-    stage.world.remove(Kind::Nodes, "uid-m", stage.mono());
-    stage.world.remove(Kind::Nodes, "uid-k", stage.mono());
-    controller.list_keys(&stage.world.read().view(), &mut |_| {});
-    stage.world.remove(Kind::Nodes, "uid-n", stage.mono());
+    fixture.world.remove(Kind::Nodes, "uid-m", fixture.mono());
+    fixture.world.remove(Kind::Nodes, "uid-k", fixture.mono());
+    controller.list_keys(&fixture.world.read().view(), &mut |_| {});
+    fixture.world.remove(Kind::Nodes, "uid-n", fixture.mono());
     let before = page(&registry);
-    controller.list_keys(&stage.world.read().view(), &mut |_| {});
+    controller.list_keys(&fixture.world.read().view(), &mut |_| {});
     let after = page(&registry);
     let has = |page: &[String], lines: &[&str]| {
         for line in lines {
@@ -141,14 +141,14 @@ fn the_metrics_are_those_of_kcm_and_the_delay_until_a_node_is_found_lost() {
 fn attack_a_node_that_changes_its_zone_repeatedly_makes_bounded_metrics() {
     let registry = prometheus::Registry::new();
     let controller = NodeLifecycle::new(config(), Leadership::always(), &registry).unwrap();
-    let mut stage = Fixture::new(config(), &["n", "m", "k"]);
+    let mut fixture = Fixture::new(config(), &["n", "m", "k"]);
     for turn in 0..1_000 {
-        stage.change("n", |node| Fixture::in_zone(node, &format!("z{turn}")));
-        let guard = stage.world.read();
-        let _ = controller.decide(&Key::Node("n".into()), &guard.view(), stage.mono());
+        fixture.change("n", |node| Fixture::in_zone(node, &format!("z{turn}")));
+        let guard = fixture.world.read();
+        let _ = controller.decide(&Key::Node("n".into()), &guard.view(), fixture.mono());
         drop(guard);
     }
-    controller.list_keys(&stage.world.read().view(), &mut |_| {});
+    controller.list_keys(&fixture.world.read().view(), &mut |_| {});
     let page = page(&registry);
     let series = page.iter().filter(|line| line.contains("zone=")).count();
     assert!(series < 1_100, "{series} series after 1,000 changes of one label of one node");

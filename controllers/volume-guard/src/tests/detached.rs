@@ -12,59 +12,59 @@ const B: &str = "b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q";
 
 /// `v` is attached to `a`, which is unreachable; `d` is a driver with exclusive storage.
 fn lost() -> Fixture {
-    let mut stage = Fixture::new();
-    stage.config.backends = classes(&["d"]);
-    stage.lease("v", Some(A), false);
-    stage
+    let mut fixture = Fixture::new();
+    fixture.config.backends = classes(&["d"]);
+    fixture.lease("v", Some(A), false);
+    fixture
         .pod("p", Some("a"), "c", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z"));
-    stage.attachment("v", "a", true);
-    stage.node("a", |node| {
+    fixture.attachment("v", "a", true);
+    fixture.node("a", |node| {
         not_ready(node);
         in_use(node);
     });
-    stage
+    fixture
 }
 
-fn waits(stage: &mut Fixture) {
-    stage.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
+fn waits(fixture: &mut Fixture) {
+    fixture.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
 }
 
 /// The node was lost, and the volume was detached by some client.
 fn detached() -> Fixture {
-    let mut stage = lost();
-    stage.lease_to_detach("v", Some(A), "a");
-    stage.world.remove(Kind::Attachments, "uid-v.a", at(2));
-    stage
+    let mut fixture = lost();
+    fixture.lease_to_detach("v", Some(A), "a");
+    fixture.world.remove(Kind::Attachments, "uid-v.a", at(2));
+    fixture
 }
 
 #[test]
 fn a_volume_is_held_until_it_is_detached_and_may_be_detached() {
-    let mut stage = lost();
-    assert_eq!(stage.describe_volume(), ["refuse but to detach from a", "VolumeUnproved"]);
-    stage.lease_to_detach("v", Some(A), "a");
-    let decision = stage.decide_volume("v", 2);
+    let mut fixture = lost();
+    assert_eq!(fixture.describe_volume(), ["refuse but to detach from a", "VolumeUnproved"]);
+    fixture.lease_to_detach("v", Some(A), "a");
+    let decision = fixture.decide_volume("v", 2);
     assert_eq!(describe(&decision), ["VolumeUnproved"], "written once");
     let sentence = decision.holds[0].1.to_string();
     assert!(sentence.contains("it may be detached, and then it is free"), "{sentence}");
-    stage.attachment("v", "a", false);
-    assert_eq!(stage.describe_volume(), ["VolumeUnproved"], "it is being detached");
-    stage.world.remove(Kind::Attachments, "uid-v.a", at(2));
-    assert_eq!(stage.describe_volume()[0], "break: detached refused but to detach from a");
-    stage.world.remove(Kind::Pods, "uid-p", at(2));
-    assert_eq!(stage.describe_volume()[0], "break: detached", "nobody would have it attached there again");
+    fixture.attachment("v", "a", false);
+    assert_eq!(fixture.describe_volume(), ["VolumeUnproved"], "it is being detached");
+    fixture.world.remove(Kind::Attachments, "uid-v.a", at(2));
+    assert_eq!(fixture.describe_volume()[0], "break: detached refused but to detach from a");
+    fixture.world.remove(Kind::Pods, "uid-p", at(2));
+    assert_eq!(fixture.describe_volume()[0], "break: detached", "nobody would have it attached there again");
 }
 
 /// Planted bug: a volume without attachment counts as detached.
 #[test]
 fn a_volume_that_was_never_attached_never_counts_as_detached() {
-    let mut stage = lost();
-    stage.world.remove(Kind::Attachments, "uid-v.a", at(2));
-    assert_eq!(stage.describe_volume(), ["refuse", "VolumeUnproved"]);
-    stage.lease("v", Some(A), true);
-    assert_eq!(stage.describe_volume(), ["VolumeUnproved"]);
-    stage.attachment("v", "a", false);
+    let mut fixture = lost();
+    fixture.world.remove(Kind::Attachments, "uid-v.a", at(2));
+    assert_eq!(fixture.describe_volume(), ["refuse", "VolumeUnproved"]);
+    fixture.lease("v", Some(A), true);
+    assert_eq!(fixture.describe_volume(), ["VolumeUnproved"]);
+    fixture.attachment("v", "a", false);
     assert_eq!(
-        stage.describe_volume(),
+        fixture.describe_volume(),
         ["refuse but to detach from a", "VolumeUnproved"],
         "attached after all"
     );
@@ -73,16 +73,16 @@ fn a_volume_that_was_never_attached_never_counts_as_detached() {
 /// Planted bugs: a volume of any driver, a denial of any node, an attachment of any incarnation counts.
 #[test]
 fn only_a_recorded_detachment_of_this_holder_counts() {
-    let mut stage = detached();
-    stage.config.backends = classes(&["another"]);
-    assert_eq!(stage.describe_volume(), ["refuse", "VolumeUnproved"], "the label goes");
-    let mut stage = detached();
-    stage.lease_to_detach("v", Some(A), "b");
-    assert_eq!(stage.describe_volume(), ["refuse", "VolumeUnproved"], "of b it says that");
-    let mut stage = detached();
-    stage.lease_to_detach("v", Some("a/uid-other/b0000000-0000-4000-8000-000000000001/uid-p"), "a");
+    let mut fixture = detached();
+    fixture.config.backends = classes(&["another"]);
+    assert_eq!(fixture.describe_volume(), ["refuse", "VolumeUnproved"], "the label goes");
+    let mut fixture = detached();
+    fixture.lease_to_detach("v", Some(A), "b");
+    assert_eq!(fixture.describe_volume(), ["refuse", "VolumeUnproved"], "of b it says that");
+    let mut fixture = detached();
+    fixture.lease_to_detach("v", Some("a/uid-other/b0000000-0000-4000-8000-000000000001/uid-p"), "a");
     assert_eq!(
-        stage.describe_volume()[0],
+        fixture.describe_volume()[0],
         "take a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p refused",
         "the same machine under another UID"
     );
@@ -90,94 +90,98 @@ fn only_a_recorded_detachment_of_this_holder_counts() {
 
 #[test]
 fn a_holder_that_reports_again_before_the_detachment_keeps_the_volume() {
-    let mut stage = detached();
-    stage.node("a", in_use);
-    assert_eq!(stage.describe_volume(), ["allow"]);
+    let mut fixture = detached();
+    fixture.node("a", in_use);
+    assert_eq!(fixture.describe_volume(), ["allow"]);
 }
 
 #[test]
 fn pods_of_the_former_holder_do_not_get_the_volume_back_and_the_next_holder_does() {
-    let mut stage = detached();
-    stage.lease_to_detach("v", None, "a");
-    assert_eq!(stage.describe_volume(), ["VolumeDetached"], "its last report has it mounted: that is no use");
-    waits(&mut stage);
-    assert_eq!(stage.describe_volume(), [format!("take {B} refused but to detach from a")]);
-    stage.lease_to_detach("v", Some(B), "a");
+    let mut fixture = detached();
+    fixture.lease_to_detach("v", None, "a");
     assert_eq!(
-        stage.describe_volume(),
+        fixture.describe_volume(),
+        ["VolumeDetached"],
+        "its last report has it mounted: that is no use"
+    );
+    waits(&mut fixture);
+    assert_eq!(fixture.describe_volume(), [format!("take {B} refused but to detach from a")]);
+    fixture.lease_to_detach("v", Some(B), "a");
+    assert_eq!(
+        fixture.describe_volume(),
         ["VolumeDetached"],
         "attach/detach would give it to the pod on a, too"
     );
-    stage.attachment("v", "b", true);
-    assert_eq!(stage.describe_volume(), ["VolumeDetached"]);
+    fixture.attachment("v", "b", true);
+    assert_eq!(fixture.describe_volume(), ["VolumeDetached"]);
     // The node reports again: the volume that it reports as mounted has no disk behind it.
-    stage.node("a", in_use);
-    assert_eq!(stage.describe_volume(), ["VolumeDetached"]);
-    stage.pod("p", Some("a"), "c", ended);
-    stage.world.remove(Kind::Pods, "uid-p", at(2));
-    assert_eq!(stage.describe_volume(), ["allow"]);
+    fixture.node("a", in_use);
+    assert_eq!(fixture.describe_volume(), ["VolumeDetached"]);
+    fixture.pod("p", Some("a"), "c", ended);
+    fixture.world.remove(Kind::Pods, "uid-p", at(2));
+    assert_eq!(fixture.describe_volume(), ["allow"]);
 }
 
 #[test]
 fn the_next_holder_releases_it_and_the_first_one_is_still_barred() {
-    let mut stage = detached();
-    stage.lease_to_detach("v", Some(B), "a");
-    stage.pod("q", Some("b"), "c", |_| ());
-    stage.pod("q", Some("b"), "c", ended);
-    stage.world.remove(Kind::Pods, "uid-q", at(2));
-    assert_eq!(stage.describe_volume(), ["release refused but to detach from a"]);
+    let mut fixture = detached();
+    fixture.lease_to_detach("v", Some(B), "a");
+    fixture.pod("q", Some("b"), "c", |_| ());
+    fixture.pod("q", Some("b"), "c", ended);
+    fixture.world.remove(Kind::Pods, "uid-q", at(2));
+    assert_eq!(fixture.describe_volume(), ["release refused but to detach from a"]);
 }
 
 /// Some client attached it there again: it is where it was.
 #[test]
 fn a_node_that_gets_it_attached_again_holds_it() {
-    let mut stage = detached();
-    stage.lease_to_detach("v", None, "a");
-    stage.attachment("v", "a", true);
+    let mut fixture = detached();
+    fixture.lease_to_detach("v", None, "a");
+    fixture.attachment("v", "a", true);
     assert_eq!(
-        stage.describe_volume(),
+        fixture.describe_volume(),
         ["take a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p refused but to detach from a"]
     );
 }
 
 #[test]
 fn no_node_is_barred_from_a_volume_that_its_pods_do_not_use() {
-    let mut stage = detached();
-    stage.lease_to_detach("v", None, "a");
-    stage.world.remove(Kind::Pods, "uid-p", at(2));
-    assert_eq!(stage.describe_volume(), ["allow"]);
+    let mut fixture = detached();
+    fixture.lease_to_detach("v", None, "a");
+    fixture.world.remove(Kind::Pods, "uid-p", at(2));
+    assert_eq!(fixture.describe_volume(), ["allow"]);
 }
 
 #[test]
 fn a_pod_behind_the_gate_does_not_wait_for_one_that_lost_its_volume() {
-    let mut stage = detached();
-    stage.gated("q", "c");
-    assert_eq!(describe(&stage.decide_pod("q", 2)), ["WaitsForVolume"], "not broken yet");
-    stage.lease_to_detach("v", None, "a");
-    assert_eq!(describe(&stage.decide_pod("q", 2)), ["ungate q"]);
-    stage.lease("v", None, false);
-    assert_eq!(describe(&stage.decide_pod("q", 2)), ["WaitsForVolume"], "the pod on a may get it");
+    let mut fixture = detached();
+    fixture.gated("q", "c");
+    assert_eq!(describe(&fixture.decide_pod("q", 2)), ["WaitsForVolume"], "not broken yet");
+    fixture.lease_to_detach("v", None, "a");
+    assert_eq!(describe(&fixture.decide_pod("q", 2)), ["ungate q"]);
+    fixture.lease("v", None, false);
+    assert_eq!(describe(&fixture.decide_pod("q", 2)), ["WaitsForVolume"], "the pod on a may get it");
 }
 
 #[test]
 fn a_tainted_or_deleted_node_is_relieved_in_the_same_way() {
-    let mut stage = detached();
-    stage.node("a", |node| {
+    let mut fixture = detached();
+    fixture.node("a", |node| {
         node["spec"]["taints"] =
             json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }]);
         in_use(node);
     });
-    assert_eq!(stage.describe_volume()[0], "break: detached refused but to detach from a");
-    stage.world.remove(Kind::Nodes, "uid-a", at(2));
-    assert_eq!(stage.describe_volume()[0], "break: detached");
+    assert_eq!(fixture.describe_volume()[0], "break: detached refused but to detach from a");
+    fixture.world.remove(Kind::Nodes, "uid-a", at(2));
+    assert_eq!(fixture.describe_volume()[0], "break: detached");
 }
 
 #[test]
 fn a_volume_detached_from_one_node_is_not_lost_to_another() {
-    let mut stage = Fixture::new();
-    stage.config.backends = classes(&["d"]);
-    stage.lease_to_detach("v", None, "a");
-    stage.node("b", not_ready);
-    stage.pod("q", Some("b"), "c", |_| ());
-    assert_eq!(stage.describe_volume(), [format!("take {B} refused")]);
+    let mut fixture = Fixture::new();
+    fixture.config.backends = classes(&["d"]);
+    fixture.lease_to_detach("v", None, "a");
+    fixture.node("b", not_ready);
+    fixture.pod("q", Some("b"), "c", |_| ());
+    assert_eq!(fixture.describe_volume(), [format!("take {B} refused")]);
 }

@@ -79,15 +79,15 @@ pub(super) struct Fixture {
 
 impl Fixture {
     pub(super) fn new() -> Self {
-        let mut stage = Self { world: World::listed(), config: config() };
+        let mut fixture = Self { world: World::listed(), config: config() };
         for node in ["a", "b"] {
-            stage.node(node, |_| ());
+            fixture.node(node, |_| ());
         }
         for (volume, claim) in [("v", "c"), ("w", "d")] {
-            stage.volume(volume, &["ReadWriteOnce"]);
-            stage.claim(claim, Some(volume));
+            fixture.volume(volume, &["ReadWriteOnce"]);
+            fixture.claim(claim, Some(volume));
         }
-        stage
+        fixture
     }
 
     pub(super) fn put(&self, kind: Kind, object: impl Into<Value>, now: Mono) {

@@ -8,29 +8,29 @@ use super::fixture::{Fixture, describe, ended, in_use, not_ready};
 
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
-fn gate(stage: &Fixture, pod: &str) -> Vec<String> {
-    describe(&stage.decide_pod(pod, 2))
+fn gate(fixture: &Fixture, pod: &str) -> Vec<String> {
+    describe(&fixture.decide_pod(pod, 2))
 }
 
 #[test]
 fn a_pod_with_a_free_a_shared_or_no_volume_passes_the_gate() {
-    let mut stage = Fixture::new();
-    stage.gated("q", "c");
-    assert_eq!(gate(&stage, "q"), ["ungate q"]);
-    stage.volume("v", &["ReadWriteMany"]);
-    stage.lease("v", Some(A), true);
-    assert_eq!(gate(&stage, "q"), ["ungate q"]);
-    stage.claim("c", None);
-    assert_eq!(gate(&stage, "q"), ["ungate q"], "what is provisioned for it belongs to nobody");
+    let mut fixture = Fixture::new();
+    fixture.gated("q", "c");
+    assert_eq!(gate(&fixture, "q"), ["ungate q"]);
+    fixture.volume("v", &["ReadWriteMany"]);
+    fixture.lease("v", Some(A), true);
+    assert_eq!(gate(&fixture, "q"), ["ungate q"]);
+    fixture.claim("c", None);
+    assert_eq!(gate(&fixture, "q"), ["ungate q"], "what is provisioned for it belongs to nobody");
 }
 
 #[test]
 fn a_pod_waits_while_the_holder_may_still_write() {
-    let mut stage = Fixture::new();
-    stage.gated("q", "c");
-    stage.lease("v", Some(A), false);
-    stage.node("a", not_ready);
-    let decision = stage.decide_pod("q", 2);
+    let mut fixture = Fixture::new();
+    fixture.gated("q", "c");
+    fixture.lease("v", Some(A), false);
+    fixture.node("a", not_ready);
+    let decision = fixture.decide_pod("q", 2);
     assert_eq!(describe(&decision), ["WaitsForVolume"]);
     assert_eq!(
         decision.holds[0].1.to_string(),
@@ -40,84 +40,84 @@ fn a_pod_waits_while_the_holder_may_still_write() {
 
 #[test]
 fn a_pod_waits_while_the_holder_unmounts() {
-    let mut stage = Fixture::new();
-    stage.gated("q", "c");
-    stage.lease("v", Some(A), false);
-    stage
+    let mut fixture = Fixture::new();
+    fixture.gated("q", "c");
+    fixture.lease("v", Some(A), false);
+    fixture
         .pod("p", Some("a"), "c", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
-    assert_eq!(gate(&stage, "q"), ["WaitsForVolume"]);
+    assert_eq!(gate(&fixture, "q"), ["WaitsForVolume"]);
 }
 
 #[test]
 fn a_pod_that_may_share_the_volume_is_pinned_to_its_node() {
-    let mut stage = Fixture::new();
-    stage.gated("q", "c");
-    stage.lease("v", Some(A), false);
-    stage.pod("p", Some("a"), "c", |_| ());
-    assert_eq!(gate(&stage, "q"), ["ungate q to host-a"]);
-    stage.volume("v", &["ReadWriteOncePod"]);
-    assert_eq!(gate(&stage, "q"), ["WaitsForVolume"], "one pod at a time");
+    let mut fixture = Fixture::new();
+    fixture.gated("q", "c");
+    fixture.lease("v", Some(A), false);
+    fixture.pod("p", Some("a"), "c", |_| ());
+    assert_eq!(gate(&fixture, "q"), ["ungate q to host-a"]);
+    fixture.volume("v", &["ReadWriteOncePod"]);
+    assert_eq!(gate(&fixture, "q"), ["WaitsForVolume"], "one pod at a time");
 }
 
 #[test]
 fn of_two_pods_that_want_a_free_volume_the_older_passes_first() {
-    let mut stage = Fixture::new();
-    stage.gated("r", "c");
-    stage.gated("q", "c");
+    let mut fixture = Fixture::new();
+    fixture.gated("r", "c");
+    fixture.gated("q", "c");
     assert_eq!(
-        (gate(&stage, "q"), gate(&stage, "r")),
+        (gate(&fixture, "q"), gate(&fixture, "r")),
         (vec!["ungate q".to_owned()], vec!["WaitsForVolume".to_owned()])
     );
-    stage.pod("q", None, "c", |_| ());
-    assert_eq!(gate(&stage, "r"), ["WaitsForVolume"], "the other is on its way, and nobody knows where");
-    stage.pod("q", Some("a"), "c", |_| ());
-    assert_eq!(gate(&stage, "r"), ["WaitsForVolume"], "nobody has written down yet where it went");
-    stage.pod("q", Some("a"), "c", ended);
-    assert_eq!(gate(&stage, "r"), ["ungate r"]);
+    fixture.pod("q", None, "c", |_| ());
+    assert_eq!(gate(&fixture, "r"), ["WaitsForVolume"], "the other is on its way, and nobody knows where");
+    fixture.pod("q", Some("a"), "c", |_| ());
+    assert_eq!(gate(&fixture, "r"), ["WaitsForVolume"], "nobody has written down yet where it went");
+    fixture.pod("q", Some("a"), "c", ended);
+    assert_eq!(gate(&fixture, "r"), ["ungate r"]);
 }
 
 #[test]
 fn a_pod_waits_for_a_missing_claim_or_volume() {
-    let mut stage = Fixture::new();
-    stage.gated("q", "nosuch");
-    assert_eq!(gate(&stage, "q"), ["WaitsForVolume"]);
-    stage.claim("nosuch", Some("gone"));
-    assert_eq!(gate(&stage, "q"), ["WaitsForVolume"]);
+    let mut fixture = Fixture::new();
+    fixture.gated("q", "nosuch");
+    assert_eq!(gate(&fixture, "q"), ["WaitsForVolume"]);
+    fixture.claim("nosuch", Some("gone"));
+    assert_eq!(gate(&fixture, "q"), ["WaitsForVolume"]);
 }
 
 #[test]
 fn a_pod_with_volumes_on_two_nodes_is_held() {
-    let mut stage = Fixture::new();
-    stage.pod("q", None, "c", |pod| {
+    let mut fixture = Fixture::new();
+    fixture.pod("q", None, "c", |pod| {
         pod["spec"]["schedulingGates"] = json!([{ "name": "pod-safety.dev/volume-guard" }]);
         pod["spec"]["volumes"] = json!([
             { "name": "x", "persistentVolumeClaim": { "claimName": "c" } }, { "name": "y", "persistentVolumeClaim": { "claimName": "d" } },
         ]);
     });
     for (volume, claim, node) in [("v", "c", "a"), ("w", "d", "b")] {
-        stage.lease(
+        fixture.lease(
             volume,
             Some(&format!("{node}/uid-{node}/b0000000-0000-4000-8000-000000000001/-")),
             false,
         );
-        stage.pod(&format!("user-{node}"), Some(node), claim, |_| ());
+        fixture.pod(&format!("user-{node}"), Some(node), claim, |_| ());
     }
-    let decision = stage.decide_pod("q", 2);
+    let decision = fixture.decide_pod("q", 2);
     assert_eq!(describe(&decision), ["WaitsForVolume"]);
     assert!(decision.holds[0].1.to_string().ends_with("its volumes are on several nodes: host-a, host-b"));
 }
 
 #[test]
 fn a_terminating_pod_or_one_without_our_gate_is_left_alone() {
-    let mut stage = Fixture::new();
-    stage.pod("q", None, "c", |_| ());
-    assert!(gate(&stage, "q").is_empty());
-    stage.gated("q", "c");
-    stage.pod("q", None, "c", |pod| {
+    let mut fixture = Fixture::new();
+    fixture.pod("q", None, "c", |_| ());
+    assert!(gate(&fixture, "q").is_empty());
+    fixture.gated("q", "c");
+    fixture.pod("q", None, "c", |pod| {
         pod["spec"]["schedulingGates"] = json!([{ "name": "pod-safety.dev/volume-guard" }]);
         pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     });
-    assert!(gate(&stage, "q").is_empty());
+    assert!(gate(&fixture, "q").is_empty());
 }
 
 /// The rollout that would have corrected a pod waited for that pod.
@@ -134,82 +134,82 @@ fn an_unschedulable_pod_does_not_hold_back_the_next_pod_of_an_attachable_volume(
         ("that is behind another's gate", conditions("False", "SchedulingGated"), "WaitsForVolume"),
         ("that the scheduler has not seen", conditions("Unknown", ""), "WaitsForVolume"),
     ] {
-        let mut stage = Fixture::new();
-        stage.pod("p", None, "c", change);
-        stage.gated("q", "c");
-        assert_eq!(gate(&stage, "q"), [expected], "a pod {what}");
+        let mut fixture = Fixture::new();
+        fixture.pod("p", None, "c", change);
+        fixture.gated("q", "c");
+        assert_eq!(gate(&fixture, "q"), [expected], "a pod {what}");
     }
 }
 
 /// The volume is not attachable, so nothing arbitrates between two nodes.
 #[test]
 fn an_unschedulable_pod_holds_back_the_next_pod_of_a_volume_that_is_not_attached() {
-    let mut stage = Fixture::new();
+    let mut fixture = Fixture::new();
     let nfs = objects::volume("v", &["ReadWriteOnce"]).modify(|volume| {
         volume["spec"] = json!({ "accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "nfs": { "server": "s", "path": "/" } });
     });
-    stage.put(Kind::Volumes, nfs, at(1));
-    stage.pod("p", None, "c", |pod| {
+    fixture.put(Kind::Volumes, nfs, at(1));
+    fixture.pod("p", None, "c", |pod| {
         let condition = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" });
         pod["status"]["conditions"] = json!([condition]);
     });
-    stage.gated("q", "c");
-    assert_eq!(gate(&stage, "q"), ["WaitsForVolume"]);
+    fixture.gated("q", "c");
+    assert_eq!(gate(&fixture, "q"), ["WaitsForVolume"]);
 }
 
 /// Found by the simulator: the Lease could not be written for 19 s, the running pod was force deleted, and the next
 /// one passed the gate to a volume that a node had attached and mounted.
 #[test]
 fn bug_a_volume_without_a_lease_was_free_though_a_node_had_it_attached() {
-    let mut stage = Fixture::new();
-    stage.gated("q", "c");
-    stage.attachment("v", "a", true);
-    let decision = stage.decide_pod("q", 2);
+    let mut fixture = Fixture::new();
+    fixture.gated("q", "c");
+    fixture.attachment("v", "a", true);
+    let decision = fixture.decide_pod("q", 2);
     assert_eq!(describe(&decision), ["WaitsForVolume"]);
     assert_eq!(
         decision.holds[0].1.to_string(),
         "the pod waits for volume v: node a has it, and is about to be its owner"
     );
     assert_eq!(
-        stage.describe_volume(),
+        fixture.describe_volume(),
         ["take a/uid-a/b0000000-0000-4000-8000-000000000001/-"],
         "so it is said whose it is"
     );
-    stage.node("a", not_ready);
-    assert_eq!(gate(&stage, "q"), ["WaitsForVolume"], "lost, too");
-    stage.proof("b0000000-0000-4000-8000-000000000001");
-    stage.lease("v", None, false);
-    assert_eq!(gate(&stage, "q"), ["ungate q"], "whose life is over has nothing");
+    fixture.node("a", not_ready);
+    assert_eq!(gate(&fixture, "q"), ["WaitsForVolume"], "lost, too");
+    fixture.proof("b0000000-0000-4000-8000-000000000001");
+    fixture.lease("v", None, false);
+    assert_eq!(gate(&fixture, "q"), ["ungate q"], "whose life is over has nothing");
 }
 
 /// The same, and then a person deleted the attachment, too: only the kubelet's report remained.
 #[test]
 fn bug_a_volume_without_a_lease_was_free_though_a_kubelet_reported_it_mounted() {
-    let mut stage = Fixture::new();
-    stage.gated("q", "c");
-    stage.node("a", in_use);
-    let decision = stage.decide_pod("q", 2);
+    let mut fixture = Fixture::new();
+    fixture.gated("q", "c");
+    fixture.node("a", in_use);
+    let decision = fixture.decide_pod("q", 2);
     assert_eq!(describe(&decision), ["WaitsForVolume"]);
     let why = "the pod waits for volume v: node a reports that it has it mounted";
     assert_eq!(decision.holds[0].1.to_string(), why);
-    stage.node("a", |_| ());
-    assert_eq!(gate(&stage, "q"), ["ungate q"], "its kubelet has unmounted it");
-    stage.node("a", |node| {
+    fixture.node("a", |_| ());
+    assert_eq!(gate(&fixture, "q"), ["ungate q"], "its kubelet has unmounted it");
+    fixture.node("a", |node| {
         in_use(node);
         not_ready(node);
     });
-    assert_eq!(gate(&stage, "q"), ["WaitsForVolume"]);
-    stage.proof("b0000000-0000-4000-8000-000000000001");
-    assert_eq!(gate(&stage, "q"), ["ungate q"], "it is proved off");
+    assert_eq!(gate(&fixture, "q"), ["WaitsForVolume"]);
+    fixture.proof("b0000000-0000-4000-8000-000000000001");
+    assert_eq!(gate(&fixture, "q"), ["ungate q"], "it is proved off");
 }
 
 /// The node is being drained: nothing is scheduled there, and the node selector cannot be removed from the pod again.
 #[test]
 fn bug_a_pod_was_pinned_to_a_cordoned_node() {
-    let mut stage = Fixture::new();
-    stage.lease("v", Some(A), false);
-    stage.node("a", |node| node["spec"]["unschedulable"] = json!(true));
-    stage.pod("p", Some("a"), "c", |_| ());
-    stage.gated("q", "c");
-    assert_ne!(describe(&stage.decide_pod("q", 2)), ["ungate q to host-a"]);
+    let mut fixture = Fixture::new();
+    fixture.lease("v", Some(A), false);
+    fixture.node("a", |node| node["spec"]["unschedulable"] = json!(true));
+    fixture.pod("p", Some("a"), "c", |_| ());
+    fixture.gated("q", "c");
+    assert_ne!(describe(&fixture.decide_pod("q", 2)), ["ungate q to host-a"]);
 }

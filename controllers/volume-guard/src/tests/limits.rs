@@ -14,30 +14,30 @@ const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
 /// Node `a` holds `v`, and its pod was removed in second 2 without a report of the kubelet.
 fn left() -> Fixture {
-    let mut stage = Fixture::new();
-    stage.lease("v", Some(A), false);
-    stage.pod("p", Some("a"), "c", |_| ());
-    stage.world.remove(Kind::Pods, "uid-p", at(2));
-    stage
+    let mut fixture = Fixture::new();
+    fixture.lease("v", Some(A), false);
+    fixture.pod("p", Some("a"), "c", |_| ());
+    fixture.world.remove(Kind::Pods, "uid-p", at(2));
+    fixture
 }
 
 /// Running kubelets terminate pods that were removed from the API within seconds; the longest grace periods in use
 /// are minutes. Ten minutes are longer than those.
 #[test]
 fn a_volume_without_a_report_is_free_after_ten_minutes() {
-    let stage = left();
-    assert_eq!(describe(&stage.decide_volume("v", 2 + 599)), ["VolumeUnconfirmed"]);
-    assert_eq!(describe(&stage.decide_volume("v", 2 + 600)), ["release"]);
+    let fixture = left();
+    assert_eq!(describe(&fixture.decide_volume("v", 2 + 599)), ["VolumeUnconfirmed"]);
+    assert_eq!(describe(&fixture.decide_volume("v", 2 + 600)), ["release"]);
 }
 
 /// Other watches may be behind by at most 150 s, or no decision is made: a Node received after that shows the mount,
 /// if there was one.
 #[test]
 fn a_volume_not_in_use_beside_others_of_its_driver_is_free_after_150_seconds() {
-    let mut stage = left();
-    stage.node("a", |node| node["status"]["volumesInUse"] = json!(["kubernetes.io/csi/d^other"]));
-    assert_eq!(describe(&stage.decide_volume("v", 2 + 149)), ["VolumeUnconfirmed"]);
-    assert_eq!(describe(&stage.decide_volume("v", 2 + 150)), ["release"]);
+    let mut fixture = left();
+    fixture.node("a", |node| node["status"]["volumesInUse"] = json!(["kubernetes.io/csi/d^other"]));
+    assert_eq!(describe(&fixture.decide_volume("v", 2 + 149)), ["VolumeUnconfirmed"]);
+    assert_eq!(describe(&fixture.decide_volume("v", 2 + 150)), ["release"]);
 }
 
 /// A kubelet gives each of the two calls that unmount a CSI volume two minutes (`csiTimeout`). `holders` shows that a
@@ -51,24 +51,24 @@ fn a_volume_of_a_terminated_pod_is_free_after_both_unmount_timeouts() {
 /// seen.
 #[test]
 fn after_a_restart_the_ten_minutes_count_from_when_the_lease_was_seen() {
-    let mut stage = Fixture::new();
-    stage.lease("v", Some(A), false);
-    assert_eq!(describe(&stage.decide_volume("v", 1 + 599)), ["VolumeUnconfirmed"]);
-    assert_eq!(describe(&stage.decide_volume("v", 1 + 600)), ["release"]);
+    let mut fixture = Fixture::new();
+    fixture.lease("v", Some(A), false);
+    assert_eq!(describe(&fixture.decide_volume("v", 1 + 599)), ["VolumeUnconfirmed"]);
+    assert_eq!(describe(&fixture.decide_volume("v", 1 + 600)), ["release"]);
 }
 
 #[test]
 fn no_decision_is_made_from_a_cache_older_than_150_seconds() {
-    let mut stage = left();
-    stage.gated("q", "c");
+    let mut fixture = left();
+    fixture.gated("q", "c");
     let (volume, pod) = (
         super::super::Key::Volume("v".into()),
         super::super::Key::Gate(pod_safety_shared::model::Uid::new("uid-q").unwrap()),
     );
-    stage.world.confirm_all(at(100));
+    fixture.world.confirm_all(at(100));
     for key in [volume, pod] {
         let decided =
-            |now: u64| super::super::decide(&key, &stage.world.read().view(), at(now), &stage.config);
+            |now: u64| super::super::decide(&key, &fixture.world.read().view(), at(now), &fixture.config);
         assert!(!describe(&decided(250)).contains(&"Stale".to_owned()), "{key:?}");
         assert_eq!(describe(&decided(251)), ["Stale"], "{key:?}");
         assert_eq!(decided(251).requeue_at, Some(at(251 + 60)), "{key:?}");
@@ -89,10 +89,10 @@ fn evidence_about_another_node_revokes_no_lease() {
             ("PowerOff", json!([]), "break by proof"),
             ("StorageFenced", json!([{ "driver": "d", "className": "c" }]), "break by proof, of storage"),
         ] {
-            let mut stage = Fixture::new();
-            stage.lease("v", Some(A), true);
-            stage.pod("p", Some("a"), "c", |_| ());
-            stage.node("a", |node| {
+            let mut fixture = Fixture::new();
+            fixture.lease("v", Some(A), true);
+            fixture.pod("p", Some("a"), "c", |_| ());
+            fixture.node("a", |node| {
                 not_ready(node);
                 in_use(node);
             });
@@ -100,8 +100,8 @@ fn evidence_about_another_node_revokes_no_lease() {
                 "metadata": { "name": "proof", "uid": "uid-proof" },
                 "spec": { "node": { "name": name, "uid": uid, "bootID": boot }, "kind": kind, "fence": "f", "by": "x", "storage": storage },
             });
-            stage.put(Kind::FenceEvidences, proof, at(1));
-            let first = stage.describe_volume().into_iter().next().unwrap();
+            fixture.put(Kind::FenceEvidences, proof, at(1));
+            let first = fixture.describe_volume().into_iter().next().unwrap();
             assert_eq!(first == word, breaks, "{kind} of {name} {uid} {boot}: {first}");
         }
     }
@@ -110,13 +110,13 @@ fn evidence_about_another_node_revokes_no_lease() {
 /// What another node does is reported at a pod there. A hold that no watch event ends is checked again.
 #[test]
 fn a_held_volume_is_checked_again_after_a_minute() {
-    let mut stage = Fixture::new();
-    stage.lease("v", Some(A), true);
-    stage.attachment("v", "a", true);
-    stage.attachment("v", "b", true);
-    stage.node("b", not_ready);
-    stage.pod("p", Some("a"), "c", |_| ());
-    let decision = stage.decide_volume("v", 2);
+    let mut fixture = Fixture::new();
+    fixture.lease("v", Some(A), true);
+    fixture.attachment("v", "a", true);
+    fixture.attachment("v", "b", true);
+    fixture.node("b", not_ready);
+    fixture.pod("p", Some("a"), "c", |_| ());
+    let decision = fixture.decide_volume("v", 2);
     assert_eq!(describe(&decision), ["VolumeOnSeveralNodes"]);
     assert_eq!(decision.requeue_at, Some(at(62)));
 }

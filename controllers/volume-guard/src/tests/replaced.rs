@@ -10,15 +10,15 @@ use super::holders::{A, held};
 
 /// A machine whose name another Node has now, in another boot.
 fn replaced(change: impl FnOnce(&mut Value)) -> Fixture {
-    let mut stage = held();
-    stage.world.remove(Kind::Nodes, "uid-a", at(2));
-    stage.node("a", |node| {
+    let mut fixture = held();
+    fixture.world.remove(Kind::Nodes, "uid-a", at(2));
+    fixture.node("a", |node| {
         node["metadata"]["uid"] = json!("uid-other");
         node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
         change(node);
     });
-    stage.lease("v", Some(A), true);
-    stage
+    fixture.lease("v", Some(A), true);
+    fixture
 }
 
 /// No evidence could be given: the volume of a replaced node was held permanently, and the remedy that its hold named
@@ -26,20 +26,20 @@ fn replaced(change: impl FnOnce(&mut Value)) -> Fixture {
 #[test]
 fn bug_the_volume_of_a_replaced_node_was_never_free() {
     for change in [|_: &mut Value| (), not_ready] {
-        let mut stage = replaced(change);
-        assert_eq!(stage.describe_volume(), ["VolumeUnproved"]);
-        stage.proof(BOOT);
-        assert_eq!(stage.describe_volume(), ["break by proof, replaced"]);
-        stage.lease("v", Some(A), false);
-        assert_eq!(stage.describe_volume(), ["refuse", "VolumeUnproved"], "the judge may refuse");
+        let mut fixture = replaced(change);
+        assert_eq!(fixture.describe_volume(), ["VolumeUnproved"]);
+        fixture.proof(BOOT);
+        assert_eq!(fixture.describe_volume(), ["break by proof, replaced"]);
+        fixture.lease("v", Some(A), false);
+        assert_eq!(fixture.describe_volume(), ["refuse", "VolumeUnproved"], "the judge may refuse");
     }
 }
 
 /// The hold names a remedy that works.
 #[test]
 fn a_hold_names_the_remedy_for_a_former_incarnation_and_for_one_without_a_boot() {
-    let says = |stage: &Fixture, words: &str| {
-        let message = stage.decide_volume("v", 2).holds[0].1.to_string();
+    let says = |fixture: &Fixture, words: &str| {
+        let message = fixture.decide_volume("v", 2).holds[0].1.to_string();
         assert!(message.contains(words), "{words}: {message}");
     };
     let former =
@@ -85,10 +85,10 @@ fn attack_evidence_about_another_incarnation_than_the_holders_revokes_no_lease()
         ("it, by a number of boots", |node| node["status"]["nodeInfo"]["bootID"] = json!("7"), |_| ()),
     ];
     for (what, node, proof) in about {
-        let stage = replaced(node);
+        let fixture = replaced(node);
         let mut object = objects::evidence("e", "a", BOOT, "PowerOff").0;
         proof(&mut object);
-        stage.put(Kind::FenceEvidences, object, at(1));
-        assert_eq!(stage.describe_volume(), ["VolumeUnproved"], "about {what}");
+        fixture.put(Kind::FenceEvidences, object, at(1));
+        assert_eq!(fixture.describe_volume(), ["VolumeUnproved"], "about {what}");
     }
 }

@@ -13,67 +13,67 @@ const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
 #[test]
 fn the_node_of_a_bound_pod_becomes_the_holder() {
-    let mut stage = Fixture::new();
-    assert!(stage.describe_volume().is_empty(), "nobody uses it");
-    stage.pod("p", Some("a"), "c", |_| ());
-    assert_eq!(stage.describe_volume(), [format!("take {A}")]);
-    assert!(describe(&stage.decide_volume("w", 2)).is_empty());
+    let mut fixture = Fixture::new();
+    assert!(fixture.describe_volume().is_empty(), "nobody uses it");
+    fixture.pod("p", Some("a"), "c", |_| ());
+    assert_eq!(fixture.describe_volume(), [format!("take {A}")]);
+    assert!(describe(&fixture.decide_volume("w", 2)).is_empty());
 }
 
 #[test]
 fn a_terminated_or_unscheduled_pod_acquires_nothing() {
-    let mut stage = Fixture::new();
-    stage.pod("p", Some("a"), "c", ended);
-    stage.pod("q", None, "c", |_| ());
-    assert!(stage.describe_volume().is_empty());
+    let mut fixture = Fixture::new();
+    fixture.pod("p", Some("a"), "c", ended);
+    fixture.pod("q", None, "c", |_| ());
+    assert!(fixture.describe_volume().is_empty());
 }
 
 /// The attach/detach controller of kube-controller-manager takes a pod in the state Waiting for dead.
 #[test]
 fn a_terminating_pod_with_a_waiting_container_uses_its_volume() {
-    let mut stage = Fixture::new();
-    stage.pod("p", Some("a"), "c", |pod| {
+    let mut fixture = Fixture::new();
+    fixture.pod("p", Some("a"), "c", |pod| {
         pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         pod["status"]["containerStatuses"] = json!([{ "state": { "waiting": {} } }]);
     });
-    assert_eq!(stage.describe_volume(), [format!("take {A}")]);
+    assert_eq!(fixture.describe_volume(), [format!("take {A}")]);
 }
 
 #[test]
 fn shared_volumes_are_ignored_unless_a_flag_names_them() {
     for modes in [&["ReadWriteMany"][..], &["ReadOnlyMany"], &["ReadWriteOnce", "ReadWriteMany"], &[]] {
-        let mut stage = Fixture::new();
-        stage.volume("v", modes);
-        stage.pod("p", Some("a"), "c", |_| ());
-        assert!(stage.describe_volume().is_empty(), "{modes:?}");
-        stage.config.classes = classes(&["fast"]);
-        assert_eq!(stage.describe_volume().len(), 1, "{modes:?} of an exclusive class");
-        stage.config.classes = classes(&["other"]);
-        stage.config.drivers = classes(&["d"]);
-        assert_eq!(stage.describe_volume().len(), 1, "{modes:?} of an exclusive driver");
+        let mut fixture = Fixture::new();
+        fixture.volume("v", modes);
+        fixture.pod("p", Some("a"), "c", |_| ());
+        assert!(fixture.describe_volume().is_empty(), "{modes:?}");
+        fixture.config.classes = classes(&["fast"]);
+        assert_eq!(fixture.describe_volume().len(), 1, "{modes:?} of an exclusive class");
+        fixture.config.classes = classes(&["other"]);
+        fixture.config.drivers = classes(&["d"]);
+        assert_eq!(fixture.describe_volume().len(), 1, "{modes:?} of an exclusive driver");
     }
 }
 
 #[test]
 fn the_lease_of_a_volume_that_is_no_longer_exclusive_is_deleted_once_released() {
-    let mut stage = Fixture::new();
-    stage.volume("v", &["ReadWriteMany"]);
-    stage.lease("v", None, false);
-    assert_eq!(stage.describe_volume(), ["forget"]);
+    let mut fixture = Fixture::new();
+    fixture.volume("v", &["ReadWriteMany"]);
+    fixture.lease("v", None, false);
+    assert_eq!(fixture.describe_volume(), ["forget"]);
 }
 
 #[test]
 fn the_lease_of_a_deleted_volume_is_deleted_once_released() {
-    let mut stage = Fixture::new();
-    stage.lease("v", Some(A), false);
-    stage.world.remove(Kind::Volumes, "uid-v", at(2));
+    let mut fixture = Fixture::new();
+    fixture.lease("v", Some(A), false);
+    fixture.world.remove(Kind::Volumes, "uid-v", at(2));
     assert_eq!(
-        describe(&stage.decide_volume("v", 2)),
+        describe(&fixture.decide_volume("v", 2)),
         ["VolumeUnconfirmed"],
         "held, and nobody said that it is ended"
     );
-    stage.lease("v", None, false);
-    assert_eq!(stage.describe_volume(), ["forget"]);
+    fixture.lease("v", None, false);
+    assert_eq!(fixture.describe_volume(), ["forget"]);
 }
 
 /// Found by the simulator: a pod was force deleted just before this process started. Another pod with the claim never
@@ -81,42 +81,42 @@ fn the_lease_of_a_deleted_volume_is_deleted_once_released() {
 /// PersistentVolume was deleted, because nothing then showed what the kubelet has mounted.
 #[test]
 fn bug_a_deleted_volume_was_released_while_it_was_mounted() {
-    let mut stage = Fixture::new();
-    stage.lease("v", Some(A), false);
-    stage.node("a", in_use);
-    stage.pod("next", Some("a"), "c", |pod| {
+    let mut fixture = Fixture::new();
+    fixture.lease("v", Some(A), false);
+    fixture.node("a", in_use);
+    fixture.pod("next", Some("a"), "c", |pod| {
         ended(pod);
         *pod = Obj(pod.take()).terminating().set("/metadata/deletionGracePeriodSeconds", json!(30)).0;
     });
-    stage.world.remove(Kind::Pods, "uid-next", at(2));
-    assert_eq!(stage.describe_volume(), [""; 0], "it is mounted");
-    stage.world.remove(Kind::Volumes, "uid-v", at(2));
-    assert!(stage.describe_volume().is_empty(), "it is mounted still");
-    stage.node("a", |_| ());
-    assert_eq!(stage.describe_volume(), ["release"]);
+    fixture.world.remove(Kind::Pods, "uid-next", at(2));
+    assert_eq!(fixture.describe_volume(), [""; 0], "it is mounted");
+    fixture.world.remove(Kind::Volumes, "uid-v", at(2));
+    assert!(fixture.describe_volume().is_empty(), "it is mounted still");
+    fixture.node("a", |_| ());
+    assert_eq!(fixture.describe_volume(), ["release"]);
 }
 
 /// The same if this process never saw the PersistentVolume.
 #[test]
 fn a_volume_that_was_never_seen_is_released_by_time_alone() {
-    let mut stage = Fixture::new();
-    stage.world.remove(Kind::Volumes, "uid-v", at(1));
-    stage.lease("v", Some(A), false);
-    stage.node("a", in_use);
-    stage.pod("next", Some("a"), "c", ended);
-    stage.world.remove(Kind::Pods, "uid-next", at(2));
-    assert_eq!(stage.describe_volume(), ["VolumeUnconfirmed"]);
-    assert_eq!(describe(&stage.decide_volume("v", 2 + NO_REPORT_GRACE.as_secs())), ["release"]);
+    let mut fixture = Fixture::new();
+    fixture.world.remove(Kind::Volumes, "uid-v", at(1));
+    fixture.lease("v", Some(A), false);
+    fixture.node("a", in_use);
+    fixture.pod("next", Some("a"), "c", ended);
+    fixture.world.remove(Kind::Pods, "uid-next", at(2));
+    assert_eq!(fixture.describe_volume(), ["VolumeUnconfirmed"]);
+    assert_eq!(describe(&fixture.decide_volume("v", 2 + NO_REPORT_GRACE.as_secs())), ["release"]);
 }
 
 /// Found by the simulator: the hold about a deleted volume had a deleted object as its subject.
 #[test]
 fn bug_a_hold_about_a_deleted_volume_was_not_about_its_lease() {
-    let mut stage = Fixture::new();
-    stage.lease("v", Some(A), false);
-    stage.world.remove(Kind::Volumes, "uid-v", at(2));
-    let decision = stage.decide_volume("v", 2);
-    let lease = stage.world.read().view().volume_lease("v").unwrap().uid.clone();
+    let mut fixture = Fixture::new();
+    fixture.lease("v", Some(A), false);
+    fixture.world.remove(Kind::Volumes, "uid-v", at(2));
+    let decision = fixture.decide_volume("v", 2);
+    let lease = fixture.world.read().view().volume_lease("v").unwrap().uid.clone();
     let about: Vec<_> = decision.holds.iter().map(|(subject, _)| subject.clone()).collect();
     let key = VolumeKey { name: "v".into(), uid: lease };
     assert_eq!(about, [Subject::Volume(key)]);
@@ -124,73 +124,73 @@ fn bug_a_hold_about_a_deleted_volume_was_not_about_its_lease() {
 
 #[test]
 fn of_several_nodes_the_one_that_mounted_it_becomes_the_holder() {
-    let mut stage = Fixture::new();
-    stage.pod("q", Some("b"), "c", |_| ());
-    stage.pod("p", Some("a"), "c", |_| ());
-    stage.node("a", in_use);
-    assert_eq!(stage.describe_volume(), [format!("take {A}")]);
+    let mut fixture = Fixture::new();
+    fixture.pod("q", Some("b"), "c", |_| ());
+    fixture.pod("p", Some("a"), "c", |_| ());
+    fixture.node("a", in_use);
+    assert_eq!(fixture.describe_volume(), [format!("take {A}")]);
 }
 
 #[test]
 fn of_several_nodes_the_one_that_it_is_attached_to_becomes_the_holder() {
-    let mut stage = Fixture::new();
-    stage.pod("q", Some("b"), "c", |_| ());
-    stage.attachment("v", "a", true);
-    assert_eq!(stage.describe_volume(), ["take a/uid-a/b0000000-0000-4000-8000-000000000001/-"]);
+    let mut fixture = Fixture::new();
+    fixture.pod("q", Some("b"), "c", |_| ());
+    fixture.attachment("v", "a", true);
+    assert_eq!(fixture.describe_volume(), ["take a/uid-a/b0000000-0000-4000-8000-000000000001/-"]);
 }
 
 #[test]
 fn two_possible_writers_are_reported_and_none_becomes_the_holder() {
-    let mut stage = Fixture::new();
-    stage.attachment("v", "a", true);
-    stage.attachment("v", "b", true);
-    assert_eq!(stage.describe_volume(), ["VolumeOnSeveralNodes"]);
+    let mut fixture = Fixture::new();
+    fixture.attachment("v", "a", true);
+    fixture.attachment("v", "b", true);
+    assert_eq!(fixture.describe_volume(), ["VolumeOnSeveralNodes"]);
 }
 
 /// The guard starts in a running cluster: a volume in use on a lost node is held at once.
 #[test]
 fn a_volume_in_use_on_a_lost_node_is_acquired_and_denied_in_one_write() {
-    let mut stage = Fixture::new();
-    stage.pod("p", Some("a"), "c", |_| ());
-    stage.node("a", not_ready);
-    assert_eq!(stage.describe_volume(), [format!("take {A} refused")]);
+    let mut fixture = Fixture::new();
+    fixture.pod("p", Some("a"), "c", |_| ());
+    fixture.node("a", not_ready);
+    assert_eq!(fixture.describe_volume(), [format!("take {A} refused")]);
 }
 
 #[test]
 fn a_node_without_a_boot_id_can_be_the_holder() {
-    let mut stage = Fixture::new();
-    stage.node("a", |node| node["status"]["nodeInfo"] = json!(null));
-    stage.pod("p", Some("a"), "c", |_| ());
-    assert_eq!(stage.describe_volume(), ["take a/uid-a//uid-p"]);
+    let mut fixture = Fixture::new();
+    fixture.node("a", |node| node["status"]["nodeInfo"] = json!(null));
+    fixture.pod("p", Some("a"), "c", |_| ());
+    assert_eq!(fixture.describe_volume(), ["take a/uid-a//uid-p"]);
 }
 
 #[test]
 fn a_node_proved_off_does_not_become_the_holder_again_by_leftovers() {
-    let mut stage = Fixture::new();
-    stage.attachment("v", "a", true);
-    stage.pod("p", Some("a"), "c", |_| ());
-    stage.node("a", not_ready);
-    stage.proof("b0000000-0000-4000-8000-000000000001");
-    stage.pod("q", Some("b"), "c", |_| ());
-    stage.lease("v", None, false);
-    assert_eq!(stage.describe_volume(), ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"]);
+    let mut fixture = Fixture::new();
+    fixture.attachment("v", "a", true);
+    fixture.pod("p", Some("a"), "c", |_| ());
+    fixture.node("a", not_ready);
+    fixture.proof("b0000000-0000-4000-8000-000000000001");
+    fixture.pod("q", Some("b"), "c", |_| ());
+    fixture.lease("v", None, false);
+    assert_eq!(fixture.describe_volume(), ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"]);
 }
 
 /// Evidence in the cache counted as verified if the Lease had never been revoked.
 #[test]
 fn bug_a_volume_without_a_former_holder_passed_a_lost_node_without_verification() {
-    let mut stage = Fixture::new();
-    stage.node("a", |node| {
+    let mut fixture = Fixture::new();
+    fixture.node("a", |node| {
         in_use(node);
         not_ready(node);
     });
-    stage.pod("p", Some("a"), "c", |_| ());
-    stage.proof("b0000000-0000-4000-8000-000000000001");
-    stage.pod("q", Some("b"), "c", |_| ());
-    assert_eq!(stage.describe_volume(), [format!("take {A} refused")], "the judge breaks it, or refuses");
-    stage.attachment("v", "b", true);
+    fixture.pod("p", Some("a"), "c", |_| ());
+    fixture.proof("b0000000-0000-4000-8000-000000000001");
+    fixture.pod("q", Some("b"), "c", |_| ());
+    assert_eq!(fixture.describe_volume(), [format!("take {A} refused")], "the judge breaks it, or refuses");
+    fixture.attachment("v", "b", true);
     assert_eq!(
-        stage.describe_volume(),
+        fixture.describe_volume(),
         ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"],
         "it is written to elsewhere already"
     );
@@ -198,42 +198,42 @@ fn bug_a_volume_without_a_former_holder_passed_a_lost_node_without_verification(
 
 #[test]
 fn the_claim_of_an_ephemeral_volume_has_the_name_of_its_pod() {
-    let mut stage = Fixture::new();
-    stage.claim("p-data", Some("v"));
-    stage.pod("p", Some("a"), "x", |pod| {
+    let mut fixture = Fixture::new();
+    fixture.claim("p-data", Some("v"));
+    fixture.pod("p", Some("a"), "x", |pod| {
         pod["spec"]["volumes"] = json!([{ "name": "data", "ephemeral": { "volumeClaimTemplate": {} } }]);
     });
-    assert_eq!(stage.describe_volume(), [format!("take {A}")]);
+    assert_eq!(fixture.describe_volume(), [format!("take {A}")]);
 }
 
 #[test]
 fn no_decision_is_made_while_attachments_cannot_be_read() {
-    let mut stage = Fixture::new();
-    stage.pod("p", Some("a"), "c", |_| ());
+    let mut fixture = Fixture::new();
+    fixture.pod("p", Some("a"), "c", |_| ());
     let broken = json!({ "metadata": { "name": "x", "uid": "uid-x" }, "spec": { "source": {} } });
-    stage.put(pod_safety_shared::model::Kind::Attachments, broken, pod_safety_shared::testing::at(1));
-    assert_eq!(stage.describe_volume(), ["VolumeUnreadable"]);
+    fixture.put(pod_safety_shared::model::Kind::Attachments, broken, pod_safety_shared::testing::at(1));
+    assert_eq!(fixture.describe_volume(), ["VolumeUnreadable"]);
 }
 
 /// Found by the simulator: the Node of a running machine was deleted, its kubelet started the pod all the same, and
 /// the next pod's node got the volume beside it. A Lease names incarnations of Nodes, and there was none to name.
 #[test]
 fn bug_a_pod_on_a_missing_node_was_no_user_of_its_volume() {
-    let mut stage = Fixture::new();
-    stage.pod("p", Some("gone"), "c", |_| ());
-    assert!(stage.describe_volume().is_empty(), "nobody else wants it");
-    stage.pod("q", Some("b"), "c", |_| ());
-    let decision = stage.decide_volume("v", 2);
+    let mut fixture = Fixture::new();
+    fixture.pod("p", Some("gone"), "c", |_| ());
+    assert!(fixture.describe_volume().is_empty(), "nobody else wants it");
+    fixture.pod("q", Some("b"), "c", |_| ());
+    let decision = fixture.decide_volume("v", 2);
     assert_eq!(describe(&decision), ["WaitsForVolume"]);
     assert_eq!(
         decision.holds[0].1.to_string(),
         "the pod waits for volume v: pod ns/p uses it on node gone, which has no Node object, and may run until that pod is gone"
     );
-    stage.world.set_unreachable_before_node_deleted("gone");
-    assert_eq!(stage.describe_volume(), ["WaitsForVolume"], "its silence is not judged yet");
-    stage.world.remove(pod_safety_shared::model::Kind::Pods, "uid-p", pod_safety_shared::testing::at(2));
+    fixture.world.set_unreachable_before_node_deleted("gone");
+    assert_eq!(fixture.describe_volume(), ["WaitsForVolume"], "its silence is not judged yet");
+    fixture.world.remove(pod_safety_shared::model::Kind::Pods, "uid-p", pod_safety_shared::testing::at(2));
     assert_eq!(
-        stage.describe_volume(),
+        fixture.describe_volume(),
         ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"],
         "and nothing waits for longer than its pod is there"
     );
@@ -243,12 +243,12 @@ fn bug_a_pod_on_a_missing_node_was_no_user_of_its_volume() {
 /// for, and the next pod got it beside processes that had just begun to terminate.
 #[test]
 fn bug_a_free_volume_was_acquired_while_a_pod_removed_on_a_missing_node_terminated() {
-    let mut stage = Fixture::new();
-    stage.pod("p", Some("gone"), "c", |_| ());
-    stage.pod("q", Some("b"), "c", |_| ());
-    stage.world.remove(Kind::Pods, "uid-p", at(2));
+    let mut fixture = Fixture::new();
+    fixture.pod("p", Some("gone"), "c", |_| ());
+    fixture.pod("q", Some("b"), "c", |_| ());
+    fixture.world.remove(Kind::Pods, "uid-p", at(2));
     let until = 2 + DEFAULT_GRACE.unsigned_abs() + QUARANTINE;
-    let decision = stage.decide_volume("v", until - 1);
+    let decision = fixture.decide_volume("v", until - 1);
     assert_eq!(describe(&decision), ["WaitsForVolume"]);
     assert_eq!(
         decision.holds[0].1.to_string(),
@@ -256,32 +256,32 @@ fn bug_a_free_volume_was_acquired_while_a_pod_removed_on_a_missing_node_terminat
     );
     assert_eq!(decision.requeue_at, Some(at(until)));
     assert_eq!(
-        describe(&stage.decide_volume("v", until)),
+        describe(&fixture.decide_volume("v", until)),
         ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"]
     );
 
-    stage.world.remove(Kind::Pods, "uid-q", at(2));
-    stage.gated("r", "c");
-    assert_eq!(describe(&stage.decide_pod("r", until - 1)), ["WaitsForVolume"]);
-    assert_eq!(describe(&stage.decide_pod("r", until)), ["ungate r"]);
+    fixture.world.remove(Kind::Pods, "uid-q", at(2));
+    fixture.gated("r", "c");
+    assert_eq!(describe(&fixture.decide_pod("r", until - 1)), ["WaitsForVolume"]);
+    assert_eq!(describe(&fixture.decide_pod("r", until)), ["ungate r"]);
 }
 
 /// The evidence is about the wrong machine, because the node reports.
 #[test]
 fn evidence_about_a_ready_node_bars_it_from_no_volume() {
-    let mut stage = Fixture::new();
-    stage.pod("p", Some("a"), "c", |_| ());
-    stage.proof(pod_safety_shared::testing::objects::BOOT);
-    assert_eq!(stage.describe_volume(), [format!("take {A}")]);
+    let mut fixture = Fixture::new();
+    fixture.pod("p", Some("a"), "c", |_| ());
+    fixture.proof(pod_safety_shared::testing::objects::BOOT);
+    assert_eq!(fixture.describe_volume(), [format!("take {A}")]);
 }
 
 /// A kubelet writes to a volume that it has mounted; an attachment that is not made yet does not count.
 #[test]
 fn of_two_nodes_the_one_that_has_it_mounted_becomes_the_holder() {
-    let mut stage = Fixture::new();
-    stage.node("a", in_use);
-    stage.pod("p", Some("a"), "c", |_| ());
-    stage.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
-    stage.attachment("v", "b", false);
-    assert_eq!(stage.describe_volume(), [format!("take {A}")]);
+    let mut fixture = Fixture::new();
+    fixture.node("a", in_use);
+    fixture.pod("p", Some("a"), "c", |_| ());
+    fixture.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
+    fixture.attachment("v", "b", false);
+    assert_eq!(fixture.describe_volume(), [format!("take {A}")]);
 }
