@@ -38,7 +38,7 @@ fn from_suspicion_to_evidence_in_order() {
 }
 
 #[test]
-fn s5_an_attempt_without_outcome_is_waited_for_from_when_it_was_first_seen_and_then_checked() {
+fn an_attempt_without_outcome_is_waited_for_from_when_it_was_first_seen_and_then_checked() {
     let mut fixture = begun();
     let waits = fixture.decide("n");
     assert_eq!(

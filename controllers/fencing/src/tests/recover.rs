@@ -83,7 +83,7 @@ fn no_machine_is_switched_on_if_paused_cancelled_or_without_devices() {
 }
 
 #[test]
-fn s13_no_machine_is_switched_on_while_an_attempt_is_in_flight() {
+fn no_machine_is_switched_on_while_an_attempt_is_in_flight() {
     let mut fixture = Fixture::at(Phase::Pending, |_| ());
     fixture.policy(|policy| policy.recovery = Recovery::PowerOn);
     assert_eq!(fixture.act("n"), ["off 1 by bmc"]);
