@@ -180,8 +180,8 @@ fn scales_of_other_controllers_are_read_before_the_status_is_written() {
     world.set_scale("uid-p", Ok(Scale::Replicas(3)), at(2));
     let second = decide_at(&world, 2);
     assert_eq!(describe(&second), ["at 7: 1 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"]);
-    assert_eq!(second.requeue_at, Some(at(62)), "nobody tells when it is scaled");
-    assert_eq!(describe(&decide_at(&world, 33)), ["ask Db own"], "an old answer says nothing of now");
+    assert_eq!(second.requeue_at, Some(at(62)), "no watch shows when it is scaled");
+    assert_eq!(describe(&decide_at(&world, 33)), ["ask Db own"], "an old answer is not used");
 }
 
 /// If one answer had expired before the last one came, the budget never had a status.
@@ -364,7 +364,7 @@ fn problems_of_a_budget_are_reported() {
     }
     world.remove(Kind::Pods, "uid-db-2", at(1));
     world.apply(Kind::Budgets, &budget(&json!({ "minAvailable": 2 })), at(0));
-    assert!(held(&decide_at(&world, 1)).is_empty(), "a pod that is missing now is no reason to say never");
+    assert!(held(&decide_at(&world, 1)).is_empty(), "a pod that is missing now is no reason");
     bare("naked");
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     assert_eq!(held(&decide_at(&world, 1)), ["UnmanagedPods"]);
@@ -404,11 +404,7 @@ fn attack_budgets_that_all_select_all_pods_are_each_decided_by_their_own_pods() 
         .map(|decision| decision.holds.into_iter().map(|(_, hold)| hold.to_string()).collect::<Vec<_>>())
         .filter(|holds| !holds.is_empty())
         .collect();
-    assert_eq!(
-        held.iter().map(Vec::len).collect::<Vec<_>>(),
-        [10],
-        "one budget says so of ten pods: {held:?}"
-    );
+    assert_eq!(held.iter().map(Vec::len).collect::<Vec<_>>(), [10], "one budget reports ten pods: {held:?}");
     assert!(held[0][0].len() < 300, "and names ten budgets: {}", held[0][0]);
 }
 
@@ -449,7 +445,7 @@ fn a_stale_disruption_target_condition_is_set_to_false() {
     world.apply(Kind::Pods, &noise, at(100));
     assert_eq!(describe(&decided(130)), ["ns/p at 11 of generation 4 is not disrupted"]);
     let untouched = [
-        ("the kubelet's own word", about_to_end("TerminationByKubelet")),
+        ("a reason of the kubelet", about_to_end("TerminationByKubelet")),
         ("it ends", about_to_end("X").terminating()),
         ("it ended", about_to_end("X").phase("Failed")),
     ];

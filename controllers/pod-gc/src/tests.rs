@@ -166,7 +166,7 @@ fn a_renewed_lease_holds_and_the_next_first_read_waits_until_the_kubelet_stops_r
     assert_eq!(held.holds.iter().map(|(_, hold)| hold.clone()).collect::<Vec<_>>(), [alive]);
     assert!(
         matches!(&held.holds[0].0, Subject::Pod(key) if &*key.name == "web-0"),
-        "the pod's owner is told"
+        "the pod's owner gets an Event"
     );
     assert!(held.intents.is_empty());
     let silent = describe_node(&world, "gone", 30 + QUARANTINE);
@@ -250,7 +250,7 @@ fn the_out_of_service_taint_is_accepted_only_if_trusted_and_the_node_is_not_read
     let held = |reason| (vec![], vec![reason]);
     for (sentence, ready, taint, change, trust, expected) in [
         (
-            "is somebody's word, which nobody has proved",
+            "is a claim without evidence",
             "Unknown",
             TAINT,
             Obj::terminating as fn(Obj) -> Obj,
@@ -258,14 +258,14 @@ fn the_out_of_service_taint_is_accepted_only_if_trusted_and_the_node_is_not_read
             held("OutOfServiceWithoutEvidence"),
         ),
         (
-            "is taken for proof where the operator says so",
+            "is accepted as proof if the operator trusts it",
             "Unknown",
             TAINT,
             Obj::terminating,
             true,
             removed(),
         ),
-        ("counts for a node that says itself not ready", "False", TAINT, Obj::terminating, true, removed()),
+        ("counts for a node that reports NotReady", "False", TAINT, Obj::terminating, true, removed()),
         (
             "is refuted by a node that is ready",
             "True",
@@ -274,7 +274,7 @@ fn the_out_of_service_taint_is_accepted_only_if_trusted_and_the_node_is_not_read
             true,
             held("OutOfServiceButReady"),
         ),
-        ("does not touch pods that nobody asked to end", "Unknown", TAINT, |pod| pod, true, (vec![], vec![])),
+        ("does not affect pods that are not deleted", "Unknown", TAINT, |pod| pod, true, (vec![], vec![])),
         (
             "is another taint than unreachable",
             "Unknown",

@@ -183,7 +183,11 @@ fn bug_a_large_terminal_was_half_empty() {
     let screen = screen_of(&busy(), 200, 50);
     let lines = screen.iter().filter(|line| line.contains("says that it is not ready")).count();
     let empty = screen.iter().filter(|line| line.trim().is_empty()).count();
-    assert!(lines >= 20 && empty <= 3, "{lines} lines are told, {empty} are empty:\n{}", screen.join("\n"));
+    assert!(
+        lines >= 20 && empty <= 3,
+        "{lines} lines have events, {empty} are empty:\n{}",
+        screen.join("\n")
+    );
 }
 
 /// The panel showed "No pod waits." for a database whose node was cut off for 35 s.

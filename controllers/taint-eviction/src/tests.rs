@@ -98,7 +98,7 @@ fn a_pod_stays_as_long_as_it_tolerates_every_taint() {
         ("no taint", vec![], vec![], 0, &[]),
         ("another effect", vec![json!({ "key": "k", "effect": "NoSchedule" })], vec![], 0, &[]),
         ("no toleration", vec![k(0)], vec![], 0, &["-a"]),
-        ("for ever", vec![k(0)], vec![toleration("k", None)], 9_999, &[]),
+        ("indefinitely", vec![k(0)], vec![toleration("k", None)], 9_999, &[]),
         ("for a time", vec![k(0)], vec![toleration("k", Some(300))], 100, &["a 200"]),
         ("just not any more", vec![k(0)], vec![toleration("k", Some(300))], 300, &["-a"]),
         ("not even for a moment", vec![k(0)], vec![toleration("k", Some(0))], 0, &["-a"]),
@@ -106,7 +106,7 @@ fn a_pod_stays_as_long_as_it_tolerates_every_taint() {
         ("added long ago", vec![k(-250)], vec![toleration("k", Some(300))], 0, &["a 50"]),
         ("added too long ago", vec![k(-301)], vec![toleration("k", Some(300))], 0, &["-a"]),
         ("added in the future", vec![k(500)], vec![toleration("k", Some(300))], 100, &["a 200"]),
-        ("nobody says when", vec![taint("k", None)], vec![toleration("k", Some(300))], 100, &["a 200"]),
+        ("without timeAdded", vec![taint("k", None)], vec![toleration("k", Some(300))], 100, &["a 200"]),
         (
             "of several the shortest counts",
             vec![k(0), l(0)],
@@ -164,7 +164,7 @@ fn a_held_pod_names_its_taint_and_remaining_time() {
     let [Intent::Delete(delete)] = due.intents.as_slice() else { panic!("{due:?}") };
     assert_eq!((delete.due, delete.rv.to_string().as_str(), delete.generation), (at(200), "10", 4));
     assert!(delete.cause.to_string().contains("k:NoExecute"), "{}", delete.cause);
-    assert_eq!(due.requeue_at, None, "whoever carries it out tries again");
+    assert_eq!(due.requeue_at, None, "the executor retries");
 }
 
 /// Pods are deleted in the order in which their toleration periods end.

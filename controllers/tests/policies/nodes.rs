@@ -58,17 +58,17 @@ fn taints() -> Vec<Row> {
             Refused("There is no proof that it is off"),
         ),
         row(
-            "the taint, by who checks the machine",
+            "the taint, by a controller that checks the machine",
             changed(AZURE, w1("Unknown"), off(w1("Unknown"))),
             Allowed,
         ),
         row(
-            "bypass: the taint of a Ready node, by who checks the machine",
+            "bypass: the taint of a Ready node, by such a controller",
             changed(AZURE, w1("True"), off(w1("True"))),
             Refused("There is no proof that it is off"),
         ),
         row(
-            "the taint, by who may",
+            "the taint, with the right",
             changed(DEV, w1("Unknown"), off(burnt(w1("Unknown")))).may(DOWN),
             Allowed,
         ),
@@ -79,7 +79,7 @@ fn taints() -> Vec<Row> {
         ),
         row("it was there", changed(DEV, off(w1("Unknown")), off(w1("Unknown"))), Allowed),
         row(
-            "bypass: the mark of silence goes",
+            "bypass: the suspect taint is removed",
             changed(DEV, suspected(w1("True")), w1("True")),
             Refused("only pod-safety removes the taint pod-safety.dev/suspect"),
         ),
@@ -105,7 +105,7 @@ fn conditions() -> Vec<Row> {
         |user: &str, now: Value| Request::new(user, "UPDATE nodes/status").old(w1("Unknown")).object(now);
     vec![
         row(
-            "bypass: somebody calls it Ready",
+            "bypass: it is marked Ready",
             says(DEV, "Unknown", "True"),
             Refused("only the kubelet of node w1"),
         ),
@@ -146,11 +146,15 @@ fn mounts() -> Vec<Row> {
     };
     let both = || uses(&["a", "b"]);
     vec![
-        row("bypass: a volume is called unmounted", says(DEV, both(), uses(&["b"])), Refused(GOES)),
+        row("bypass: a volume is reported unmounted", says(DEV, both(), uses(&["b"])), Refused(GOES)),
         row("bypass: all volumes are", says(DEV, both(), w1("Unknown")), Refused(GOES)),
         row("bypass: by another kubelet", says("system:node:w2", both(), uses(&["a"])), Refused(GOES)),
         row("its kubelet has unmounted it", says(KUBELET, both(), uses(&["b"])), Allowed),
-        row("a volume is unmounted, by who may", says(DEV, both(), burnt(uses(&["b"]))).may(DOWN), Allowed),
+        row(
+            "a volume is reported unmounted, with the right",
+            says(DEV, both(), burnt(uses(&["b"]))).may(DOWN),
+            Allowed,
+        ),
         row("one more", says(DEV, uses(&["b"]), both()), Allowed),
     ]
 }
@@ -169,7 +173,7 @@ fn deletions() -> Vec<Row> {
     vec![
         row("a silent one", deleted(DEV, w1("Unknown")), Refused("and there is no proof that it is off")),
         row(
-            "a silent one, cordoned",
+            "an unreachable one, cordoned",
             deleted(DEV, cordoned(w1("Unknown"))),
             Refused("and there is no proof that it is off"),
         ),
@@ -181,12 +185,12 @@ fn deletions() -> Vec<Row> {
             Allowed,
         ),
         row(
-            "one that fell silent a moment ago",
+            "one unreachable since a moment ago",
             deleted(DEV, suspected(w1("True"))),
             Refused("pods run on node w1"),
         ),
         row(
-            "bypass: one that fell silent a moment ago is cordoned",
+            "bypass: one unreachable since a moment ago is cordoned",
             deleted(DEV, cordoned(suspected(w1("True")))),
             Refused("and there is no proof that it is off"),
         ),
@@ -195,9 +199,9 @@ fn deletions() -> Vec<Row> {
             deleted(DEV, tainted(w1("Unknown"), OUT_OF_SERVICE_TAINT)),
             Allowed,
         ),
-        row("one that never said anything", deleted(DEV, unreported()), Allowed),
+        row("one that never reported", deleted(DEV, unreported()), Allowed),
         row(
-            "bypass: Karpenter's finalizer of a silent one that goes",
+            "bypass: Karpenter's finalizer of an unreachable deleted one",
             changed(DEV, going(w1("Unknown")), w1("Unknown")),
             Refused("and there is no proof that it is off"),
         ),
@@ -206,7 +210,11 @@ fn deletions() -> Vec<Row> {
             changed(DEV, going(w1("True")), w1("True")),
             Refused("pods run on node w1"),
         ),
-        row("by Karpenter, a silent one", changed(KARPENTER, going(w1("Unknown")), w1("Unknown")), Allowed),
+        row(
+            "by Karpenter, an unreachable one",
+            changed(KARPENTER, going(w1("Unknown")), w1("Unknown")),
+            Allowed,
+        ),
         row("by Karpenter, a Ready one", changed(KARPENTER, going(w1("True")), w1("True")), Allowed),
         row(
             "a drained one that goes",
@@ -215,8 +223,8 @@ fn deletions() -> Vec<Row> {
         ),
         row("another finalizer stays", changed(DEV, going(w1("Unknown")), kept(w1("Unknown"))), Allowed),
         row("a finalizer of one that stays", changed(DEV, kept(w1("Unknown")), w1("Unknown")), Allowed),
-        row("by who may", deleted(DEV, burnt(w1("True"))).may(DOWN), Allowed),
-        row("a silent one, by who may", deleted(DEV, burnt(w1("Unknown"))).may(DOWN), Allowed),
+        row("with the right", deleted(DEV, burnt(w1("True"))).may(DOWN), Allowed),
+        row("an unreachable one, with the right", deleted(DEV, burnt(w1("Unknown"))).may(DOWN), Allowed),
     ]
 }
 

@@ -189,7 +189,7 @@ fn pod_report_on_containers() -> Vec<Row> {
             json!({ "initContainerStatuses": [] }),
             false,
         ),
-        ("bypass: one ends that was never said to run", main(&waits), main(&ended), false),
+        ("bypass: one terminates that was never reported running", main(&waits), main(&ended), false),
         ("bypass: one was restarted", main(&runs), main(&container("running", 1)), false),
         ("the message of its pod changes", main(&waits), others, true),
     ];
@@ -410,7 +410,7 @@ fn evidence() -> Vec<Row> {
     let may = |request: Request| request.may("nodes confirm-down");
     let row = |name, request, expect| Row { policy: "evidence", name, request, expect };
     vec![
-        row("a person's word", may(says(DEV, "w1-0a1b-x2x4z", "Asserted", DEV)), Allowed),
+        row("a confirmation", may(says(DEV, "w1-0a1b-x2x4z", "Asserted", DEV)), Allowed),
         row(
             "bypass: without the right",
             says(DEV, "w1-x2x4z", "Asserted", DEV),
@@ -493,6 +493,6 @@ fn fences() -> Vec<Row> {
             Refused("pod-safety alone writes it"),
         ),
         row("evidence is withdrawn", withdraws().may("nodes confirm-down"), Allowed),
-        row("bypass: by who may not confirm", withdraws(), Refused("you need the verb confirm-down")),
+        row("bypass: without the right to confirm", withdraws(), Refused("you need the verb confirm-down")),
     ]
 }

@@ -88,7 +88,11 @@ fn taints() -> Vec<Row> {
         row("it is back", back, Allowed),
         row("its label follows", changed(label), Allowed),
         row("it is drained", update("nodes", w1("True", &[]), cordoned("True")), Allowed),
-        row("it is silent, and was drained", update("nodes", cordoned("True"), cordoned("Unknown")), Allowed),
+        row(
+            "it is unreachable, and was drained",
+            update("nodes", cordoned("True"), cordoned("Unknown")),
+            Allowed,
+        ),
         row("its drain is over", update("nodes", cordoned("Unknown"), w1("Unknown", &[])), Allowed),
     ]
 }
@@ -107,7 +111,7 @@ fn stolen_nodes() -> Vec<Row> {
             READY,
         ),
         row("bypass: a Ready node is called off", ready_node(&[theirs(), off("w1-0a1b")]), READY),
-        row("bypass: off, by nobody's incident", lost(&[theirs(), off("")]), READY),
+        row("bypass: off, without an incident", lost(&[theirs(), off("")]), READY),
         row(
             "bypass: pods that tolerate silence",
             lost(&[theirs(), taint(SUSPECT_TAINT, "NoExecute")]),
@@ -118,7 +122,7 @@ fn stolen_nodes() -> Vec<Row> {
         row("bypass: a label", metadata(role), Refused("of the labels of a node")),
         row("bypass: an annotation", metadata(pause), Refused("the metadata of nodes")),
         row(
-            "bypass: a cordon of a node that is silent",
+            "bypass: a cordon of an unreachable node",
             update("nodes", w1("Unknown", &[]), cordoned("Unknown")),
             Refused("cordons only a node that is Ready"),
         ),
@@ -149,7 +153,7 @@ fn node_status() -> Vec<Row> {
     let with = |change: Value| update("nodes/status", before(), patched(before(), change));
     vec![
         row(
-            "it is silent",
+            "it is unreachable",
             says(&[silent(), dark(), net(), condition("PIDPressure", "Unknown"), ours()]),
             Allowed,
         ),
@@ -204,7 +208,7 @@ fn leases() -> Vec<Row> {
         row("whose a volume is", created(kind, volume_lease("data", None)), Allowed),
         row("whose a volume is, later", changed("pod-safety-volumes", "data"), Allowed),
         row("a volume is gone", deleted(kind, at("pod-safety-volumes", "data")), Allowed),
-        row("medik8s is told", changed("medik8s-leases", "node-w1"), Allowed),
+        row("the medik8s Lease", changed("medik8s-leases", "node-w1"), Allowed),
         row(
             "bypass: a heartbeat",
             changed("kube-node-lease", "w1"),
@@ -239,7 +243,7 @@ fn own_kinds() -> Vec<Row> {
         update(&of("fencedevices/status"), named("d"), named("d").set("/spec/driver", json!("Agent")));
     vec![
         row("a machine is off", proof("PowerOff"), Allowed),
-        row("bypass: the word of a person", proof("Asserted"), Refused("a confirmation by a person")),
+        row("bypass: a confirmation", proof("Asserted"), Refused("a confirmation by a person")),
         row("an incident", opens("Detected"), Allowed),
         row("bypass: in the name of a person", opens("Person"), Refused("opened by a person")),
         row("an incident goes on", status("nodefences/status"), Allowed),
@@ -342,7 +346,7 @@ fn foreign_kinds() -> Vec<Row> {
         row("bypass: a NodePool", deleted("karpenter.sh/nodepools", named("w1")), NEVER),
         row("storage is fenced", created(storage, fenced()), Allowed),
         row("storage is lifted", update(storage, fenced(), lifted), Allowed),
-        row("bypass: a NetworkFence of everybody", created(storage, fences(&["0.0.0.0/0"])), HOSTS_ALONE),
+        row("bypass: a NetworkFence of all addresses", created(storage, fences(&["0.0.0.0/0"])), HOSTS_ALONE),
         row("bypass: of a network of IPv6", created(storage, fences(&["fd00::/32"])), HOSTS_ALONE),
         row("bypass: of many", created(storage, fences(&many)), HOSTS_ALONE),
         row("bypass: of no addresses", created(storage, ours()), HOSTS_ALONE),

@@ -93,7 +93,7 @@ fn forged_status() -> Vec<Row> {
         row("bypass: with a reason of its own", says(db(), failed(why)), PHASE),
         row("bypass: Succeeded", says(db().terminating(), succeeded), PHASE),
         row("bypass: it runs again", says(failed(db().terminating()), db().terminating()), PHASE),
-        row("bypass: it is called Ready", says(down(), up()), Refused("Ready=False")),
+        row("bypass: it is marked Ready", says(down(), up()), Refused("Ready=False")),
         row("bypass: a condition of others", says(db(), unscheduled), Refused("of the conditions of a pod")),
         row(
             "bypass: a container ends on paper",
@@ -145,11 +145,7 @@ fn deletions() -> Vec<Row> {
     let failed = || Value::from(db().phase("Failed"));
     let by_name = |options: Value| Request::new(OURS, "DELETE pods").old(failed()).options(options);
     vec![
-        row(
-            "by its grace, with the condition that says why",
-            deleted(marked(), Some(30), Some("10")),
-            Allowed,
-        ),
+        row("with its grace period and the condition", deleted(marked(), Some(30), Some("10")), Allowed),
         row("by force, called Failed", deleted(failed(), Some(0), Some("10")), Allowed),
         row("by force, as it ended", deleted(pod("db-0").terminated().into(), Some(0), Some("10")), Allowed),
         row(
@@ -163,7 +159,7 @@ fn deletions() -> Vec<Row> {
             Refused("without one when its phase is"),
         ),
         row(
-            "bypass: by its grace, and nobody says why",
+            "bypass: with its grace period, without the condition",
             deleted(db().into(), Some(30), Some("10")),
             Refused("when it carries DisruptionTarget=True"),
         ),

@@ -55,7 +55,7 @@ fn states() -> Vec<Row> {
         row("a responder reports", changed(report), Allowed),
         row("a condition of one's own", changed(condition("example.com/Moved", "True")), Allowed),
         row("bypass: its turn ends", changed(state("Completed")), TURNS),
-        row("bypass: nobody has a turn any more", changed(json!({ "targetResponders": null })), TURNS),
+        row("bypass: no responder is active any more", changed(json!({ "targetResponders": null })), TURNS),
         row(
             "bypass: the first status of all",
             by(RESPONDER, bare(), begun.clone()),
@@ -110,7 +110,7 @@ fn requesters() -> Vec<Row> {
             Refused("reserved for pod-safety"),
         ),
         row("the end of the namespace", ask(namespaces, "DELETE", drain), NotAsked),
-        row("bypass: in the name of whoever ends namespaces", ask(namespaces, "CREATE", drain), WHO),
+        row("bypass: in the name of the namespace controller", ask(namespaces, "CREATE", drain), WHO),
         row("pod-safety", ask(OURS, "CREATE", "pod-safety.dev/any"), NotAsked),
     ]
 }

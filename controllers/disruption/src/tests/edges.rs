@@ -28,5 +28,5 @@ fn never_allowing_is_reported_for_unmanaged_pods_and_not_for_workloads_scaled_to
     }
     let world = stateful_set(0);
     world.apply(Kind::Budgets, &budget(&json!({ "minAvailable": 1 })), at(0));
-    assert_eq!(held(&decide_at(&world, 1)), [""; 0], "its pods go, and nobody waits for an eviction");
+    assert_eq!(held(&decide_at(&world, 1)), [""; 0], "its pods are being deleted, and need no eviction");
 }

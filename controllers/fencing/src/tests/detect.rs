@@ -40,13 +40,13 @@ fn a_not_ready_node_is_lost_only_after_not_ready_seconds_of_its_policy() {
     let mut fixture = Fixture::new(&["n", "m", "k"]);
     fixture.set_ready("n", "False");
     fixture.advance_to(100);
-    assert!(fixture.describe("n").is_empty(), "it lives");
+    assert!(fixture.describe("n").is_empty(), "its kubelet reports");
     fixture.policy(|policy| policy.unhealthy.not_ready_seconds = Some(120));
     assert!(fixture.describe("n").is_empty());
     fixture.advance_to(120);
     assert_eq!(fixture.describe("n"), ["open by p"]);
     fixture.set_ready("n", "Unknown");
-    assert!(fixture.describe("n").is_empty(), "nobody says so: that is no reason");
+    assert!(fixture.describe("n").is_empty(), "Ready is not False: that is no reason");
     fixture.advance_to(300);
     assert!(fixture.describe("n").is_empty(), "nor is it after as long");
 }
@@ -66,10 +66,10 @@ fn the_field_when_decides_whether_a_lost_node_is_fenced() {
     for (when, change, expected, says) in [
         (When::Always, None, "open by p", "always"),
         (When::Manual, Some(Fixture::terminating as fn(&mut Value)), "", "a person asks"),
-        (When::Needed, None, "?FenceNotNeeded", "nobody waits"),
+        (When::Needed, None, "?FenceNotNeeded", "no pod waits"),
         (When::Needed, Some(|_: &mut Value| {}), "?FenceNotNeeded", "its pod was not asked to end"),
         (When::Needed, Some(stateless), "?FenceNotNeeded", "a ReplicaSet replaces its pods anyway"),
-        (When::Needed, Some(finalized), "?FenceNotNeeded", "who waits for finalizers has ended"),
+        (When::Needed, Some(finalized), "?FenceNotNeeded", "a pod that waits for finalizers has terminated"),
         (When::Needed, Some(Fixture::terminating), "open by p", "a StatefulSet waits"),
     ] {
         let mut fixture =

@@ -14,7 +14,7 @@ fn a_manual_level_asks_a_person_at_once_and_names_the_command() {
     assert_eq!(fixture.act("n"), ["write AwaitingOperator"]);
     let message = fixture.only().1.message;
     assert!(message.contains("pod-safety confirm-down n"), "{message}");
-    assert!(fixture.only().1.attempts.is_empty(), "nobody was asked to switch anything");
+    assert!(fixture.only().1.attempts.is_empty(), "no device was used");
     assert_eq!(fixture.describe("n"), ["?AwaitingOperator"]);
     fixture.confirmation("n", "word", true);
     assert_eq!(fixture.act("n"), ["write Fenced"]);
@@ -149,7 +149,7 @@ fn without_a_level_that_ends_processes_the_message_states_what_frees_the_pods() 
         "{message}"
     );
     fixture.evidence("n", "word", FenceEvidenceKind::OperatorConfirmed);
-    assert_eq!(fixture.act("n"), ["write Fenced"], "a person's word frees them");
+    assert_eq!(fixture.act("n"), ["write Fenced"], "a confirmation releases them");
 }
 
 /// Planted bugs: storage fencing is lifted because time passed, because of a confirmation, because the node reports
@@ -159,7 +159,11 @@ fn storage_fencing_is_lifted_when_no_pod_uses_a_volume_given_to_another_node() {
     let mut fixture = of_storage(&["bmc"]);
     assert_eq!(fixture.act("n"), ["prove-storage"]);
     fixture.edit(|spec, _| spec.cancelled = true);
-    assert_eq!(fixture.describe("n"), ["?AwaitingNodeReady"], "it is not heard: what runs there would write");
+    assert_eq!(
+        fixture.describe("n"),
+        ["?AwaitingNodeReady"],
+        "it does not report: its processes would write"
+    );
     fixture.pod("db-0", "n", Fixture::terminating);
     let boot = fixture.incarnation("n").boot_id;
     fixture.reboot("n", &boot);
@@ -169,7 +173,7 @@ fn storage_fencing_is_lifted_when_no_pod_uses_a_volume_given_to_another_node() {
     assert_eq!(
         fixture.describe("n"),
         ["?WaitsForPods"],
-        "nobody asked it to end, and its volume is another's"
+        "it is not deleted, and another node holds its volume"
     );
     fixture.delete(Kind::Pods, "db-1");
     assert_eq!(fixture.act("n"), ["write Cancelled"]);

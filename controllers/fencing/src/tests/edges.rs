@@ -23,8 +23,8 @@ fn evidence(fixture: &Fixture, change: impl FnOnce(&mut Value)) {
 fn evidence_about_a_deleted_node_must_match_its_incarnation_and_its_policy() {
     type Change = fn(&mut Value);
     let rows: [(&str, Change, Grade, bool); 8] = [
-        ("a person's word", |_| (), Grade::Asserted, true),
-        ("a person's word, where more is asked for", |_| (), Grade::Verified, false),
+        ("a confirmation", |_| (), Grade::Asserted, true),
+        ("a confirmation, where more is required", |_| (), Grade::Verified, false),
         ("two looks", |proof| proof["spec"]["kind"] = json!("PowerOff"), Grade::Verified, true),
         (
             "another boot",
@@ -127,9 +127,9 @@ fn a_lease_renewal_is_a_sign_of_life_only_after_the_evidence() {
         "the evidence knows of a later stamp"
     );
     let mut fixture = fenced(None);
-    assert!(!doubted(&fixture), "what was heard before is no sign");
+    assert!(!doubted(&fixture), "an earlier report is no sign");
     fixture.heartbeat("n");
-    assert!(!doubted(&fixture), "nor is what was heard in the same moment");
+    assert!(!doubted(&fixture), "nor is a report of the same moment");
     fixture.advance(1);
     fixture.heartbeat("n");
     assert!(doubted(&fixture));
@@ -149,7 +149,7 @@ fn a_ready_status_is_a_sign_of_life_only_after_the_evidence() {
     fixture.advance(1);
     assert!(!doubted(&fixture));
     fixture.set_ready("n", "False");
-    assert!(!doubted(&fixture), "who says that it is not well is not well");
+    assert!(!doubted(&fixture), "a node that reports NotReady is not healthy");
     fixture.set_ready("n", "True");
     assert!(doubted(&fixture));
 }
@@ -183,7 +183,7 @@ fn a_pod_that_waits_for_its_finalizers_does_not_keep_a_machine_off() {
     });
     assert_eq!(fixture.describe("n"), ["on 1 by bmc"]);
     fixture.pod("db-0", "n", |_| ());
-    assert_eq!(fixture.describe("n"), ["on 1 by bmc"], "nobody asked it to end");
+    assert_eq!(fixture.describe("n"), ["on 1 by bmc"], "the pod is not deleted");
 }
 
 /// The attempts of earlier acts do not count for this one.
@@ -213,7 +213,11 @@ fn power_on_attempts_do_not_count_as_power_off_attempts() {
     let renewed = fixture.renewed("n");
     evidence(&fixture, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
     fixture.advance(10);
-    assert_eq!(fixture.describe("n"), ["on 3 by bmc"], "a look at a shot says nothing of switching on");
+    assert_eq!(
+        fixture.describe("n"),
+        ["on 3 by bmc"],
+        "a check of a power-off does not count for a power-on"
+    );
 }
 
 /// The devices that switch on a machine that another source switched off.
@@ -228,7 +232,7 @@ fn a_machine_switched_off_by_a_person_is_switched_on_by_the_first_capable_level(
         ("the first is a person's", vec![Box::new(driver("first", "Manual"))], "on 1 by second"),
         ("the first is a Machine", vec![Box::new(driver("first", "Machine"))], "on 1 by second"),
         (
-            "the first is gone",
+            "the first is deleted",
             vec![Box::new(|fixture: &mut Fixture| fixture.delete(Kind::FenceDevices, "first"))],
             "on 1 by second",
         ),
@@ -305,7 +309,7 @@ fn storage_fencing_is_lifted_when_no_pod_uses_a_volume_of_another_node() {
             "write Cancelled",
         ),
         (
-            "its claim is gone, and a guard watches claims",
+            "its claim is deleted, and the volume guard runs",
             |fixture| {
                 fixture.volume_of_another("db-1");
                 fixture.delete(Kind::Claims, "c");
@@ -313,7 +317,7 @@ fn storage_fencing_is_lifted_when_no_pod_uses_a_volume_of_another_node() {
             "write Cancelled",
         ),
         (
-            "its claim is gone, and nobody watches claims",
+            "its claim is deleted, and no volume guard runs",
             |fixture| {
                 fixture.volume_of_another("db-1");
                 fixture.delete(Kind::Claims, "c");

@@ -53,7 +53,7 @@ fn only_an_incident_that_can_begin_is_ahead_of_others() {
             true,
         ),
         ("its kubelet reports again", |fixture| fixture.reboot("m", boot_of("m")), |_| (), true),
-        ("its node is gone", |fixture| fixture.delete(Kind::Nodes, "m"), |_| (), false),
+        ("its node is deleted", |fixture| fixture.delete(Kind::Nodes, "m"), |_| (), false),
         (
             "its node cannot be read",
             |fixture| {
@@ -135,7 +135,7 @@ fn a_cooldown_follows_an_attempt_of_another_incident_that_has_left_pending() {
         ("it was shot", Phase::Done, shot(), true),
         ("it is being shot", Phase::Fencing, shot(), true),
         ("nothing was tried", Phase::AwaitingOperator, vec![], false),
-        ("it begins anew", Phase::Pending, shot(), false),
+        ("it was reopened", Phase::Pending, shot(), false),
         ("it has not begun", Phase::Pending, vec![], false),
     ] {
         let mut fixture = pending();
@@ -303,7 +303,7 @@ fn a_node_marked_ready_counts_as_lost_exactly_when_it_has_not_reported_for_the_p
     fixture.advance_to(129);
     assert_eq!(closed(&fixture, "n"), NONE, "one of two is lost");
     fixture.advance_to(130);
-    assert_eq!(closed(&fixture, "n"), ["?LargeOutage"], "nobody is heard");
+    assert_eq!(closed(&fixture, "n"), ["?LargeOutage"], "no node reports");
 }
 
 /// The incidents ahead of it are counted only if no other gate holds it.

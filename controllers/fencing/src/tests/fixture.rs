@@ -455,7 +455,7 @@ impl Fixture {
                 | Step::Withdraw(target) => {
                     self.put_fence((*target.spec).clone(), (*target.status).clone());
                 }
-                Step::Look(_) => panic!("a test says what is seen"),
+                Step::Look(_) => panic!("a test sets the power state"),
             }
         }
         describe(&decision)

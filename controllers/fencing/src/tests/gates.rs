@@ -114,7 +114,7 @@ fn one_lost_node_of_two_is_fenced_and_unreachable_nodes_count_even_if_marked_rea
     assert_eq!(fixture.describe("n"), ["off 1 by bmc"]);
     fixture.alive.remove("m");
     fixture.advance_to(140);
-    assert_eq!(closed(&fixture), ["?LargeOutage"], "nobody is heard: rather we are deaf");
+    assert_eq!(closed(&fixture), ["?LargeOutage"], "no node reports: this process is more likely cut off");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_level_is_used_only_if_all_its_devices_can_be() {
         ("as it is", |_| (), true),
         ("trusted, and ready", |device| says(device, &[("Trusted", "True"), ("Ready", "True")]), true),
         ("not trusted", |device| says(device, &[("Trusted", "False")]), false),
-        ("silent at its last look, which was not now", |device| says(device, &[("Ready", "False")]), true),
+        ("unanswered at its last check, which is old", |device| says(device, &[("Ready", "False")]), true),
         (
             "for other nodes",
             |device| device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } }),
@@ -186,7 +186,7 @@ fn a_level_is_used_only_if_all_its_devices_can_be() {
             false,
         ),
         (
-            "the machine that the node says, if it has no rack",
+            "the machine that the node reports, if it has no rack",
             |device| {
                 device["spec"]["nodeSelector"] =
                     json!({ "matchExpressions": [{ "key": "rack", "operator": "DoesNotExist" }] });
@@ -229,9 +229,13 @@ fn waiting_incidents_begin_by_priority_then_age_then_name() {
     let mut fixture = two(1);
     fixture.advance(1);
     fixture.fence("m", Trigger::Detected, NodeFenceStatus::default());
-    assert_eq!((fixture.describe("n").len(), fixture.describe("m").len()), (1, 2), "who came first");
+    assert_eq!(
+        (fixture.describe("n").len(), fixture.describe("m").len()),
+        (1, 2),
+        "the older incident first"
+    );
     fixture.exclude_from_remediation("n");
-    assert_eq!(fixture.describe("m"), ["off 1 by bmc"], "who is held back himself keeps nobody waiting");
+    assert_eq!(fixture.describe("m"), ["off 1 by bmc"], "a held incident holds no other");
     let mut fixture = two(2);
     fixture.fence("m", Trigger::Detected, NodeFenceStatus::default());
     assert_eq!((fixture.describe("n").len(), fixture.describe("m").len()), (1, 1), "both may");
@@ -266,14 +270,14 @@ fn a_budget_holds_fencing_for_collateral_seconds_and_only_for_healthy_pods() {
     fixture.advance(299);
     assert_eq!(closed(&fixture), ["?Collateral"]);
     fixture.advance(1);
-    assert_eq!(fixture.describe("n"), ["off 1 by bmc"], "a budget keeps no broken node for ever");
+    assert_eq!(fixture.describe("n"), ["off 1 by bmc"], "a budget does not hold indefinitely");
     let mut fixture = pending();
     fixture.budget(2, 2);
     fixture.pod("db-0", "n", |pod| pod["metadata"]["labels"] = json!({ "app": "db" }));
-    assert_eq!(closed(&fixture), [""; 0], "who is not Ready is no loss");
+    assert_eq!(closed(&fixture), [""; 0], "a pod that is not Ready does not count");
     fixture.ready_pod("ns", "db-0", "n", &json!({ "app": "db" }));
     fixture.policy(|policy| policy.brakes.collateral_seconds = 0);
-    assert_eq!(closed(&fixture), [""; 0], "nobody wants it waited for");
+    assert_eq!(closed(&fixture), [""; 0], "the brake is off");
     fixture.policy(|policy| policy.brakes.collateral_seconds = 300);
     fixture.edit(|_, status| status.phase = Phase::Fencing);
     assert_eq!(closed(&fixture), [""; 0], "what has begun goes on");

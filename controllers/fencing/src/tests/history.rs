@@ -47,7 +47,7 @@ fn a_finished_incident_and_its_evidence_are_deleted_when_old_and_of_a_former_inc
         ("they are a second older", |fixture| fixture.config.history = Some(AGE - SECOND), &BOTH),
         ("nothing was proved", |fixture| fixture.delete(Kind::FenceEvidences, "e"), &["nodefences"]),
         (
-            "its evidence alone is left, and it is the life of now",
+            "only its evidence remains, of the present incarnation",
             |fixture| {
                 let incident = incident_name(&fixture.only().0.node);
                 fixture.delete(Kind::NodeFences, &incident);
@@ -55,13 +55,17 @@ fn a_finished_incident_and_its_evidence_are_deleted_when_old_and_of_a_former_inc
             },
             &[],
         ),
-        ("its Node is gone, and no pod is bound to it", |fixture| fixture.delete(Kind::Nodes, "n"), &BOTH),
-        ("they are kept for ever", |fixture| fixture.config.history = None, &[]),
+        ("its Node is deleted, and no pod is bound to it", |fixture| fixture.delete(Kind::Nodes, "n"), &BOTH),
+        ("they are kept indefinitely", |fixture| fixture.config.history = None, &[]),
         ("only observed", |fixture| fixture.config.mode = Mode::Observe, &[]),
-        ("it is the life of now", |fixture| fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a"), &[]),
+        (
+            "it is the present incarnation",
+            |fixture| fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a"),
+            &[],
+        ),
         ("no boot ID", |fixture| fixture.change("n", |node| node["status"]["nodeInfo"] = json!({})), &[]),
         (
-            "a pod is bound to the Node that is gone",
+            "a pod is bound to the deleted Node",
             |fixture| {
                 fixture.pod("db-0", "n", |_| ());
                 fixture.delete(Kind::Nodes, "n");

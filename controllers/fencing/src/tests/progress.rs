@@ -209,7 +209,7 @@ fn another_incarnation_before_evidence_supersedes_the_incident_once_nothing_is_i
     let mut fixture = Fixture::at(Phase::Pending, |_| ());
     fixture.change("n", |node| node["metadata"]["uid"] = json!("uid-anew"));
     fixture.world.remove(Kind::Nodes, "uid-n", fixture.mono());
-    assert_eq!(fixture.describe("n")[0], "write Superseded", "a Node created anew");
+    assert_eq!(fixture.describe("n")[0], "write Superseded", "a recreated Node");
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn a_confirmation_or_evidence_from_before_a_crash_is_adopted_in_every_phase_befo
     fixture.edit(|spec, _| spec.trigger.kind = Trigger::Person);
     fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a");
     waits(&mut fixture);
-    assert_eq!(fixture.describe("n"), ["?NodeStillReady"], "of who is Ready nothing is believed");
+    assert_eq!(fixture.describe("n"), ["?NodeStillReady"], "no evidence is adopted for a Ready node");
 }
 
 /// A confirmation of an earlier loss of the same incarnation ended the fencing of the next loss.

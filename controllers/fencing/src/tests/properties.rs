@@ -135,11 +135,11 @@ proptest! {
         let same_life = matches!(sketch.machine, 0 | 1);
         for step in taken {
             match step {
-                Step::Open(_) => prop_assert!(sketch.machine == 3 && !(live && under_way), "lost in a life of which there is none"),
+                Step::Open(_) => prop_assert!(sketch.machine == 3 && !(live && under_way), "lost in an incarnation without an incident"),
                 Step::Attempt(target) if target.status.phase == Phase::Fencing => {
                     prop_assert!(!sketch.ours && !sketch.paused && !sketch.cancelled && !sketch.dry && !sketch.storm);
                     prop_assert!(!under_way, "what was begun may still land");
-                    prop_assert!(matches!(sketch.machine, 0 | 1 | 4), "another life");
+                    prop_assert!(matches!(sketch.machine, 0 | 1 | 4), "another incarnation");
                     prop_assert!(sketch.machine != 1 || sketch.person, "it is well");
                     prop_assert_eq!(target.status.attempts.last().unwrap().act, DesiredPower::Off);
                 }
@@ -152,7 +152,7 @@ proptest! {
                 Step::Look(_) => prop_assert!(!under_way),
                 Step::Prove(_) => {
                     let last = sketch.attempts.last().unwrap();
-                    prop_assert!(last.0 && last.2 == 2, "two looks said off: {last:?}");
+                    prop_assert!(last.0 && last.2 == 2, "two checks reported off: {last:?}");
                 }
                 Step::ProveStorage(_) => prop_assert!(false, "no storage is fenced here"),
                 Step::Taint(target) => {

@@ -111,7 +111,7 @@ fn bug_a_machine_that_a_person_confirmed_down_was_switched_on_without_permission
     fixture.invalidate("by-hand");
     assert_eq!(fixture.act("n"), ["write Fenced"]);
     fixture.advance(20);
-    assert_eq!(fixture.describe("n"), ["on 1 by bmc"], "the last word that holds counts");
+    assert_eq!(fixture.describe("n"), ["on 1 by bmc"], "the last valid confirmation counts");
     let mut fenced = released();
     fenced.confirmation("n", "hands-in-it", false);
     assert_eq!(fenced.describe("n"), ["?MachinePoweredOff"], "also where a device proved it off");
@@ -163,7 +163,7 @@ fn a_node_that_comes_back_by_itself_terminates_its_old_pods_first() {
     assert_eq!(fixture.act("n"), ["untaint"], "nothing proves this boot over");
     assert_eq!(fixture.describe("n"), ["?WaitsForPods"]);
     fixture.delete(Kind::Pods, "db-0");
-    assert_eq!(fixture.describe("n"), ["write Done"], "nothing of ours is on it");
+    assert_eq!(fixture.describe("n"), ["write Done"], "it has no taint of ours");
 }
 
 #[test]
@@ -178,7 +178,11 @@ fn a_machine_that_cannot_be_switched_on_is_tried_three_times() {
     fixture.set_power("Unknown");
     fixture.advance(60);
     assert_eq!(fixture.act("n"), ["write AwaitingOperator"]);
-    assert_eq!(fixture.describe("n"), ["?AwaitingOperator"], "the evidence holds, and is not taken anew");
+    assert_eq!(
+        fixture.describe("n"),
+        ["?AwaitingOperator"],
+        "the evidence is valid, and is not adopted again"
+    );
     fixture.reboot("n", NEXT_BOOT);
     assert_eq!(fixture.describe("n"), ["untaint"]);
 }
@@ -229,7 +233,7 @@ fn bug_the_taint_of_a_confirmation_stayed_when_the_policy_required_verified_evid
     fixture.edit(|_, status| status.tainted = true);
     let name = fixture.only().1.evidence.unwrap();
     fixture.evidence("n", &name, FenceEvidenceKind::OperatorConfirmed);
-    assert!(!fixture.act("n").contains(&"withdraw".to_owned()), "a word is enough");
+    assert!(!fixture.act("n").contains(&"withdraw".to_owned()), "a confirmation is enough");
     fixture.policy(|policy| policy.minimum_evidence = Grade::Verified);
     assert_eq!(fixture.act("n"), ["withdraw"]);
     let (_, status) = fixture.only();
@@ -320,7 +324,7 @@ fn bug_a_booted_machine_whose_status_was_refused_contradicted_its_devices() {
     assert_eq!(
         fixture.describe("n"),
         ["?SignOfLife"],
-        "it was told on: its kubelet may not have said its boot yet"
+        "it was reported on: its kubelet may not have reported its boot yet"
     );
     fixture.advance(1);
     assert_eq!(fixture.describe("n"), ["contradict"], "it had as long as a boot may take");
@@ -354,7 +358,7 @@ fn bug_a_contradiction_removed_the_taint_although_other_evidence_is_valid() {
         ("a second confirmation, given after the renewal", |_| (), true),
         ("one that was withdrawn", |fixture| fixture.invalidate("by-hand"), false),
         ("one that is older than the last renewal", |fixture| fixture.heartbeat("n"), false),
-        ("one of a node that says that it is Ready", |fixture| fixture.set_ready("n", "True"), false),
+        ("one of a Ready node", |fixture| fixture.set_ready("n", "True"), false),
     ];
     for (what, change, keeps) in rows {
         let mut fixture = fenced();

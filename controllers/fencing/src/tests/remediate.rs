@@ -45,7 +45,7 @@ fn a_requested_incident_is_named_in_the_remediation_before_it_is_opened() {
     assert_eq!(
         fixture.describe("n"),
         ["?MachinePoweredOff"],
-        "said once: {:?}",
+        "emitted once: {:?}",
         fixture.remediations["n"]["status"]
     );
 }
@@ -60,7 +60,7 @@ fn bug_a_node_that_came_back_was_fenced_again_while_the_request_existed() {
     assert_eq!(fixture.describe("n"), [""; 0]);
     fixture.lose_node("n");
     fixture.advance(100);
-    assert_eq!(fixture.describe("n"), [""; 0], "the wish was about the life before");
+    assert_eq!(fixture.describe("n"), [""; 0], "the request was about the former incarnation");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_healthy_node_is_fenced_on_request_and_not_after_the_request_is_withdrawn() 
     let mut fixture = opened();
     fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a");
     fixture.advance(5);
-    assert!(fixture.describe("n")[0].starts_with("off 1 by bmc"), "who asked knows better");
+    assert!(fixture.describe("n")[0].starts_with("off 1 by bmc"), "the requester decides");
     fixture.remediation("n", deleted);
     assert_eq!(fixture.act("n"), ["write Cancelled"], "the finalizer stays until that is so");
     assert_eq!(fixture.act("n"), ["let go"]);
@@ -162,7 +162,7 @@ fn a_request_that_cannot_begin_fails_at_once_with_its_reason() {
     assert_eq!(unsaid.act("n"), ["say False/False NoBootId"]);
     unsaid.config.mode = Mode::Observe;
     unsaid.remediation("n", deleted);
-    assert_eq!(unsaid.describe("n"), [""; 0], "who only observes answers nobody");
+    assert_eq!(unsaid.describe("n"), [""; 0], "observe mode writes no status");
 }
 
 #[test]

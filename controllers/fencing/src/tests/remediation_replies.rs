@@ -56,7 +56,7 @@ fn a_cancelled_incident_is_reopened_for_a_request_while_its_node_is_lost_in_the_
             "say False/False Cancelled",
         ),
         (
-            "it is lost in another life",
+            "it is lost in another incarnation",
             |fixture| {
                 fixture.change("n", |node| {
                     node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002")

@@ -45,7 +45,7 @@ fn of_twenty_lost_nodes_of_a_hundred_one_is_fenced_at_a_time_and_the_next_after_
         lost.iter().rev().for_each(|name| drop(fixture.act(name)));
         fixture.advance(5);
     }
-    assert_eq!(begun(&fixture), ["n000"], "the first by name, whoever is asked first");
+    assert_eq!(begun(&fixture), ["n000"], "the first by name, whichever is decided first");
     let held: Vec<String> = fixture.decide("n001").holds.iter().map(|(_, hold)| hold.to_string()).collect();
     assert!(held[0].starts_with("nodes being fenced: 1") && held[1].starts_with("node n000 was"), "{held:?}");
 }

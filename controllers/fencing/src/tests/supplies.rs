@@ -116,7 +116,7 @@ fn recovery_switches_both_on_and_waits_as_long_as_the_slower_one_may_take() {
     assert_eq!(fixture.only().1.attempts[1].within_seconds, 90);
     fixture.set_power("Off");
     fixture.advance(10);
-    assert_eq!(fixture.act("n"), ["on 3 by left+right"], "one of them did not come on: both are told again");
+    assert_eq!(fixture.act("n"), ["on 3 by left+right"], "one of them is not on: both are switched on again");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn one_supply_alone_is_not_switched_on() {
     for name in ["left", "right"] {
         let mut fixture = released();
         fixture.delete(Kind::FenceDevices, name);
-        assert_eq!(fixture.describe("n"), ["?NoDevices"], "{name} is gone");
+        assert_eq!(fixture.describe("n"), ["?NoDevices"], "{name} is deleted");
         let sentence = fixture.hold_message("n");
         assert!(sentence.contains(&format!("device fencing/{name} does not exist")), "{sentence}");
     }

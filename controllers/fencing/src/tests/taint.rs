@@ -26,9 +26,9 @@ fn a_foreign_taint_on_a_ready_node_is_reported_after_a_while_and_not_removed() {
     let event = fixture.decide("n").holds[0].1.event();
     assert_eq!(event, Some((EventType::Warning, "StaleOutOfServiceTaint")));
     fixture.delete(Kind::FencePolicies, "p");
-    assert_eq!(fixture.describe("n"), ["?StaleTaint"], "also where nobody fences");
+    assert_eq!(fixture.describe("n"), ["?StaleTaint"], "also without a policy");
     fixture.lose_node("n");
-    assert_eq!(fixture.describe("n"), [""; 0], "it is what the taint says");
+    assert_eq!(fixture.describe("n"), [""; 0], "the taint names it");
 }
 
 #[test]

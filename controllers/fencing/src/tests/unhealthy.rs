@@ -194,7 +194,7 @@ fn a_cleared_condition_cancels_its_incident_and_another_condition_does_not() {
     let mut fixture = pending();
     fixture.set_ready("n", "Unknown");
     fixture.set_condition("n", DEADLOCK, Some("True"));
-    assert_eq!(fixture.describe("n"), ["off 1 by bmc"], "it fell silent, and its condition stands");
+    assert_eq!(fixture.describe("n"), ["off 1 by bmc"], "it stopped reporting, and its condition remains");
 }
 
 /// The trigger is checked by a live read before each attempt. An incident that was cancelled for one trigger and
@@ -271,7 +271,7 @@ fn a_drain_ends_after_its_time_or_when_the_node_stops_reporting() {
     fixture.act("n");
     fixture.set_ready("n", "Unknown");
     fixture.set_condition("n", DEADLOCK, Some("True"));
-    assert_eq!(fixture.describe("n"), ["off 1 by bmc"], "nobody is there to end pods");
+    assert_eq!(fixture.describe("n"), ["off 1 by bmc"], "no kubelet terminates pods");
     let mut fixture = draining();
     fixture.act("n");
     fixture.policy(|policy| policy.mode = PolicyMode::DryRun);
@@ -294,7 +294,7 @@ fn drains_wait_for_other_gates_and_run_one_after_the_other() {
     fixture.lose_node("k");
     fixture.advance(60);
     fixture.fence("k", Trigger::Detected, NodeFenceStatus::default());
-    assert_eq!(fixture.describe("k"), ["off 1 by bmc"], "who is lost does not wait for who reports");
+    assert_eq!(fixture.describe("k"), ["off 1 by bmc"], "a lost node does not wait for one that reports");
 }
 
 /// Also after `maxConcurrent` was lowered; drains of finished incidents do not count.

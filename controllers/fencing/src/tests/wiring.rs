@@ -106,7 +106,7 @@ fn bug_a_device_without_nodes_was_always_due() {
     fixture.advance_to(1_000);
     assert_eq!(monitored(&fixture), None);
     fixture.change("n", |node| node["metadata"]["labels"]["rack"] = json!("none"));
-    assert!(monitored(&fixture).is_some(), "somebody is there, and it is due");
+    assert!(monitored(&fixture).is_some(), "it has a node, and is due");
 }
 
 /// A FenceDevice that was applied before its nodes joined showed `NoNodes` for up to `monitorSeconds` after they had.

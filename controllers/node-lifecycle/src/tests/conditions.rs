@@ -94,11 +94,11 @@ fn the_beta_labels_have_the_values_of_the_new_ones() {
         ("only an old one", "beta.kubernetes.io/os=linux", ""),
         ("the old one is missing", "kubernetes.io/os=linux", "beta.kubernetes.io/os=linux"),
         (
-            "the old one says something else",
+            "the old one differs",
             "kubernetes.io/arch=arm64 beta.kubernetes.io/arch=amd64",
             "beta.kubernetes.io/arch=arm64",
         ),
-        ("both say the same", "kubernetes.io/os=linux beta.kubernetes.io/os=linux", ""),
+        ("both are equal", "kubernetes.io/os=linux beta.kubernetes.io/os=linux", ""),
         (
             "both are missing",
             "kubernetes.io/os=linux kubernetes.io/arch=amd64",

@@ -122,16 +122,19 @@ fn a_node_lost_with_all_others_is_tainted_only_after_kubelets_had_time_to_come_b
     assert_eq!(
         fixture.describe("a0").last().unwrap(),
         &queued(35),
-        "15 s until silence counts, and two renewals"
+        "15 s until a break counts, and two renewals"
     );
     fixture.advance_to(94);
     assert_eq!(fixture.describe("a0").last().unwrap(), &queued(1));
     fixture.advance_to(95);
     assert_eq!(fixture.describe("a0").last().unwrap(), "+unreachable:NoExecute");
     let given_up = |fixture: Fixture| fixture.describe("a0").last().unwrap().ends_with(":NoExecute");
-    assert!(given_up(after("False", 0, 60)), "whose kubelet says so is not lost with the others");
+    assert!(
+        given_up(after("False", 0, 60)),
+        "a node whose kubelet reports NotReady is not lost with the others"
+    );
     assert!(!given_up(after("Unknown", 0, 16)));
-    assert!(given_up(after("Unknown", 1, 16)), "the process is as young as the silence: it knows of none");
+    assert!(given_up(after("Unknown", 1, 16)), "the process is as young as the break: it knows of none");
     assert!(!given_up(after("Unknown", 1, 17)));
 }
 

@@ -31,7 +31,7 @@ fn a_node_is_lost_exactly_after_the_grace_period_without_a_report() {
     fixture.act("n0");
     assert_eq!(fixture.describe("n0"), ["+unreachable:NoExecute"], "its zone knows of it now");
     fixture.act("n0");
-    assert!(fixture.describe("n0").is_empty(), "all is said");
+    assert!(fixture.describe("n0").is_empty(), "all is written");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_node_that_never_reports_conditions_has_the_startup_grace_from_its_creation(
     assert!(update(&decision).unwrap().not_reporting.as_ref().unwrap().never_posted);
     fixture.heartbeat("new");
     fixture.advance_to(200);
-    assert!(fixture.describe("new").is_empty(), "whoever renews its Lease is left alone");
+    assert!(fixture.describe("new").is_empty(), "a node that renews its Lease is left alone");
     fixture.advance_to(215);
     assert_eq!(fixture.describe("new"), LOST);
 }
@@ -108,7 +108,7 @@ fn a_renew_time_in_the_future_counts_only_as_a_change() {
     fixture.advance_to(50);
     assert_eq!(fixture.describe("n0"), LOST);
     fixture.renew("n0", "1999-01-01T00:00:00Z");
-    assert!(fixture.describe("n0").is_empty(), "a clock that is set back lives too");
+    assert!(fixture.describe("n0").is_empty(), "a clock that is set back counts, too");
     fixture.advance_to(100);
     assert_eq!(fixture.describe("n0"), LOST);
 }
@@ -205,7 +205,7 @@ fn after_a_watch_break_kubelets_have_time_to_come_back() {
             }
         }
         fixture.advance_to(lost);
-        assert_eq!(fixture.describe("n0"), LOST, "{pause}: who does not come back is lost");
+        assert_eq!(fixture.describe("n0"), LOST, "{pause}: a node that does not come back is lost");
         assert!(fixture.describe("n1").is_empty());
     }
 }
@@ -251,7 +251,7 @@ fn bug_a_bookmark_during_an_outage_counted_as_a_reachable_api_server() {
     fixture.advance_without_events(55);
     fixture.world.confirm_all(fixture.mono());
     fixture.advance_without_events(90);
-    assert_eq!(fixture.describe("n0"), ["LargeOutage 4/4"], "nobody leads: the outage lasts");
+    assert_eq!(fixture.describe("n0"), ["LargeOutage 4/4"], "no process leads: the outage lasts");
     fixture.config.led_since = led_since(88);
     assert_eq!(fixture.recheck_at("n0"), 108.0);
     assert!(fixture.describe("n0").is_empty());
@@ -312,7 +312,7 @@ fn an_unreadable_node_or_an_unsynced_cache_holds() {
     fixture.world.apply(Kind::Nodes, &unreadable, fixture.mono());
     assert_eq!(fixture.describe("n0"), ["NodeUnreadable"]);
     fixture.world.remove(Kind::Nodes, "uid-n1", fixture.mono());
-    assert!(fixture.describe("n1").is_empty(), "a node that is gone is nobody's");
+    assert!(fixture.describe("n1").is_empty(), "a deleted node needs nothing");
     fixture.advance_without_events(500);
     assert_eq!(fixture.describe("n2"), ["Stale"]);
     let world = pod_safety_shared::testing::World::default();

@@ -17,7 +17,7 @@ fn the_grace_period_is_50_seconds_60_for_a_new_node_and_25_for_suspicion() {
     let seconds =
         [config.monitor_grace, config.startup_grace, config.suspect_after].map(|span| span.as_secs());
     assert_eq!(seconds, [50, 60, 25]);
-    assert_eq!((config.mode, config.led_since), (Mode::Guard, None), "who says nothing takes nothing over");
+    assert_eq!((config.mode, config.led_since), (Mode::Guard, None), "the default replaces no controller");
 }
 
 /// As kube-controller-manager: one node in ten seconds, one in a hundred while a zone of more than fifty is

@@ -115,7 +115,7 @@ fn a_node_with_the_other_taint_gets_the_right_one_at_once_without_a_turn() {
     assert_eq!(fixture.describe("a1"), ["EvictionQueued 0 5s"], "of the first taint, not of the second");
     fixture.report("a0", "True");
     assert_eq!(fixture.act("a0"), ["-not-ready:NoSchedule", "-not-ready:NoExecute"], "at once");
-    assert_eq!(fixture.describe("a1"), ["EvictionQueued 0 5s"], "who comes back gives its turn to nobody");
+    assert_eq!(fixture.describe("a1"), ["EvictionQueued 0 5s"], "a node that comes back passes on no turn");
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn bug_the_first_node_of_a_lost_zone_was_tainted_before_the_others_were_found_lo
     fixture.report("a0", "Unknown");
     assert!(
         fixture.describe("a0").contains(&"+unreachable:NoExecute".to_owned()),
-        "one is lost, one was not heard"
+        "one is lost, one has not reported"
     );
     fixture.alive.remove("a1");
     fixture.advance_to(94);
@@ -200,7 +200,7 @@ fn bug_the_first_node_of_a_lost_zone_was_tainted_before_the_others_were_found_lo
     assert_eq!(
         fixture.describe("a0").last().unwrap(),
         "ZoneDisrupted 3/4",
-        "and two have not been heard for 40 s"
+        "and two have not reported for 40 s"
     );
     fixture.heartbeat("a1");
     assert!(fixture.describe("a0").contains(&"+unreachable:NoExecute".to_owned()), "one of them is back");
@@ -245,7 +245,7 @@ fn when_all_zones_are_lost_no_node_is_tainted_and_existing_taints_are_removed() 
     assert!(["a0", "a1", "a2", "b0"].iter().all(|name| fixture.no_execute_taints(name).is_empty()));
     fixture.report("b0", "True");
     fixture.act_on_all();
-    assert_eq!(fixture.no_execute_taints("a0"), ["unreachable"], "one is heard: it is them");
+    assert_eq!(fixture.no_execute_taints("a0"), ["unreachable"], "one reports: the others are lost");
     assert_eq!(fixture.describe("a1"), ["EvictionQueued 0 10s"]);
 }
 

@@ -50,12 +50,17 @@ fn decided(config: &Config, ready: Option<&str>, pod: &Value) -> Vec<&'static st
 fn ready_pods_of_an_unreachable_node_become_not_ready() {
     let cases: [(&str, Option<&str>, Value, &[&str]); 11] = [
         ("all is well", Some("True"), pod("True", Some(50)), &[]),
-        ("nobody knows", Some("Unknown"), pod("True", Some(50)), &["not ready"]),
+        ("it is unknown", Some("Unknown"), pod("True", Some(50)), &["not ready"]),
         ("whenever it became ready", Some("Unknown"), pod("True", Some(150)), &["not ready"]),
         ("it is not ready", Some("Unknown"), pod("False", Some(50)), &[]),
-        ("it does not say", Some("Unknown"), with(pod("True", None), "/status/conditions", json!(null)), &[]),
         (
-            "its kubelet says no of the node, and speaks for its pods",
+            "it has no conditions",
+            Some("Unknown"),
+            with(pod("True", None), "/status/conditions", json!(null)),
+            &[],
+        ),
+        (
+            "its kubelet reports the node NotReady, and reports its pods itself",
             Some("False"),
             pod("True", Some(50)),
             &[],
@@ -104,16 +109,16 @@ fn a_deleted_pod_on_an_unreachable_node_gets_our_condition_in_both_modes() {
         with(pod, "/metadata/finalizers", json!(["example.com/x"]))
     };
     let cases: [(&str, Option<&str>, Value, &[&str]); 12] = [
-        ("nobody can say whether it runs", Some("Unknown"), ends(), &["cut off"]),
+        ("it is unknown whether it runs", Some("Unknown"), ends(), &["cut off"]),
         ("it says so", Some("Unknown"), unreachable(ends(), "True"), &[]),
         ("it was cut off before", Some("Unknown"), unreachable(ends(), "False"), &["cut off"]),
-        ("nobody asked it to end", Some("Unknown"), pod("False", Some(50)), &[]),
+        ("it is not deleted", Some("Unknown"), pod("False", Some(50)), &[]),
         ("it has ended", Some("Unknown"), over(ends()), &[]),
-        ("it is gone but for its finalizers", Some("Unknown"), removed(ends()), &[]),
-        ("its kubelet lives", Some("False"), ends(), &[]),
+        ("only finalizers keep it", Some("Unknown"), removed(ends()), &[]),
+        ("its kubelet reports", Some("False"), ends(), &[]),
         ("its kubelet is back", Some("True"), unreachable(ends(), "True"), &["back"]),
         ("back, though its node is not ready", Some("False"), unreachable(ends(), "True"), &["back"]),
-        ("back, and it says so", Some("True"), unreachable(ends(), "False"), &[]),
+        ("back, and the condition is False", Some("True"), unreachable(ends(), "False"), &[]),
         ("the node never said how it is", None, unreachable(ends(), "True"), &[]),
         ("all is well", Some("True"), ends(), &[]),
     ];
@@ -150,15 +155,15 @@ fn bug_a_kubelet_that_reported_its_pods_ready_before_its_node_was_contradicted()
             decide(&Key::Pods("n".into()), &fixture.world.read().view(), fixture.mono(), &fixture.config);
         (decision.intents.len(), decision.requeue_at)
     };
-    assert_eq!(says(&fixture, "True"), (1, None), "it was ready before: nobody speaks for it");
+    assert_eq!(says(&fixture, "True"), (1, None), "it was ready before: no later report");
     assert_eq!(says(&fixture, "False"), (0, None), "as we called it");
     fixture.advance_to(fixture.now + 30);
     let spoken_for_until = fixture.mono() + fixture.config.monitor_grace;
     assert_eq!(says(&fixture, "True"), (0, Some(spoken_for_until)), "its kubelet lives");
     fixture.advance_to(fixture.now + 49);
-    assert_eq!(says(&fixture, "True"), (0, Some(spoken_for_until)), "and has its time to say so of its node");
+    assert_eq!(says(&fixture, "True"), (0, Some(spoken_for_until)), "and has its time to report its node");
     fixture.advance_to(fixture.now + 1);
-    assert_eq!(says(&fixture, "True"), (1, None), "it fell silent again");
+    assert_eq!(says(&fixture, "True"), (1, None), "it stopped reporting again");
 }
 
 #[test]

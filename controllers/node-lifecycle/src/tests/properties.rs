@@ -162,7 +162,7 @@ proptest! {
             for name in &names {
                 let ends = history.fixture.no_execute_taints(name);
                 prop_assert!(ends.is_empty() || lost(name), "{name} is well, and {ends:?}");
-                prop_assert!(!ends.is_empty() || !lost(name) || disrupted, "{name} waits for ever");
+                prop_assert!(!ends.is_empty() || !lost(name) || disrupted, "{name} waits without end");
                 prop_assert!(ends.len() < 2, "{name} has {ends:?}");
             }
         }

@@ -151,7 +151,7 @@ fn a_tenant_that_binds_pods_to_a_missing_node_does_not_hold_up_the_others() {
         describe(&decision).contains(&REMOVE.to_owned()) && describe(&decision).contains(&new),
         "{decision:?}"
     );
-    assert!(!describe(&decision).contains(&"ask for gone".to_owned()), "those who can go go first");
+    assert!(!describe(&decision).contains(&"ask for gone".to_owned()), "pods that can be deleted come first");
 }
 
 /// A pod that cannot be deleted, because an admission webhook refuses it, delays only itself.

@@ -43,9 +43,9 @@ fn a_terminated_pod_is_left_to_the_node_rules_if_its_node_is_out_of_service_prov
     for (says, taint, is_proved, ends, collected) in [
         ("a node like others", None, false, true, true),
         ("tainted, and it ends", Some(TAINT), false, true, false),
-        ("tainted, and nobody asked it to end", Some(TAINT), false, false, true),
+        ("tainted, and the pod is not deleted", Some(TAINT), false, false, true),
         ("proved off, and it ends", None, true, true, false),
-        ("proved off, and nobody asked it to end", None, true, false, true),
+        ("proved off, and the pod is not deleted", None, true, false, true),
         ("both, and it ends", Some(TAINT), true, true, false),
     ] {
         let world = World::listed();

@@ -26,8 +26,8 @@ fn evidence_about_this_incarnation_releases_only_terminating_pods() {
     let another: fn(&mut Value) = |proof| proof["spec"]["node"]["uid"] = json!("uid-of-before");
     for (ready, boot, change, expected, says) in [
         ("Unknown", BOOT, (|_| {}) as fn(&mut Value), "remove web-0 because Fenced", "it is off"),
-        ("False", BOOT, |_| {}, "remove web-0 because Fenced", "what it said last is old"),
-        ("True", BOOT, |_| {}, "?EvidenceConflictsWithReady", "it says itself that it is well"),
+        ("False", BOOT, |_| {}, "remove web-0 because Fenced", "its last report is old"),
+        ("True", BOOT, |_| {}, "?EvidenceConflictsWithReady", "the node reports Ready"),
         ("Unknown", NEXT_BOOT, |_| {}, "?NoEvidence", "it is about another boot"),
         ("Unknown", BOOT, another, "?NoEvidence", "it is about another Node"),
         ("Unknown", BOOT, invalidated, "?NoEvidence", "it is not believed"),
@@ -72,7 +72,7 @@ fn without_our_own_kinds_there_is_no_evidence_and_other_rules_work() {
         listed.mark_listed(kind, late);
     }
     let decision = decide_at(&listed, &node_key("n"), late, &config());
-    assert!(decision.intents.is_empty(), "what may be old frees nobody: {decision:?}");
+    assert!(decision.intents.is_empty(), "a stale cache releases no pod: {decision:?}");
     assert_eq!(hold_reasons(&decision), ["NoEvidence"]);
 
     let world = World::default();
@@ -96,12 +96,12 @@ fn bug_a_trusted_taint_of_ours_released_pods_after_its_evidence_was_withdrawn() 
     world.put(Kind::Nodes, machine, at(0));
     let trusting = Config { trust_out_of_service_taint: true, ..config() };
     let decided = |world: &World| describe(&decide_at(world, &node_key("n"), at(1), &trusting));
-    assert_eq!(decided(&world), ["remove web-0 because OutOfService"], "somebody else's taint is trusted");
+    assert_eq!(decided(&world), ["remove web-0 because OutOfService"], "a foreign taint is trusted");
     let life = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
     let trigger = json!({ "kind": "Detected", "reason": "r" });
     let fence = named("n-1").set("/spec", json!({ "node": life, "policy": "p", "trigger": trigger }));
     world.apply(Kind::NodeFences, &fence, at(0));
-    assert!(decided(&world).is_empty(), "ours is worth what its evidence is");
+    assert!(decided(&world).is_empty(), "our taint counts only with its evidence");
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn a_read_at_the_moment_of_a_report_begins_no_quarantine() {
         assert_eq!(
             hold_reasons(&decide_at(&world, &node_key("gone"), at(20), &config())),
             [expected],
-            "heard at {reported_at}, read at 1"
+            "reported at {reported_at}, read at 1"
         );
     }
 }

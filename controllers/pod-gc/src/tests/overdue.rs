@@ -32,10 +32,10 @@ fn the_agents_report_is_read_when_the_kubelet_saw_the_deletion_and_had_its_time(
         ("half a minute after its grace period", "True", deleted(2, 2), 60, ours, asks),
         ("its kubelet may report its end yet", "True", deleted(2, 2), 59, ours, &[]),
         ("its kubelet does not know of the deletion", "True", deleted(2, 1), 60, ours, &[]),
-        ("its kubelet says nothing of generations", "True", deleted(2, 0), 60, ours, &[]),
+        ("its kubelet reports no generation", "True", deleted(2, 0), 60, ours, &[]),
         ("attack: a pod without a generation", "True", deleted(0, 0), 60, ours, &[]),
         ("reports of agents are not accepted", "True", deleted(2, 2), 60, None, &[]),
-        ("its kubelet says that the node is not ready", "False", deleted(2, 2), 60, ours, asks),
+        ("its kubelet reports the node NotReady", "False", deleted(2, 2), 60, ours, asks),
         ("its kubelet does not report", "Unknown", deleted(2, 2), 60, ours, &[]),
         ("it was not deleted", "True", pod("db-0").on("n").running().observed(1), 60, ours, &[]),
     ];

@@ -51,7 +51,7 @@ fn a_volume_is_held_until_it_is_detached_and_may_be_detached() {
     fixture.world.remove(Kind::Attachments, "uid-v.a", at(2));
     assert_eq!(fixture.describe_volume()[0], "break: detached refused but to detach from a");
     fixture.world.remove(Kind::Pods, "uid-p", at(2));
-    assert_eq!(fixture.describe_volume()[0], "break: detached", "nobody would have it attached there again");
+    assert_eq!(fixture.describe_volume()[0], "break: detached", "no pod would have it attached there again");
 }
 
 /// Planted bug: a volume without attachment counts as detached.
@@ -78,7 +78,7 @@ fn only_a_recorded_detachment_of_this_holder_counts() {
     assert_eq!(fixture.describe_volume(), ["refuse", "VolumeUnproved"], "the label goes");
     let mut fixture = detached();
     fixture.lease_to_detach("v", Some(A), "b");
-    assert_eq!(fixture.describe_volume(), ["refuse", "VolumeUnproved"], "of b it says that");
+    assert_eq!(fixture.describe_volume(), ["refuse", "VolumeUnproved"], "the denial is about b");
     let mut fixture = detached();
     fixture.lease_to_detach("v", Some("a/uid-other/b0000000-0000-4000-8000-000000000001/uid-p"), "a");
     assert_eq!(

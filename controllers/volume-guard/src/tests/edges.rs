@@ -28,12 +28,12 @@ fn without_boot(node: &mut Value) {
 #[test]
 fn an_unreported_boot_is_not_another_boot() {
     let mut fixture = held_as("a/uid-a//uid-p");
-    assert!(fixture.describe_volume().is_empty(), "the Lease does not say it, and the node does");
+    assert!(fixture.describe_volume().is_empty(), "the Lease has no boot ID, and the node has one");
     fixture.node("a", not_ready);
     assert_eq!(fixture.describe_volume(), ["refuse", "VolumeUnproved"]);
     let mut fixture = held_as(A);
     fixture.node("a", without_boot);
-    assert!(fixture.describe_volume().is_empty(), "the Lease says it, and the node does not");
+    assert!(fixture.describe_volume().is_empty(), "the Lease has a boot ID, and the node has none");
     fixture.node("a", |node| {
         not_ready(node);
         without_boot(node);
@@ -117,7 +117,7 @@ fn an_unreadable_node_is_neither_missing_nor_idle() {
     fixture.world.apply(Kind::Nodes, &odd, at(2));
     assert_eq!(fixture.describe_volume(), ["VolumeUnreadable"], "it may use what another holds");
     fixture.lease("v", None, false);
-    assert_eq!(fixture.describe_volume(), ["VolumeUnreadable"], "and what nobody holds");
+    assert_eq!(fixture.describe_volume(), ["VolumeUnreadable"], "also without a holder");
     fixture.lease("v", Some(B), false);
     assert_eq!(fixture.describe_volume(), ["refuse", "VolumeUnproved"], "and keeps what it holds");
 }
@@ -380,7 +380,7 @@ fn a_node_waits_for_a_volume_or_writes_to_it() {
         ("a pod of its runs", false, true, &[true], true),
         ("one of two runs", false, true, &[false, true], true),
         ("an attachment is wanted", true, true, &[false], true),
-        ("it is not heard", false, false, &[false], true),
+        ("it does not report", false, false, &[false], true),
         ("it has no pod of it any more, and is attached to be", true, true, &[], true),
     ] {
         let mut fixture = Fixture::new();

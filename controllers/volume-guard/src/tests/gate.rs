@@ -21,7 +21,7 @@ fn a_pod_with_a_free_a_shared_or_no_volume_passes_the_gate() {
     fixture.lease("v", Some(A), true);
     assert_eq!(gate(&fixture, "q"), ["ungate q"]);
     fixture.claim("c", None);
-    assert_eq!(gate(&fixture, "q"), ["ungate q"], "what is provisioned for it belongs to nobody");
+    assert_eq!(gate(&fixture, "q"), ["ungate q"], "a volume provisioned for it has no other user");
 }
 
 #[test]
@@ -69,9 +69,9 @@ fn of_two_pods_that_want_a_free_volume_the_older_passes_first() {
         (vec!["ungate q".to_owned()], vec!["WaitsForVolume".to_owned()])
     );
     fixture.pod("q", None, "c", |_| ());
-    assert_eq!(gate(&fixture, "r"), ["WaitsForVolume"], "the other is on its way, and nobody knows where");
+    assert_eq!(gate(&fixture, "r"), ["WaitsForVolume"], "the other passed the gate, and has no node yet");
     fixture.pod("q", Some("a"), "c", |_| ());
-    assert_eq!(gate(&fixture, "r"), ["WaitsForVolume"], "nobody has written down yet where it went");
+    assert_eq!(gate(&fixture, "r"), ["WaitsForVolume"], "its Lease is not written yet");
     fixture.pod("q", Some("a"), "c", ended);
     assert_eq!(gate(&fixture, "r"), ["ungate r"]);
 }
@@ -173,13 +173,13 @@ fn bug_a_volume_without_a_lease_was_free_though_a_node_had_it_attached() {
     assert_eq!(
         fixture.describe_volume(),
         ["take a/uid-a/b0000000-0000-4000-8000-000000000001/-"],
-        "so it is said whose it is"
+        "the hold names the node"
     );
     fixture.node("a", not_ready);
     assert_eq!(gate(&fixture, "q"), ["WaitsForVolume"], "lost, too");
     fixture.proof("b0000000-0000-4000-8000-000000000001");
     fixture.lease("v", None, false);
-    assert_eq!(gate(&fixture, "q"), ["ungate q"], "whose life is over has nothing");
+    assert_eq!(gate(&fixture, "q"), ["ungate q"], "a node proved off has nothing");
 }
 
 /// The same, and then a person deleted the attachment, too: only the kubelet's report remained.

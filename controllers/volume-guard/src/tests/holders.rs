@@ -81,11 +81,7 @@ fn a_volume_without_attachments_of_a_terminated_pod_is_released_after_the_unmoun
     assert_eq!(describe(&fixture.decide_volume("v", later - 1)), ["VolumeUnconfirmed"]);
     assert_eq!(describe(&fixture.decide_volume("v", later)), ["release"]);
     fixture.world.remove(Kind::Pods, "uid-p", at(later - 2));
-    assert_eq!(
-        describe(&fixture.decide_volume("v", later)),
-        ["release"],
-        "who removes it later changes nothing"
-    );
+    assert_eq!(describe(&fixture.decide_volume("v", later)), ["release"], "a later removal changes nothing");
 }
 
 #[test]
@@ -109,7 +105,7 @@ fn bug_a_volume_mounted_for_a_force_deleted_pod_was_not_held() {
     fixture.world.remove(Kind::Pods, "uid-p", at(2));
     assert_eq!(fixture.describe_volume(), ["refuse", "WaitsForVolume"]);
     fixture.config.backends = classes(&["d"]);
-    assert!(fixture.describe_volume().is_empty(), "who detaches it there ends what the node writes");
+    assert!(fixture.describe_volume().is_empty(), "detaching ends the node's writes");
     fixture.config.backends = classes(&[]);
     fixture.lease("v", Some(A), true);
     assert_eq!(fixture.describe_volume(), ["WaitsForVolume"], "it is written once");
@@ -145,7 +141,7 @@ fn a_pod_removed_while_it_runs_releases_nothing() {
     assert_eq!(
         describe(&fixture.decide_volume("v", later)),
         ["release"],
-        "a kubelet that is well ends what it is told to end"
+        "a healthy kubelet terminates removed pods"
     );
 }
 
@@ -164,9 +160,9 @@ fn volumes_in_use_of_the_same_driver_show_that_this_one_is_not_used() {
     assert_eq!(said_with(json!([other]), soon), ["release"]);
     for (why, in_use, when) in [
         ("too soon: the report may be on its way", json!([other]), soon - 1),
-        ("nobody says that volumes of this driver are reported", json!(["kubernetes.io/csi/dd^other"]), soon),
+        ("no other volume of this driver is reported", json!(["kubernetes.io/csi/dd^other"]), soon),
         ("a volume of no CSI driver", json!(["kubernetes.io/nfs/d^other"]), soon),
-        ("a kubelet that has just begun says nothing yet", json!([]), soon),
+        ("a kubelet that just started reports nothing yet", json!([]), soon),
     ] {
         assert_eq!(said_with(in_use, when), ["VolumeUnconfirmed"], "{why}");
     }
@@ -327,7 +323,7 @@ fn evidence_about_the_holders_incarnation_revokes_the_lease() {
     let mut fixture = held();
     fixture.node("a", not_ready);
     fixture.proof("b0000000-0000-4000-8000-000000000000");
-    assert_eq!(fixture.describe_volume(), ["refuse", "VolumeUnproved"], "about another life");
+    assert_eq!(fixture.describe_volume(), ["refuse", "VolumeUnproved"], "about another incarnation");
     let mut fixture = held();
     fixture.node("a", not_ready);
     fixture.proof(BOOT);
@@ -340,7 +336,7 @@ fn evidence_about_the_holders_incarnation_revokes_the_lease() {
     assert_eq!(fixture.describe_volume(), ["break by proof"]);
     fixture.lease("v", Some(A), false);
     fixture.node("a", |_| ());
-    assert!(fixture.describe_volume().is_empty(), "it is Ready, whatever is said of it");
+    assert!(fixture.describe_volume().is_empty(), "it is Ready, despite the evidence");
 }
 
 #[test]
@@ -360,7 +356,7 @@ fn a_deleted_node_is_read_twice_a_quarantine_apart() {
     assert_eq!(
         describe(&fixture.decide_volume("v", ends + QUARANTINE - 1)),
         ["VolumeUnproved"],
-        "the pod was removed without a word"
+        "the pod was removed without a report"
     );
     assert_eq!(describe(&fixture.decide_volume("v", ends + QUARANTINE)), ["break: node gone"]);
 }
@@ -455,7 +451,7 @@ fn bug_an_attachment_alone_made_a_reporting_node_the_holder() {
     assert_eq!(
         fixture.describe_volume(),
         ["take a/uid-a/b0000000-0000-4000-8000-000000000001/- refused"],
-        "who is not heard may be about to use it"
+        "a node that does not report may be about to use it"
     );
 }
 

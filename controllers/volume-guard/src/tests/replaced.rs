@@ -58,9 +58,13 @@ fn a_hold_names_the_remedy_for_a_former_incarnation_and_for_one_without_a_boot()
 fn attack_evidence_about_another_incarnation_than_the_holders_revokes_no_lease() {
     type Change = fn(&mut Value);
     let about: [(&str, Change, Change); 7] = [
-        ("a life that never took it", |_| (), |proof| proof["spec"]["node"]["uid"] = json!("uid-x")),
         (
-            "the present life",
+            "an incarnation that never acquired it",
+            |_| (),
+            |proof| proof["spec"]["node"]["uid"] = json!("uid-x"),
+        ),
+        (
+            "the present incarnation",
             |_| (),
             |proof| proof["spec"]["node"] = json!({ "name": "a", "uid": "uid-other", "bootID": NEXT_BOOT }),
         ),

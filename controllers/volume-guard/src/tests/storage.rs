@@ -61,7 +61,7 @@ fn a_volume_that_the_evidence_does_not_cover_stays_held() {
     type Change = fn(&mut Value);
     let changes: [(&str, Change); 4] = [
         ("another driver's storage", |proof| proof["spec"]["storage"][0]["driver"] = json!("other")),
-        ("another life", |proof| {
+        ("another incarnation", |proof| {
             proof["spec"]["node"]["bootID"] = json!("b0000000-0000-4000-8000-000000000000")
         }),
         ("another Node", |proof| proof["spec"]["node"]["uid"] = json!("uid-other")),
@@ -72,7 +72,7 @@ fn a_volume_that_the_evidence_does_not_cover_stays_held() {
     }
     let mut fixture = fenced(|_| ());
     fixture.node("a", in_use);
-    assert_eq!(fixture.describe_volume(), ["allow"], "it is heard");
+    assert_eq!(fixture.describe_volume(), ["allow"], "it reports");
 }
 
 #[test]

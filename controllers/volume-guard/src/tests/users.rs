@@ -14,7 +14,7 @@ const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 #[test]
 fn the_node_of_a_bound_pod_becomes_the_holder() {
     let mut fixture = Fixture::new();
-    assert!(fixture.describe_volume().is_empty(), "nobody uses it");
+    assert!(fixture.describe_volume().is_empty(), "no node uses it");
     fixture.pod("p", Some("a"), "c", |_| ());
     assert_eq!(fixture.describe_volume(), [format!("take {A}")]);
     assert!(describe(&fixture.decide_volume("w", 2)).is_empty());
@@ -70,7 +70,7 @@ fn the_lease_of_a_deleted_volume_is_deleted_once_released() {
     assert_eq!(
         describe(&fixture.decide_volume("v", 2)),
         ["VolumeUnconfirmed"],
-        "held, and nobody said that it is ended"
+        "held, and its end is not reported"
     );
     fixture.lease("v", None, false);
     assert_eq!(fixture.describe_volume(), ["forget"]);
@@ -221,7 +221,7 @@ fn no_decision_is_made_while_attachments_cannot_be_read() {
 fn bug_a_pod_on_a_missing_node_was_no_user_of_its_volume() {
     let mut fixture = Fixture::new();
     fixture.pod("p", Some("gone"), "c", |_| ());
-    assert!(fixture.describe_volume().is_empty(), "nobody else wants it");
+    assert!(fixture.describe_volume().is_empty(), "no other node wants it");
     fixture.pod("q", Some("b"), "c", |_| ());
     let decision = fixture.decide_volume("v", 2);
     assert_eq!(describe(&decision), ["WaitsForVolume"]);
@@ -230,7 +230,7 @@ fn bug_a_pod_on_a_missing_node_was_no_user_of_its_volume() {
         "the pod waits for volume v: pod ns/p uses it on node gone, which has no Node object, and may run until that pod is gone"
     );
     fixture.world.set_unreachable_before_node_deleted("gone");
-    assert_eq!(fixture.describe_volume(), ["WaitsForVolume"], "its silence is not judged yet");
+    assert_eq!(fixture.describe_volume(), ["WaitsForVolume"], "its quarantine is not over");
     fixture.world.remove(pod_safety_shared::model::Kind::Pods, "uid-p", pod_safety_shared::testing::at(2));
     assert_eq!(
         fixture.describe_volume(),
