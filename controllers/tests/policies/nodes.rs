@@ -84,7 +84,7 @@ fn taints() -> Vec<Row> {
             Refused("only pod-safety removes the taint pod-safety.dev/suspect"),
         ),
         row("it stays beside another", changed(DEV, suspected(w1("True")), suspected(w1("True"))), Allowed),
-        row("it goes, by who may", changed(DEV, suspected(w1("True")), burnt(w1("True"))).may(DOWN), Allowed),
+        row("removed, by right", changed(DEV, suspected(w1("True")), burnt(w1("True"))).may(DOWN), Allowed),
         row("another taint", changed(DEV, w1("True"), tainted(w1("True"), "a")), Allowed),
         row("pod-safety", changed(OURS, w1("Unknown"), off(w1("Unknown"))), NotAsked),
         row(
@@ -124,7 +124,7 @@ fn conditions() -> Vec<Row> {
         ),
         row("it goes, by another kubelet", forgets("system:node:w2", unreported()), Refused(GOES)),
         row("it goes, by its kubelet", forgets(KUBELET, unreported()), Allowed),
-        row("it goes, by who may", forgets(DEV, burnt(unreported())).may(DOWN), Allowed),
+        row("removed, by right", forgets(DEV, burnt(unreported())).may(DOWN), Allowed),
         row(
             "the first report",
             Request::new(KUBELET, "UPDATE nodes/status").old(unreported()).object(w1("True")),
@@ -171,7 +171,11 @@ fn deletions() -> Vec<Row> {
     let deleted = |user: &str, old: Value| Request::new(user, "DELETE nodes").old(old);
     let cordoned = |object| patched(object, json!({ "spec": { "unschedulable": true } }));
     vec![
-        row("a silent one", deleted(DEV, w1("Unknown")), Refused("and there is no proof that it is off")),
+        row(
+            "an unreachable one",
+            deleted(DEV, w1("Unknown")),
+            Refused("and there is no proof that it is off"),
+        ),
         row(
             "an unreachable one, cordoned",
             deleted(DEV, cordoned(w1("Unknown"))),

@@ -120,7 +120,7 @@ fn force_delete_by_pod() -> Vec<Row> {
             Refused("StatefulSet db would start another db-0"),
         ),
         row(
-            "of an operator, by who may and has no reason",
+            "of an operator, with the right and without a reason",
             forced(DEV, owned("core.strimzi.io/v1beta2", "StrimziPodSet", "db")).may(FORCE),
             Refused("break-glass=REASON"),
         ),
@@ -260,7 +260,7 @@ fn leases() -> Vec<Row> {
         row("bypass: a volume is taken", asks(DEV, "CREATE", volume()), Refused("force-detach")),
         row("bypass: a volume is free", asks(DEV, "DELETE", volume()), Refused("force-detach")),
         row(
-            "a volume is freed by who may",
+            "a volume is freed, with the right",
             asks(DEV, "DELETE", volume()).may("volumeattachments force-detach"),
             Allowed,
         ),
@@ -327,7 +327,7 @@ fn attachments() -> Vec<Row> {
             Refused("is held"),
         ),
         row(
-            "the mark goes, by who may",
+            "the mark is removed, with the right",
             changed(gone_and_burnt()).may("volumeattachments force-detach"),
             Allowed,
         ),

@@ -110,7 +110,7 @@ fn a_deleted_pod_on_an_unreachable_node_gets_our_condition_in_both_modes() {
     };
     let cases: [(&str, Option<&str>, Value, &[&str]); 12] = [
         ("it is unknown whether it runs", Some("Unknown"), ends(), &["cut off"]),
-        ("it says so", Some("Unknown"), unreachable(ends(), "True"), &[]),
+        ("it has the condition", Some("Unknown"), unreachable(ends(), "True"), &[]),
         ("it was cut off before", Some("Unknown"), unreachable(ends(), "False"), &["cut off"]),
         ("it is not deleted", Some("Unknown"), pod("False", Some(50)), &[]),
         ("it has ended", Some("Unknown"), over(ends()), &[]),
