@@ -83,7 +83,7 @@ pub(super) fn offer_confirmation(answer: &mut Answer, node: &Node, ctx: &Explain
 /// The remedy of its incident, if the incident waits for an operator.
 pub(super) fn incident_remedy(node: &Node, ctx: &ExplainContext<'_>) -> Option<Remedy> {
     ctx.list_fencing_holds(node).into_iter().find_map(|hold| match hold {
-        Hold::AwaitingOperator { way_out, .. } => Some(way_out),
+        Hold::AwaitingOperator { remedy, .. } => Some(remedy),
         _ => None,
     })
 }

@@ -339,7 +339,7 @@ pub enum Hold {
     /// All levels were tried, or the evidence is wrong: a person must act.
     #[error(
         "node {node} needs a person: {why}. {}",
-        way_out.describe(node)
+        remedy.describe(node)
     )]
     AwaitingOperator {
         /// The node's name.
@@ -347,7 +347,7 @@ pub enum Hold {
         /// What happened.
         why: String,
         /// What the person can do.
-        way_out: Remedy,
+        remedy: Remedy,
     },
     /// The evidence that the NodeFence names does not exist.
     #[error(

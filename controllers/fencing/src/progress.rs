@@ -277,7 +277,7 @@ fn decide_awaiting(incident: &Incident<'_>) -> Decision {
         return decision;
     }
     let (node, why) = (Arc::clone(&incident.name), incident.status().message.clone());
-    incident.hold_and_recheck(Hold::AwaitingOperator { node, why, way_out: remedy(incident) })
+    incident.hold_and_recheck(Hold::AwaitingOperator { node, why, remedy: remedy(incident) })
 }
 
 /// As [`check_cancelled`], after all attempts: the last one may still take effect.

@@ -100,11 +100,11 @@ fn replace(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Decision
     plan.set_unreachable_condition(readiness);
     plan.set_condition_taints(readiness);
     plan.clear_suspect();
-    if let Some((silent, of)) = count_if_all_lost(view) {
+    if let Some((lost, of)) = count_if_all_lost(view) {
         // KCM does more then; this is the part that counts: it removes these taints from every node.
         plan.clear_no_execute();
         if matches!(readiness, Readiness::NotReady | Readiness::Unknown) {
-            plan.hold(Hold::LargeOutage { silent, of });
+            plan.hold(Hold::LargeOutage { lost, of });
         }
     } else {
         taint_lost(&mut plan, readiness, view, now, config);
@@ -278,9 +278,8 @@ impl<'a> NodePlan<'a> {
     }
 
     fn into_decision(mut self) -> Decision {
-        let NodeUpdate { node: _, rv: _, not_reporting: silent, unreachable, add, remove, labels } =
-            &self.update;
-        let is_noop = silent.is_none()
+        let NodeUpdate { node: _, rv: _, not_reporting, unreachable, add, remove, labels } = &self.update;
+        let is_noop = not_reporting.is_none()
             && unreachable.is_none()
             && add.is_empty()
             && remove.is_empty()

@@ -117,6 +117,6 @@ fn majority_overdue_since(view: &View<'_>, now: Mono, grace: Grace) -> Option<Mo
 fn large_outage(view: &View<'_>, now: Mono, grace: Grace) -> Hold {
     let reports = view.last_reports_of_ready_nodes();
     let of = reports.len();
-    let silent = reports.take_while(|reported_at| *reported_at + grace.unreachable_after <= now).count();
-    Hold::LargeOutage { silent, of }
+    let lost = reports.take_while(|reported_at| *reported_at + grace.unreachable_after <= now).count();
+    Hold::LargeOutage { lost, of }
 }

@@ -25,12 +25,12 @@ pub enum Hold {
     NodeUnreadable(#[from] NodeUnreadable),
     /// So many nodes are lost at once that the cause is more likely this process or its network.
     #[error(
-        "{silent} of {of} nodes {} unreachable or not ready. It is more likely that this process, the API server or its network is cut off. Nothing follows until some nodes report again, or live reads confirm the outage",
-        is_or_are(*silent)
+        "{lost} of {of} nodes {} unreachable or not ready. It is more likely that this process, the API server or its network is cut off. Nothing follows until some nodes report again, or live reads confirm the outage",
+        is_or_are(*lost)
     )]
     LargeOutage {
         /// How many seem lost.
-        silent: usize,
+        lost: usize,
         /// Of how many.
         of: usize,
     },

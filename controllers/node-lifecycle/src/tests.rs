@@ -45,14 +45,14 @@ fn describe(decision: &Decision) -> Vec<String> {
             let key = key.trim_start_matches("node.kubernetes.io/");
             format!("{sign}{key}:{effect:?}")
         };
-        words.extend(update.not_reporting.iter().map(|_| "silent".to_owned()));
+        words.extend(update.not_reporting.iter().map(|_| "not reporting".to_owned()));
         words.extend(update.unreachable.map(|cut_off| if cut_off { "cut off" } else { "back" }.to_owned()));
         words.extend(update.remove.iter().map(|one| taint('-', one)));
         words.extend(update.add.iter().map(|one| taint('+', one)));
         words.extend(update.labels.iter().map(|(key, value)| format!("{key}={value}")));
     }
     words.extend(decision.holds.iter().map(|(_, hold)| match hold {
-        Hold::LargeOutage { silent, of } => format!("LargeOutage {silent}/{of}"),
+        Hold::LargeOutage { lost, of } => format!("LargeOutage {lost}/{of}"),
         Hold::ZoneDisrupted { not_ready, of, .. } => format!("ZoneDisrupted {not_ready}/{of}"),
         Hold::EvictionQueued { ahead, next, .. } => format!("EvictionQueued {ahead} {}s", next.as_secs()),
         other => other.reason().to_owned(),

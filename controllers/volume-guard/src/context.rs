@@ -57,9 +57,9 @@ impl VolumeContext<'_> {
 
     /// The hold when its holder may still write, and there is no evidence against it.
     pub(super) fn hold_no_evidence(&self, holder: &Holder, doubt: Doubt, detachable: bool) -> Hold {
-        let way_out = Remedy::for_holder(holder, &doubt);
+        let remedy = Remedy::for_holder(holder, &doubt);
         let (volume, node) = (Arc::clone(self.name), Arc::clone(&holder.node));
-        Hold::NoEvidence { volume, node, doubt, detachable, way_out }
+        Hold::NoEvidence { volume, node, doubt, detachable, remedy }
     }
 
     pub(super) fn hold(&self, hold: Hold) -> Decision {

@@ -24,7 +24,7 @@ pub enum Hold {
         "volume {volume} was taken by node {node}, which {doubt}. There is no evidence that it no longer writes, so no other node may attach it{}. It is free when {}{}",
         detaching(detachable),
         by_itself(doubt),
-        way_out.condition(node, volume)
+        remedy.condition(node, volume)
     )]
     #[strum(serialize = "VolumeUnproved")]
     NoEvidence {
@@ -37,7 +37,7 @@ pub enum Hold {
         /// The volume is also free when it is detached.
         detachable: bool,
         /// What frees it for certain.
-        way_out: Remedy,
+        remedy: Remedy,
     },
     /// The volume was detached from a node whose pods still exist: the next attachment may be that node's again.
     #[error(

@@ -6,7 +6,7 @@ use pod_safety_shared::testing::at;
 
 use super::*;
 
-const LOST: &[&str] = &["silent", "cut off", "+unreachable:NoSchedule"];
+const LOST: &[&str] = &["not reporting", "cut off", "+unreachable:NoSchedule"];
 
 /// One node, alone in its cluster, whose kubelet never reports; this process leads since this second.
 fn alone(led_since: Option<u64>) -> Fixture {

@@ -10,7 +10,7 @@ fn cluster(config: Config, number: usize) -> Fixture {
     Fixture::new(config, &names.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-const LOST: &[&str] = &["silent", "cut off", "+unreachable:NoSchedule"];
+const LOST: &[&str] = &["not reporting", "cut off", "+unreachable:NoSchedule"];
 
 #[test]
 fn a_node_is_lost_exactly_after_the_grace_period_without_a_report() {
@@ -55,7 +55,7 @@ fn a_not_ready_node_can_stop_reporting_too() {
     fixture.act("n0");
     fixture.advance_to(50);
     let swapped = [
-        "silent",
+        "not reporting",
         "cut off",
         "-not-ready:NoSchedule",
         "-memory-pressure:NoSchedule",
@@ -234,7 +234,7 @@ fn bug_a_completely_lost_cluster_was_not_found_with_bookmarks_alone() {
                 fixture.world.confirm_all(fixture.mono());
             }
             let words = fixture.describe("n0");
-            assert!(!words.contains(&"silent".to_owned()), "{bookmark}: {words:?} at {second}");
+            assert!(!words.contains(&"not reporting".to_owned()), "{bookmark}: {words:?} at {second}");
         }
         fixture.advance_without_events(found_at);
         assert_eq!(fixture.describe("n0"), LOST, "{bookmark}");

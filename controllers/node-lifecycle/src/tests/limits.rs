@@ -55,7 +55,7 @@ fn a_majority_of_three_or_more_is_held_for_two_seconds() {
         if is_doubted {
             assert_eq!(fixture.decide("n0").requeue_at, Some(at(52)), "{lost} of {of}");
             fixture.advance_to(52);
-            assert_eq!(fixture.describe("n0")[0], "silent", "{lost} of {of}");
+            assert_eq!(fixture.describe("n0")[0], "not reporting", "{lost} of {of}");
         }
     }
 }

@@ -18,7 +18,7 @@ fn a_volume_denied_to_all_nodes_and_a_waiting_pod_have_an_event() {
         node: node(),
         doubt: Doubt::NotReady,
         detachable,
-        way_out: Remedy::for_holder(&Holder::parse("n/u//-").unwrap(), &Doubt::NotReady),
+        remedy: Remedy::for_holder(&Holder::parse("n/u//-").unwrap(), &Doubt::NotReady),
     };
     let rows = vec![
         (unproved(true), held),
