@@ -267,7 +267,7 @@ async fn attack_a_machine_in_a_tenants_namespace_proves_nothing() {
         let attempt = attempted(&harness);
         let outcome = attempt.outcome.clone().unwrap_or_default();
         assert!(outcome.contains(expected) && attempt.objects.is_empty(), "{expected}: {attempt:?}");
-        assert!(store.get(THEIRS).unwrap()["metadata"].get("deletionTimestamp").is_none(), "{says}");
+        assert!(store.get(THEIRS).unwrap()["metadata"].get("deletionTimestamp").is_none(), "{expected}");
     }
 }
 

@@ -164,7 +164,7 @@ async fn bug_a_machine_of_a_provider_that_powers_nothing_off_was_off_when_gone()
         let outcome = attempt.outcome.unwrap();
         assert!(outcome.contains(expected) && outcome.contains("proves nothing"), "{outcome}");
         assert!(attempt.objects.is_empty(), "it is not looked for afterwards");
-        assert!(!harness.api.requests().iter().any(|request| request.method == "DELETE"), "{says}");
+        assert!(!harness.api.requests().iter().any(|request| request.method == "DELETE"), "{expected}");
     }
 }
 
