@@ -1,6 +1,6 @@
-//! What the volume guard costs a healthy cluster: the time from a pod that is bound to its volume that is attached, with
-//! kube-controller-manager's attach/detach controller and an attacher that answers at once; without the guard and with it,
-//! in turns, on one control plane. Prints the medians, their difference, and the guard's writes for each attachment.
+//! The cost of the volume guard in a healthy cluster: the time from the binding of a pod to the attachment of its volume, with
+//! kube-controller-manager's attach/detach controller and an attacher that answers immediately; without the guard and with it, in turns,
+//! on one control plane. Prints the medians, their difference, and the guard's writes for each attachment.
 //!
 //! `cargo run --release -p pod-safety-control-plane --example attach`
 
@@ -23,7 +23,7 @@ const NAMESPACE: &str = "shop";
 const NODE: &str = "w1";
 const DRIVER: &str = "hollow.csi.example.com";
 const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
-/// Attachments of each turn, and turns.
+/// Attachments per turn, and turns.
 const EACH: usize = 40;
 const TURNS: usize = 4;
 fn print_line(line: &str) -> Result<()> {
@@ -41,7 +41,7 @@ async fn main() -> Result<()> {
     node.metadata.annotations.get_or_insert_default().insert(managed.to_owned(), "true".to_owned());
     objects::create_node(&api, &node).await?;
     let controllers = "persistentvolume-attach-detach-controller,persistentvolume-binder-controller";
-    let _theirs =
+    let _components =
         plane.kube_controller_manager(controllers, &["--kube-api-qps=1000", "--kube-api-burst=1000"]).await?;
     tokio::spawn(attach(api.clone()));
     let (mut without, mut with) = (Vec::new(), Vec::new());
@@ -49,10 +49,10 @@ async fn main() -> Result<()> {
         without.extend(measured(&api, &format!("without-{turn}")).await?);
         policies(&plane, "apply").await?;
         let args = ["--controllers=volume-guard", "--leader-elect=false"];
-        let mut ours = plane.pod_safety(&format!("pod-safety-{turn}"), &kubeconfig, args).await?;
-        ours.ready().await?;
+        let mut pod_safety = plane.pod_safety(&format!("pod-safety-{turn}"), &kubeconfig, args).await?;
+        pod_safety.ready().await?;
         with.extend(measured(&api, &format!("with-{turn}")).await?);
-        ours.terminate().await?;
+        pod_safety.terminate().await?;
         policies(&plane, "delete").await?;
     }
     let writes = audit.entries()?.into_iter().filter(|entry| {
@@ -86,13 +86,13 @@ async fn policies(plane: &ControlPlane, verb: &str) -> Result<()> {
         "--show-only=templates/admission/volume-held.yaml",
     ];
     let rendered = helm(&args).await?.text()?;
-    // The namespace stays: its Leases are of the next turn, too.
+    // The namespace remains, because the next turn also needs it for its Leases.
     let policy: Vec<&str> = rendered.split("---\n").filter(|one| !one.contains("kind: Namespace")).collect();
     plane.kubectl_with(&[verb, "-f", "-"], &policy.join("---\n")).await?.text()?;
     Ok(())
 }
 
-/// The attacher of the driver: whatever is asked for is done at once.
+/// Acts as the attacher of the CSI driver: every request is fulfilled immediately.
 async fn attach(api: Client) -> Result<()> {
     let attachments = Api::<VolumeAttachment>::all(api);
     loop {
@@ -112,7 +112,7 @@ async fn attach(api: Client) -> Result<()> {
     }
 }
 
-/// How long each took.
+/// The durations of all attachments.
 async fn measured(api: &Client, run: &str) -> Result<Vec<Duration>> {
     let mut took = Vec::new();
     for number in 0..EACH {
@@ -148,7 +148,7 @@ async fn volume(api: &Client, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// From the pod on its node to the volume there; then both go.
+/// From the pod on its node to the attached volume; then both are deleted.
 async fn attached(api: &Client, name: &str) -> Result<Duration> {
     let attachments = Api::<VolumeAttachment>::all(api.clone());
     let version =

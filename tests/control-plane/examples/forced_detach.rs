@@ -1,6 +1,6 @@
-//! kube-controller-manager's six minutes, which no flag shortens: a node is cut off, its pod is force deleted, and the volume
-//! that is still mounted there is detached by force; with the volume guard it is not, until somebody says that the node is off.
-//! Both ways beside each other, each on a control plane of its own. Prints a table; it takes eleven minutes and little else.
+//! The six minutes after which kube-controller-manager detaches by force, which no flag shortens: a node is isolated, its pod is force
+//! deleted, and the volume that is still mounted there is detached by force; with the volume guard it is not, until an operator confirms that
+//! the node is off. Both run in parallel, each on its own control plane. Prints a table; it takes eleven minutes.
 //!
 //! `cargo run -p pod-safety-control-plane --example forced_detach`
 
@@ -25,9 +25,9 @@ use tokio::task::JoinSet;
 use hosts::Host;
 use objects::NAMESPACE;
 
-/// kube-controller-manager's six minutes, and some.
+/// kube-controller-manager's six minutes, and a margin.
 const FORCED: Duration = Duration::from_secs(390);
-/// What must not happen is waited for so long.
+/// How long something that must not happen is awaited.
 const HELD: Duration = Duration::from_secs(600);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const ATTACH_DETACH: &str = "system:serviceaccount:kube-system:attachdetach-controller";
@@ -40,7 +40,7 @@ struct Cluster {
     audit: AuditLog,
     hosts: Vec<Arc<Host>>,
     pod_safety: Option<PodSafety>,
-    _kcm: [Component; 2],
+    _components: [Component; 2],
     _running: JoinSet<()>,
 }
 
@@ -61,7 +61,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// What admission answers.
+/// The code of a denial by admission.
 const FORBIDDEN: u64 = 403;
 
 type Rows = Vec<(&'static str, String)>;
@@ -83,13 +83,13 @@ async fn measure_with_pod_safety() -> Result<Rows> {
         ensure!(at == [("w1".to_owned(), true)], "after {:?}: {at:?}", begun.elapsed());
         tokio::time::sleep(POLL_INTERVAL).await;
     }
-    let asked = cluster.refused_deletes()?;
-    let (kubeconfig, said) = (cluster.plane.admin_kubeconfig(), Instant::now());
+    let refused = cluster.refused_deletes()?;
+    let (kubeconfig, confirmed_at) = (cluster.plane.admin_kubeconfig(), Instant::now());
     let word = ["confirm-down", "w1", "--reason=its plug is out", "--confirm=w1 is off", "--listen=3s"];
     cluster.plane.start_pod_safety_once(&kubeconfig, &word).await?.text()?;
     cluster.until_runs("w2").await?;
     let held = format!("not in {} s", HELD.as_secs());
-    Ok(rows([held.clone(), asked, held, seconds(said.elapsed())]))
+    Ok(rows([held.clone(), refused, held, seconds(confirmed_at.elapsed())]))
 }
 
 fn rows(values: [String; 4]) -> Rows {
@@ -122,24 +122,24 @@ impl Cluster {
             "--node-monitor-grace-period=8s",
             "--node-monitor-period=1s",
         ];
-        let theirs =
+        let components =
             [plane.kube_controller_manager(CONTROLLERS, &args).await?, plane.kube_scheduler(&[]).await?];
-        let mut ours = None;
+        let mut pod_safety = None;
         if guarded {
             objects::policies(&plane).await;
             let args = ["--mode=guard", "--controllers=volume-guard", "--leader-elect=false"];
             let mut started = plane.pod_safety("pod-safety", &kubeconfig, args).await?;
             started.ready().await?;
-            ours = Some(started);
+            pod_safety = Some(started);
         }
         objects::volume(&plane, "data").await;
         objects::apply(&plane, &objects::database(1)).await;
-        let cluster = Self { plane, audit, hosts, pod_safety: ours, _kcm: theirs, _running: running };
+        let cluster = Self { plane, audit, hosts, pod_safety, _components: components, _running: running };
         cluster.until_runs("w1").await?;
         Ok(cluster)
     }
 
-    /// Cuts the node off, and deletes the pod by force once it is asked to end: the time of that deletion.
+    /// Isolates the node, and force deletes the pod once its deletion is requested: returns the time of that deletion.
     async fn lose(&self) -> Result<Instant> {
         self.hosts.first().context("no host")?.cut_off().await;
         until("the pod is asked to end", async || {
@@ -172,11 +172,11 @@ impl Cluster {
         .await?)
     }
 
-    /// How often kube-controller-manager asked that an attachment be deleted, and was refused.
+    /// How often kube-controller-manager requested the deletion of an attachment, and was denied.
     fn refused_deletes(&self) -> Result<String> {
         let entries = self.audit.entries()?.into_iter();
-        let asked = entries.filter(|entry| entry.resource == "volumeattachments" && entry.verb == "delete");
-        let codes: Vec<_> = asked.map(|entry| entry.code).collect();
+        let deletes = entries.filter(|entry| entry.resource == "volumeattachments" && entry.verb == "delete");
+        let codes: Vec<_> = deletes.map(|entry| entry.code).collect();
         let refused = codes.iter().filter(|code| **code == FORBIDDEN).count();
         Ok(format!("{}, of which refused {refused}", codes.len()))
     }

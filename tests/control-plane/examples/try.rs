@@ -1,9 +1,9 @@
 //! `make try`: a real control plane with a small cluster in trouble, pod-safety
-//! in it, and what it did and why. Cleans up after itself.
+//! in it, and its actions with their reasons. Cleans up after itself.
 //!
-//! The nodes are API objects without machines, so every "kubelet" here is this
-//! program: it writes what the kubelets write that are meant to live. The garbage
-//! collector is kube-controller-manager's: it deletes the Lease of a deleted Node.
+//! The nodes are API objects without machines, so this program acts as every
+//! kubelet that is meant to run. kube-controller-manager is the garbage
+//! collector: it deletes the Lease of a deleted Node.
 
 #![expect(clippy::disallowed_methods, reason = "it plays the person that deletes nodes and pods")]
 
@@ -55,7 +55,7 @@ async fn main() -> Result<()> {
     ))
 }
 
-/// Four nodes, and pods in every kind of trouble that the collector knows.
+/// Four nodes, and pods for each case that the pod garbage collector distinguishes.
 async fn create_objects(plane: &ControlPlane) -> Result<()> {
     let client = plane.admin();
     plane.namespace(NAMESPACE).await?;
@@ -92,7 +92,7 @@ async fn create_objects(plane: &ControlPlane) -> Result<()> {
     print_line(&plane.kubectl(&["get", "pods", "-n", NAMESPACE, "-o", "wide", "--no-headers"]).await?.text()?)
 }
 
-/// Runs the binary as its own service account, with the rights that it ships.
+/// Runs the binary as its own service account, with the shipped rights.
 async fn start(plane: &ControlPlane) -> Result<PodSafety> {
     let kubeconfig = plane.install_pod_safety().await?;
     let args = ["--pod-gc-quarantine=5s", "--terminated-pod-gc-threshold=3"];
@@ -100,8 +100,8 @@ async fn start(plane: &ControlPlane) -> Result<PodSafety> {
     Ok(plane.leading_pod_safety(&kubeconfig, args).await?)
 }
 
-/// Plays the kubelets that live, until the pods of both deleted Nodes are gone. Gives back what held queue-0 while its kubelet
-/// ended it.
+/// Acts as the running kubelets, until the pods of both deleted Nodes are gone. Returns the hold on queue-0 while its kubelet terminated
+/// it.
 async fn watch(plane: &ControlPlane, pod_safety: &PodSafety) -> Result<Vec<Value>> {
     let client = plane.admin();
     let queue = until("queue-0 is deleted gracefully", async || {
@@ -121,8 +121,8 @@ async fn watch(plane: &ControlPlane, pod_safety: &PodSafety) -> Result<Vec<Value
     kubelet::remove(&client, &queue).await?;
     until("the pods of worker-b are gone", async || {
         kubelet::renew(&client, "worker-a").await.map_err(|error| error.to_string())?;
-        let left = observe::find_pod(&client, NAMESPACE, "db-0").await.map_err(|error| error.to_string())?;
-        check_that(left.is_none(), "db-0 is still there".to_owned())
+        let pod = observe::find_pod(&client, NAMESPACE, "db-0").await.map_err(|error| error.to_string())?;
+        check_that(pod.is_none(), "db-0 is still there".to_owned())
     })
     .await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -151,16 +151,16 @@ async fn report(plane: &ControlPlane, pod_safety: &PodSafety, held: &[Value]) ->
     )?;
     print_line("METRICS")?;
     let metrics = pod_safety.get("/metrics").await?.body;
-    let wanted = |line: &&str| {
+    let is_reported = |line: &&str| {
         line.starts_with("pod_gc_collector")
             || line.starts_with("pod_safety_force_deletes_total")
             || line.starts_with("process_resident")
     };
-    metrics.lines().filter(wanted).try_for_each(|line| print_line(&format!("  {line}")))
+    metrics.lines().filter(is_reported).try_for_each(|line| print_line(&format!("  {line}")))
 }
 
-fn line(name: &Value, told: &Value) -> Result<()> {
-    print_line(&format!("  {:10} {:20} {}", text(name), text(&told["reason"]), text(&told["message"])))
+fn line(name: &Value, value: &Value) -> Result<()> {
+    print_line(&format!("  {:10} {:20} {}", text(name), text(&value["reason"]), text(&value["message"])))
 }
 
 fn records<'a>(decisions: &'a Value, action: &'a str) -> impl Iterator<Item = &'a Value> {

@@ -1,4 +1,4 @@
-//! Kubeconfigs and clients, for people's programs and for service accounts.
+//! Kubeconfigs and clients, for external programs and for service accounts.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ impl ControlPlane {
         self.folder.access().join("admin.kubeconfig")
     }
 
-    /// A client for a kubeconfig, in the present runtime. It never retries by itself: a test decides that.
+    /// A client for a kubeconfig, in the current runtime. It never retries by itself: the test decides.
     pub async fn client(&self, kubeconfig: &Path) -> Result<Client, Error> {
         client(kubeconfig).await
     }
@@ -38,8 +38,8 @@ impl ControlPlane {
         user_kubeconfig(&self.pki, &self.url(), &self.folder.access(), name, groups)
     }
 
-    /// Writes a kubeconfig for a service account, with a token as pods get them. Makes the account and its
-    /// namespace if they are missing; rights it has none but those that the test binds to it.
+    /// Writes a kubeconfig for a service account, with a token like those of pods. Creates the account and its namespace if they are
+    /// missing; the account has only the rights that the test binds to it.
     pub async fn service_account(&self, namespace: &str, name: &str) -> Result<PathBuf, Error> {
         self.namespace(namespace).await?;
         let accounts = Api::<ServiceAccount>::namespaced(self.admin(), namespace);
@@ -58,7 +58,7 @@ impl ControlPlane {
         write_kubeconfig(&self.pki, &self.url(), &self.folder.access(), &user, &json!({ "token": token }))
     }
 
-    /// Makes a namespace if it is missing.
+    /// Creates a namespace if it is missing.
     pub async fn namespace(&self, name: &str) -> Result<(), Error> {
         let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
         let namespace = Namespace { metadata, ..Namespace::default() };
@@ -95,7 +95,7 @@ pub(crate) fn user_kubeconfig(
     write_kubeconfig(pki, server, folder, name, &user)
 }
 
-/// For a server beside the API server that answers anyone, such as a component's health endpoint.
+/// For a server beside the API server that accepts anonymous clients, such as a component's health endpoint.
 pub(crate) fn anonymous_kubeconfig(
     pki: &Pki,
     server: &str,
@@ -105,7 +105,7 @@ pub(crate) fn anonymous_kubeconfig(
     write_kubeconfig(pki, server, folder, &format!("anonymous-{port}"), &json!({}))
 }
 
-/// For a server without TLS that asks nobody who they are.
+/// For a server without TLS and authentication.
 pub(crate) fn open_kubeconfig(folder: &Path, server: &str, port: u16) -> Result<PathBuf, Error> {
     write_config(folder, &format!("open-{port}"), &json!({ "server": server }), &json!({}))
 }
@@ -136,14 +136,14 @@ fn write_config(folder: &Path, name: &str, cluster: &Value, user: &Value) -> Res
     Ok(path)
 }
 
-/// User names contain colons, and those of nodes whatever a node's name contains.
+/// User names contain colons, and those of nodes any character that a node name may have.
 fn file(folder: &Path, name: &str, kind: &str) -> PathBuf {
     let safe: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
     folder.join(format!("{safe}.{kind}"))
 }
 
-/// Takes "exists already" for success.
+/// Treats "already exists" as success.
 fn existing<T>(created: kube::Result<T>) -> kube::Result<()> {
     match created {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),

@@ -1,4 +1,4 @@
-//! The agents of nodes, without a kubelet that starts them.
+//! Node agents without a kubelet that starts them.
 
 use std::path::PathBuf;
 
@@ -11,21 +11,21 @@ use crate::access::TOKEN_SECONDS;
 use crate::eventually::until;
 use crate::{ControlPlane, Error, binary, chart, helm};
 
-/// What the chart calls their account, in the release's namespace.
+/// The chart's name for the agents' service account, in the release's namespace.
 const ACCOUNT: &str = "pod-safety-agent";
 const NAMESPACE: &str = "pod-safety";
 
-/// The program that was built beside the one of the controllers.
+/// The agent binary, built beside that of the controllers.
 pub async fn agent() -> Result<PathBuf, Error> {
-    let ours = binary().await?;
-    let found = ours.ancestors().skip(1).map(|folder| folder.join(ACCOUNT)).find(|path| path.is_file());
-    found.ok_or_else(|| {
-        Error::Tools(format!("there is no {ACCOUNT} beside {}: cargo build -p {ACCOUNT}", ours.display()))
+    let program = binary().await?;
+    let built = program.ancestors().skip(1).map(|folder| folder.join(ACCOUNT)).find(|path| path.is_file());
+    built.ok_or_else(|| {
+        Error::Tools(format!("there is no {ACCOUNT} beside {}: cargo build -p {ACCOUNT}", program.display()))
     })
 }
 
 impl ControlPlane {
-    /// The rights of the agents and the policy on their Leases, as the chart has them. The DaemonSet is left out: its pods would
+    /// Installs the rights of the agents and the admission policy on their Leases, as in the chart. The DaemonSet is left out: its pods would
     /// need an image.
     pub async fn install_agents(&self) -> Result<(), Error> {
         let chart = chart();
@@ -44,12 +44,12 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// A token that names a node, as that of the agent's pod does, once the node is there.
+    /// A token that names a node, like that of an agent's pod, once the node exists.
     pub async fn agent_token(&self, node: &str) -> Result<String, Error> {
         let nodes = Api::<Node>::all(self.admin());
         let node = until(&format!("node {node} is there"), async || {
-            let found = nodes.get_opt(node).await.map_err(|error| error.to_string())?;
-            found.ok_or_else(|| "it is not".to_owned())
+            let node_object = nodes.get_opt(node).await.map_err(|error| error.to_string())?;
+            node_object.ok_or_else(|| "it is not".to_owned())
         })
         .await?;
         let bound = BoundObjectReference {
@@ -70,7 +70,7 @@ impl ControlPlane {
         answer.status.and_then(|status| status.token).ok_or(Error::Incomplete("the token"))
     }
 
-    /// Whom clients of its servers trust.
+    /// The certificate authority of its servers.
     pub fn authority(&self) -> PathBuf {
         self.pki.authority_file()
     }

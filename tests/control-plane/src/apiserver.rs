@@ -10,20 +10,20 @@ use crate::pki::Pki;
 use crate::port::Port;
 use crate::{Error, Options, Program, access, tool};
 
-/// The API server makes these by itself, but after it calls itself ready.
+/// The API server creates these by itself, but after it reports ready.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
-/// One API server: where it is asked, and the program, unless it is dead.
+/// One API server: its address, and the program, unless it is stopped.
 pub(crate) struct Server {
     name: String,
     pub(crate) port: Port,
-    /// Asks this one, whoever answers for all of them.
+    /// A client of this server, also if a balancer serves all of them.
     pub(crate) client: Client,
     pub(crate) program: Option<Program>,
 }
 
 impl Server {
-    /// The first is `kube-apiserver`, another `kube-apiserver-1`.
+    /// The first is called `kube-apiserver`, another `kube-apiserver-1`.
     pub(crate) async fn prepare(at: usize, pki: &Pki, folder: &Folder) -> Result<Self, Error> {
         let name = if at == 0 { "kube-apiserver".to_owned() } else { format!("kube-apiserver-{at}") };
         let (port, user) = (Port::reserve()?, format!("admin-of-{at}"));
@@ -32,7 +32,7 @@ impl Server {
         Ok(Self { name, port, client: access::client(&kubeconfig).await?, program: None })
     }
 
-    /// Starts it, if it does not run, and waits until it serves.
+    /// Starts it, if it does not run, and waits until it is ready.
     pub(crate) async fn start(
         &mut self,
         etcd: &Port,
@@ -48,7 +48,7 @@ impl Server {
         let mut args = arguments(&self.port, etcd, pki);
         args.push(format!("--watch-cache={}", options.watch_cache));
         if !options.service_accounts {
-            // It refuses pods until kube-controller-manager has made their namespace's service account.
+            // It rejects pods until kube-controller-manager has created their namespace's service account.
             args.push("--disable-admission-plugins=ServiceAccount".to_owned());
         }
         args.extend(options.apiserver_args.iter().cloned());
@@ -70,8 +70,8 @@ fn arguments(port: &Port, etcd: &Port, pki: &Pki) -> Vec<String> {
         format!("--etcd-servers={}", etcd.url("http")),
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={}", port.number()),
-        // It wants an address that other machines could use and looks for one on the default route. There
-        // may be none where tests run, so it gets one reserved for examples, and keeps it to itself.
+        // It needs an address that other machines could use and looks for one on the default route. A test machine may have none, so it gets an
+        // address that is reserved for examples, and does not advertise it.
         "--advertise-address=192.0.2.1".to_owned(),
         "--endpoint-reconciler-type=none".to_owned(),
         format!("--tls-cert-file={}", pki.server_certificate_file().display()),
@@ -100,7 +100,7 @@ async fn ready(program: &mut Program, client: &Client) -> Result<(), Error> {
         .await
 }
 
-/// Asks a health endpoint.
+/// Queries a health endpoint.
 pub(crate) async fn healthy(client: &Client, path: &str) -> Result<(), String> {
     let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
     client.request_text(request).await.map(drop).map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! The API server's own record of what somebody asked of it.
+//! The API server's audit log of one user's requests.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::{ControlPlane, Error, Options};
 
-/// As many renewals of a lease as there are in the five seconds of design §8.
+/// The number of lease renewals in the five seconds of design §8.
 const MAX_AFTER_EVIDENCE: usize = 10;
 
 /// An audit log of one user's requests: see [`ControlPlane::audited`].
@@ -20,9 +20,9 @@ pub struct AuditLog {
 pub struct AuditEntry {
     /// `get`, `list`, `watch`, `create`, `patch`, `delete` …
     pub verb: String,
-    /// For example `pods/status`; empty for what is no resource.
+    /// For example `pods/status`; empty for requests without a resource.
     pub resource: String,
-    /// Empty for what has none.
+    /// Empty for cluster-scoped resources.
     pub namespace: String,
     /// Empty for collections.
     pub name: String,
@@ -31,14 +31,14 @@ pub struct AuditEntry {
 }
 
 impl AuditEntry {
-    /// Whether it asked this of this object.
+    /// Whether it is this request for this object.
     pub fn matches(&self, verb: &str, resource: &str, name: &str) -> bool {
         self.verb == verb && self.resource == resource && self.name == name
     }
 }
 
 impl ControlPlane {
-    /// Starts the usual one, with a record of what `user` asks. Keep that as long.
+    /// Starts a control plane with the usual options and a log of what `user` requests. Keep the log while the control plane runs.
     pub async fn audited(user: &str) -> Result<(AuditLog, Self), Error> {
         let audit = AuditLog::for_user(user)?;
         let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
@@ -75,14 +75,13 @@ impl AuditLog {
         ]
     }
 
-    /// How often it asked this of this object so far.
+    /// How often this request for this object was made so far.
     pub fn count(&self, verb: &str, resource: &str, name: &str) -> Result<usize, Error> {
         Ok(self.entries()?.iter().filter(|entry| entry.matches(verb, resource, name)).count())
     }
 
-    /// How often ours renewed its lease between two requests of its own, the first of each kind; `None` if one of them was
-    /// never made. That is a clock which a busy machine slows down with all else: half a second or more from one renewal to
-    /// the next.
+    /// How often pod-safety renewed its lease between two of its requests, the first of each kind; `None` if one of them was never made. This
+    /// clock slows down with everything else on a busy machine: half a second or more from one renewal to the next.
     pub fn renewals(
         &self,
         from: impl Fn(&AuditEntry) -> bool,
@@ -101,8 +100,8 @@ impl AuditLog {
         Ok(Some(between.iter().filter(renewal).count()))
     }
 
-    /// Asserts what design §8 has of the time after the proof that a node is off, by what the proof itself took: `done` came
-    /// no later after the evidence than the evidence after the incident, and five seconds.
+    /// Asserts design §8 about the time after the evidence that a node is off, relative to the time that the evidence took: `done` came no
+    /// later after the evidence than the evidence after the incident, plus five seconds.
     pub fn was_soon_after_evidence(
         &self,
         node: &str,
@@ -114,23 +113,23 @@ impl AuditLog {
                 entry.verb == "create" && entry.resource == resource && entry.name.starts_with(&begins)
             }
         };
-        let said = |error| format!("{error:?}");
-        let proof = self.renewals(made("nodefences"), made("fenceevidences")).map_err(said)?;
-        let rest = self.renewals(made("fenceevidences"), done).map_err(said)?;
+        let to_text = |error| format!("{error:?}");
+        let proof = self.renewals(made("nodefences"), made("fenceevidences")).map_err(to_text)?;
+        let rest = self.renewals(made("fenceevidences"), done).map_err(to_text)?;
         match (proof, rest) {
             (Some(proof), Some(rest)) if rest <= proof + MAX_AFTER_EVIDENCE => Ok(()),
             other => Err(format!("{node}: renewals until the proof, and after it: {other:?}")),
         }
     }
 
-    /// What was asked so far, in the order of the answers. A watch counts once it has begun, and again when it ends.
+    /// The requests so far, in the order of the answers. A watch counts once it has begun, and again when it ends.
     pub fn entries(&self) -> Result<Vec<AuditEntry>, Error> {
         let path = self.log();
         let text = match std::fs::read_to_string(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             read => read.map_err(Error::file("read", &path))?,
         };
-        // The last line may still be being written.
+        // The last line may be incomplete.
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).map(|line| entry(&line)).collect())
     }
 }

@@ -1,7 +1,7 @@
-//! A way to the API servers where there are several, as a load balancer makes one: to the first that says that it is ready,
-//! and away from it when it does not say so any more.
+//! A load balancer in front of several API servers: it routes to the first server that reports ready, and away from it when it is not
+//! ready any more.
 //!
-//! It carries connections and reads nothing of them. Who is moved loses its connections and makes new ones.
+//! It forwards connections without reading them. A client that is moved loses its connections and opens new ones.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::port::Port;
 use crate::{Error, apiserver};
 
-/// How often each server is asked, and how long it may take to answer.
+/// How often each server is probed, and how long it may take to answer.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Which servers are ready, as everybody who chooses one sees it. Dropping it ends the looks.
+/// Which servers are ready, shared by all balancers. Dropping it ends the probes.
 pub(crate) struct ReadinessProbes {
     ready: watch::Receiver<Vec<bool>>,
     ports: Arc<[u16]>,
@@ -27,14 +27,14 @@ pub(crate) struct ReadinessProbes {
 }
 
 impl ReadinessProbes {
-    /// Until they were asked, all are taken for ready.
+    /// Until the first probe, all are assumed to be ready.
     pub(crate) fn begin(servers: impl Iterator<Item = (u16, Client)>) -> Self {
         let servers: Vec<_> = servers.collect();
-        let (said, ready) = watch::channel(vec![true; servers.len()]);
-        let (said, ports) = (Arc::new(said), servers.iter().map(|(port, _)| *port).collect());
+        let (ready_sender, ready) = watch::channel(vec![true; servers.len()]);
+        let (ready_sender, ports) = (Arc::new(ready_sender), servers.iter().map(|(port, _)| *port).collect());
         let mut probes = JoinSet::new();
         for (at, (_, client)) in servers.into_iter().enumerate() {
-            probes.spawn(probe_readiness(at, client, Arc::clone(&said)));
+            probes.spawn(probe_readiness(at, client, Arc::clone(&ready_sender)));
         }
         Self { ready, ports, probes }
     }
@@ -46,18 +46,18 @@ impl Drop for ReadinessProbes {
     }
 }
 
-async fn probe_readiness(at: usize, client: Client, said: Arc<watch::Sender<Vec<bool>>>) {
+async fn probe_readiness(at: usize, client: Client, ready_sender: Arc<watch::Sender<Vec<bool>>>) {
     loop {
-        let asked = tokio::time::timeout(PROBE_TIMEOUT, apiserver::healthy(&client, "/readyz")).await;
-        let now = matches!(asked, Ok(Ok(())));
-        said.send_if_modified(|ready| {
+        let probed = tokio::time::timeout(PROBE_TIMEOUT, apiserver::healthy(&client, "/readyz")).await;
+        let now = matches!(probed, Ok(Ok(())));
+        ready_sender.send_if_modified(|ready| {
             ready.get_mut(at).is_some_and(|was| std::mem::replace(was, now) != now)
         });
         tokio::time::sleep(PROBE_INTERVAL).await;
     }
 }
 
-/// The way of one client, or of many. Dropping it closes all its connections.
+/// The route of one client, or of many. Dropping it closes all its connections.
 pub struct Balancer {
     port: Port,
     address: Ipv4Addr,
@@ -75,17 +75,17 @@ impl Balancer {
         Ok(Self { port, address, pinned, serving })
     }
 
-    /// Where it listens.
+    /// The URL at which it listens.
     pub fn url(&self) -> String {
         format!("https://{}:{}", self.address, self.port.number())
     }
 
-    /// From now on it leads to this server, ready or not, as one that does not look.
+    /// From now on it routes to this server, ready or not, like a balancer without probes.
     pub fn pin(&self, server: usize) {
         self.pinned.send_replace(Some(server));
     }
 
-    /// It chooses again.
+    /// It chooses by readiness again.
     pub fn unpin(&self) {
         self.pinned.send_replace(None);
     }
@@ -97,7 +97,7 @@ impl Drop for Balancer {
     }
 }
 
-/// Which server it is; when none is ready, the one that it was.
+/// The chosen server; when none is ready, the current one.
 fn choose(ready: &[bool], pinned: Option<usize>, now: usize) -> usize {
     pinned.or_else(|| ready.iter().position(|ready| *ready)).unwrap_or(now)
 }
@@ -117,7 +117,7 @@ async fn serve(
         }
         tokio::select! {
             biased;
-            // Who comes now goes where it leads now.
+            // New connections go to the new target.
             Ok(()) = pin.changed() => {}
             Ok(()) = ready.changed() => {}
             Some(_) = connections.join_next() => {}
@@ -132,7 +132,7 @@ async fn serve(
 
 async fn proxy(mut client: TcpStream, port: u16) {
     let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else { return };
-    // Whichever end fails, both are closed.
+    // If either side fails, both are closed.
     let _ended = tokio::io::copy_bidirectional(&mut client, &mut server).await;
 }
 
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(choose(&[false, false], None, 1), 1);
     }
 
-    /// Says its number to whoever comes, and keeps the connection.
+    /// A server that sends its number to each client, and keeps the connection open.
     async fn server(number: u8) -> u16 {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -173,7 +173,7 @@ mod tests {
 
     #[tokio::test]
     async fn closes_connections_to_a_server_that_is_no_longer_ready_unless_pinned() {
-        let (said, ready) = watch::channel(vec![true; 2]);
+        let (ready_sender, ready) = watch::channel(vec![true; 2]);
         let ports = Arc::new([server(0).await, server(1).await]);
         let looks = ReadinessProbes { ready, ports, probes: JoinSet::new() };
         let free = Balancer::open(&looks, Ipv4Addr::LOCALHOST).await.unwrap();
@@ -181,7 +181,7 @@ mod tests {
         pinned.pin(0);
         let ((mut moved, from), (mut stays, at)) = (client(&free).await, client(&pinned).await);
         assert_eq!((from, at), (0, 0));
-        said.send_replace(vec![false, true]);
+        ready_sender.send_replace(vec![false, true]);
         assert!(!matches!(moved.read(&mut [0]).await, Ok(1..)), "its connection is closed");
         assert_eq!((client(&free).await.1, client(&pinned).await.1), (1, 0));
         pinned.unpin();

@@ -1,5 +1,4 @@
-//! Disruption budgets for tests, what a disruption controller makes of them, and what the API server answers to
-//! those who want to evict.
+//! PodDisruptionBudgets for tests, their status as written by a disruption controller, and the API server's answers to evictions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{Error, raw};
 
-/// The status of a budget, without its times.
+/// The status of a PDB, without its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetStatus {
     /// `disruptionsAllowed`.
@@ -25,9 +24,9 @@ pub struct BudgetStatus {
     pub expected: i32,
     /// The names in `disruptedPods`.
     pub disrupted: Vec<String>,
-    /// The condition `DisruptionAllowed`: its status, reason and message, separated by blanks.
+    /// The condition `DisruptionAllowed`: its status, reason and message, separated by spaces.
     pub condition: String,
-    /// The generation that the condition is about.
+    /// The `observedGeneration` of the condition.
     pub condition_generation: i64,
     /// `observedGeneration`.
     pub observed: i64,
@@ -83,7 +82,7 @@ impl From<&PodDisruptionBudget> for BudgetStatus {
     }
 }
 
-/// Creates a budget, or gives it another spec.
+/// Creates a PDB, or replaces its spec.
 pub async fn put(client: &Client, namespace: &str, name: &str, spec: &Value) -> Result<(), Error> {
     let object = json!({
         "apiVersion": "policy/v1",
@@ -94,7 +93,7 @@ pub async fn put(client: &Client, namespace: &str, name: &str, spec: &Value) -> 
     raw::apply(client, &path(namespace, name), &object).await.map(drop)
 }
 
-/// Changes a budget in a way that its controller notices and that means nothing.
+/// Changes a PDB so that its controller is triggered, without any effect on its meaning.
 pub async fn touch_budget(client: &Client, namespace: &str, name: &str) -> Result<(), Error> {
     let before = raw::merge(client, &path(namespace, name), &json!({})).await?;
     let touched = json!({ "touched-at": before["metadata"]["resourceVersion"] });
@@ -102,7 +101,7 @@ pub async fn touch_budget(client: &Client, namespace: &str, name: &str) -> Resul
     raw::merge(client, &path(namespace, name), &patch).await.map(drop)
 }
 
-/// Deletes a budget.
+/// Deletes a PDB.
 pub async fn delete(client: &Client, namespace: &str, name: &str) -> Result<(), Error> {
     raw::delete(client, &path(namespace, name)).await
 }
@@ -111,13 +110,13 @@ fn path(namespace: &str, name: &str) -> String {
     format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}")
 }
 
-/// One budget.
+/// The status of one PDB.
 pub async fn budget_status(client: &Client, namespace: &str, name: &str) -> Result<BudgetStatus, Error> {
     let budget = Api::<PodDisruptionBudget>::namespaced(client.clone(), namespace).get(name).await;
     Ok(BudgetStatus::from(&budget.map_err(Error::api(format!("look at the budget {namespace}/{name}")))?))
 }
 
-/// All budgets of the cluster, by `namespace/name`.
+/// The statuses of all PDBs of the cluster, by `namespace/name`.
 pub async fn budget_statuses(client: &Client) -> Result<BTreeMap<String, BudgetStatus>, Error> {
     let list = Api::<PodDisruptionBudget>::all(client.clone()).list(&ListParams::default()).await;
     let budgets = list.map_err(Error::api("list the budgets"))?.items;
@@ -134,11 +133,11 @@ pub async fn budget_statuses(client: &Client) -> Result<BTreeMap<String, BudgetS
 pub struct Answer {
     /// The HTTP code.
     pub code: u16,
-    /// Its sentence.
+    /// The message of the answer.
     pub message: String,
     /// The messages of its causes.
     pub causes: Vec<String>,
-    /// When to come again, in seconds; 0 if it does not say.
+    /// `retryAfterSeconds`; 0 if it is not set.
     pub retry_after: u32,
 }
 
@@ -156,7 +155,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// Evicts a pod; `options` are the deleteOptions. A refusal is an answer, too.
+/// Evicts a pod; `options` are the deleteOptions. A refusal is also an answer.
 pub async fn evict(client: &Client, namespace: &str, pod: &str, options: &Value) -> Result<Answer, Error> {
     let body = json!({
         "apiVersion": "policy/v1",

@@ -10,23 +10,23 @@ use tokio::process::Command;
 use crate::Error;
 use crate::program::GO_MEMORY;
 
-/// Ends commands that hang. Loading 150,000 pods takes a minute.
+/// The limit for commands that hang. Loading 150,000 pods takes a minute.
 const WITHIN: Duration = Duration::from_secs(600);
 
-/// What a command answered.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Output {
     command: String,
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
-    /// What it printed.
+    /// Its stdout.
     pub stdout: String,
-    /// What it complained about.
+    /// Its stderr.
     pub stderr: String,
 }
 
 impl Output {
-    /// What it printed, if it succeeded.
+    /// Its stdout, if it succeeded.
     pub fn text(self) -> Result<String, Error> {
         if self.status.success() {
             return Ok(self.stdout);
@@ -35,7 +35,7 @@ impl Output {
     }
 }
 
-/// Runs `program`, gives it `input`, and collects what it says. It is killed if the future is dropped.
+/// Runs `program` with `input` on stdin, and collects its output. It is killed if the future is dropped.
 pub(crate) async fn run(
     program: &Path,
     args: &[&str],
@@ -61,7 +61,7 @@ pub(crate) async fn run(
     let stdin = child.stdin.take();
     let feed = async {
         if let Some(mut stdin) = stdin {
-            // A command that does not read its input to the end says why itself.
+            // A command that does not read its input to the end reports the cause itself.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
     };

@@ -1,5 +1,4 @@
-//! What runs against the API server: kube-controller-manager, kube-scheduler, kubectl, the loader, our own
-//! binary.
+//! Programs that run against the API server: kube-controller-manager, kube-scheduler, kubectl, the loader, and pod-safety.
 
 use std::ffi::OsStr;
 use std::ops::{Deref, DerefMut};
@@ -10,7 +9,7 @@ use kube::Client;
 use crate::port::Port;
 use crate::{ControlPlane, Error, Output, Program, access, apiserver, command, tool};
 
-/// A running component of Kubernetes; all that a [`Program`] can, and its metrics.
+/// A running component of Kubernetes; everything that [`Program`] offers, and its metrics.
 pub struct Component {
     program: Program,
     client: Client,
@@ -26,7 +25,7 @@ impl Component {
         self.client.request_text(request).await.map_err(failed)
     }
 
-    /// Where it serves /healthz and /metrics, to anyone.
+    /// The URL of /healthz and /metrics, without authentication.
     pub fn url(&self) -> String {
         self.port.url("https")
     }
@@ -90,7 +89,7 @@ impl ControlPlane {
         Ok(Component { program, client, port })
     }
 
-    /// A client without a name that trusts our servers.
+    /// An anonymous client that trusts the servers of the control plane.
     async fn component_client(&self, port: &Port) -> Result<Client, Error> {
         let url = port.url("https");
         let kubeconfig = access::anonymous_kubeconfig(&self.pki, &url, &self.folder.access(), port.number())?;
@@ -102,15 +101,15 @@ impl ControlPlane {
         self.kubectl_with(args, "").await
     }
 
-    /// Runs kubectl with something to read, as `kubectl apply -f -` does.
+    /// Runs kubectl with input on stdin, for `kubectl apply -f -`.
     pub async fn kubectl_with(&self, args: &[&str], input: &str) -> Result<Output, Error> {
         let kubeconfig = self.admin_kubeconfig();
-        // Its cache of the API goes where everything else goes, not into the home of whoever runs the tests.
+        // Its discovery cache goes into the folder of the test, and not into the home of the user who runs the tests.
         let env = [("KUBECONFIG", kubeconfig.as_path()), ("HOME", self.folder.path())];
         command::run(&tool("kubectl").await?, args, &env, input).await
     }
 
-    /// Runs kubectl with plugins, which are in one of the folders of `path`.
+    /// Runs kubectl with plugins from one of the folders of `path`.
     pub async fn kubectl_as(&self, path: &OsStr, args: &[&str]) -> Result<Output, Error> {
         let kubeconfig = self.admin_kubeconfig();
         let env =
@@ -118,10 +117,10 @@ impl ControlPlane {
         command::run(&tool("kubectl").await?, args, &env, "").await
     }
 
-    /// Runs the loader, which writes objects straight into etcd; `-help` lists its flags.
+    /// Runs the loader, which writes objects directly into etcd; `-help` lists its flags.
     pub async fn loader(&self, args: &[&str]) -> Result<String, Error> {
         let etcd = self.etcd_url();
-        // A subcommand stands before the flags.
+        // A subcommand comes before the flags.
         let (subcommand, flags) = match args {
             ["compact", flags @ ..] => (Some("compact"), flags),
             flags => (None, flags),
@@ -131,20 +130,18 @@ impl ControlPlane {
         command::run(&tool("loader").await?, &all, &[], "").await?.text()
     }
 
-    /// Forgets all history up to now, as API servers do every few minutes: what a client still remembers of
-    /// older resourceVersions is answered 410 Gone. The API server's watch cache goes on serving what it
-    /// holds; only a restart, or a control plane without that cache, makes watches feel it.
+    /// Compacts all history up to now, as API servers do every few minutes: requests for older resourceVersions are answered with 410 Gone. The
+    /// API server's watch cache still serves what it holds; watches only notice after a restart, or on a control plane without that cache.
     pub async fn compact(&self) -> Result<(), Error> {
         self.loader(&["compact"]).await.map(drop)
     }
 
-    /// Where a program of this name writes its log.
+    /// The log file of a program of this name.
     pub fn log(&self, name: &str) -> PathBuf {
         self.folder.log(name)
     }
 
-    /// Starts any other program beside the control plane, with a log and an end like the others'. `name`
-    /// names the log.
+    /// Starts any other program beside the control plane, with a log and cleanup like the others'. `name` names the log.
     pub fn program<A>(&self, name: &str, path: &Path, args: A, env: &[(&str, &str)]) -> Result<Program, Error>
     where
         A: IntoIterator<Item: AsRef<OsStr>>,

@@ -1,4 +1,4 @@
-//! The control plane as a whole: started, disturbed, taken down.
+//! The control plane as a whole: start, disturbance, cleanup.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use crate::pki::Pki;
 use crate::read::Resources;
 use crate::{Error, Program, access};
 
-/// How often a start is tried when a stranger takes one of our ports.
+/// How often a start is tried when another process takes one of the ports.
 const ATTEMPTS: u32 = 3;
 
-/// How a control plane differs from the usual.
+/// How a control plane differs from the default.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// More arguments of kube-apiserver. Those that take lists add to ours.
+    /// Additional arguments of kube-apiserver. List arguments are merged with the default ones.
     pub apiserver_args: Vec<String>,
-    /// Whether the API server answers lists and watches from its cache. Without it every read is a quorum
-    /// read, and a compaction is felt by watches at once.
+    /// Whether the API server answers lists and watches from its watch cache. Without it every read is a quorum read, and a compaction
+    /// affects watches immediately.
     pub watch_cache: bool,
-    /// Whether etcd stores in memory (where there is `/dev/shm`). What it stores then counts against this
-    /// machine's memory: not for tests that measure that.
+    /// Whether etcd stores in memory (where `/dev/shm` exists). Its data then counts against the memory of the machine, so this is not for
+    /// tests that measure memory.
     pub etcd_data_in_tmpfs: bool,
-    /// Whether its programs are measured: then they run as everybody runs them, and not with what saves time in tests.
+    /// Whether its programs are measured: then they run with production settings, and not with those that save time in tests.
     pub measured: bool,
-    /// Where etcd's members speak to each other: as many members as addresses. Those of several must be addresses of this
-    /// machine outside loopback, each its own.
+    /// The peer addresses of etcd's members, one for each member. Those of several members must be different addresses of this machine outside
+    /// of loopback.
     pub etcd_peers: Vec<IpAddr>,
-    /// How many API servers there are, no more than members: each asks the member of its number. Before several there is a
-    /// balancer, and whoever asks "the API server" asks by it.
+    /// The number of API servers, at most the number of members: each uses the member of its number. Several of them have a balancer in front,
+    /// which clients of "the API server" use.
     pub apiservers: usize,
-    /// Whether pods have a service account, by admission; their namespace must have it first, which
-    /// kube-controller-manager sees to.
+    /// Whether the admission plugin for service accounts is enabled; a namespace must then have its service account first, which
+    /// kube-controller-manager creates.
     pub service_accounts: bool,
 }
 
@@ -56,7 +56,7 @@ impl Default for Options {
 
 /// A running control plane. Dropping it kills its programs and removes its files.
 pub struct ControlPlane {
-    // Dropped in this order: nobody loses what it depends on.
+    // Dropped in this order: each before what it depends on.
     balancer: Option<Balancer>,
     probes: ReadinessProbes,
     apiservers: Vec<Server>,
@@ -90,7 +90,7 @@ impl ControlPlane {
         for at in 0..options.apiservers {
             apiservers.push(Server::prepare(at, &pki, &folder).await?);
         }
-        // One alone is asked by nobody but those who need it.
+        // A single server needs no probes.
         let several = if apiservers.len() > 1 { &*apiservers } else { &[] };
         let looks = ReadinessProbes::begin(
             several.iter().map(|server| (server.port.number(), server.client.clone())),
@@ -119,8 +119,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Kills kube-apiserver, as a crash would: no watch is closed properly, no answer is finished. All of them, if there are
-    /// several.
+    /// Kills kube-apiserver, like a crash: no watch is closed properly, no answer is finished. All of them, if there are several.
     pub fn stop_apiserver(&mut self) -> Result<(), Error> {
         self.apiservers.iter_mut().try_for_each(Server::kill)
     }
@@ -131,7 +130,7 @@ impl ControlPlane {
         self.start_apiserver().await
     }
 
-    /// kube-apiserver, to pause or to measure it; `None` while it is stopped. The first, if there are several.
+    /// kube-apiserver, to pause or to measure it; `None` while it is stopped. The first one, if there are several.
     pub fn apiserver(&mut self) -> Option<&mut Program> {
         self.apiserver_of(0)
     }
@@ -151,7 +150,7 @@ impl ControlPlane {
         etcd::start(&mut self.etcd, &self.folder).await
     }
 
-    /// Keeps a copy of what etcd stores, as a power failure at this moment would leave it: all members stand still meanwhile.
+    /// Copies what etcd stores, as a power failure at this moment would leave it: all members are paused meanwhile.
     pub async fn save_etcd(&mut self) -> Result<(), Error> {
         let mut members = self.etcd.iter_mut().filter_map(|member| member.program.as_mut());
         members.try_for_each(Program::pause)?;
@@ -161,8 +160,8 @@ impl ControlPlane {
         saved
     }
 
-    /// Puts back what was saved, as the restore of a backup does: versions that were given since are given a second time. The
-    /// API servers begin anew with it, because they remember later ones.
+    /// Restores the copy, like the restore of a backup: versions that were assigned since then are assigned a second time. The API servers are
+    /// restarted, because they have cached later versions.
     pub async fn restore_etcd(&mut self) -> Result<(), Error> {
         self.stop_apiserver()?;
         for mut program in self.etcd.iter_mut().filter_map(|member| member.program.take()) {
@@ -173,17 +172,17 @@ impl ControlPlane {
         self.start_apiserver().await
     }
 
-    /// Another way to the API servers, for whoever is to have one of its own.
+    /// Another route to the API servers, for a client that needs its own.
     pub async fn balancer(&self, address: Ipv4Addr) -> Result<Balancer, Error> {
         Balancer::open(&self.probes, address).await
     }
 
-    /// Where the API server listens, or what stands before several.
+    /// The URL of the API server, or of the balancer before several.
     pub fn url(&self) -> String {
         url(self.balancer.as_ref(), &self.apiservers)
     }
 
-    /// Where etcd listens; its first member, if there are several.
+    /// The URL of etcd; of its first member, if there are several.
     pub fn etcd_url(&self) -> String {
         self.etcd.first().map(|member| member.client.url("http")).unwrap_or_default()
     }

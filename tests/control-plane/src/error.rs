@@ -1,73 +1,72 @@
-//! Why the harness could not do what a test asked of it.
+//! Why the harness could not do what a test requested.
 
 use std::error::Error as _;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A failure of the harness. Its messages are made to be read in a test's output, so they carry the end of
-/// the log of the program that they are about.
+/// A failure of the harness. The messages are for a test's output, so they include the end of the log of the program that they are about.
 #[derive(thiserror::Error)]
 pub enum Error {
-    /// `tools/build.sh` did not give us the programs.
+    /// `tools/build.sh` failed.
     #[error("the programs of the control plane are not there: {0}")]
     Tools(String),
-    /// Something with a file or folder.
+    /// A failure with a file or folder.
     #[error("cannot {act} {}", .path.display())]
     File {
-        /// What was tried.
+        /// What was attempted.
         act: &'static str,
         /// On which path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// A certificate or key could not be made.
+    /// A certificate or key could not be created.
     #[error("cannot make the {what}")]
     Certificate {
-        /// Which.
+        /// Which certificate or key.
         what: &'static str,
-        /// What the library said.
+        /// The error of the library.
         source: rcgen::Error,
     },
-    /// A client certificate names its groups, and ours has room for few of them.
+    /// A client certificate names its groups, and those of the harness have room for few of them.
     #[error("a user of this harness has at most two groups, not {0}")]
     Groups(usize),
     /// All ports that were tried are in use.
     #[error("found no free port after {0} attempts")]
     Ports(u32),
-    /// A program could not be started or asked about.
+    /// A program could not be started or inspected.
     #[error("cannot {act} {program}")]
     Process {
-        /// What was tried.
+        /// What was attempted.
         act: &'static str,
-        /// With which program.
+        /// The program.
         program: String,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// A program ended when it should have served.
+    /// A program ended while it should have served.
     #[error("{program} ended ({status}) while we waited for it to {awaited}; end of its log:\n{log}")]
     Ended {
-        /// Which program.
+        /// The program.
         program: String,
-        /// How it ended.
+        /// Its exit status.
         status: std::process::ExitStatus,
-        /// What was waited for.
+        /// What was awaited.
         awaited: &'static str,
         /// The end of its log.
         log: String,
     },
-    /// A program lives but does not get there.
+    /// A program runs, but a condition did not become true in time.
     #[error("{program} did not {awaited} within {within:?}; last seen: {seen}; end of its log:\n{log}")]
     TooSlow {
-        /// Which program.
+        /// The program.
         program: String,
-        /// What was waited for.
+        /// What was awaited.
         awaited: &'static str,
-        /// For how long.
+        /// The time limit.
         within: Duration,
-        /// The last answer to the question whether it is there.
+        /// The last answer of the probe.
         seen: String,
         /// The end of its log.
         log: String,
@@ -77,54 +76,54 @@ pub enum Error {
     Command {
         /// The command line.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         status: std::process::ExitStatus,
-        /// What it complained about.
+        /// Its stderr.
         stderr: String,
     },
-    /// A command neither ended nor failed.
+    /// A command did not end in time.
     #[error("`{command}` did not end within {within:?}")]
     Hangs {
         /// The command line.
         command: String,
-        /// How long it was given.
+        /// The time limit.
         within: Duration,
     },
-    /// [`eventually`](crate::eventually) gave up.
+    /// The condition of [`eventually`](crate::eventually) did not become true.
     #[error("{what}: not so within {within:?}; last seen: {seen}")]
     NeverSeen {
-        /// What should have become true.
+        /// The condition.
         what: String,
-        /// For how long it was waited for.
+        /// The time limit.
         within: Duration,
         /// The last observation.
         seen: String,
     },
-    /// What was looked at once is not what is now.
+    /// The content differs from a golden file.
     #[error("{}: {why}", .path.display())]
     Golden {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The difference.
         why: String,
     },
-    /// A call of the API server that the harness itself makes.
+    /// A request of the harness itself to the API server failed.
     #[error("cannot {act}")]
     Api {
-        /// What was tried.
+        /// What was attempted.
         act: String,
-        /// What the client or the server said.
+        /// The error of the client or the server.
         source: Box<kube::Error>,
     },
-    /// A kubeconfig that we wrote cannot be used.
+    /// A kubeconfig of the harness cannot be used.
     #[error("cannot use the kubeconfig {}", .path.display())]
     Kubeconfig {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the client said.
+        /// The error of the client.
         source: Box<kube::config::KubeconfigError>,
     },
-    /// The API server gave an answer without what was asked for.
+    /// An answer of the API server lacks a field.
     #[error("the API server's answer lacks {0}")]
     Incomplete(&'static str),
 }
@@ -146,7 +145,7 @@ impl Error {
     }
 }
 
-/// `unwrap` prints this. A log is no use with its line ends escaped, and a source that is not shown is lost.
+/// `unwrap` prints this. An escaped multi-line log would be unreadable, and a source that is not shown would be lost.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")?;

@@ -1,4 +1,4 @@
-//! Starts etcd: one member, or several that agree with each other.
+//! Starts etcd: one member, or several that form a cluster.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use crate::{Error, Program, tool};
 /// Room for some hundred thousand pods; etcd's own default stops writes at 2 GiB.
 const QUOTA_BYTES: u64 = 8 << 30;
 
-/// A member: where it is asked, where the others speak to it, and the program, unless it is dead.
+/// A member: its client address, its peer address, and the program, unless it is stopped.
 pub(crate) struct Member {
     name: String,
     pub(crate) client: Port,
     peer: String,
-    /// It insists on one, though it may be alone.
+    /// etcd requires a peer port, even for a single member.
     _peer: Port,
     pub(crate) program: Option<Program>,
 }
 
 impl Member {
-    /// The first is `etcd`, another `etcd-1`; others speak to it at this address.
+    /// The first is called `etcd`, another `etcd-1`; its peers connect to it at this address.
     pub(crate) fn prepare(at: usize, address: IpAddr) -> Result<Self, Error> {
         let name = if at == 0 { "etcd".to_owned() } else { format!("etcd-{at}") };
         let (client, port) = (Port::reserve()?, Port::reserve()?);
@@ -42,12 +42,12 @@ impl Member {
             format!("--initial-advertise-peer-urls={}", self.peer),
             format!("--initial-cluster={cluster}"),
             format!("--quota-backend-bytes={QUOTA_BYTES}"),
-            // The machine does not lose power during a test, and waiting for the disk hides our own times.
+            // The machine does not lose power during a test, and fsync would dominate the measured times.
             "--unsafe-no-fsync".to_owned(),
             "--log-level=warn".to_owned(),
         ];
         if cluster.contains(',') {
-            // So that packets between two members can be told by their addresses, whoever began.
+            // So that packets between two members can be identified by their addresses, whichever side connected.
             args.push("--feature-gates=SetMemberLocalAddr=true".to_owned());
         }
         let program = Program::start(&self.name, &tool("etcd").await?, args, [], folder.clone())?;
@@ -56,8 +56,7 @@ impl Member {
     }
 }
 
-/// Starts those that do not run, with what they had stored, and waits until each listens, which it does when a majority has
-/// a leader.
+/// Starts the members that do not run, with their stored data, and waits until each listens, which it does when a majority has a leader.
 pub(crate) async fn start(members: &mut [Member], folder: &Arc<Folder>) -> Result<(), Error> {
     let all: Vec<_> = members.iter().map(|member| format!("{}={}", member.name, member.peer)).collect();
     let cluster = all.join(",");

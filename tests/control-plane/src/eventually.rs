@@ -1,18 +1,18 @@
-//! Polls the outside world.
+//! Polling with deadlines.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use crate::Error;
 
-/// Short against anything a control plane does, long enough not to disturb it.
+/// Short compared with any action of a control plane, and long enough not to disturb it.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
-/// Ends what hangs. No promise is kept by it: a machine that does other things, too, may take many minutes for what takes
-/// a second alone. Whatever a test waits for has this limit, and what is promised is told by causes and their order.
+/// A limit for hanging tests, and no performance requirement: on a busy machine, what otherwise takes a second may take minutes. Tests that
+/// check timing compare causes and their order instead.
 pub const PATIENCE: Duration = Duration::from_secs(900);
 
-/// A point in time up to which something is tried.
+/// The deadline of an attempt.
 pub(crate) struct Deadline(Instant);
 
 impl Deadline {
@@ -20,21 +20,21 @@ impl Deadline {
         Self(Instant::now() + within)
     }
 
-    /// One look by `probe`, which is given up at the deadline. `None` when the time is up.
+    /// Calls `probe` once, and cancels it at the deadline. `None` when the time is up.
     pub(crate) async fn probe_once<T>(&self, probe: impl Future<Output = T>) -> Option<T> {
-        // A probe that never waits would win against any timeout, also one of zero.
-        let left = self.0.checked_duration_since(Instant::now())?;
-        tokio::time::timeout(left, probe).await.ok()
+        // A probe that never awaits would win against any timeout, even zero.
+        let remaining = self.0.checked_duration_since(Instant::now())?;
+        tokio::time::timeout(remaining, probe).await.ok()
     }
 }
 
-/// Calls `probe` until it gives a value; see [`eventually`].
+/// Calls `probe` until it returns a value; see [`eventually`].
 pub async fn until<T, E: Display>(what: &str, probe: impl AsyncFnMut() -> Result<T, E>) -> Result<T, Error> {
     eventually(what, PATIENCE, probe).await
 }
 
-/// Calls `probe` until it gives a value, at most for `within`. An `Err` is an observation, not a failure: the
-/// last one is part of the message when the time is up. A probe that hangs is given up too.
+/// Calls `probe` until it returns a value, for at most `within`. An `Err` is an observation, not a failure: the last one is part of the
+/// message when the time is up. A probe that hangs is cancelled, too.
 pub async fn eventually<T, E: Display>(
     what: &str,
     within: Duration,
@@ -42,8 +42,8 @@ pub async fn eventually<T, E: Display>(
 ) -> Result<T, Error> {
     let deadline = Deadline::in_duration(within);
     let mut seen = String::from("nothing, the first look did not end");
-    while let Some(look) = deadline.probe_once(probe()).await {
-        match look {
+    while let Some(outcome) = deadline.probe_once(probe()).await {
+        match outcome {
             Ok(value) => return Ok(value),
             Err(observation) => seen = observation.to_string(),
         }
@@ -64,11 +64,11 @@ mod tests {
     #[tokio::test]
     async fn returns_the_value_of_the_probe() {
         let mut looks = 0;
-        let found = eventually("three looks", Duration::from_secs(5), async || {
+        let value = eventually("three looks", Duration::from_secs(5), async || {
             looks += 1;
             if looks == 3 { Ok(looks) } else { Err(format!("look {looks}")) }
         });
-        assert_eq!(found.await.unwrap(), 3);
+        assert_eq!(value.await.unwrap(), 3);
     }
 
     #[tokio::test]

@@ -1,5 +1,5 @@
-//! The folder of one control plane: logs, certificates, kubeconfigs and etcd's data. It goes when the last
-//! program that writes into it is gone; its logs stay if the test failed.
+//! The folder of one control plane: logs, certificates, kubeconfigs and etcd's data. It is removed when the last program that writes into
+//! it has ended; its logs remain if the test failed.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::Error;
 
 const PREFIX: &str = "pod-safety-";
 
-/// Memory that looks like a disk. etcd's writes then cost no I/O, and what it stores counts as ours.
+/// A file system in memory. etcd's writes then cost no I/O, and its data counts as memory of the test.
 const MEMORY: &str = "/dev/shm";
 
-/// Set to anything, it keeps the logs of tests that pass.
+/// If set to any value, the logs of passing tests are kept.
 const KEEP_LOGS: &str = "POD_SAFETY_KEEP_LOGS";
 
 pub(crate) struct Folder {
@@ -52,7 +52,7 @@ impl Folder {
         self.path.join("logs")
     }
 
-    /// Of one program.
+    /// The log file of one program.
     pub(crate) fn log(&self, program: &str) -> PathBuf {
         self.logs().join(format!("{program}.log"))
     }
@@ -74,7 +74,7 @@ impl Folder {
         self.data().with_file_name("etcd-saved")
     }
 
-    /// In place of an earlier copy.
+    /// Replaces an earlier copy.
     pub(crate) async fn copy_data(&self) -> Result<(), Error> {
         replace(&self.saved_data(), &self.data()).await
     }
@@ -83,8 +83,7 @@ impl Folder {
         replace(&self.data(), &self.saved_data()).await
     }
 
-    /// To be called by whatever drops: whether the test fails is known to its own thread only, and only while
-    /// it unwinds.
+    /// Must be called from `drop`: only the thread of the test knows whether the test fails, and only while it unwinds.
     pub(crate) fn keep_logs_if_failing(&self) {
         if std::thread::panicking() {
             self.keep_logs.store(true, Ordering::Relaxed);
@@ -92,11 +91,10 @@ impl Folder {
     }
 }
 
-/// A folder in memory. A process that is killed leaves it behind, and it is not small: the next one removes
-/// it.
+/// A folder in memory. A killed process leaves it behind, and it is large: the next process removes it.
 struct InMemory {
     folder: TempDir,
-    /// Says that the owner lives; the system takes the lock back when it does not.
+    /// A lock that shows that the owner runs; the system releases it when the owner ends.
     _claim: File,
 }
 
@@ -106,7 +104,7 @@ impl InMemory {
     fn create(memory: &Path) -> Result<Self, Error> {
         remove_abandoned(memory);
         let folder = scratch(memory)?;
-        // It gets its name when it is locked: under that name nobody finds it unlocked while we live.
+        // The folder is renamed after it is locked, so that no process finds it unlocked under its final name.
         let unlocked = folder.path().join("unlocked");
         let claim = File::create(&unlocked).map_err(Error::file("create", &unlocked))?;
         let lock = claim.lock().and_then(|()| std::fs::rename(&unlocked, folder.path().join(Self::CLAIM)));
@@ -115,11 +113,11 @@ impl InMemory {
     }
 }
 
-/// What cannot be looked at or removed belongs to someone else.
+/// Folders that cannot be read or removed belong to other users.
 fn remove_abandoned(memory: &Path) {
     for entry in std::fs::read_dir(memory).into_iter().flatten().flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        if let Some(claim) = File::open(entry.path().join(InMemory::CLAIM)).ok().filter(|_| ours)
+        let pod_safety = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        if let Some(claim) = File::open(entry.path().join(InMemory::CLAIM)).ok().filter(|_| pod_safety)
             && claim.try_lock().is_ok()
         {
             let _ = std::fs::remove_dir_all(entry.path());
@@ -134,7 +132,7 @@ impl Drop for Folder {
             return;
         };
         let kept = root.keep();
-        // Keys and data have no value without the processes; failing to remove them loses nothing.
+        // Keys and data have no value without the processes; a failure to remove them is harmless.
         for part in ["pki", "access", "etcd", "etcd-saved"] {
             let _ = std::fs::remove_dir_all(kept.join(part));
         }
@@ -147,7 +145,7 @@ fn print_line(text: &str) {
     eprintln!("{text}");
 }
 
-/// Makes a folder what another one is.
+/// Replaces a folder by a copy of another one.
 async fn replace(folder: &Path, by: &Path) -> Result<(), Error> {
     let script = r#"rm -rf "$1" && cp -a "$2" "$1""#;
     let copy =

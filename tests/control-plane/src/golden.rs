@@ -1,14 +1,14 @@
-//! What was looked at once, by a person, and is compared with what is now.
+//! Golden files: content that a person has reviewed, compared with the current content.
 
 use std::path::Path;
 
 use crate::Error;
 
-/// Set on machines that nobody looks at while they run tests.
+/// Set on CI machines, where the output is not reviewed.
 const CI: &str = "CI";
 
-/// Compares `now` with the file. Where `variable` is `1` what is there is written; the comparison fails all the same, so
-/// that a variable that is left set is no check that is off. Where `CI` is set, nothing is written.
+/// Compares `now` with the file. If `variable` is `1`, the file is written; the comparison still fails, so that a variable that stays set
+/// does not disable the check. If `CI` is set, nothing is written.
 pub fn compare_golden(path: &Path, now: &str, variable: &str) -> Result<(), Error> {
     let was = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -25,7 +25,7 @@ pub fn compare_golden(path: &Path, now: &str, variable: &str) -> Result<(), Erro
     verdict.map_err(|why| Error::Golden { path: path.to_owned(), why })
 }
 
-/// What comes of it, and whether the file is written.
+/// The result of the comparison, and whether the file is written.
 fn decide(
     was: Option<&str>,
     now: &str,

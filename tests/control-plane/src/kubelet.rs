@@ -1,5 +1,4 @@
-//! What a kubelet writes, for nodes without a machine: its Lease, which belongs to its Node, and what it reports of pods that
-//! were deleted.
+//! Writes of a kubelet, for nodes without a machine: its Lease, which its Node owns, and its reports about deleted pods.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
@@ -11,7 +10,7 @@ use serde_json::json;
 use crate::objects::{self, LEASE_NAMESPACE};
 use crate::{Error, observe};
 
-/// Creates the node, and its Lease with the Node as its owner: garbage collection takes the Lease with the Node.
+/// Creates the node, and its Lease with the Node as its owner: the garbage collector deletes the Lease with the Node.
 pub async fn register(client: &Client, node: &Node) -> Result<Node, Error> {
     let node = objects::create_node(client, node).await?;
     let name = node.metadata.name.clone().unwrap_or_default();
@@ -27,7 +26,7 @@ pub async fn register(client: &Client, node: &Node) -> Result<Node, Error> {
     created.map(|_lease| node).map_err(Error::api("create the Lease of a node"))
 }
 
-/// Renews a Lease. `None`: there is none, and a kubelet whose Node is gone cannot create another.
+/// Renews a Lease. `None`: it does not exist, and a kubelet without a Node cannot create it.
 pub async fn renew(client: &Client, node: &str) -> Result<Option<Lease>, Error> {
     let patch = Patch::Merge(json!({ "spec": objects::lease(node).spec }));
     match leases(client).patch(node, &PatchParams::default(), &patch).await {
@@ -36,8 +35,8 @@ pub async fn renew(client: &Client, node: &str) -> Result<Option<Lease>, Error> 
     }
 }
 
-/// Reports that it has seen the deletion of a pod, if somebody deleted it. `None`: nobody did. A kubelet of Kubernetes 1.34 or
-/// later does so within seconds.
+/// Reports that the kubelet has received the deletion of a pod. `None`: the pod is not deleted. A kubelet of Kubernetes 1.34 or later
+/// reports that within seconds.
 pub async fn report_deletion(client: &Client, namespace: &str, name: &str) -> Result<Option<Pod>, Error> {
     let pod = observe::find_pod(client, namespace, name).await?;
     let Some(pod) = pod.filter(|pod| pod.metadata.deletion_timestamp.is_some()) else { return Ok(None) };
@@ -45,7 +44,7 @@ pub async fn report_deletion(client: &Client, namespace: &str, name: &str) -> Re
     objects::set_pod_status(client, namespace, name, &seen).await.map(Some)
 }
 
-/// Removes a pod whose containers have ended.
+/// Removes a pod whose containers have terminated.
 pub async fn remove(client: &Client, pod: &Pod) -> Result<(), Error> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
@@ -60,8 +59,8 @@ pub async fn remove(client: &Client, pod: &Pod) -> Result<(), Error> {
 
 /// Whether the node has a Lease.
 pub async fn has_lease(client: &Client, node: &str) -> Result<bool, Error> {
-    let found = leases(client).get_opt(node).await;
-    found.map(|lease| lease.is_some()).map_err(Error::api(format!("look for the Lease of {node}")))
+    let response = leases(client).get_opt(node).await;
+    response.map(|lease| lease.is_some()).map_err(Error::api(format!("look for the Lease of {node}")))
 }
 
 fn leases(client: &Client) -> Api<Lease> {

@@ -10,27 +10,27 @@
 //! # Ok(()) }
 //! ```
 //!
-//! - [`ControlPlane`]: start it; stop, restart, pause its API server; compact its history, spoil what it stores
-//! - [`Balancer`]: a way to several API servers, that looks which is ready, or is told
+//! - [`ControlPlane`]: start it; stop, restart, pause its API server; compact its history, corrupt what it stores
+//! - [`Balancer`]: a load balancer before several API servers, by readiness or pinned
 //! - [`Program`]: one child process: its log, its signals, what it has used; [`usage`]: the same of any process
 //! - [`PodSafety`]: the program under test, under its own service account, and its admin server
-//! - [`Relay`]: a road to the API server that a test can block; [`AuditLog`]: what somebody asked of it
-//! - [`scenarios!`]: several scenarios on one control plane at the same time
-//! - [`Output`]: what a command such as kubectl answered
-//! - [`until`]: polls until something is so, and tells what it saw last when it never is; [`PATIENCE`] ends what hangs
+//! - [`Relay`]: a route to the API server that a test can block; [`AuditLog`]: the requests of one user
+//! - [`scenarios!`]: several scenarios on one control plane concurrently
+//! - [`Output`]: the result of a command such as kubectl
+//! - [`until`]: polls until a condition is true, and reports the last observation if it never is; [`PATIENCE`] is the limit for hangs
 //! - [`objects`]: nodes, pods and leases, and how to create them with their status
 //! - [`kubelet`]: what a kubelet writes about its Lease and its pods
-//! - [`workloads`]: what stands behind pods, also of custom kinds; [`budgets`]: disruption budgets, and evictions
-//! - [`SoleController`]: one controller alone, kube-controller-manager's or ours in its place
+//! - [`workloads`]: the controllers of pods, also of custom kinds; [`budgets`]: PodDisruptionBudgets, and evictions
+//! - [`SoleController`]: one controller alone, of kube-controller-manager or of pod-safety
 //! - [`rigs`]: real fence agents, and management controllers for them to switch
-//! - [`helm()`]: renders the chart that is shipped; `ControlPlane::helm` installs it; [`scored`]: what kube-score says of it
-//! - [`Prometheus`]: it scrapes, with the chart's alerts in a hurry
-//! - [`looked_at`]: compares with what was looked at once
-//! - [`observe`]: whether a pod is there still, and what was said about it
+//! - [`helm()`]: renders the chart that is shipped; `ControlPlane::helm` installs it; [`kube_score`]: the findings of kube-score
+//! - [`Prometheus`]: it scrapes, with the chart's alerts and shorter times
+//! - [`compare_golden`]: compares with a reviewed golden file
+//! - [`observe`]: whether a pod still exists, and its Events
 //!
-//! What holds for all of it: nothing listens outside loopback, no child outlives the test process (also when
-//! that one is killed), the logs of a failed test are kept and the message says where, and no call blocks
-//! without a limit. Tests need Linux, because they read `/proc` and rely on its parent-death signal.
+//! Properties of all of it: nothing listens outside of loopback, no child outlives the test process (also when that is killed), the logs of
+//! a failed test are kept and the message has their path, and no call blocks without a limit. Tests need Linux, because they read `/proc`
+//! and rely on its parent-death signal.
 #![expect(
     clippy::disallowed_methods,
     reason = "the harness runs in real time and writes to clusters of its own making"

@@ -1,8 +1,7 @@
-//! Nodes, pods and leases for tests. Each is an ordinary `k8s_openapi` object, as small as the API server
-//! accepts; what a test cares about is added in the test, with the `with_…` methods or by hand.
+//! Nodes, pods and leases for tests. Each is an ordinary `k8s_openapi` object with the minimum that the API server accepts; a test adds the
+//! fields that it needs, with the `with_…` methods or directly.
 //!
-//! The API server ignores the status of what is created, so [`create_pod`] and [`create_node`] write it in a
-//! second call, as a kubelet does.
+//! The API server ignores the status of a created object, so [`create_pod`] and [`create_node`] write it in a second call, like a kubelet.
 
 use std::collections::BTreeMap;
 
@@ -25,14 +24,14 @@ pub const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// The kubelet's default.
 const LEASE_SECONDS: i32 = 40;
 
-/// The boot ID of this boot of a machine: a UUID, as Linux has it.
+/// The boot ID of this boot of a machine: a UUID, as on Linux.
 #[must_use]
 pub fn boot_id(node: &str, number: u32) -> String {
     let of_node = node.bytes().fold(0_u64, |sum, byte| (sum * 31 + u64::from(byte)) & 0xffff_ffff);
     format!("{of_node:08x}-0000-4000-8000-{number:012x}")
 }
 
-/// A node with room for pods, and Ready.
+/// A Ready node with room for pods.
 pub fn node(name: &str) -> Node {
     let room = BTreeMap::from([
         ("cpu".to_owned(), Quantity("8".to_owned())),
@@ -57,12 +56,12 @@ pub fn node(name: &str) -> Node {
     Node { metadata, status: Some(status), ..Node::default() }
 }
 
-/// Changes of a node before it is created.
+/// Changes to a node before it is created.
 pub trait NodeExt: Sized {
     /// Sets the Ready condition: `"True"`, `"False"` or `"Unknown"`.
     #[must_use]
     fn with_ready(self, status: &str) -> Self;
-    /// Sets the id of the boot that the kubelet reports.
+    /// Sets the boot ID that the kubelet reports.
     #[must_use]
     fn with_boot_id(self, id: &str) -> Self;
     /// Adds a label.
@@ -122,12 +121,12 @@ pub fn pod(namespace: &str, name: &str) -> Pod {
     Pod { metadata, spec: Some(spec), status: None }
 }
 
-/// Changes of a pod before it is created.
+/// Changes to a pod before it is created.
 pub trait PodExt: Sized {
     /// Binds it to a node, which need not exist.
     #[must_use]
     fn on_node(self, name: &str) -> Self;
-    /// Sets its phase; `"Running"` brings the Ready condition with it.
+    /// Sets its phase; `"Running"` also sets the Ready condition.
     #[must_use]
     fn with_phase(self, phase: &str) -> Self;
     /// Adds a finalizer, so that it stays visible while it is deleted.
@@ -139,7 +138,7 @@ pub trait PodExt: Sized {
     /// Adds a label.
     #[must_use]
     fn with_label(self, key: &str, value: &str) -> Self;
-    /// Makes it the API server's image of a static pod, as a kubelet would.
+    /// Makes it the mirror pod of a static pod, like a kubelet.
     #[must_use]
     fn mirror(self) -> Self;
     /// Makes a StatefulSet its controller.
@@ -148,7 +147,7 @@ pub trait PodExt: Sized {
     /// Makes this workload its controller.
     #[must_use]
     fn controlled_by(self, controller: OwnerReference) -> Self;
-    /// Sets how long it has to end.
+    /// Sets its grace period.
     #[must_use]
     fn with_grace(self, seconds: i64) -> Self;
 }
@@ -170,7 +169,7 @@ impl PodExt for Pod {
         let status = self.status.get_or_insert_default();
         status.phase = Some(phase.to_owned());
         status.conditions = Some(vec![condition]);
-        // A kubelet says which generation it has seen, from Kubernetes 1.34 on.
+        // From Kubernetes 1.34 on, a kubelet reports the generation that it has observed.
         status.observed_generation = Some(1);
         self
     }
@@ -225,7 +224,7 @@ pub fn lease(node: &str) -> Lease {
     Lease { metadata, spec: Some(spec) }
 }
 
-/// Creates a pod with its status, and gives it back as the API server then has it.
+/// Creates a pod with its status, and returns it as stored by the API server.
 pub async fn create_pod(client: &Client, pod: &Pod) -> Result<Pod, Error> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
     let pods = Api::<Pod>::namespaced(client.clone(), namespace);
@@ -237,7 +236,7 @@ pub async fn create_pod(client: &Client, pod: &Pod) -> Result<Pod, Error> {
     }
 }
 
-/// Writes fields of a pod's status as the kubelet of that node: the policy `pod-report` lets nobody else say that a pod runs.
+/// Writes fields of a pod's status as the kubelet of that node: the policy `pod-report` allows no other user to report that a pod runs.
 async fn report_pod(
     client: &Client,
     node: &str,
@@ -260,7 +259,7 @@ async fn report_pod(
     client.request(request).await.map_err(failed)
 }
 
-/// Writes fields of a pod's status, as a kubelet does; those not set stay.
+/// Writes fields of a pod's status, like a kubelet; unset fields remain.
 pub async fn set_pod_status(
     client: &Client,
     namespace: &str,
@@ -273,7 +272,7 @@ pub async fn set_pod_status(
     answer.map_err(Error::api(format!("set the status of pod {namespace}/{name}")))
 }
 
-/// Creates a node with its status, and gives it back as the API server then has it.
+/// Creates a node with its status, and returns it as stored by the API server.
 pub async fn create_node(client: &Client, node: &Node) -> Result<Node, Error> {
     let nodes = Api::<Node>::all(client.clone());
     let created = nodes.create(&PostParams::default(), node).await.map_err(Error::api("create a node"))?;
@@ -283,7 +282,7 @@ pub async fn create_node(client: &Client, node: &Node) -> Result<Node, Error> {
     }
 }
 
-/// Writes fields of a node's status, as a kubelet does; those not set stay.
+/// Writes fields of a node's status, like a kubelet; unset fields remain.
 pub async fn set_node_status(client: &Client, name: &str, status: &NodeStatus) -> Result<Node, Error> {
     let nodes = Api::<Node>::all(client.clone());
     let patch = Patch::Strategic(json!({ "status": status }));
@@ -291,7 +290,7 @@ pub async fn set_node_status(client: &Client, name: &str, status: &NodeStatus) -
     answer.map_err(Error::api(format!("set the status of node {name}")))
 }
 
-/// Renews a node's lease, or creates one without an owner, which no garbage collection takes with its Node.
+/// Renews a node's lease, or creates one without an owner, which the garbage collector does not delete with its Node.
 pub async fn renew_lease(client: &Client, node: &str) -> Result<Lease, Error> {
     if let Some(renewed) = kubelet::renew(client, node).await? {
         return Ok(renewed);
@@ -301,7 +300,7 @@ pub async fn renew_lease(client: &Client, node: &str) -> Result<Lease, Error> {
     created.map_err(Error::api(format!("create the lease of {node}")))
 }
 
-/// Binds a pod through the binding subresource, as the scheduler does.
+/// Binds a pod through the binding subresource, like the scheduler.
 pub async fn bind_pod(client: &Client, namespace: &str, name: &str, node: &str) -> Result<(), Error> {
     let pods = Api::<Pod>::namespaced(client.clone(), namespace);
     let failed = Error::api(format!("bind pod {namespace}/{name} to {node}"));

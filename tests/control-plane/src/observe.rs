@@ -1,4 +1,4 @@
-//! What tests look at again and again: whether a pod is there still, and what was said about it.
+//! Common observations of tests: whether a pod still exists, and its Events.
 
 use std::fmt::Debug;
 use std::pin::pin;
@@ -11,13 +11,13 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 
 use crate::{Error, until};
 
-/// The pod, if it is there.
+/// The pod, if it exists.
 pub async fn find_pod(client: &Client, namespace: &str, name: &str) -> Result<Option<Pod>, Error> {
-    let found = Api::<Pod>::namespaced(client.clone(), namespace).get_opt(name).await;
-    found.map_err(Error::api(format!("look for pod {namespace}/{name}")))
+    let pod = Api::<Pod>::namespaced(client.clone(), namespace).get_opt(name).await;
+    pod.map_err(Error::api(format!("look for pod {namespace}/{name}")))
 }
 
-/// The node and the UID of a pod that runs, and is not being deleted.
+/// The node and the UID of a pod that runs and is not being deleted.
 #[must_use]
 pub fn is_running(pod: &Pod) -> Option<(String, String)> {
     let running = pod.status.as_ref()?.phase.as_deref() == Some("Running");
@@ -32,11 +32,11 @@ pub async fn pod_names(client: &Client, namespace: &str) -> Result<Vec<String>, 
     Ok(list.items.into_iter().filter_map(|pod| pod.metadata.name).collect())
 }
 
-/// Waits until no pod of the namespace is there but these, in order.
+/// Waits until the namespace has exactly these pods, in order.
 pub async fn remaining_pod(client: &Client, namespace: &str, names: &[&str]) -> Result<(), Error> {
     until(&format!("only {names:?} are left in {namespace}"), async || {
-        let left = pod_names(client, namespace).await.map_err(|error| format!("{error:?}"))?;
-        crate::check_that(left == names, format!("{left:?}"))
+        let remaining = pod_names(client, namespace).await.map_err(|error| format!("{error:?}"))?;
+        crate::check_that(remaining == names, format!("{remaining:?}"))
     })
     .await
 }
@@ -49,7 +49,7 @@ pub async fn events(client: &Client, namespace: &str, pod: &str, reason: &str) -
     Ok(events.list(&params).await.map_err(Error::api(format!("list the events of {namespace}")))?.items)
 }
 
-/// Waits for an Event on a pod; gives back its message.
+/// Waits for an Event on a pod; returns its message.
 pub async fn event(client: &Client, namespace: &str, pod: &str, reason: &str) -> Result<String, Error> {
     until(&format!("an Event {reason} on {namespace}/{pod}"), async || {
         let events = events(client, namespace, pod, reason).await.map_err(|error| format!("{error:?}"))?;
@@ -59,14 +59,14 @@ pub async fn event(client: &Client, namespace: &str, pod: &str, reason: &str) ->
     .await
 }
 
-/// Deletes a node, as an administrator or a cloud provider's controller does.
+/// Deletes a node, like an administrator or a cloud provider's controller.
 pub async fn delete_node(client: &Client, name: &str) -> Result<(), Error> {
     let nodes = Api::<Node>::all(client.clone());
     let deleted = nodes.delete(name, &DeleteParams::default()).await;
     deleted.map(drop).map_err(Error::api(format!("delete node {name}")))
 }
 
-/// Asks for a pod's deletion: gracefully, or at once (`--force`).
+/// Deletes a pod: gracefully, or with grace period 0 (`--force`).
 pub async fn delete_pod(client: &Client, namespace: &str, name: &str, at_once: bool) -> Result<(), Error> {
     let params = DeleteParams {
         grace_period_seconds: at_once.then_some(0),
@@ -77,14 +77,14 @@ pub async fn delete_pod(client: &Client, namespace: &str, name: &str, at_once: b
     deleted.map(drop).map_err(Error::api(format!("delete pod {namespace}/{name}")))
 }
 
-/// Hears of every version of every object after `from`, for ever and in the order in which they were written; `true` where
-/// it is the last one, of an object that is gone.
+/// Watches every version of every object after `from`, indefinitely and in the order of the writes; `true` marks the last version of a
+/// deleted object.
 pub async fn watch_all_versions<K>(api: Api<K>, mut from: String, mut hear: impl FnMut(&K, bool))
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     loop {
-        // A server that is away, or ends the watch, is asked again; what was missed comes then.
+        // A server that is unavailable, or ends the watch, is asked again; missed versions are delivered then.
         tokio::time::sleep(crate::eventually::PAUSE).await;
         let Ok(stream) = api.watch(&WatchParams::default(), &from).await else { continue };
         let mut stream = pin!(stream);

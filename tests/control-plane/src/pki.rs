@@ -1,5 +1,5 @@
-//! Keys and certificates of one control plane: an authority that signs its servers and its users, and the key
-//! that signs service account tokens. Made anew for each; nothing secret is in the repository.
+//! Keys and certificates of one control plane: an authority that signs its servers and its users, and the key that signs service account
+//! tokens. They are generated for each control plane; the repository contains no secrets.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ use rcgen::{
 
 use crate::Error;
 
-/// By which servers are called: they listen on loopback. Pods of real nodes call them by the first address of Services, and by
-/// that of the switch between machines.
+/// Names of the servers: they listen on loopback. Pods of real nodes use the first address of Services, and that of the bridge between the
+/// machines.
 const NAMES: [&str; 4] = ["127.0.0.1", "localhost", "10.96.0.1", "10.88.0.1"];
 
-/// Where the files are, and the authority itself for users to come.
+/// The folder of the files, and the authority itself for later users.
 pub(crate) struct Pki {
     folder: PathBuf,
     authority: CertifiedIssuer<'static, KeyPair>,
@@ -36,7 +36,7 @@ impl Pki {
         Ok(pki)
     }
 
-    /// Whom servers and clients trust.
+    /// The certificate authority that servers and clients trust.
     pub(crate) fn authority_file(&self) -> PathBuf {
         self.folder.join("authority.crt")
     }
@@ -49,7 +49,7 @@ impl Pki {
         self.folder.join("server.key")
     }
 
-    /// Signs service account tokens.
+    /// The key that signs service account tokens.
     pub(crate) fn token_key_file(&self) -> PathBuf {
         self.folder.join("tokens.key")
     }
@@ -58,12 +58,12 @@ impl Pki {
         self.folder.join("tokens.pub")
     }
 
-    /// A certificate and key that the API server takes for user `name` in `groups`.
+    /// A certificate and key for user `name` in `groups`.
     pub(crate) fn user(&self, name: &str, groups: &[&str]) -> Result<(String, String), Error> {
         let mut params = CertificateParams::default();
         let subject = &mut params.distinguished_name;
         subject.push(DnType::CommonName, name);
-        // rcgen keeps one value for each kind of name. A second group needs the same kind by its number.
+        // rcgen keeps one value for each name type. A second group needs the same type as a custom OID.
         let organization = [DnType::OrganizationName, DnType::CustomDnType(vec![2, 5, 4, 10])];
         if groups.len() > organization.len() {
             return Err(Error::Groups(groups.len()));

@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use crate::port::Port;
 use crate::{ControlPlane, Error, Output, PATIENCE, Program, raw, until};
 
-/// Timing by which tests need not wait: a quarantine of 3 s, and a lease that was given back is taken at once. One that
-/// was not is missed no sooner than anywhere else: a machine that is busy must be no change of the leader.
+/// Timing for fast tests: a quarantine of 3 s, and a released lease is taken immediately. A lease that was not released expires no sooner
+/// than by default: a busy machine must not cause a change of the leader.
 pub const QUICK: [&str; 4] = [
     "--pod-gc-quarantine=3s",
     "--leader-elect-lease-duration=15s",
@@ -23,14 +23,14 @@ pub const QUICK: [&str; 4] = [
     "--leader-elect-retry-period=500ms",
 ];
 
-/// For tests in which leaders die: one is missed after 3 s.
+/// For tests in which leaders die: their lease expires after 3 s.
 pub const SHORT_LEADER_LEASE: [&str; 3] = [
     "--leader-elect-lease-duration=3s",
     "--leader-elect-renew-deadline=2s",
     "--leader-elect-retry-period=500ms",
 ];
 
-/// A running `pod-safety run`; all that a [`Program`] can, and its admin server.
+/// A running `pod-safety run`; everything that [`Program`] offers, and its admin server.
 pub struct PodSafety {
     program: Program,
     port: Port,
@@ -41,20 +41,19 @@ pub struct PodSafety {
 pub struct Page {
     /// The HTTP code.
     pub code: u16,
-    /// The text.
+    /// The body.
     pub body: String,
 }
 
 impl ControlPlane {
-    /// Applies what `pod-safety manifests` prints, no more, and gives back the kubeconfig of the service account
-    /// in it.
+    /// Applies the output of `pod-safety manifests`, and nothing else, and returns the kubeconfig of its service account.
     pub async fn install_pod_safety(&self) -> Result<PathBuf, Error> {
         let manifests = manifests().await?;
         self.kubectl_with(&["apply", "-f", "-"], &manifests).await?.text()?;
         self.service_account("pod-safety", "pod-safety").await
     }
 
-    /// Gives it a role that is shipped and bound to nobody, or one of a test.
+    /// Binds the service account to a shipped but unbound role, or to one of a test.
     pub async fn bind_pod_safety(&self, role: &str) -> Result<(), Error> {
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": role },
@@ -65,8 +64,8 @@ impl ControlPlane {
         raw::apply(&self.admin(), &path, &binding).await.map(drop)
     }
 
-    /// Starts `pod-safety run` with [`QUICK`] timing and `args`, which may say otherwise. `name` names the log.
-    /// Does not wait: see [`PodSafety::ready`].
+    /// Starts `pod-safety run` with [`QUICK`] timing and `args`, which override it. `name` names the log. Does not wait: see
+    /// [`PodSafety::ready`].
     pub async fn pod_safety<A>(&self, name: &str, kubeconfig: &Path, args: A) -> Result<PodSafety, Error>
     where
         A: IntoIterator<Item: AsRef<OsStr>>,
@@ -74,17 +73,17 @@ impl ControlPlane {
         self.pod_safety_with_flags(name, kubeconfig, args, &[]).await
     }
 
-    /// Starts one under its usual name, and waits until it leads.
+    /// Starts one with its usual name, and waits until it leads.
     pub async fn leading_pod_safety<A>(&self, kubeconfig: &Path, args: A) -> Result<PodSafety, Error>
     where
         A: IntoIterator<Item: AsRef<OsStr>>,
     {
-        let mut ours = self.pod_safety("pod-safety", kubeconfig, args).await?;
-        ours.is_leader().await?;
-        Ok(ours)
+        let mut pod_safety = self.pod_safety("pod-safety", kubeconfig, args).await?;
+        pod_safety.is_leader().await?;
+        Ok(pod_safety)
     }
 
-    /// Starts it with more in its environment.
+    /// Starts it with additional environment variables.
     pub async fn pod_safety_with_flags<A>(
         &self,
         name: &str,
@@ -100,9 +99,9 @@ impl ControlPlane {
         all.push(format!("--admin-address={}:{}", Ipv4Addr::LOCALHOST, port.number()).into());
         let args: Vec<_> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
         let flag = |arg: &OsStr| arg.to_string_lossy().split('=').next().unwrap_or_default().to_owned();
-        // A flag may be given once.
-        let said: Vec<String> = args.iter().map(|arg| flag(arg)).collect();
-        all.extend(QUICK.iter().filter(|quick| !said.contains(&flag(quick.as_ref()))).map(Into::into));
+        // A flag may be given only once.
+        let given: Vec<String> = args.iter().map(|arg| flag(arg)).collect();
+        all.extend(QUICK.iter().filter(|quick| !given.contains(&flag(quick.as_ref()))).map(Into::into));
         all.extend(args);
         let program = self.program(name, &binary().await?, all, env)?;
         Ok(PodSafety { program, port })
@@ -121,7 +120,7 @@ impl ControlPlane {
         Ok(program)
     }
 
-    /// Runs `pod-safety` with `args` to its end, as a person with this kubeconfig does.
+    /// Runs `pod-safety` with `args` to its end, with this kubeconfig.
     pub async fn start_pod_safety_once(&self, kubeconfig: &Path, args: &[&str]) -> Result<Output, Error> {
         let env = [("POD_SAFETY_KUBECONFIG", kubeconfig)];
         crate::command::run(&binary().await?, args, &env, "").await
@@ -129,7 +128,7 @@ impl ControlPlane {
 }
 
 impl PodSafety {
-    /// Waits until it has listed everything. A standby is ready too.
+    /// Waits until it has listed everything. A standby becomes ready, too.
     pub async fn ready(&mut self) -> Result<(), Error> {
         let port = self.port.number();
         self.program
@@ -155,30 +154,30 @@ impl PodSafety {
             .await
     }
 
-    /// Asks the admin server.
+    /// Requests a page of the admin server.
     pub async fn get(&self, path: &str) -> Result<Page, Error> {
         let program = self.program.name().to_owned();
         let answer = get(self.port.number(), path).await;
         answer.map_err(|source| Error::Process { act: "ask", program, source })
     }
 
-    /// The sum of the metric's samples that carry these labels; 0 if there is none.
+    /// The sum of the metric's samples with these labels; 0 if there is none.
     pub async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64, Error> {
         Ok(sum(&self.get("/metrics").await?.body, name, labels))
     }
 
-    /// What it decided and did, of this pod.
+    /// Its recorded decisions and actions for this pod.
     pub async fn records(&self, pod: &str) -> Result<Vec<Value>, Error> {
         Ok(of_pod(&self.debug("/debug/decisions").await?["records"], |record| &record["pod"]["name"], pod))
     }
 
-    /// What it holds now, of this pod.
+    /// Its current holds on this pod.
     pub async fn holds(&self, pod: &str) -> Result<Vec<Value>, Error> {
         let decisions = self.debug("/debug/decisions").await?;
         Ok(of_pod(&decisions["holds"], |hold| &hold["subject"]["pod"]["name"], pod))
     }
 
-    /// Waits until it holds the pod for this reason; gives back the sentence.
+    /// Waits until it holds the pod for this reason; returns the message.
     pub async fn until_held(&self, pod: &str, reason: &str) -> Result<String, Error> {
         until(&format!("{pod} is held because of {reason}"), async || {
             let holds = self.holds(pod).await.map_err(|error| format!("{error:?}"))?;
@@ -195,7 +194,7 @@ impl PodSafety {
         Ok(serde_json::from_str(&page.body).unwrap_or_default())
     }
 
-    /// Where its admin server listens.
+    /// The address of its admin server.
     pub fn address(&self) -> String {
         format!("{}:{}", Ipv4Addr::LOCALHOST, self.port.number())
     }
@@ -219,15 +218,15 @@ impl DerefMut for PodSafety {
     }
 }
 
-/// What `pod-safety manifests` prints.
+/// The output of `pod-safety manifests`.
 pub async fn manifests() -> Result<String, Error> {
     crate::command::run(&binary().await?, &["manifests"], &[], "").await?.text()
 }
 
-/// Names the program to test, where it was built before the tests began (`make test` does).
+/// The path of the program to test, if it was built before the tests began (`make test` does that).
 const BUILT: &str = "POD_SAFETY_PROGRAM";
 
-/// The shipped binary, built first if it is out of date, by the profile of the test or program that asks.
+/// The shipped binary, built first if it is out of date, with the profile of the calling test or program.
 pub async fn binary() -> Result<PathBuf, Error> {
     static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let built = tokio::task::spawn_blocking(|| BINARY.get_or_init(build).clone()).await;
@@ -238,17 +237,17 @@ fn build() -> Result<PathBuf, String> {
     if let Some(built) = std::env::var_os(BUILT) {
         return Ok(built.into());
     }
-    let ours = std::env::current_exe().map_err(|error| error.to_string())?;
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
     // target/<profile>/deps/<test>, target/<profile>/examples/<example>, or target/<profile>/<program>
     let apart = |folder: &&Path| !folder.ends_with("deps") && !folder.ends_with("examples");
     let profile =
-        ours.ancestors().skip(1).find(apart).ok_or("this program does not lie in a target folder")?;
+        program.ancestors().skip(1).find(apart).ok_or("this program does not lie in a target folder")?;
     let mut cargo = Command::new(env!("CARGO"));
-    // As in the container image: without the demonstration.
+    // Without the demonstration, as in the container image.
     cargo.args(["build", "--quiet", "--locked", "--workspace", "--no-default-features", "--bin=pod-safety"]);
     cargo.arg("--target-dir").args(profile.parent()).current_dir(env!("CARGO_MANIFEST_DIR"));
     cargo.args(["--profile", if profile.ends_with("release") { "release" } else { "test" }]);
-    // What cargo told this test of its package, dependencies' build scripts would take for a change, and build anew.
+    // Cargo's variables for this test would make the build scripts of dependencies run again.
     for (name, _) in std::env::vars_os() {
         let own = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"];
         if own.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
@@ -262,7 +261,7 @@ fn build() -> Result<PathBuf, String> {
     Ok(profile.join("pod-safety"))
 }
 
-/// One question, one connection: enough HTTP for a test, and no retry that hides something.
+/// One request on one connection: the minimum of HTTP for a test, without retries that could hide errors.
 async fn get(port: u16, path: &str) -> std::io::Result<Page> {
     let exchange = async {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
@@ -279,11 +278,11 @@ async fn get(port: u16, path: &str) -> std::io::Result<Page> {
 /// Adds up the samples of a Prometheus page.
 fn sum(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     let samples = page.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
-    let wanted = samples.filter(|(series, _)| {
+    let matching = samples.filter(|(series, _)| {
         let (metric, own) = series.split_once('{').unwrap_or((series, ""));
         metric == name && labels.iter().all(|(key, value)| own.contains(&format!("{key}=\"{value}\"")))
     });
-    wanted.filter_map(|(_, value)| value.parse::<f64>().ok()).sum()
+    matching.filter_map(|(_, value)| value.parse::<f64>().ok()).sum()
 }
 
 #[cfg(test)]

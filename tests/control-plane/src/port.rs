@@ -1,10 +1,9 @@
-//! Ports on loopback that stay ours while a server on them is stopped.
+//! Ports on loopback that remain reserved while a server on them is stopped.
 //!
-//! A port found by binding port 0 lies where the system takes the near ends of outgoing connections from:
-//! while the API server is down, any client may be given it, and the restart fails. So ports are taken from
-//! below that range. Tests run in many processes at once; a socket with the port in its name keeps them off each
-//! other's. Such names are the machine's network's, as ports are: they do not depend on who runs tests, or in which
-//! folder, and the system takes them back when we are killed.
+//! A port found by binding port 0 is in the range of ephemeral ports: while the API server is down, any client connection may get it, and the
+//! restart fails. So ports are taken from below that range. Tests run in many processes at once; an abstract socket with the port in its
+//! name prevents that two of them use the same. Abstract names belong to the network namespace, like ports: they do not depend on the user or
+//! the folder of the tests, and the system releases them when a process is killed.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::linux::net::SocketAddrExt as _;
@@ -14,22 +13,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::Error;
 
 const FIRST: u32 = 20_000;
-/// Linux hands out 32768 and up.
+/// Linux uses 32768 and higher for ephemeral ports.
 const COUNT: u32 = 12_000;
-/// Far more than there are servers on a machine that runs tests.
+/// Far more than the servers on a test machine.
 const ATTEMPTS: u32 = 200;
 
-/// A port and the claim to it.
+/// A port and its reservation.
 pub struct Port {
     number: u16,
     _claim: UnixListener,
 }
 
 impl Port {
-    /// One that nobody has.
+    /// Reserves a free port.
     pub fn reserve() -> Result<Self, Error> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // Processes begin at different places, so that they rarely meet.
+        // Processes start at different numbers, so that conflicts are rare.
         let start = std::process::id().wrapping_mul(97);
         for _ in 0..ATTEMPTS {
             let step = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! One child process: started with a log file of its own, watched, signalled, and gone when dropped.
+//! One child process: started with its own log file, monitored, signalled, and killed when dropped.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,10 +13,10 @@ use crate::eventually::{Deadline, PATIENCE, PAUSE};
 use crate::folder::Folder;
 use crate::{Error, spawner, usage};
 
-/// How much of a log an error message carries.
+/// The number of log lines in an error message.
 const LOG_LINES: usize = 30;
 
-/// A running child process. Dropping it kills it and everything in its process group, and nothing else.
+/// A running child process. Dropping it kills it and its process group, and nothing else.
 pub struct Program {
     name: String,
     child: Child,
@@ -26,12 +26,12 @@ pub struct Program {
     folder: Arc<Folder>,
 }
 
-/// Go collects garbage only beyond this much memory: a kube-apiserver that starts, which keeps 380 MiB otherwise and 450 so, takes 1.1 s of
-/// CPU time in place of 1.4. Not where [`Options::measured`](crate::Options::measured) says so.
+/// Go collects garbage only beyond this much memory: a starting kube-apiserver then takes 1.1 s of CPU time instead of 1.4 s, and 450 MiB
+/// instead of 380 MiB. Not used with [`Options::measured`](crate::Options::measured).
 pub(crate) const GO_MEMORY: [(&str, &str); 2] = [("GOGC", "off"), ("GOMEMLIMIT", "768MiB")];
 
 impl Program {
-    /// Starts `path` and lets it write to `<name>.log`, behind what an earlier program of that name wrote.
+    /// Starts `path`, with output appended to `<name>.log`.
     pub(crate) fn start<A, V>(
         name: &str,
         path: &Path,
@@ -58,7 +58,7 @@ impl Program {
         Ok(Self { name: name.to_owned(), child, group, log, ended: None, folder })
     }
 
-    /// What its log file and messages call it.
+    /// Its name in log files and messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -68,14 +68,13 @@ impl Program {
         self.child.id()
     }
 
-    /// How it ended, or `None` while it lives.
+    /// Its exit status, or `None` while it runs.
     pub fn exited(&mut self) -> Result<Option<ExitStatus>, Error> {
         if self.ended.is_none() {
-            // Looking does not reap: until we do, the id cannot become anyone else's, and what is left of
-            // the group can be killed without a doubt whose it is.
-            let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            // This does not reap the process: until then its PID cannot be reused, so the rest of its process group can be killed safely.
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             let state =
-                waitid(WaitId::Pid(self.group), look).map_err(|error| self.failed("ask about", error))?;
+                waitid(WaitId::Pid(self.group), options).map_err(|error| self.failed("ask about", error))?;
             if state.is_some() {
                 self.reap()?;
             }
@@ -83,7 +82,7 @@ impl Program {
         Ok(self.ended)
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it exits by itself.
     pub async fn wait_exit(&mut self) -> Result<ExitStatus, Error> {
         let deadline = Deadline::in_duration(PATIENCE);
         while deadline.probe_once(tokio::time::sleep(PAUSE)).await.is_some() {
@@ -94,7 +93,7 @@ impl Program {
         Err(self.too_slow("end", PATIENCE, "it still runs"))
     }
 
-    /// Waits until `probe` succeeds, and fails at once if the program ends first.
+    /// Waits until `probe` succeeds, and fails immediately if the program exits first.
     pub async fn wait_for(
         &mut self,
         awaited: &'static str,
@@ -103,7 +102,7 @@ impl Program {
         self.wait_for_within(awaited, PATIENCE, probe).await
     }
 
-    /// The same, with a limit of its own.
+    /// The same with a different time limit.
     pub async fn wait_for_within(
         &mut self,
         awaited: &'static str,
@@ -112,8 +111,8 @@ impl Program {
     ) -> Result<(), Error> {
         let deadline = Deadline::in_duration(within);
         let mut seen = String::from("nothing");
-        while let Some(look) = deadline.probe_once(probe()).await {
-            match look {
+        while let Some(outcome) = deadline.probe_once(probe()).await {
+            match outcome {
                 Ok(()) => return Ok(()),
                 Err(observation) => seen = observation,
             }
@@ -130,7 +129,7 @@ impl Program {
         Err(self.too_slow(awaited, within, &seen))
     }
 
-    /// Kills it without warning, as a crash of its machine would, and waits until it is gone.
+    /// Kills it with SIGKILL, like a crash of its machine, and waits until it is gone.
     pub fn kill_9(&mut self) -> Result<(), Error> {
         if self.ended.is_none() {
             self.reap()?;
@@ -138,63 +137,62 @@ impl Program {
         Ok(())
     }
 
-    /// Asks it to end (SIGTERM) and waits until it has.
+    /// Sends SIGTERM and waits until it has exited.
     pub async fn terminate(&mut self) -> Result<ExitStatus, Error> {
         self.signal(Signal::TERM, "end")?;
         self.wait_exit().await
     }
 
-    /// Asks it to end as Ctrl-C does (SIGINT) and waits until it has.
+    /// Sends SIGINT, like Ctrl-C, and waits until it has exited.
     pub async fn interrupt(&mut self) -> Result<ExitStatus, Error> {
         self.signal(Signal::INT, "interrupt")?;
         self.wait_exit().await
     }
 
-    /// Stops it where it is (SIGSTOP): its connections stay open and nobody answers. Comes back when all of its
-    /// threads stand still, which on a busy machine takes longer than an answer.
+    /// Stops it with SIGSTOP: its connections stay open without answers. Returns when all of its threads have stopped, which on a busy machine
+    /// takes some time.
     pub fn pause(&mut self) -> Result<(), Error> {
         self.signal(Signal::STOP, "pause")?;
-        let look = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        waitid(WaitId::Pid(self.group), look).map(drop).map_err(|error| self.failed("pause", error))
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(self.group), options).map(drop).map_err(|error| self.failed("pause", error))
     }
 
-    /// Lets it go on after [`pause`](Self::pause), unaware of the time that passed.
+    /// Continues it with SIGCONT after [`pause`](Self::pause); it does not notice the time that passed.
     pub fn resume(&mut self) -> Result<(), Error> {
         self.signal(Signal::CONT, "resume")
     }
 
-    /// All that it wrote so far.
+    /// Its log so far.
     pub fn log_text(&self) -> String {
-        // Its log is bytes from a stranger; a broken character must not hide the rest.
+        // The log may have invalid UTF-8, which must not hide the rest.
         std::fs::read(&self.log)
             .map_or_else(|error| error.to_string(), |log| String::from_utf8_lossy(&log).into_owned())
     }
 
-    /// The most memory that it had resident so far.
+    /// Its peak resident memory so far.
     pub fn rss_peak_kib(&self) -> Result<u64, Error> {
         usage::memory_kib(self.pid(), "VmHWM").map_err(|error| self.failed("measure", error))
     }
 
-    /// The memory that it has resident now.
+    /// Its current resident memory.
     pub fn rss_kib(&self) -> Result<u64, Error> {
         usage::memory_kib(self.pid(), "VmRSS").map_err(|error| self.failed("measure", error))
     }
 
-    /// The processor time that it has used so far.
+    /// The CPU time that it has used so far.
     pub fn cpu_seconds(&self) -> Result<f64, Error> {
         usage::cpu_seconds(self.pid()).map_err(|error| self.failed("measure", error))
     }
 
     fn signal(&mut self, signal: Signal, act: &'static str) -> Result<(), Error> {
-        // An ended program is never signalled: its number may be someone else's by now.
+        // A process that has exited is never signalled: its PID may have been reused.
         if self.exited()?.is_some() {
             return Err(self.failed(act, std::io::Error::other("it has ended")));
         }
         kill_process_group(self.group, signal).map_err(|error| self.failed(act, error))
     }
 
-    /// Kills what is left of the group, then takes the exit state. In this order: see
-    /// [`exited`](Self::exited).
+    /// Kills the rest of the process group, then reaps the process. The order matters: see [`exited`](Self::exited).
     fn reap(&mut self) -> Result<(), Error> {
         kill_process_group(self.group, Signal::KILL).map_err(|error| self.failed("kill", error))?;
         let status = self.child.wait().map_err(|error| self.failed("wait for", error))?;
@@ -221,7 +219,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         self.folder.keep_logs_if_failing();
-        // Nobody is left to tell; if it could not be killed, it dies with our process.
+        // Errors cannot be reported here; if it could not be killed, it dies with the test process.
         let _ = self.kill_9();
     }
 }

@@ -1,4 +1,4 @@
-//! Prometheus itself, with the chart's alerts in a hurry.
+//! A real Prometheus, with the chart's alerts and shorter times.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::port::Port;
 use crate::{ControlPlane, Error, Program, chart};
 
-/// A scrape may take no longer than the time to the next one. Several must fit into the ranges of [`hasty`].
+/// A scrape may take no longer than the scrape interval. Several scrapes must fit into the ranges of [`shorten_for`].
 const SCRAPE: &str = "2s";
 
 /// A running Prometheus. Dropping it kills it and removes its files.
@@ -20,13 +20,13 @@ pub struct Prometheus {
     _program: Program,
 }
 
-/// The chart's rules.
+/// The rules of the chart.
 pub fn rules() -> Result<String, Error> {
     let path = chart().join("rules/pod-safety.rules.yaml");
     std::fs::read_to_string(&path).map_err(Error::file("read", &path))
 }
 
-/// A line of the rules as tests have it: alerts wait a second, ranges are of ten, and a count of 100 in a range is one of ten.
+/// A line of the rules with shorter times: alerts wait a second, ranges are ten seconds, and a count of 100 in a range becomes ten.
 fn shorten_for(line: &str) -> String {
     if let Some((before, _)) = line.split_once("for: ").filter(|(before, _)| before.trim().is_empty()) {
         return format!("{before}for: 1s\n");
@@ -40,7 +40,7 @@ fn shorten_for(line: &str) -> String {
     text.replace(" > 100", " > 10") + "\n"
 }
 
-/// As the argument of a URL's query.
+/// Percent-encoded for a URL's query.
 fn encoded(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),
@@ -50,7 +50,7 @@ fn encoded(text: &str) -> String {
 }
 
 impl Prometheus {
-    /// `program`, with the chart's own alerts, which wait for nothing and look back for as long as a test may take.
+    /// Runs `program` with the chart's alerts, which fire without delay and look back for the longest duration of a test.
     pub async fn start(plane: &ControlPlane, program: &Path) -> Result<Self, Error> {
         let folder = tempfile::tempdir().map_err(Error::file("create a folder in", &std::env::temp_dir()))?;
         let hurried: String = rules()?.lines().map(shorten_for).collect();
@@ -75,9 +75,9 @@ impl Prometheus {
         Ok(Self { client, folder, _port: port, _program: program })
     }
 
-    /// It scrapes these groups of targets from now on.
+    /// Sets the scraped groups of targets.
     pub fn scrapes(&self, groups: Vec<Value>) -> Result<(), Error> {
-        // Prometheus may read it at any time.
+        // Prometheus may read the file at any time.
         let (new, file) = (self.folder.path().join("targets.new"), self.folder.path().join("targets.json"));
         crate::pki::write(&new, &Value::from(groups).to_string())?;
         std::fs::rename(&new, &file).map_err(Error::file("rename", &new))
@@ -89,13 +89,13 @@ impl Prometheus {
         serde_json::from_str(&text).map_err(|error| error.to_string())
     }
 
-    /// What an expression is now.
+    /// The current value of an expression.
     pub async fn query(&self, expr: &str) -> Result<Vec<Value>, String> {
         let answer = self.fetch(&format!("/api/v1/query?query={}", encoded(expr))).await?;
         answer["data"]["result"].as_array().cloned().ok_or_else(|| answer.to_string())
     }
 
-    /// The alerts that fire.
+    /// The firing alerts.
     pub async fn firing(&self) -> Result<Vec<Value>, String> {
         let answer = self.fetch("/api/v1/alerts").await?;
         let alerts = answer["data"]["alerts"].as_array().ok_or("no alerts")?;

@@ -1,4 +1,4 @@
-//! Plain requests, for objects that the harness has no type for.
+//! Untyped requests, for objects without a Rust type in the harness.
 
 use http::Method;
 use kube::Client;
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::Error;
 
-/// Who writes what is applied.
+/// The field manager of applied objects.
 const FIELD_MANAGER: &str = "test";
 
-/// Sends `body`, if it is not null, and gives back the answer.
+/// Sends `body`, if it is not null, and returns the answer.
 pub(crate) async fn send(
     client: &Client,
     method: Method,
@@ -22,8 +22,8 @@ pub(crate) async fn send(
     client.request(request.body(body).map_err(kube::Error::HttpError)?).await
 }
 
-/// Creates an object, or makes it what `object` says (`kubectl apply --server-side --force-conflicts`): fields
-/// that an earlier call set and this one does not are removed.
+/// Creates or updates an object (`kubectl apply --server-side --force-conflicts`): fields that an earlier call set and this one does not
+/// are removed.
 pub(crate) async fn apply(client: &Client, path: &str, object: &Value) -> Result<Value, Error> {
     let uri = format!("{path}?fieldManager={FIELD_MANAGER}&force=true");
     let answer = send(client, Method::PATCH, &uri, "application/apply-patch+yaml", object).await;

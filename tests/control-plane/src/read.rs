@@ -1,5 +1,5 @@
-//! Objects by the words that kubectl takes, but without kubectl: what is waited for is read many times a second, and to
-//! start a program each time is what most of a machine would be busy with.
+//! Reads objects by the resource names that kubectl accepts, without kubectl: awaited objects are read many times a second, and starting a
+//! process each time would keep the machine busy.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use tokio::sync::Mutex;
 
 use crate::{ControlPlane, Error, eventually};
 
-/// All groups in one answer.
+/// All groups in one aggregated answer.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Where the API server wants to be asked later.
+/// The delay before discovery is repeated.
 const DISCOVERY_ATTEMPTS: Duration = Duration::from_millis(200);
 
-/// Within this a kind that is defined is served, or it is misspelt.
+/// A defined kind is served within this time; else its name is misspelt.
 const DISCOVERED: Duration = Duration::from_secs(60);
 
-/// What the API server has, as it was last asked.
+/// The resources of the API server, as last discovered.
 #[derive(Debug, Default)]
 pub(crate) struct Resources(Mutex<Vec<Resource>>);
 
@@ -28,7 +28,7 @@ struct Resource {
     /// `/apis/apps/v1`.
     version: String,
     plural: String,
-    /// All its names.
+    /// All its names: plural, singular, short names.
     names: Vec<String>,
     namespaced: bool,
 }
@@ -60,7 +60,7 @@ impl Resources {
             let answer: Value = client.request(request).await.map_err(failed())?;
             for group in list(&answer["items"]) {
                 let name = text(&group["metadata"]["name"]);
-                // The API server's own first choice comes first.
+                // The preferred version of the API server comes first.
                 for version in list(&group["versions"]) {
                     let root = if name.is_empty() { path.to_owned() } else { format!("{path}/{name}") };
                     let root = format!("{root}/{}", text(&version["version"]));
@@ -97,10 +97,10 @@ fn from_discovery(resource: &Value, group: &str, version: &str) -> Resource {
 
 impl ControlPlane {
     async fn resource(&self, kind: &str) -> Result<Resource, Error> {
-        // A kind that was just defined is in no discovery yet.
+        // A kind that was just defined may not be in discovery yet.
         eventually(&format!("the API server knows {kind}"), DISCOVERED, async || {
-            if let Some(known) = self.resources.find(kind).await {
-                return Ok(known);
+            if let Some(resource) = self.resources.find(kind).await {
+                return Ok(resource);
             }
             self.resources.discover(&self.admin).await?;
             self.resources.find(kind).await.ok_or(Error::Incomplete("that kind"))
@@ -113,7 +113,7 @@ impl ControlPlane {
             match crate::raw::send(&self.admin, Method::GET, path, "application/json", &Value::Null).await {
                 Ok(object) => return Ok(Some(object)),
                 Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
-                // Of a kind that was just defined; so does kubectl.
+                // The API server answers so for a kind that was just defined; kubectl waits, too.
                 Err(kube::Error::Api(status)) if status.code == 429 => {
                     tokio::time::sleep(DISCOVERY_ATTEMPTS).await
                 }
@@ -130,7 +130,7 @@ impl ControlPlane {
         items.map(std::mem::take).ok_or(Error::Incomplete("items"))
     }
 
-    /// An object, if it is there (`kubectl get KIND NAME --ignore-not-found`). The namespace is ignored where a kind has none.
+    /// An object, if it exists (`kubectl get KIND NAME --ignore-not-found`). The namespace is ignored for cluster-scoped kinds.
     pub async fn find(&self, kind: &str, namespace: &str, name: &str) -> Result<Option<Value>, Error> {
         let path = self.resource(kind).await?.path(namespace, name);
         self.read_path(&path).await

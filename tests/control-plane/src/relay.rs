@@ -1,7 +1,7 @@
-//! A road to the API server that a test can block: for one client alone, for one kind of request, in the midst
-//! of it. What it delays arrives in the end, as on a real network.
+//! A route to the API server that a test can block: for one client only, for one kind of request, in the middle of it. Delayed requests
+//! arrive in the end, as on a real network.
 //!
-//! `kubectl proxy` takes the TLS off, so the requests can be read here.
+//! `kubectl proxy` terminates TLS, so requests can be read here.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ use crate::{ControlPlane, Error, Program, access, tool};
 
 #[derive(Clone, Debug, Default)]
 struct Rules {
-    /// Requests that begin so wait.
+    /// Requests with these prefixes wait.
     held: Vec<String>,
-    /// Nothing passes.
+    /// Nothing is forwarded.
     cut: bool,
 }
 
@@ -35,18 +35,18 @@ struct Held {
     waited_total: usize,
 }
 
-/// The road of one client. Dropping it closes all its connections; what waited is lost.
+/// The route of one client. Dropping it closes all its connections; waiting requests are lost.
 pub struct Relay {
     kubeconfig: PathBuf,
     rules: Arc<watch::Sender<Rules>>,
-    /// How many requests wait, and how many ever did.
+    /// The number of waiting requests, now and in total.
     waiting: Arc<watch::Sender<Held>>,
     accepting: JoinHandle<()>,
     _proxy: Program,
 }
 
 impl ControlPlane {
-    /// Opens a road for whoever uses `kubeconfig`. `name` names its log.
+    /// Opens a route for the client with `kubeconfig`. `name` names its log.
     pub async fn relay(&self, name: &str, kubeconfig: &Path) -> Result<Relay, Error> {
         let port = Port::reserve()?;
         let kubectl = tool("kubectl").await?;
@@ -76,12 +76,12 @@ impl ControlPlane {
 }
 
 impl Relay {
-    /// For the client: it has the rights of the kubeconfig that the road was opened for.
+    /// The kubeconfig for the client: it has the rights of the kubeconfig that the route was opened for.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// From now on requests wait that begin so, for example `"DELETE /api/v1/namespaces/a/pods/b"`.
+    /// From now on requests with this prefix wait, for example `"DELETE /api/v1/namespaces/a/pods/b"`.
     pub fn hold(&self, request: &str) {
         self.rules.send_modify(|rules| rules.held.push(request.to_owned()));
     }
@@ -91,17 +91,17 @@ impl Relay {
         self.waiting.borrow().waiting_now
     }
 
-    /// How many requests ever had to wait.
+    /// How many requests have had to wait in total.
     pub fn held(&self) -> usize {
         self.waiting.borrow().waited_total
     }
 
-    /// From now on nothing arrives, in either direction.
+    /// From now on nothing is forwarded in either direction.
     pub fn cut_connections(&self) {
         self.rules.send_modify(|rules| rules.cut = true);
     }
 
-    /// Lets everything pass, first of all what waited.
+    /// Forwards everything, first of all the waiting requests.
     pub fn open(&self) {
         self.rules.send_replace(Rules::default());
     }
@@ -119,7 +119,7 @@ async fn accept(
     rules: Arc<watch::Sender<Rules>>,
     waiting: Arc<watch::Sender<Held>>,
 ) {
-    // Ended with this task.
+    // The connections end with this task.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         let (rules, waiting, number) = (rules.subscribe(), Arc::clone(&waiting), upstream.number());
@@ -138,8 +138,8 @@ async fn accept(
     }
 }
 
-/// Carries one direction of a connection until it ends. Clients of the API send the next request only after
-/// the last answer, so a request begins a chunk.
+/// Forwards one direction of a connection until it ends. API clients send the next request only after the last answer, so each request
+/// starts a chunk.
 async fn forward(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -149,7 +149,7 @@ async fn forward(
     let mut buffer = vec![0; 1 << 16];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
         let chunk = &buffer[..length];
-        // An answer is held by a cut only.
+        // Only a cut holds an answer.
         let pass = |rules: &Rules| if waiting.is_some() { rules.may_pass(chunk) } else { !rules.cut };
         if !pass(&rules.borrow()) {
             let count = waiting.as_ref().inspect(|count| {

@@ -1,4 +1,4 @@
-//! Things to be fenced by, without hardware: real fence agents, and management controllers for them to switch.
+//! Fence targets without hardware: real fence agents, and management controllers for them to switch.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), pod_safety_control_plane::Error> {
@@ -25,10 +25,10 @@ use crate::pki::{self, Pki};
 use crate::port::Port;
 use crate::{Error, Program};
 
-/// Whom the controllers of these rigs let in.
+/// The user of the controllers of these rigs.
 pub const USER: &str = "admin";
 
-/// How: a word that a shell, a URL and a string each write in a way of their own.
+/// The password: it needs different quoting in a shell, a URL and a string.
 pub const PASSWORD: &str = "s3cr'et$w";
 
 /// bcrypt of [`PASSWORD`], at its lowest cost.
@@ -42,7 +42,7 @@ pub struct Rigs {
 }
 
 impl Rigs {
-    /// Unpacks what is missing, which takes a minute on a machine that never did.
+    /// Installs what is missing, which takes a minute on a new machine.
     pub async fn new() -> Result<Self, Error> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/fence-agents.sh");
         let output = tokio::process::Command::new(&script)
@@ -60,18 +60,18 @@ impl Rigs {
         Ok(Self { tools, folder: Arc::new(folder), pki })
     }
 
-    /// Where the agents are.
+    /// The folder of the agents.
     pub fn agents(&self) -> PathBuf {
         self.tools.join("agents")
     }
 
-    /// A folder with this agent alone, which is started with these variables.
+    /// A folder with only this agent, which is started with these variables.
     fn wrapped(&self, folder: &str, agent: &str, variables: &str) -> Result<PathBuf, Error> {
         let real = self.agents().join(agent);
         self.script(folder, agent, &format!("export {variables}\nexec {} \"$@\"", real.display()))
     }
 
-    /// A folder with this script alone.
+    /// A folder with only this script.
     fn script(&self, folder: &str, name: &str, script: &str) -> Result<PathBuf, Error> {
         let folder = self.file(folder);
         std::fs::create_dir_all(&folder).map_err(Error::file("create", &folder))?;
@@ -93,14 +93,14 @@ impl Rigs {
         std::fs::read_to_string(&path).map_err(Error::file("read", &path))
     }
 
-    /// The certificate of these controllers and its key, for one more on 127.0.0.1.
+    /// The certificate of these controllers and its key, for another server on 127.0.0.1.
     pub fn certificate(&self) -> (PathBuf, PathBuf) {
         (self.pki.server_certificate_file(), self.pki.server_key_file())
     }
 
-    /// A Redfish service with these systems, all of them on; each is told by its name and UUID. It takes some seconds
-    /// to switch one, as hardware does. Each change it puts as JSON to the URL `tells`, if there is one, and waits for the
-    /// answer: once when it was told (`pending_power`), and once when it has switched (`"pending_power": null`).
+    /// A Redfish service with these systems, all of them on; each has its name and UUID. Switching takes some seconds, as on hardware. With a
+    /// URL `tells`, each change is sent there as JSON with PUT, and the service waits for the answer: once when the order arrived
+    /// (`pending_power`), and once when the system has switched (`"pending_power": null`).
     pub async fn redfish(&self, systems: &[(&str, &str)], tells: Option<&str>) -> Result<Redfish, Error> {
         let port = Port::reserve()?;
         let state = self.file(&format!("redfish-{}", port.number()));
@@ -124,7 +124,7 @@ impl Rigs {
         Ok(Redfish { _program: program, port })
     }
 
-    /// A management controller that speaks IPMI over UDP, for one machine, which is on.
+    /// A management controller with IPMI over UDP, for one machine, which is on.
     pub async fn ipmi(&self, node: &str) -> Result<Ipmi, Error> {
         let state = self.file(&format!("ipmi-{node}"));
         std::fs::create_dir_all(&state).map_err(Error::file("create", &state))?;
@@ -137,7 +137,7 @@ impl Rigs {
         Ok(Ipmi { controller, power })
     }
 
-    /// The same, for a machine whose power is elsewhere. The command looks and switches: `… 0x20 get power`, which prints
+    /// The same, for a machine with an external power state. The command reads and switches it: `… 0x20 get power`, which prints
     /// `power:1` or `power:0`, and `… 0x20 set power 0`.
     pub async fn ipmi_by(&self, node: &str, command: &str) -> Result<Controller, Error> {
         let port = Port::reserve()?;
@@ -180,12 +180,12 @@ pub struct Redfish {
 }
 
 impl Redfish {
-    /// As the parameter `address` of a device.
+    /// The parameter `address` of a device.
     pub fn address(&self) -> String {
         self.port.url("https")
     }
 
-    /// Where it listens on 127.0.0.1.
+    /// Its port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
@@ -198,25 +198,25 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Where it listens on 127.0.0.1.
+    /// Its port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 }
 
-/// An IPMI controller and the machine that it switches, a file.
+/// An IPMI controller and a file that is the power state of its machine.
 pub struct Ipmi {
     controller: Controller,
     power: PathBuf,
 }
 
 impl Ipmi {
-    /// Where it listens on 127.0.0.1.
+    /// Its port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.controller.port()
     }
 
-    /// The file that holds 1 while the machine is on: a test can be the machine that looks at it.
+    /// The file that contains 1 while the machine is on: a test can watch it as the machine.
     pub fn power(&self) -> &Path {
         &self.power
     }
@@ -227,7 +227,7 @@ impl Ipmi {
         Ok(power.trim() == "1")
     }
 
-    /// As if somebody pressed its button.
+    /// Switches the machine, like its power button.
     pub fn set(&self, on: bool) -> Result<(), Error> {
         pki::write(&self.power, if on { "1\n" } else { "0\n" })
     }
@@ -238,7 +238,7 @@ async fn listens(port: u16) -> Result<(), String> {
     tokio::net::TcpStream::connect(address).await.map(drop).map_err(|error| error.to_string())
 }
 
-/// It is read as Python.
+/// Python reads the result.
 fn emulator_config(systems: &[(&str, &str)], tells: Option<&str>, state: &Path, logins: &Path) -> String {
     let notifier = if tells.is_some() { "True" } else { "False" };
     let systems: Vec<_> = systems
@@ -259,7 +259,7 @@ fn emulator_config(systems: &[(&str, &str)], tells: Option<&str>, state: &Path, 
     )
 }
 
-/// What ipmi_sim calls to look and to switch: `switch 0x20 get power`, `switch 0x20 set power 0`.
+/// The command of ipmi_sim for reading and switching: `switch 0x20 get power`, `switch 0x20 set power 0`.
 const SWITCH: &str = "#!/bin/sh
 power=${0%/*}/power
 shift

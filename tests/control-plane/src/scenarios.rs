@@ -1,4 +1,4 @@
-//! Several scenarios on one control plane at the same time: most of a scenario is waiting.
+//! Several scenarios on one control plane concurrently: a scenario mostly waits.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -7,10 +7,10 @@ use std::time::Instant;
 use futures::FutureExt as _;
 use futures::future::join_all;
 
-/// One scenario; it fails by a panic.
+/// One scenario; it fails by panicking.
 pub type Scenario<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// Runs all of them to their ends, says how long each took, and panics if one did.
+/// Runs all of them to their ends, prints their durations, and panics if one did.
 pub async fn run_scenarios(scenarios: Vec<(&'static str, Scenario<'_>)>) {
     let runs = scenarios.into_iter().map(|(name, scenario)| async move {
         let began = Instant::now();
@@ -31,7 +31,7 @@ fn print_line(line: &str) {
     println!("{line}");
 }
 
-/// `scenarios![f(&plane), g(&plane)]` runs these async functions at the same time; their names are sentences.
+/// `scenarios![f(&plane), g(&plane)]` runs these async functions concurrently; their names are printed.
 #[macro_export]
 macro_rules! scenarios {
     ($($name:ident($($argument:expr),* $(,)?)),+ $(,)?) => {

@@ -1,17 +1,17 @@
-//! One controller alone: kube-controller-manager's or ours in its place.
+//! One controller alone: of kube-controller-manager or of pod-safety in its place.
 
 use crate::{Component, ControlPlane, Error, PodSafety, Program};
 
-/// Whose controller is meant.
+/// The implementation of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Implementation {
-    /// That of kube-controller-manager.
+    /// The controller of kube-controller-manager.
     Kcm,
-    /// That of pod-safety.
+    /// The controller of pod-safety.
     PodSafety,
 }
 
-/// It runs, and nothing else of its program does.
+/// The controller's process, in which no other controller runs.
 pub enum SoleController {
     /// kube-controller-manager.
     Kcm(Component),
@@ -20,51 +20,56 @@ pub enum SoleController {
 }
 
 impl ControlPlane {
-    /// Starts the one that keeps the statuses of disruption budgets.
-    pub async fn disruption_controller(&self, who: Implementation) -> Result<SoleController, Error> {
-        self.sole_controller(who, "disruption-controller", "disruption", &[]).await
+    /// Starts the controller that writes the statuses of PodDisruptionBudgets.
+    pub async fn disruption_controller(
+        &self,
+        implementation: Implementation,
+    ) -> Result<SoleController, Error> {
+        self.sole_controller(implementation, "disruption-controller", "disruption", &[]).await
     }
 
-    /// Starts the one that ends pods for taints.
-    pub async fn taint_eviction_controller(&self, who: Implementation) -> Result<SoleController, Error> {
-        // kube-controller-manager's looks pods up in an index that the controllers of nodes and of daemon sets make.
+    /// Starts the controller that evicts pods for NoExecute taints.
+    pub async fn taint_eviction_controller(
+        &self,
+        implementation: Implementation,
+    ) -> Result<SoleController, Error> {
+        // kube-controller-manager's implementation looks pods up in an index that the node and DaemonSet controllers create.
         let kcm = "taint-eviction-controller,daemonset-controller";
-        self.sole_controller(who, kcm, "taint-eviction", &[]).await
+        self.sole_controller(implementation, kcm, "taint-eviction", &[]).await
     }
 
-    /// Starts the one that finds out which nodes are lost, with these flags, which both know.
+    /// Starts the controller that marks lost nodes, with these flags, which both implementations accept.
     pub async fn node_lifecycle_controller(
         &self,
-        who: Implementation,
+        implementation: Implementation,
         flags: &[&str],
     ) -> Result<SoleController, Error> {
-        self.sole_controller(who, "node-lifecycle-controller", "node-lifecycle", flags).await
+        self.sole_controller(implementation, "node-lifecycle-controller", "node-lifecycle", flags).await
     }
 
-    /// It need not wait for its turn: at 20 requests a second, kube-controller-manager's default, tests would measure
-    /// its patience.
+    /// The rate limit of requests is raised: with kube-controller-manager's default of 20 per second, tests would measure its queue.
     async fn sole_controller(
         &self,
-        who: Implementation,
+        implementation: Implementation,
         kcm: &str,
-        ours: &str,
+        pod_safety: &str,
         flags: &[&str],
     ) -> Result<SoleController, Error> {
-        match who {
+        match implementation {
             Implementation::Kcm => {
-                // It looks at nodes each five seconds by default, and is the only one to need that flag.
+                // By default it checks nodes every five seconds, and only this implementation needs that flag.
                 let own = ["--kube-api-qps=1000", "--kube-api-burst=1000", "--node-monitor-period=500ms"];
                 let args = [own.as_slice(), flags].concat();
                 Ok(SoleController::Kcm(self.kube_controller_manager(kcm, &args).await?))
             }
             Implementation::PodSafety => {
                 let kubeconfig = self.install_pod_safety().await?;
-                let own = [format!("--controllers={ours}"), "--mode=replace".to_owned()];
+                let own = [format!("--controllers={pod_safety}"), "--mode=replace".to_owned()];
                 let args = own.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned()));
-                let mut ours = self.pod_safety("pod-safety", &kubeconfig, args).await?;
-                ours.ready().await?;
-                ours.is_leader().await?;
-                Ok(SoleController::PodSafety(ours))
+                let mut pod_safety = self.pod_safety("pod-safety", &kubeconfig, args).await?;
+                pod_safety.ready().await?;
+                pod_safety.is_leader().await?;
+                Ok(SoleController::PodSafety(pod_safety))
             }
         }
     }
@@ -75,7 +80,7 @@ impl SoleController {
     pub fn program(&mut self) -> &mut Program {
         match self {
             Self::Kcm(kcm) => kcm,
-            Self::PodSafety(ours) => ours,
+            Self::PodSafety(pod_safety) => pod_safety,
         }
     }
 
@@ -83,11 +88,11 @@ impl SoleController {
     pub async fn metrics(&self) -> Result<String, Error> {
         match self {
             Self::Kcm(kcm) => kcm.metrics().await,
-            Self::PodSafety(ours) => Ok(ours.get("/metrics").await?.body),
+            Self::PodSafety(pod_safety) => Ok(pod_safety.get("/metrics").await?.body),
         }
     }
 
-    /// Ends it as a rollout would.
+    /// Stops it like a rollout.
     pub async fn end(mut self) -> Result<(), Error> {
         self.program().terminate().await.map(drop)
     }

@@ -1,8 +1,8 @@
-//! Starts child processes that die with us, even if we are killed.
+//! Starts child processes that die with the test process, even if it is killed.
 //!
-//! Linux can send a process a signal when its parent dies, but it means the parent *thread*, and threads of a
-//! test runtime come and go. One thread of ours, which lives as long as the process, therefore starts all
-//! children. `setpriv` asks for the signal and becomes the program: no unsafe code, and the same process id.
+//! Linux can send a process a signal when its parent *thread* dies, and threads of a test runtime come and go. Therefore one thread, which
+//! lives as long as the process, starts all children. `setpriv` requests the signal and then executes the program: no unsafe code, and the
+//! PID stays the same.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -11,8 +11,8 @@ use std::sync::{OnceLock, mpsc};
 
 type Job = (Command, mpsc::Sender<io::Result<Child>>);
 
-/// A command for `program` that is killed when we die, in a process group of its own so that the terminal's
-/// Ctrl-C reaches only us and whatever it starts can be killed with it.
+/// A command for `program` that is killed when the test process dies, in its own process group: Ctrl-C in the terminal reaches only the
+/// test process, and everything that the program starts can be killed with it.
 pub(crate) fn command(program: &std::path::Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(program).process_group(0);
@@ -26,7 +26,7 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
         let (jobs, inbox) = mpsc::channel::<Job>();
         std::thread::spawn(move || {
             for (mut command, answer) in inbox {
-                // Nobody waits for the answer only if the asking thread is gone; then the child goes too.
+                // If the requesting thread is gone, the child is killed.
                 if let Err(mpsc::SendError(Ok(mut orphan))) = answer.send(command.spawn()) {
                     let _ = orphan.kill();
                     let _ = orphan.wait();

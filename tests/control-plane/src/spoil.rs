@@ -1,4 +1,4 @@
-//! What is stored, changed behind the API server's back.
+//! Changes stored objects in etcd, without the API server.
 
 use http::Method;
 use k8s_openapi::ByteString;
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::{ControlPlane, Error, raw};
 
 impl ControlPlane {
-    /// Writes over bytes of a stored object, as a broken disk, a foreign encoder or an older API server does, which
-    /// knew fewer rules: the API server does not look into strings that it reads, and serves them as they are. `key`
-    /// is the object's in etcd; it must contain `from`, and `to` must not be longer.
+    /// Overwrites bytes of a stored object, like a broken disk, a foreign encoder or an older API server with fewer validation rules: the API
+    /// server does not validate stored strings, and serves them unchanged. `key` is the object's etcd key; the object must contain `from`, and
+    /// `to` must not be longer.
     pub async fn corrupt_object(&self, key: &str, from: &[u8], to: &[u8]) -> Result<(), Error> {
         let url = self.etcd_url().parse().map_err(|_| Error::Incomplete("a URL of etcd"))?;
         let failed = || Error::api(format!("spoil {key}"));
@@ -19,8 +19,8 @@ impl ControlPlane {
             raw::send(&etcd, Method::POST, path, "application/json", &body).await.map_err(failed())
         };
         let stored_as = json!(ByteString(key.as_bytes().to_vec()));
-        let found = ask("/v3/kv/range", json!({ "key": stored_as })).await?;
-        let value = serde_json::from_value(found["kvs"][0]["value"].clone());
+        let response = ask("/v3/kv/range", json!({ "key": stored_as })).await?;
+        let value = serde_json::from_value(response["kvs"][0]["value"].clone());
         let ByteString(mut bytes) = value.map_err(|_| Error::Incomplete("the stored object"))?;
         let at = bytes.windows(from.len()).position(|window| window == from);
         let at = at.ok_or(Error::Incomplete("the bytes to write over"))?;

@@ -1,5 +1,5 @@
-//! Where the programs are: `tools/build.sh` builds what is missing and says where. It also reads `KUBERNETES`, which selects
-//! a version of Kubernetes.
+//! The paths of the programs: `tools/build.sh` builds what is missing and prints the path. It also reads `KUBERNETES`, which selects a
+//! version of Kubernetes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,9 +7,8 @@ use std::sync::OnceLock;
 
 use crate::Error;
 
-/// The path of a program of the control plane: `etcd`, `kube-apiserver`, `kube-controller-manager`,
-/// `kube-scheduler`, `kubectl`, `helm`, `vcenter` or `loader`. The first call builds what is missing, which takes minutes on a
-/// machine that never did.
+/// The path of a program of the control plane: `etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`, `kubectl`, `helm`,
+/// `vcenter` or `loader`. The first call builds what is missing, which takes minutes on a new machine.
 pub async fn tool(name: &str) -> Result<PathBuf, Error> {
     // A build blocks, and other tasks of the test may be waiting for answers.
     let folder =
@@ -17,8 +16,7 @@ pub async fn tool(name: &str) -> Result<PathBuf, Error> {
     Ok(folder.join(name))
 }
 
-/// The version of Kubernetes that the programs are built from where `KUBERNETES` selects none, as `v1.37.2`. Recordings are of
-/// this version.
+/// The version of Kubernetes if `KUBERNETES` selects none, as `v1.37.2`. Recordings are of this version.
 pub fn pinned_kubernetes() -> Result<String, Error> {
     let text = module("go.mod")?;
     let version = text.lines().find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "));
@@ -30,13 +28,13 @@ pub fn other_kubernetes() -> Result<Vec<String>, Error> {
     Ok(module("versions")?.lines().map(str::to_owned).collect())
 }
 
-/// What `KUBERNETES` selects, as it was written: `1.32`, or a version in full.
+/// The value of `KUBERNETES`: `1.32`, or a full version.
 #[must_use]
 pub fn selected_kubernetes() -> Option<String> {
     std::env::var("KUBERNETES").ok().filter(|version| !version.is_empty())
 }
 
-/// A file of the module that Kubernetes is built by.
+/// A file of the Go module that builds Kubernetes.
 fn module(file: &str) -> Result<String, Error> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/kubernetes").join(file);
     std::fs::read_to_string(&path).map_err(Error::file("read", &path))
@@ -49,7 +47,7 @@ fn folder() -> Result<PathBuf, Error> {
 
 fn build() -> Result<PathBuf, String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/build.sh");
-    // Its progress goes to our own stderr: ten silent minutes look like a hang.
+    // Its progress goes to stderr: ten minutes without output would look like a hang.
     let output = Command::new(&script)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())

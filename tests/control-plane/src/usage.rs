@@ -1,15 +1,14 @@
-//! What a process has used so far, read from `/proc`.
+//! The resource use of a process so far, read from `/proc`.
 
 use std::io;
 
-/// A size from `/proc/<pid>/status`, in KiB: `VmHWM` is the highest resident size so far, `VmRSS` the present
-/// one.
+/// A size from `/proc/<pid>/status`, in KiB: `VmHWM` is the highest resident size so far, `VmRSS` the current one.
 pub fn memory_kib(pid: u32, field: &str) -> io::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     memory_field(&status, field).ok_or_else(|| missing(field))
 }
 
-/// Processor time of all its threads, user and system, in seconds.
+/// CPU time of all its threads, user and system, in seconds.
 pub fn cpu_seconds(pid: u32) -> io::Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let ticks = cpu_ticks(&stat).ok_or_else(|| missing("processor time"))?;
@@ -27,7 +26,7 @@ fn memory_field(status: &str, field: &str) -> Option<u64> {
 }
 
 fn cpu_ticks(stat: &str) -> Option<u64> {
-    // The program's name stands in brackets and may hold blanks and brackets itself: count from the last one.
+    // The program's name is in brackets and may contain spaces and brackets itself, so fields count from the last bracket.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;

@@ -1,7 +1,6 @@
-//! What stands behind pods: workloads of every kind that has a number of pods, and of some that have none.
+//! The controllers of pods: workloads of every kind with a scale, and of some without.
 //!
-//! No controller of Kubernetes runs beside them unless a test starts it, so nothing happens to them, or to the
-//! pods that name them, but what the test does.
+//! No controller of Kubernetes runs for them unless a test starts it, so only the test changes them and the pods that reference them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
@@ -14,14 +13,14 @@ use crate::{Error, raw, until};
 pub struct Kind {
     /// Group and version.
     pub api_version: &'static str,
-    /// Its name in objects.
+    /// Its kind in objects.
     pub kind: &'static str,
-    /// Its name in paths.
+    /// Its plural name in paths.
     pub plural: &'static str,
 }
 
 impl Kind {
-    /// One that stands nowhere here.
+    /// A kind that is not listed here.
     pub const fn custom(api_version: &'static str, kind: &'static str, plural: &'static str) -> Self {
         Self { api_version, kind, plural }
     }
@@ -41,19 +40,19 @@ pub const STATEFUL_SET: Kind = Kind::custom("apps/v1", "StatefulSet", "statefuls
 /// v1.
 pub const REPLICATION_CONTROLLER: Kind =
     Kind::custom("v1", "ReplicationController", "replicationcontrollers");
-/// apps/v1; it has no number of pods.
+/// apps/v1; it has no scale.
 pub const DAEMON_SET: Kind = Kind::custom("apps/v1", "DaemonSet", "daemonsets");
 /// batch/v1; it has no scale.
 pub const JOB: Kind = Kind::custom("batch/v1", "Job", "jobs");
 /// A custom kind with a scale subresource; see [`define_custom_kinds`].
 pub const FLEET: Kind = Kind::custom("example.com/v1", "Fleet", "fleets");
-/// A custom kind without one.
+/// A custom kind without a scale subresource.
 pub const HERD: Kind = Kind::custom("example.com/v1", "Herd", "herds");
-/// A kind that nobody defined.
+/// A kind that is not defined.
 pub const PHANTOM: Kind = Kind::custom("phantom.example.com/v1", "Phantom", "phantoms");
 
-/// Defines [`FLEET`] and [`HERD`] and waits until the API server serves them. Clients that have read what there is
-/// before that learn of them later: start those afterwards.
+/// Defines [`FLEET`] and [`HERD`] and waits until the API server serves them. Clients that ran discovery before that learn of them later:
+/// start those afterwards.
 pub async fn define_custom_kinds(client: &Client) -> Result<(), Error> {
     let scale = json!({ "scale": { "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas" } });
     for (kind, subresources) in [(FLEET, scale), (HERD, json!({}))] {
@@ -62,7 +61,7 @@ pub async fn define_custom_kinds(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Defines a kind whose objects may hold anything, and waits until the API server serves it.
+/// Defines a kind without a schema, and waits until the API server serves it.
 pub async fn define(client: &Client, kind: Kind, scope: &str, subresources: &Value) -> Result<(), Error> {
     let (group, version) = kind.api_version.split_once('/').unwrap_or_default();
     let name = format!("{}.{group}", kind.plural);
@@ -86,17 +85,17 @@ pub async fn define(client: &Client, kind: Kind, scope: &str, subresources: &Val
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
     raw::apply(client, &path, &definition).await?;
     until(&format!("{name} is served"), async || {
-        let found = client.list_api_group_resources(kind.api_version).await;
-        let found = found.map_err(|error| error.to_string())?;
+        let resources = client.list_api_group_resources(kind.api_version).await;
+        let resources = resources.map_err(|error| error.to_string())?;
         crate::check_that(
-            found.resources.iter().any(|resource| resource.name == kind.plural),
+            resources.resources.iter().any(|resource| resource.name == kind.plural),
             "not found".to_owned(),
         )
     })
     .await
 }
 
-/// Creates a workload, or makes it what is said here; gives back how pods name it as their controller.
+/// Creates or updates a workload; returns the owner reference for its pods.
 pub async fn put(
     client: &Client,
     kind: Kind,
@@ -116,7 +115,7 @@ pub async fn put(
     Ok(reference(kind, name, uid))
 }
 
-/// How pods name their controller, which need not exist.
+/// An owner reference to a controller, which need not exist.
 #[must_use]
 pub fn reference(kind: Kind, name: &str, uid: &str) -> OwnerReference {
     OwnerReference {
@@ -129,7 +128,7 @@ pub fn reference(kind: Kind, name: &str, uid: &str) -> OwnerReference {
     }
 }
 
-/// The smallest that the API server takes.
+/// The smallest spec that the API server accepts.
 fn spec(kind: Kind, name: &str, replicas: i32) -> Value {
     let labels = json!({ "workload": name });
     let container = json!({ "name": "main", "image": "registry.example/main:1" });
@@ -147,7 +146,7 @@ fn spec(kind: Kind, name: &str, replicas: i32) -> Value {
     }
 }
 
-/// A StatefulSet of one pod that begins on this node, and may go anywhere.
+/// A StatefulSet of one pod that prefers this node, and may run on any.
 #[must_use]
 pub fn stateful_set_near(namespace: &str, name: &str, node: &str) -> Value {
     let mut spec = spec(STATEFUL_SET, name, 1);
@@ -156,7 +155,7 @@ pub fn stateful_set_near(namespace: &str, name: &str, node: &str) -> Value {
         "metadata": { "namespace": namespace, "name": name } })
 }
 
-/// The affinity of pods that would rather run on this node.
+/// The affinity of pods that prefer this node.
 #[must_use]
 pub fn affinity_to(node: &str) -> Value {
     let here = json!({ "key": "kubernetes.io/hostname", "operator": "In", "values": [node] });
@@ -164,14 +163,14 @@ pub fn affinity_to(node: &str) -> Value {
     json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": preferred } })
 }
 
-/// The tolerations of pods that are deleted a second after their node is lost.
+/// The tolerations of pods that are evicted a second after their node is lost.
 #[must_use]
 pub fn brief_tolerations() -> Value {
     let bears = |key: &str| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1 });
     json!([bears("node.kubernetes.io/unreachable"), bears("node.kubernetes.io/not-ready")])
 }
 
-/// Asks for another number of pods, as `kubectl scale` does.
+/// Sets the number of replicas, like `kubectl scale`.
 pub async fn scale(
     client: &Client,
     kind: Kind,
@@ -183,7 +182,7 @@ pub async fn scale(
     raw::merge(client, &path, &json!({ "spec": { "replicas": replicas } })).await.map(drop)
 }
 
-/// Deletes a workload; its pods stay.
+/// Deletes a workload; its pods remain.
 pub async fn delete(client: &Client, kind: Kind, namespace: &str, name: &str) -> Result<(), Error> {
     raw::delete(client, &format!("{}/{name}", kind.path(namespace))).await
 }

@@ -1,4 +1,4 @@
-//! A cloud to be fenced by: moto's EC2, with the fence_aws of Debian in front of it.
+//! A cloud provider to fence with: moto's EC2, with Debian's fence_aws as its client.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ impl Drop for Ec2 {
 }
 
 impl Rigs {
-    /// A cloud in which an instance runs that is the one of the agent: fence_aws stops nothing unless its own runs.
+    /// A cloud with a running instance for the agent itself: fence_aws stops nothing unless its own instance runs.
     pub async fn ec2(&self) -> Result<Ec2, Error> {
         let port = Port::reserve()?;
         let args = ["-H".to_owned(), "127.0.0.1".to_owned(), "-p".to_owned(), port.number().to_string()];
@@ -41,7 +41,7 @@ impl Rigs {
         let client = Client::try_from(kube::Config::new(uri))
             .map_err(|error| Error::Tools(format!("a client of {url}: {error}")))?;
         let own = launch(&client).await?;
-        // A proxy stands in for the metadata service, whose address a test cannot take. The cloud itself is not behind it.
+        // A proxy acts as the metadata service, whose address a test cannot use. The requests to the cloud do not go through it.
         let (address, metadata) = serve(move |request| {
             let body = if request.starts_with(b"PUT") { "token" } else { &*own };
             ("200 OK", body.to_owned())
@@ -52,7 +52,7 @@ impl Rigs {
         Ok(Ec2 { _program: program, client, agents, metadata })
     }
 
-    /// The fence_aws of a cloud that answers every request with this error of its API, and what ends that cloud.
+    /// The fence_aws of a cloud that answers every request with this API error, and the server, which ends when dropped.
     pub async fn ec2_refusing(
         &self,
         status: &'static str,
@@ -62,19 +62,19 @@ impl Rigs {
             "<Response><Errors><Error><Code>{code}</Code><Message>{code}.</Message></Error></Errors></Response>"
         );
         let (address, cloud) = serve(move |_| (status, body.clone())).await?;
-        // Once is enough: the client would wait for many seconds.
+        // One attempt is enough: retries of the client would take many seconds.
         let variables = format!("AWS_ENDPOINT_URL=http://{address} AWS_MAX_ATTEMPTS=1");
         Ok((self.wrapped(&format!("ec2-{code}"), "fence_aws", &variables)?, cloud))
     }
 }
 
 impl Ec2 {
-    /// Where its fence_aws is.
+    /// The folder of its fence_aws.
     pub fn agents(&self) -> &Path {
         &self.agents
     }
 
-    /// One more instance that runs; gives back its id.
+    /// Launches an instance; returns its ID.
     pub async fn launch(&self) -> Result<String, Error> {
         launch(&self.client).await
     }
@@ -87,7 +87,7 @@ impl Ec2 {
         state.ok_or_else(|| Error::Tools(format!("no state of {id} in {answer}")))
     }
 
-    /// Terminates an instance, as another client of the cloud would.
+    /// Terminates an instance, like another client of the cloud.
     pub async fn terminate(&self, id: &str) -> Result<(), Error> {
         send_request(&self.client, &format!("Action=TerminateInstances&InstanceId.1={id}")).await.map(drop)
     }
@@ -104,7 +104,7 @@ async fn launch(client: &Client) -> Result<String, Error> {
     between(&answer, "<instanceId>").ok_or_else(|| Error::Tools(format!("no instance in {answer}")))
 }
 
-/// A request as EC2 takes it. moto reads the region from the signature, and does not check it.
+/// A request to EC2. moto reads the region from the signature, and does not verify it.
 async fn send_request(client: &Client, query: &str) -> Result<String, Error> {
     let credential = format!("test/20260101/{REGION}/ec2/aws4_request");
     let request = http::Request::post("/")
@@ -118,7 +118,7 @@ async fn send_request(client: &Client, query: &str) -> Result<String, Error> {
     client.request_text(request).await.map_err(|error| Error::Tools(format!("{query}: {error}")))
 }
 
-/// Whether a request has come with the whole of its body.
+/// Whether a request has arrived with its whole body.
 fn is_complete(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };

@@ -1,4 +1,4 @@
-//! A hypervisor to be fenced by: Debian's libvirtd, whose machines are processes of QEMU, reached by Debian's sshd.
+//! A hypervisor to fence with: Debian's libvirtd, whose domains are QEMU processes, reached through Debian's sshd.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,13 +7,13 @@ use super::{PASSWORD, Rigs};
 use crate::port::Port;
 use crate::{Error, Program, pki};
 
-/// Who may log in, and switch machines: no administrator of the hypervisor.
+/// The SSH user that may switch domains; it is no administrator of the hypervisor.
 pub const USER: &str = "fencing";
 
-/// The way to go on where there can be none: only root can make one.
+/// The variable that allows to skip the test where no hypervisor can run: it needs root.
 const ALLOWED: &str = "POD_SAFETY_REAL_NODES";
 
-/// A running hypervisor. Dropping it ends it, and its machines.
+/// A running hypervisor. Dropping it ends it and its domains.
 pub struct Hypervisor {
     program: Program,
     port: Port,
@@ -21,7 +21,7 @@ pub struct Hypervisor {
 }
 
 impl Rigs {
-    /// A hypervisor with these machines, each a name and a UUID. `None`: it cannot run here, and need not.
+    /// A hypervisor with these domains, each a name and a UUID. `None`: it cannot run here, and may be skipped.
     pub async fn hypervisor(&self, machines: &[(&str, &str)]) -> Result<Option<Hypervisor>, Error> {
         if !rustix::process::geteuid().is_root() {
             if std::env::var(ALLOWED).as_deref() == Ok("skip") {
@@ -56,7 +56,7 @@ impl Rigs {
         args.extend(machines.iter().map(|(name, uuid)| format!("{name}={uuid}")));
         let mut program = Program::start(&name, &script, args, [], self.folder.clone())?;
         program.wait_for("listen", async || super::listens(port.number()).await).await?;
-        // ssh writes the keys of hosts into the home of its user: not into that of whoever runs the tests.
+        // ssh writes host keys into the home of its user, which must not be that of the user who runs the tests.
         let home = self.file("home");
         std::fs::create_dir_all(&home).map_err(Error::file("create", &home))?;
         let real = self.agents().join("fence_virsh");
@@ -74,17 +74,17 @@ impl Rigs {
 }
 
 impl Hypervisor {
-    /// Where its fence_virsh is.
+    /// The folder of its fence_virsh.
     pub fn agents(&self) -> &Path {
         &self.agents
     }
 
-    /// Where its sshd listens on 127.0.0.1.
+    /// The port of its sshd on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// What `virsh` says there, as its administrator types it.
+    /// The output of `virsh` as the administrator of the hypervisor.
     pub fn virsh(&self, args: &[&str]) -> Result<String, Error> {
         let failed = |why: String| Error::Tools(format!("virsh {}: {why}", args.join(" ")));
         let pid = self.program.pid();
@@ -103,7 +103,7 @@ impl Hypervisor {
     }
 }
 
-/// Whether the process of a machine with this UUID runs, as this machine's kernel has it.
+/// Whether the kernel of this machine has a process for a domain with this UUID.
 #[must_use]
 pub fn runs(uuid: &str) -> bool {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! A vCenter to be fenced by: govmomi's simulator, with the fence_vmware_soap of Debian in front of it.
+//! A vCenter to fence with: govmomi's simulator, with Debian's fence_vmware_soap as its client.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub struct Vcenter {
     agents: PathBuf,
 }
 
-/// A virtual machine of it.
+/// A virtual machine of the vCenter.
 #[derive(Clone, Debug)]
 pub struct VirtualMachine {
     /// Its name in the inventory.
@@ -29,7 +29,7 @@ pub struct VirtualMachine {
 }
 
 impl Rigs {
-    /// A vCenter with some machines, all of them on.
+    /// A vCenter with some virtual machines, all of them on.
     pub async fn vcenter(&self) -> Result<Vcenter, Error> {
         let port = Port::reserve()?;
         let (certificate, key) = self.certificate();
@@ -49,7 +49,7 @@ impl Rigs {
         config.accept_invalid_certs = true;
         let client =
             Client::try_from(config).map_err(|error| Error::Tools(format!("a client of {url}: {error}")))?;
-        // The agent trusts what its container trusts: it reads the WSDL with one library, and makes the calls with another.
+        // The agent trusts the certificates of its container: it reads the WSDL with one library, and makes the calls with another.
         let authority = self.pki.authority_file();
         let trusts = format!("SSL_CERT_FILE={0} REQUESTS_CA_BUNDLE={0}", authority.display());
         let agents = self.wrapped("vcenter-agents", "fence_vmware_soap", &trusts)?;
@@ -58,12 +58,12 @@ impl Rigs {
 }
 
 impl Vcenter {
-    /// Where its fence_vmware_soap is.
+    /// The folder of its fence_vmware_soap.
     pub fn agents(&self) -> &Path {
         &self.agents
     }
 
-    /// Where it listens on 127.0.0.1.
+    /// Its port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
@@ -84,16 +84,16 @@ impl Vcenter {
 
     /// `poweredOn`, `poweredOff` or `suspended`.
     pub async fn power(&self, uuid: &str) -> Result<String, Error> {
-        let found = self.machines().await?.into_iter().find(|machine| machine.uuid == uuid);
-        found.map(|machine| machine.power).ok_or_else(|| Error::Tools(format!("no machine {uuid}")))
+        let matching = self.machines().await?.into_iter().find(|machine| machine.uuid == uuid);
+        matching.map(|machine| machine.power).ok_or_else(|| Error::Tools(format!("no machine {uuid}")))
     }
 
-    /// Suspends a machine, or destroys it, as another client of the vCenter would.
+    /// Suspends a virtual machine, or destroys it, like another client of the vCenter.
     pub async fn change_machine(&self, uuid: &str, what: &str) -> Result<(), Error> {
         self.request(&format!("{what}?uuid={uuid}")).await.map(drop)
     }
 
-    /// From now on this call is answered by this fault alone, until another one is set: `("", "")` ends it.
+    /// From now on this call fails with this fault, until another one is set: `("", "")` ends it.
     pub async fn fails(&self, call: &str, fault: &str) -> Result<(), Error> {
         self.request(&format!("fault?method={call}&fault={fault}")).await.map(drop)
     }

@@ -1,5 +1,5 @@
-//! The alerts, the pages behind them and the dashboard agree with each other, and with what the program has words for.
-//! What they come to in a running Prometheus is seen by the suite `prometheus`.
+//! The alerts, their runbooks and the dashboard are consistent with each other, and with the label values of the program. The suite
+//! `prometheus` tests them in a running Prometheus.
 #![expect(
     clippy::unwrap_used,
     reason = "files of the repository that cannot be read fail the test as they should"
@@ -40,7 +40,7 @@ fn rules() -> Vec<Value> {
     groups.iter().flat_map(|group| group["rules"].as_array().unwrap().clone()).collect()
 }
 
-/// The rules of each alert: one that escalates has several.
+/// The rules of each alert: an alert with several severities has several.
 fn alerts() -> BTreeMap<String, Vec<Value>> {
     let mut alerts: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for rule in rules() {
@@ -52,7 +52,7 @@ fn alerts() -> BTreeMap<String, Vec<Value>> {
     alerts
 }
 
-/// Every question that is put to Prometheus.
+/// Every query to Prometheus.
 fn queries() -> Vec<String> {
     let dashboard: Value = serde_json::from_str(&read_file(DASHBOARD)).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
@@ -70,8 +70,8 @@ fn promtool_accepts_the_rules_and_finds_that_each_fires_and_stops() {
     let tests: Vec<_> = ["test".to_owned(), "rules".to_owned()].into_iter().chain(tests).collect();
     for args in [vec!["check".to_owned(), "rules".to_owned(), RULES.to_owned()], tests] {
         let output = Command::new(&promtool).args(&args).current_dir(repository()).output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        assert!(output.status.success(), "promtool {args:?}: {}", String::from_utf8_lossy(&said));
+        let output_bytes = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "promtool {args:?}: {}", String::from_utf8_lossy(&output_bytes));
     }
 }
 
@@ -79,16 +79,16 @@ fn promtool_accepts_the_rules_and_finds_that_each_fires_and_stops() {
 fn each_alert_has_a_rule_test_a_runbook_and_an_index_line() {
     let (pages, tests) = (files(RUNBOOKS), files(RULE_TESTS).into_values().collect::<String>());
     let index = &pages["README.md"];
-    let mut wanted = BTreeSet::from(["README.md".to_owned()]);
+    let mut expected = BTreeSet::from(["README.md".to_owned()]);
     for (name, rules) in alerts() {
         let summary = rules[0]["annotations"]["summary"].as_str().unwrap();
         let mut severities = Vec::new();
         for rule in &rules {
-            let (severity, says) = (rule["labels"]["severity"].as_str().unwrap(), &rule["annotations"]);
+            let (severity, help_text) = (rule["labels"]["severity"].as_str().unwrap(), &rule["annotations"]);
             assert!(["critical", "warning", "info"].contains(&severity), "{name}: {severity}");
-            assert_eq!(says["summary"], summary, "{name}");
-            assert!(says["description"].as_str().unwrap().len() > summary.len(), "{name}: say more");
-            let url = says["runbook_url"].as_str().unwrap();
+            assert_eq!(help_text["summary"], summary, "{name}");
+            assert!(help_text["description"].as_str().unwrap().len() > summary.len(), "{name}: say more");
+            let url = help_text["runbook_url"].as_str().unwrap();
             assert!(url.ends_with(&format!("/{RUNBOOKS}/{name}.md")), "{name}: {url}");
             severities.push(severity);
         }
@@ -103,14 +103,14 @@ fn each_alert_has_a_rule_test_a_runbook_and_an_index_line() {
         assert!(index.contains(&line), "the index lacks\n{line}");
         let fires = tests.contains(&format!("{{alertname=\"{name}\"}}"));
         assert!(fires, "no test in {RULE_TESTS} sees {name} fire");
-        wanted.insert(format!("{name}.md"));
+        expected.insert(format!("{name}.md"));
     }
     let there: BTreeSet<_> = pages.keys().cloned().collect();
-    assert_eq!(there, wanted, "pages and alerts");
+    assert_eq!(there, expected, "pages and alerts");
     assert_eq!(index.matches("\n| [").count(), alerts().len(), "lines of the index and alerts");
 }
 
-/// "1 pods or nodes": a count stands at the end of its sentence, where every number is right.
+/// The texts read "1 pods or nodes": a count stands at the end of its sentence, where any number is right.
 #[test]
 fn bug_texts_of_alerts_were_wrong_for_one() {
     let mut counts = 0;
@@ -143,12 +143,12 @@ fn links_of_the_runbooks_exist() {
     }
 }
 
-/// The metrics that an expression asks for.
+/// The metrics in an expression.
 fn queried_metrics(expr: &str) -> BTreeSet<String> {
     const LISTS: [&str; 6] = ["by", "on", "without", "ignoring", "group_left", "group_right"];
     const WORDS: [&str; 3] = ["and", "or", "unless"];
     let mut rest = expr;
-    let mut found = BTreeSet::new();
+    let mut matches = BTreeSet::new();
     while let Some(first) = rest.chars().next() {
         let closing = match first {
             '"' => Some('"'),
@@ -176,10 +176,10 @@ fn queried_metrics(expr: &str) -> BTreeSet<String> {
         } else if !WORDS.contains(&word)
             && !["(", "by ", "without "].iter().any(|next| rest.trim_start().starts_with(next))
         {
-            found.insert(word.to_owned());
+            matches.insert(word.to_owned());
         }
     }
-    found
+    matches
 }
 
 #[test]
@@ -192,15 +192,15 @@ fn names_of_metrics_are_found_in_expressions() {
 fn expressions_use_documented_metrics_only() {
     let docs = read_file("docs/metrics.md");
     let listed = |line: &str| Some(line.strip_prefix("| `")?.split_once("` | ")?.0.to_owned());
-    let mut known: BTreeSet<_> = docs.lines().filter_map(listed).collect();
+    let mut documented: BTreeSet<_> = docs.lines().filter_map(listed).collect();
     let histograms = docs.lines().filter(|line| line.contains("` | histogram |")).filter_map(listed);
     let buckets: Vec<_> = histograms.map(|name| format!("{name}_bucket")).collect();
-    known.extend(buckets);
-    known.extend(rules().iter().filter_map(|rule| rule["record"].as_str().map(str::to_owned)));
-    // Of Prometheus and of kube-apiserver.
-    known.extend(["up", "apiserver_validating_admission_policy_check_total"].map(str::to_owned));
+    documented.extend(buckets);
+    documented.extend(rules().iter().filter_map(|rule| rule["record"].as_str().map(str::to_owned)));
+    // Metrics of Prometheus and of kube-apiserver.
+    documented.extend(["up", "apiserver_validating_admission_policy_check_total"].map(str::to_owned));
     for query in queries() {
-        let unknown: Vec<_> = queried_metrics(&query).difference(&known).cloned().collect();
+        let unknown: Vec<_> = queried_metrics(&query).difference(&documented).cloned().collect();
         assert!(
             unknown.is_empty(),
             "docs/metrics.md, which is the binary's own list, lacks {unknown:?}: {query}"
@@ -208,7 +208,7 @@ fn expressions_use_documented_metrics_only() {
     }
 }
 
-/// What stands behind `label=`, `label!=`, `label=~` or `label!~`, alternatives one by one.
+/// The values in `label=`, `label!=`, `label=~` or `label!~`, each alternative separately.
 fn values(expr: &str, label: &str) -> Vec<String> {
     let matchers = expr.split(label).skip(1).filter_map(|rest| {
         let rest = rest.trim_start_matches(['=', '~', '!']).strip_prefix('"')?;
@@ -241,9 +241,11 @@ fn expressions_use_existing_label_values_only() {
         ("mode", ["observe", "guard", "replace"].into()),
     ];
     for query in queries() {
-        for (label, known) in &words {
-            let unknown: Vec<_> =
-                values(&query, label).into_iter().filter(|value| !known.contains(value.as_str())).collect();
+        for (label, documented) in &words {
+            let unknown: Vec<_> = values(&query, label)
+                .into_iter()
+                .filter(|value| !documented.contains(value.as_str()))
+                .collect();
             assert!(unknown.is_empty(), "{label} is never {unknown:?}: {query}");
         }
     }
@@ -254,8 +256,8 @@ fn expressions_use_existing_label_values_only() {
 fn each_hold_that_needs_an_operator_has_an_alert() {
     let alerted: BTreeSet<_> =
         rules().iter().flat_map(|rule| values(rule["expr"].as_str().unwrap(), "reason")).collect();
-    // Those that pass by themselves, are wished for, or are told by a metric of their own.
-    let silent = [
+    // Holds that end by themselves, are intended, or have a metric of their own.
+    let without_alert = [
         "AttemptUnderWay",
         "AwaitingOperator",
         "AwaitsKubelet",
@@ -288,12 +290,12 @@ fn each_hold_that_needs_an_operator_has_an_alert() {
     ];
     let forgotten: BTreeSet<_> = every_hold()
         .into_iter()
-        .filter(|reason| !alerted.contains(*reason) && !silent.contains(reason))
+        .filter(|reason| !alerted.contains(*reason) && !without_alert.contains(reason))
         .collect();
     assert_eq!(forgotten, BTreeSet::new(), "neither an alert nor a reason to be silent");
 }
 
-/// The dashboard called the core case, an identity that waits for proof, "none", while the alert for it fired.
+/// The dashboard showed "none" for an identity that waits for evidence, while the alert for it fired.
 #[test]
 fn bug_the_dashboard_counts_each_hold_that_needs_an_operator() {
     let dashboard: Value = serde_json::from_str(&read_file(DASHBOARD)).unwrap();
@@ -310,11 +312,11 @@ fn bug_the_dashboard_counts_each_hold_that_needs_an_operator() {
         "PodSafetyVolumeOnSeveralNodes",
     ];
     let alerts = alerts();
-    let wanted = of_a_person.iter().flat_map(|name| &alerts[*name]);
-    let wanted: BTreeSet<_> =
-        wanted.flat_map(|rule| values(rule["expr"].as_str().unwrap(), "reason")).collect();
-    assert!(wanted.contains("NoEvidence") && wanted.contains("VolumeUnproved"));
-    let missing: Vec<_> = wanted.difference(&counted).collect();
+    let expected = of_a_person.iter().flat_map(|name| &alerts[*name]);
+    let expected: BTreeSet<_> =
+        expected.flat_map(|rule| values(rule["expr"].as_str().unwrap(), "reason")).collect();
+    assert!(expected.contains("NoEvidence") && expected.contains("VolumeUnproved"));
+    let missing: Vec<_> = expected.difference(&counted).collect();
     assert!(missing.is_empty(), "the panel does not count {missing:?}");
     let variables = dashboard["templating"]["list"].as_array().unwrap();
     assert!(variables.iter().any(|one| one["name"] == "cluster"), "one dashboard for several clusters");
@@ -324,8 +326,8 @@ fn bug_the_dashboard_counts_each_hold_that_needs_an_operator() {
     }
 }
 
-/// Without a series a number has the colour that begins its thresholds: "Held for a person: none" was green while no process
-/// led, and so were the nodes of a cluster where nobody counts them.
+/// A panel without a series has the first colour of its thresholds: "Held for a person: none" was green while no process led, and so were
+/// the nodes of a cluster where no process counts them.
 #[test]
 fn bug_an_unknown_value_was_shown_green() {
     let dashboard: Value = serde_json::from_str(&read_file(DASHBOARD)).unwrap();
@@ -340,7 +342,7 @@ fn bug_an_unknown_value_was_shown_green() {
     }
 }
 
-/// Labels name no objects, so that whoever is woken must type something that lists them.
+/// Labels name no objects, so an alert must name a command that lists them.
 #[tokio::test]
 async fn every_alert_names_the_command_to_type() {
     for (name, rules) in alerts() {
@@ -348,25 +350,25 @@ async fn every_alert_names_the_command_to_type() {
             let command = rule["annotations"]["command"].as_str().unwrap_or_default();
             let words: Vec<_> = command.split(' ').collect();
             assert_eq!(words[0], "pod-safety", "{name}: {command:?}");
-            let says = help(&words[1..=1]).await;
-            assert!(words.len() < 3 || says.contains(words[2]), "{name}: {command}");
+            let help_text = help(&words[1..=1]).await;
+            assert!(words.len() < 3 || help_text.contains(words[2]), "{name}: {command}");
         }
     }
 }
 
-/// What stands between back quotes, and the lines of blocks of commands.
+/// The text in backticks, and the lines of command blocks.
 fn code(page: &str) -> Vec<&str> {
-    let mut found = Vec::new();
+    let mut matches = Vec::new();
     for (number, part) in page.split("```").enumerate() {
         match number % 2 {
-            0 => found.extend(part.split('`').skip(1).step_by(2)),
-            _ => found.extend(part.lines()),
+            0 => matches.extend(part.split('`').skip(1).step_by(2)),
+            _ => matches.extend(part.lines()),
         }
     }
-    found
+    matches
 }
 
-/// What the program says of one of its commands.
+/// The help of a command of the program.
 async fn help(command: &[&str]) -> String {
     let output = tokio::process::Command::new(binary().await.unwrap())
         .args(command)
@@ -387,15 +389,15 @@ async fn commands_and_flags_that_the_pages_name_exist() {
     for (name, page) in files(RUNBOOKS) {
         for line in code(&page) {
             if let Some(words) = line.strip_prefix("pod-safety ") {
-                let ours = words.split(" | ").next().unwrap_or_default().split_whitespace();
-                let (flags, words): (Vec<_>, Vec<_>) = ours.partition(|word| word.starts_with("--"));
+                let own_arguments = words.split(" | ").next().unwrap_or_default().split_whitespace();
+                let (flags, words): (Vec<_>, Vec<_>) = own_arguments.partition(|word| word.starts_with("--"));
                 let lower = |word: &&&str| {
                     !word.starts_with('-') && word.chars().all(|c| c.is_ascii_lowercase() || c == '-')
                 };
                 let command: Vec<_> = words.iter().take_while(lower).copied().collect();
-                let says = help(&command).await;
+                let help_text = help(&command).await;
                 for flag in flags.into_iter().map(flag) {
-                    assert!(says.contains(&flag), "{name}: {line}");
+                    assert!(help_text.contains(&flag), "{name}: {line}");
                 }
                 commands.insert(command.join(" "));
             } else if line.starts_with("--") && !OF_KUBECTL.contains(&line) {

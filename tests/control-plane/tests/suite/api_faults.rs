@@ -1,4 +1,4 @@
-//! An API server that is down, slow, forgetful, or sends what cannot be read.
+//! An API server that is down, slow, compacted, or sends objects that cannot be decoded.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
@@ -19,8 +19,8 @@ async fn bound(api: &Client, name: &str, node: &str) {
     objects::create_pod(api, &pod).await.unwrap();
 }
 
-fn count_log_lines(ours: &PodSafety, what: &str) -> usize {
-    ours.log_text().lines().filter(|line| line.contains(what)).count()
+fn count_log_lines(pod_safety: &PodSafety, what: &str) -> usize {
+    pod_safety.log_text().lines().filter(|line| line.contains(what)).count()
 }
 
 #[tokio::test]
@@ -29,64 +29,71 @@ async fn the_controllers_wait_for_an_unavailable_api_server() {
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     objects::create_node(&plane.admin(), &objects::node("worker")).await.unwrap();
     bound(&plane.admin(), "orphan-1", "vanished").await;
-    let ours = down_at_start(&mut plane, &kubeconfig).await;
-    restarted_amid_a_quarantine(&mut plane, &ours).await;
-    hung_for_a_while(&mut plane, &ours).await;
+    let pod_safety = down_at_start(&mut plane, &kubeconfig).await;
+    restarted_amid_a_quarantine(&mut plane, &pod_safety).await;
+    hung_for_a_while(&mut plane, &pod_safety).await;
 }
 
 async fn down_at_start(plane: &mut ControlPlane, kubeconfig: &Path) -> PodSafety {
     plane.stop_apiserver().unwrap();
-    let mut ours = plane.pod_safety("pod-safety", kubeconfig, SHORT_LEADER_LEASE).await.unwrap();
+    let mut pod_safety = plane.pod_safety("pod-safety", kubeconfig, SHORT_LEADER_LEASE).await.unwrap();
     let page = until("it says what it waits for", async || {
-        let page = ours.get("/readyz").await.map_err(|error| format!("{error:?}"))?;
-        let says = |kind: &&str| {
+        let page = pod_safety.get("/readyz").await.map_err(|error| format!("{error:?}"))?;
+        let is_listed = |kind: &&str| {
             let line = page.body.lines().find(|line| line.starts_with(&format!("[-]{kind}: ")));
             line.is_some_and(|line| line.contains("connection refused"))
         };
-        if ["pods", "nodes", "leases"].iter().all(says) { Ok(page) } else { Err(page.body) }
+        if ["pods", "nodes", "leases"].iter().all(is_listed) { Ok(page) } else { Err(page.body) }
     });
     assert_eq!(page.await.unwrap().code, 503);
-    // By now each has been tried again many times.
+    // By now each watch has been retried many times.
     tokio::time::sleep(Duration::from_secs(6)).await;
-    assert!(ours.exited().unwrap().is_none(), "{}", ours.log_text());
-    assert_eq!(ours.get("/livez").await.unwrap().code, 200, "waiting is no reason to be killed");
-    // Three of the collection of pods, of budgets four kinds of workloads and they themselves, and five kinds of ours.
+    assert!(pod_safety.exited().unwrap().is_none(), "{}", pod_safety.log_text());
+    assert_eq!(pod_safety.get("/livez").await.unwrap().code, 200, "waiting is no reason to be killed");
+    // Three of pod garbage collection, five of budgets (four kinds of workloads and the PDBs), and five custom resources.
     assert_eq!(
-        count_log_lines(&ours, "cannot watch this resource"),
+        count_log_lines(&pod_safety, "cannot watch this resource"),
         13,
         "once a minute for each: {}",
-        ours.log_text()
+        pod_safety.log_text()
     );
-    assert_eq!(count_log_lines(&ours, "cannot renew or take the lease"), 1, "{}", ours.log_text());
+    assert_eq!(
+        count_log_lines(&pod_safety, "cannot renew or take the lease"),
+        1,
+        "{}",
+        pod_safety.log_text()
+    );
     plane.start_apiserver().await.unwrap();
-    ours.ready().await.unwrap();
-    ours.is_leader().await.unwrap();
+    pod_safety.ready().await.unwrap();
+    pod_safety.is_leader().await.unwrap();
     observe::remaining_pod(&plane.admin(), "default", &[]).await.unwrap();
-    ours
+    pod_safety
 }
 
-async fn restarted_amid_a_quarantine(plane: &mut ControlPlane, ours: &PodSafety) {
+async fn restarted_amid_a_quarantine(plane: &mut ControlPlane, pod_safety: &PodSafety) {
     let api = plane.admin();
     bound(&api, "orphan-2", "vanished").await;
     bound(&api, "at-work", "worker").await;
     tokio::time::sleep(QUARANTINE / 3).await;
     plane.restart_apiserver().await.unwrap();
     observe::remaining_pod(&api, "default", &["at-work"]).await.unwrap();
-    assert_eq!(ours.get("/readyz").await.unwrap().code, 200);
+    assert_eq!(pod_safety.get("/readyz").await.unwrap().code, 200);
 }
 
-async fn hung_for_a_while(plane: &mut ControlPlane, ours: &PodSafety) {
-    let before = count_log_lines(ours, "cannot renew or take the lease");
+async fn hung_for_a_while(plane: &mut ControlPlane, pod_safety: &PodSafety) {
+    let before = count_log_lines(pod_safety, "cannot renew or take the lease");
     plane.apiserver().unwrap().pause().unwrap();
     let stepped_down = async || {
-        let leads =
-            ours.metric("leader_election_master_status", &[]).await.map_err(|error| format!("{error:?}"))?;
+        let leads = pod_safety
+            .metric("leader_election_master_status", &[])
+            .await
+            .map_err(|error| format!("{error:?}"))?;
         check_that(leads == 0.0, "it leads".to_owned())
     };
     until("it steps down", stepped_down).await.unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    let lines = count_log_lines(ours, "cannot renew or take the lease") - before;
-    assert!(lines <= 1, "{lines} lines of one outage: {}", ours.log_text());
+    let lines = count_log_lines(pod_safety, "cannot renew or take the lease") - before;
+    assert!(lines <= 1, "{lines} lines of one outage: {}", pod_safety.log_text());
     plane.apiserver().unwrap().resume().unwrap();
     let api = plane.admin();
     bound(&api, "orphan-3", "vanished").await;
@@ -104,14 +111,14 @@ async fn deletions_in_a_watch_gap_are_noticed() {
     }
     bound(&api, "removed", "stays").await;
     let relay = plane.relay("road", &kubeconfig).await.unwrap();
-    let mut ours = plane.pod_safety("pod-safety", relay.kubeconfig(), [] as [&str; 0]).await.unwrap();
-    ours.ready().await.unwrap();
-    assert_eq!(ours.metric("pod_safety_cache_objects", &[("resource", "pods")]).await.unwrap(), 3.0);
+    let mut pod_safety = plane.pod_safety("pod-safety", relay.kubeconfig(), [] as [&str; 0]).await.unwrap();
+    pod_safety.ready().await.unwrap();
+    assert_eq!(pod_safety.metric("pod_safety_cache_objects", &[("resource", "pods")]).await.unwrap(), 3.0);
 
     relay.cut_connections();
     observe::delete_pod(&api, "default", "removed", true).await.unwrap();
     observe::delete_node(&api, "goes").await.unwrap();
-    // So that their versions lie before the compaction.
+    // So that their versions are older than the compaction.
     for name in ["later-1", "later-2"] {
         bound(&api, name, "stays").await;
     }
@@ -122,12 +129,13 @@ async fn deletions_in_a_watch_gap_are_noticed() {
     observe::remaining_pod(&api, "default", &["later-1", "later-2", "on-stays"]).await.unwrap();
     assert!(gap.elapsed() >= QUARANTINE, "a node is missed from when it is noticed: {:?}", gap.elapsed());
     for resource in ["pods", "nodes"] {
-        let lists = ours.metric("pod_safety_cache_lists_total", &[("resource", resource)]).await.unwrap();
-        assert!(lists >= 2.0, "{resource}: {lists}; {}", ours.log_text());
+        let lists =
+            pod_safety.metric("pod_safety_cache_lists_total", &[("resource", resource)]).await.unwrap();
+        assert!(lists >= 2.0, "{resource}: {lists}; {}", pod_safety.log_text());
     }
-    assert_eq!(ours.metric("pod_safety_cache_objects", &[("resource", "pods")]).await.unwrap(), 3.0);
-    assert_eq!(ours.metric("pod_safety_cache_objects", &[("resource", "nodes")]).await.unwrap(), 1.0);
-    assert!(count_log_lines(&ours, "listing again") >= 2, "{}", ours.log_text());
+    assert_eq!(pod_safety.metric("pod_safety_cache_objects", &[("resource", "pods")]).await.unwrap(), 3.0);
+    assert_eq!(pod_safety.metric("pod_safety_cache_objects", &[("resource", "nodes")]).await.unwrap(), 1.0);
+    assert!(count_log_lines(&pod_safety, "listing again") >= 2, "{}", pod_safety.log_text());
 }
 
 #[tokio::test]
@@ -147,33 +155,34 @@ async fn an_undecodable_object_does_not_affect_others() {
     plane.corrupt_object("/registry/pods/default/broken", b"SpoilMe", b"\xff\xfe").await.unwrap();
     bound(api, "beside", "vanished").await;
 
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, [] as [&str; 0]).await.unwrap();
-    ours.ready().await.unwrap();
+    let mut pod_safety = plane.pod_safety("pod-safety", &kubeconfig, [] as [&str; 0]).await.unwrap();
+    pod_safety.ready().await.unwrap();
     for resource in ["pods", "nodes"] {
         let unread = [("resource", resource)];
         assert_eq!(
-            ours.metric("pod_safety_cache_undecodable_objects", &unread).await.unwrap(),
+            pod_safety.metric("pod_safety_cache_undecodable_objects", &unread).await.unwrap(),
             1.0,
             "{resource}"
         );
     }
     assert_eq!(
-        count_log_lines(&ours, "an object cannot be decoded; it counts as unknown"),
+        count_log_lines(&pod_safety, "an object cannot be decoded; it counts as unknown"),
         2,
         "{}",
-        ours.log_text()
+        pod_safety.log_text()
     );
     observe::remaining_pod(api, "default", &["broken", "on-unreadable"]).await.unwrap();
-    let holds = ours.debug("/debug/decisions").await.unwrap()["holds"].to_string();
+    let holds = pod_safety.debug("/debug/decisions").await.unwrap()["holds"].to_string();
     assert!(holds.contains("NodeUnreadable") && holds.contains("It may still exist"), "{holds}");
     tokio::time::sleep(QUARANTINE).await;
     assert_eq!(observe::pod_names(api, "default").await.unwrap(), ["broken", "on-unreadable"]);
 
-    // Gone is gone, whether it could be read or not.
+    // A deletion counts, whether or not the object could be decoded.
     observe::delete_node(api, "unreadable").await.unwrap();
     observe::remaining_pod(api, "default", &["broken"]).await.unwrap();
     let counted = async || {
-        let unread = ours.metric("pod_safety_cache_undecodable_objects", &[("resource", "nodes")]).await;
+        let unread =
+            pod_safety.metric("pod_safety_cache_undecodable_objects", &[("resource", "nodes")]).await;
         check_that(unread.is_ok_and(|count| count == 0.0), "it still counts")
     };
     until("the node counts no more", counted).await.unwrap();

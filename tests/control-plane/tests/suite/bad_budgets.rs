@@ -1,4 +1,4 @@
-//! Budgets whose numbers cannot be calculated: each says so, lets nothing through, and delays no other.
+//! PDBs that cannot be calculated: each has a condition, allows no disruption, and delays no other.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use kube::Client;
@@ -8,13 +8,13 @@ use pod_safety_control_plane::workloads::{self, FLEET, HERD, Kind, PHANTOM, REPL
 use pod_safety_control_plane::{ControlPlane, Options, PodSafety, Relay, check_that, observe, until};
 use serde_json::{Value, json};
 
-/// How often a budget that is well must follow its pods, whatever ails the others.
+/// How often a valid PDB must follow its pods, whatever fails with the others.
 const ROUNDS: i32 = 6;
 const FAILED: &str = "CalculateExpectedPodCountFailed";
-/// Of an API server of which only the registration is there.
+/// A kind of an aggregated API server that is registered and does not run.
 const NO_MATCH: Kind = Kind { api_version: "nowhere.example.com/v1", kind: "Nowhere", plural: "nowheres" };
 
-/// A budget that cannot be calculated: its namespace, and a part of what is said about it.
+/// PDBs that cannot be calculated: the namespace, and a part of the message.
 const INVALID_PDBS: [(&str, &str); 7] = [
     ("selector", "spec.selector: "),
     ("amount", "spec.minAvailable: \"050x\" is neither a number nor a percentage"),
@@ -30,7 +30,7 @@ fn selecting(app: &str, mut spec: Value) -> Value {
     spec
 }
 
-/// Two running pods that a workload of this kind manages; `None`: one that nobody created.
+/// Two running pods that a workload of this kind manages; `None`: the workload does not exist.
 async fn pods(api: &Client, kind: Kind, namespace: &str, exists: bool) {
     let controller = if exists {
         workloads::put(api, kind, namespace, "crowd", 2, None).await.unwrap()
@@ -51,9 +51,9 @@ async fn budget(api: &Client, namespace: &str, spec: Value) {
 
 async fn until_status(api: &Client, namespace: &str, is_so: impl Fn(&BudgetStatus) -> bool) -> BudgetStatus {
     until(&format!("the budget in {namespace} is as it should be"), async || {
-        let look =
+        let status =
             budgets::budget_status(api, namespace, "crowd").await.map_err(|error| format!("{error:?}"))?;
-        if is_so(&look) { Ok(look) } else { Err(look.to_string()) }
+        if is_so(&status) { Ok(status) } else { Err(status.to_string()) }
     })
     .await
     .unwrap()
@@ -65,7 +65,7 @@ async fn set_ready(api: &Client, namespace: &str, name: &str, ready: bool) {
     objects::set_pod_status(api, namespace, name, &serde_json::from_value(status).unwrap()).await.unwrap();
 }
 
-/// All that is bad, before the controller starts: nothing of it is seen in the order in which it was made.
+/// Creates all invalid PDBs before the controller starts: it does not observe them in the order of their creation.
 async fn set_up(plane: &ControlPlane, api: &Client) {
     workloads::define_custom_kinds(api).await.unwrap();
     let registration = json!({
@@ -103,7 +103,7 @@ async fn set_up(plane: &ControlPlane, api: &Client) {
     budgets::put(api, "selector", "crowd", &selecting("spoil-me", json!({ "minAvailable": 1 })))
         .await
         .unwrap();
-    // None of these passes today's validation; they may be older than it.
+    // Today's validation rejects all of these; an older version may have accepted them.
     for (namespace, from, to) in [
         ("selector", "spoil-me", "spoil me"),
         ("amount", "050%", "050x"),
@@ -127,41 +127,42 @@ async fn a_pdb_that_cannot_be_calculated_has_a_condition_and_delays_no_other() {
     let relay = plane.relay("road", &kubeconfig).await.unwrap();
     relay.hold("GET /apis/example.com/v1/namespaces/hanging/fleets/");
     let args = ["--controllers=disruption", "--mode=replace"];
-    let mut ours = plane.pod_safety("pod-safety", relay.kubeconfig(), args).await.unwrap();
-    ours.ready().await.unwrap();
-    ours.is_leader().await.unwrap();
+    let mut pod_safety = plane.pod_safety("pod-safety", relay.kubeconfig(), args).await.unwrap();
+    pod_safety.ready().await.unwrap();
+    pod_safety.is_leader().await.unwrap();
 
-    until_status(api, "good", |look| look.allowed == 1).await;
-    for (namespace, says) in INVALID_PDBS {
-        condition_and_event_name_the_cause(api, namespace, says).await;
+    until_status(api, "good", |status| status.allowed == 1).await;
+    for (namespace, expected) in INVALID_PDBS {
+        condition_and_event_name_the_cause(api, namespace, expected).await;
     }
-    a_pdb_that_demands_too_much_allows_no_disruption(api, &ours).await;
+    a_pdb_that_demands_too_much_allows_no_disruption(api, &pod_safety).await;
     pods_without_a_scale_are_left_out(api).await;
     the_valid_pdb_is_still_updated(api, &relay).await;
     all_pdbs_are_calculated_after_repair(&plane, api, &relay).await;
 }
 
-async fn condition_and_event_name_the_cause(api: &Client, namespace: &str, says: &str) {
-    let look = until_status(api, namespace, |look| {
-        look.condition.starts_with("False SyncFailed ") && look.allowed == 0
+async fn condition_and_event_name_the_cause(api: &Client, namespace: &str, expected: &str) {
+    let status = until_status(api, namespace, |status| {
+        status.condition.starts_with("False SyncFailed ") && status.allowed == 0
     })
     .await;
-    assert!(look.condition.contains(says), "{namespace}: {look}");
+    assert!(status.condition.contains(expected), "{namespace}: {status}");
     let reason = if namespace == "selector" { "NoPods" } else { FAILED };
     let event = observe::event(api, namespace, "crowd", reason).await.unwrap();
-    assert!(event.contains(says), "{namespace}: {event}");
+    assert!(event.contains(expected), "{namespace}: {event}");
     if namespace != "selector" {
         let answer = budgets::evict(api, namespace, "pod-0", &Value::Null).await.unwrap();
         assert_eq!(answer.code, 429, "{namespace}: {answer}");
     }
 }
 
-async fn a_pdb_that_demands_too_much_allows_no_disruption(api: &Client, ours: &PodSafety) {
+async fn a_pdb_that_demands_too_much_allows_no_disruption(api: &Client, pod_safety: &PodSafety) {
     // 199 % of two pods, rounded up.
-    until_status(api, "over", |look| (look.allowed, look.desired, look.expected) == (0, 4, 2)).await;
+    until_status(api, "over", |status| (status.allowed, status.desired, status.expected) == (0, 4, 2)).await;
     let held = async || {
         let holds =
-            ours.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?["holds"].to_string();
+            pod_safety.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?["holds"]
+                .to_string();
         check_that(
             holds.contains("DisruptionsNeverAllowed")
                 && holds.contains("4 pods must be healthy, and no more than 2 can be"),
@@ -172,13 +173,13 @@ async fn a_pdb_that_demands_too_much_allows_no_disruption(api: &Client, ours: &P
 }
 
 async fn pods_without_a_scale_are_left_out(api: &Client) {
-    until_status(api, "herd", |look| (look.allowed, look.healthy, look.expected) == (0, 0, 0)).await;
+    until_status(api, "herd", |status| (status.allowed, status.healthy, status.expected) == (0, 0, 0)).await;
     let event = observe::event(api, "herd", "crowd", "PodsNotCounted").await.unwrap();
     assert!(event.contains("pod-0 of Herd/crowd"), "{event}");
 }
 
-/// While one request about another budget hangs, and not when it is given up: the same one hung before and after, in most
-/// rounds at least, for now and then one is given up in between.
+/// The valid PDB follows its pods while one request about another PDB hangs, and not only after its timeout: in most rounds the same request
+/// hangs before and after, because a timeout may happen in between.
 async fn the_valid_pdb_is_still_updated(api: &Client, relay: &Relay) {
     let mut beside = 0;
     for round in 0..ROUNDS {
@@ -190,7 +191,7 @@ async fn the_valid_pdb_is_still_updated(api: &Client, relay: &Relay) {
         let hung = relay.held();
         let ready = round % 2 == 1;
         set_ready(api, "good", "pod-0", ready).await;
-        until_status(api, "good", |look| look.healthy == 1 + i32::from(ready)).await;
+        until_status(api, "good", |status| status.healthy == 1 + i32::from(ready)).await;
         beside += i32::from(relay.waiting() > 0 && relay.held() == hung);
     }
     assert!(beside > ROUNDS / 2, "{beside} of {ROUNDS} rounds did not wait for the request that hung");
@@ -206,10 +207,11 @@ async fn all_pdbs_are_calculated_after_repair(plane: &ControlPlane, api: &Client
         budget(api, namespace, json!({ "minAvailable": 1 })).await;
     }
     for (namespace, _) in INVALID_PDBS {
-        until_status(api, namespace, |look| look.allowed == 1 && look.observed == look.generation).await;
+        until_status(api, namespace, |status| status.allowed == 1 && status.observed == status.generation)
+            .await;
     }
     for namespace in ["over", "herd"] {
-        until_status(api, namespace, |look| look.allowed == 1).await;
+        until_status(api, namespace, |status| status.allowed == 1).await;
     }
     plane.kubectl(&["delete", "apiservice", "v1.nowhere.example.com"]).await.unwrap().text().unwrap();
 }

@@ -1,5 +1,4 @@
-//! What people get wrong, and what the binary says to that: one line that names the flag, the value, and what is
-//! allowed.
+//! Wrong input and the binary's answer: one line that names the flag, the value, and the allowed values.
 #![expect(clippy::unwrap_used, reason = "what several tests share may fail as loudly as they do")]
 
 use std::net::SocketAddr;
@@ -23,8 +22,8 @@ async fn pod_safety(args: &[&str], env: &[(&str, &str)]) -> ExitOutput {
     ExitOutput { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
 }
 
-/// Ends with `code` and one line on stderr that contains all of `says`.
-async fn refuses(args: &[&str], env: &[(&str, &str)], code: i32, says: &[&str]) {
+/// Expects exit code `code` and one line on stderr that contains all of `expected`.
+async fn refuses(args: &[&str], env: &[(&str, &str)], code: i32, expected: &[&str]) {
     let all: Vec<&str> = ["run"].iter().chain(args).copied().collect();
     let ended = pod_safety(&all, env).await;
     let ExitOutput { code: got, stdout, stderr } = ended;
@@ -32,7 +31,7 @@ async fn refuses(args: &[&str], env: &[(&str, &str)], code: i32, says: &[&str]) 
     assert_eq!(stdout, "", "{args:?}");
     assert_eq!(stderr.trim_end().lines().count(), 1, "{args:?} {env:?}: {stderr}");
     assert!(stderr.starts_with("pod-safety: "), "{stderr}");
-    for word in says {
+    for word in expected {
         assert!(stderr.contains(word), "{args:?} {env:?}: no {word:?} in: {stderr}");
     }
 }
@@ -80,21 +79,21 @@ async fn an_invalid_flag_value_is_reported_with_flag_and_allowed_values() {
         (&["--large-cluster-size-threshold=few"], &["--large-cluster-size-threshold", "few", "allowed is"]),
         (&["--no-such-flag"], &["--no-such-flag"]),
     ];
-    for (args, says) in cases {
-        refuses(args, &[], 2, says).await;
+    for (args, expected) in cases {
+        refuses(args, &[], 2, expected).await;
     }
 }
 
 #[tokio::test]
 async fn an_invalid_environment_value_is_reported() {
-    for (name, value, says) in [
+    for (name, value, expected) in [
         ("POD_SAFETY_MODE", "brave", ["--mode", "observe, guard, replace"]),
         ("POD_SAFETY_POD_GC_QUARANTINE", "soon", ["--pod-gc-quarantine", "allowed is 1ms to 24h"]),
         ("POD_SAFETY_CONTROLLERS", "nosuch", ["--controllers", "known controllers"]),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "grpc://collector:4317", ["--otlp-endpoint", "4318, not 4317"]),
         ("POD_SAFETY_LEADER_ELECT", "7", ["--leader-elect", "true, false"]),
     ] {
-        refuses(&[], &[(name, value)], 2, &[says[0], says[1], value]).await;
+        refuses(&[], &[(name, value)], 2, &[expected[0], expected[1], value]).await;
     }
 }
 
@@ -134,7 +133,7 @@ async fn an_unusable_kubeconfig_is_reported() {
     refuses(&["--context=nosuch"], &in_cluster, 1, &["--context=nosuch needs a kubeconfig"]).await;
 }
 
-/// A kubeconfig by which nobody answers.
+/// A kubeconfig for a server that does not answer.
 fn unreachable_kubeconfig(folder: &Path) -> String {
     let kubeconfig = folder.join("kubeconfig");
     let text = r#"{"clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}], "users": [{"name": "a", "user": {}}],
@@ -153,7 +152,7 @@ async fn an_address_in_use_is_reported() {
     let all: Vec<&str> = ["run"].iter().chain(&args).copied().collect();
     let ended = pod_safety(&all, &[]).await;
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
-    // Log lines may stand before it.
+    // Log lines may precede it.
     let last = ended.stderr.lines().last().unwrap_or_default();
     assert!(
         last.starts_with("pod-safety: ") && last.contains(&flag) && last.contains("in use"),
@@ -162,7 +161,7 @@ async fn an_address_in_use_is_reported() {
     );
 }
 
-/// A disk of logs that was full stopped a fencing: who could not write a line complained of it by a panic.
+/// A full log disk stopped fencing: a process that could not write a log line panicked.
 #[tokio::test]
 async fn an_unwritable_log_does_not_end_the_process() {
     let folder = tempfile::tempdir().unwrap();
@@ -179,7 +178,7 @@ async fn an_unwritable_log_does_not_end_the_process() {
     })
     .await
     .unwrap();
-    // By now it has a line for each list that nobody answers.
+    // By now it has logged a line for each list that is not answered.
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(child.try_wait().unwrap(), None);
     assert!(tokio::net::TcpStream::connect(admin).await.is_ok());
@@ -201,7 +200,7 @@ async fn help_and_version_are_printed_on_request() {
     assert!(nothing.code == Some(2) && nothing.stderr.contains("Usage:"), "{}", nothing.stderr);
 }
 
-/// The flags of kube-controller-manager whose section of its help is one of these, with a value that they take.
+/// The flags of kube-controller-manager in these sections of its help, each with a valid value.
 async fn flags_of_kcm(sections: &[&str]) -> Vec<String> {
     let kcm = tool("kube-controller-manager").await.unwrap();
     let help = tokio::process::Command::new(kcm).arg("--help").output().await.unwrap();
@@ -220,7 +219,7 @@ async fn flags_of_kcm(sections: &[&str]) -> Vec<String> {
                 Some("int32" | "float32" | "float") => "=1",
                 Some("string" | "strings") => "=leases",
                 Some("colonSeparatedMultimapStringString") => "=A=true",
-                // A switch.
+                // A boolean flag.
                 _ => "",
             };
             flags.push(format!("{flag}{value}"));
@@ -229,7 +228,7 @@ async fn flags_of_kcm(sections: &[&str]) -> Vec<String> {
     flags
 }
 
-/// A command line of kube-controller-manager can be carried over. Left out are flags of other controllers and of cloud providers.
+/// A command line of kube-controller-manager is accepted. Flags of other controllers and of cloud providers are left out.
 #[tokio::test]
 async fn accepts_the_kcm_flags_of_these_controllers_and_of_the_client() {
     const OF_OTHERS: [&str; 11] = [
@@ -245,7 +244,7 @@ async fn accepts_the_kcm_flags_of_these_controllers_and_of_the_client() {
         "--min-compatibility-version",
         "--route-reconciliation-period",
     ];
-    // Their values are read: each has a test of its own.
+    // Their values have an effect: each has its own test.
     const WITH_EFFECT: [&str; 2] = ["--controllers", "--master"];
     let sections = [
         "Debugging",
@@ -270,15 +269,15 @@ async fn accepts_the_kcm_flags_of_these_controllers_and_of_the_client() {
 #[tokio::test]
 async fn ignored_flags_are_logged_once_and_an_api_server_address_is_accepted() {
     let args = ["run", "--kube-api-qps=50", "--node-monitor-period=5s", "--admin-address=127.0.0.1:0"];
-    let said = |args: &[&str]| {
+    let log_lines = |args: &[&str]| {
         let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
         async move {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             pod_safety(&args, &[]).await.stderr
         }
     };
-    // Without a cluster it ends when it has said so.
-    let stderr = said(&args).await;
+    // Without a cluster it exits after it has logged that.
+    let stderr = log_lines(&args).await;
     for flag in ["--kube-api-qps", "--node-monitor-period"] {
         assert_eq!(stderr.matches(flag).count(), 1, "{stderr}");
     }
@@ -287,7 +286,7 @@ async fn ignored_flags_are_logged_once_and_an_api_server_address_is_accepted() {
     let cluster = r#"{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}"#;
     std::fs::write(config.path(), cluster).unwrap();
     let kubeconfig = format!("--kubeconfig={}", config.path().display());
-    let stderr = said(&["run", &kubeconfig, "--master=10.0.0.1"]).await;
+    let stderr = log_lines(&["run", &kubeconfig, "--master=10.0.0.1"]).await;
     assert!(stderr.contains("'--master <URL>'") && stderr.contains("10.0.0.1"), "{stderr}");
 }
 

@@ -1,4 +1,4 @@
-//! The chart in a real cluster: installed with Helm, run as its Deployment says, upgraded, rolled back, removed.
+//! The chart in a real cluster: installed with Helm, run like its Deployment, upgraded, rolled back, uninstalled.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::collections::BTreeSet;
@@ -13,15 +13,15 @@ use pod_safety_control_plane::{
 use serde_json::{Value, json};
 
 const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
-/// Nobody waits for a quarantine of 40 s here.
+/// No test here waits for a quarantine of 40 s.
 const QUICK: &str = "controllers.podGc.quarantine=3s,leaderElection.retryPeriod=500ms";
 
-/// Runs helm for the one release, and gives back what it printed.
+/// Runs helm for the release, and returns its output.
 async fn release(plane: &ControlPlane, args: &[&str]) -> String {
     plane.helm(&[args, &["--namespace=pod-safety"]].concat()).await.unwrap().text().unwrap()
 }
 
-/// With `set`, each value said anew; no pod would ever be Ready here, so nothing waits for one.
+/// With `set`, all values are given again; no pod becomes Ready here, so helm does not wait.
 async fn upgrade(plane: &ControlPlane, set: &str) -> String {
     let (chart, set) = (chart(), format!("--set={QUICK},{set}"));
     let args = ["upgrade", "--install", "--create-namespace", "pod-safety", chart.to_str().unwrap(), &set];
@@ -39,7 +39,7 @@ fn arguments(container: &Value) -> Vec<String> {
     all.collect()
 }
 
-/// Starts the binary as the Deployment has it, with the service account's token.
+/// Starts the binary with the arguments of the Deployment and the service account's token.
 pub(crate) async fn start(plane: &ControlPlane, name: &str, kubeconfig: &Path) -> PodSafety {
     let deployment = get(plane, &["deployment", "pod-safety"]).await;
     let spec = &deployment["spec"]["template"]["spec"];
@@ -47,32 +47,32 @@ pub(crate) async fn start(plane: &ControlPlane, name: &str, kubeconfig: &Path) -
     let container = &spec["containers"][0];
     let mut args = arguments(container);
     assert_eq!(args.remove(0), "run");
-    // Tests share one network: each process has a port of its own.
+    // Tests share one network: each process has its own port.
     args.retain(|arg| !arg.starts_with("--admin-address="));
-    // No kubelet fills the variable in, and its flag means the same.
+    // No kubelet sets the variable; its flag has the same meaning.
     assert_eq!(container["env"][0]["valueFrom"]["fieldRef"]["fieldPath"], "spec.nodeName");
     assert_eq!(container["env"][0]["name"], "POD_SAFETY_NODE_NAME");
     args.push("--node-name=control-plane".to_owned());
-    let mut ours = plane.pod_safety(name, kubeconfig, args).await.unwrap();
-    ours.ready().await.unwrap();
-    ours
+    let mut pod_safety = plane.pod_safety(name, kubeconfig, args).await.unwrap();
+    pod_safety.ready().await.unwrap();
+    pod_safety
 }
 
 fn refused(audit: &AuditLog) -> Vec<pod_safety_control_plane::AuditEntry> {
     audit.entries().unwrap().into_iter().filter(|entry| entry.code == 403).collect()
 }
 
-/// What is there of the release, as `kind/name`, by its label.
+/// The objects of the release, as `kind/name`, by its label.
 async fn of_the_release(plane: &ControlPlane) -> BTreeSet<String> {
     let kinds =
         plane.kubectl(&["api-resources", "--verbs=list", "-o", "name"]).await.unwrap().text().unwrap();
-    // The one that is no object, and takes no labels.
+    // The only resource that is no object, and has no labels.
     let kinds: Vec<_> = kinds.split_whitespace().filter(|kind| *kind != "componentstatuses").collect();
     let kinds = kinds.join(",");
     let label = "-l=app.kubernetes.io/instance=pod-safety";
-    let found = plane.kubectl(&["get", &kinds, "-A", label, "-o", "name"]).await.unwrap().text().unwrap();
-    // The controllers of Kubernetes that would make more of them do not run here.
-    found.lines().map(str::to_owned).collect()
+    let names = plane.kubectl(&["get", &kinds, "-A", label, "-o", "name"]).await.unwrap().text().unwrap();
+    // The controllers of Kubernetes that would create more objects do not run here.
+    names.lines().map(str::to_owned).collect()
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn chart_installs_upgrades_rolls_back_and_uninstalls() {
     uninstall_leaves_fence_evidence(&plane).await;
 }
 
-/// What `helm test` runs in a pod, run here as processes.
+/// Runs the checks of `helm test` as processes instead of pods.
 async fn its_checks_pass(plane: &ControlPlane, kubeconfig: &Path) {
     let hooks = release(plane, &["get", "hooks", "pod-safety"]).await;
     let pod: Value = serde_saphyr::from_str(&hooks).unwrap();
@@ -121,13 +121,13 @@ async fn in_guard_mode_it_acts_where_others_are_denied(
     upgrade(plane, "mode=guard,admissionPolicies.action=Deny").await;
     let orphan = objects::pod("default", "orphan").on_node("vanished").with_phase("Running");
     objects::create_pod(&plane.admin(), &orphan).await.unwrap();
-    // What the role `edit` grants is put together by a controller that does not run here.
+    // The aggregated role `edit` is filled by a controller that does not run here.
     let role = ["create", "clusterrole", "dev", "--verb=get,list,delete", "--resource=pods"];
     plane.kubectl(&role).await.unwrap().text().unwrap();
     let editor = ["create", "clusterrolebinding", "dev", "--clusterrole=dev", "--user=dev"];
     plane.kubectl(&editor).await.unwrap().text().unwrap();
     until("nobody else may remove it", async || {
-        // Without effect, for policies hold a moment after they were written.
+        // A dry run, because policies take effect a moment after they were written.
         let force =
             ["delete", "pod", "orphan", "--force", "--grace-period=0", "--dry-run=server", "--as=dev"];
         let answer = plane.kubectl(&force).await.map_err(|error| error.to_string())?;
@@ -138,10 +138,10 @@ async fn in_guard_mode_it_acts_where_others_are_denied(
     })
     .await
     .unwrap();
-    let mut ours = start(plane, "guard", kubeconfig).await;
-    ours.is_leader().await.unwrap();
+    let mut pod_safety = start(plane, "guard", kubeconfig).await;
+    pod_safety.is_leader().await.unwrap();
     observe::remaining_pod(&plane.admin(), "default", &[]).await.unwrap();
-    ours.terminate().await.unwrap();
+    pod_safety.terminate().await.unwrap();
     assert!(refused(audit).is_empty(), "{:?}", refused(audit));
 }
 
@@ -151,35 +151,35 @@ async fn in_replace_mode_it_calculates_pdbs(plane: &ControlPlane, audit: &AuditL
         notes.contains("-pod-garbage-collector-controller,-disruption-controller,-node-lifecycle-controller"),
         "{notes}"
     );
-    let mut ours = start(plane, "replace", kubeconfig).await;
-    ours.is_leader().await.unwrap();
+    let mut pod_safety = start(plane, "replace", kubeconfig).await;
+    pod_safety.is_leader().await.unwrap();
     let spec = json!({ "maxUnavailable": 1, "selector": { "matchLabels": { "app": "none" } } });
     budgets::put(&plane.admin(), "default", "none", &spec).await.unwrap();
     until("the budget is calculated", async || {
-        let look = budgets::budget_status(&plane.admin(), "default", "none")
+        let status = budgets::budget_status(&plane.admin(), "default", "none")
             .await
             .map_err(|error| error.to_string())?;
-        check_that(look.observed == look.generation && look.generation > 0, look.to_string())
+        check_that(status.observed == status.generation && status.generation > 0, status.to_string())
     })
     .await
     .unwrap();
-    ours.terminate().await.unwrap();
+    pod_safety.terminate().await.unwrap();
     assert!(refused(audit).is_empty(), "{:?}", refused(audit));
 }
 
 async fn in_observe_mode_it_writes_nothing(plane: &ControlPlane, audit: &AuditLog, kubeconfig: &Path) {
     upgrade(plane, "mode=observe").await;
     let before = audit.entries().unwrap().len();
-    let mut ours = start(plane, "observe", kubeconfig).await;
+    let mut pod_safety = start(plane, "observe", kubeconfig).await;
     let orphan = objects::pod("default", "orphan").on_node("vanished").with_phase("Running");
     objects::create_pod(&plane.admin(), &orphan).await.unwrap();
     until("it says what it would do", async || {
-        let records = ours.records("orphan").await.map_err(|error| error.to_string())?;
+        let records = pod_safety.records("orphan").await.map_err(|error| error.to_string())?;
         check_that(records.iter().any(|record| record["action"] == "WouldDelete"), format!("{records:?}"))
     })
     .await
     .unwrap();
-    ours.terminate().await.unwrap();
+    pod_safety.terminate().await.unwrap();
     let entries = audit.entries().unwrap().split_off(before);
     let more: Vec<_> = entries
         .iter()
@@ -197,9 +197,12 @@ async fn uninstall_leaves_fence_evidence(plane: &ControlPlane) {
     let there = of_the_release(plane).await;
     assert!(there.len() > 30, "{there:?}");
     release(plane, &["uninstall", "pod-safety", "--cascade=background"]).await;
-    let left = of_the_release(plane).await;
-    assert!(left.iter().all(|name| name.starts_with("customresourcedefinition")), "{left:?}");
-    assert_eq!(left.len(), there.iter().filter(|name| name.starts_with("customresourcedefinition")).count());
+    let remaining = of_the_release(plane).await;
+    assert!(remaining.iter().all(|name| name.starts_with("customresourcedefinition")), "{remaining:?}");
+    assert_eq!(
+        remaining.len(),
+        there.iter().filter(|name| name.starts_with("customresourcedefinition")).count()
+    );
     plane.kubectl(&["get", "fenceevidence", "proved-xxxxx"]).await.unwrap().text().unwrap();
     let secrets = plane
         .kubectl(&["get", "secrets", "-A", "-l", "owner=helm", "-o", "name"])
@@ -209,7 +212,7 @@ async fn uninstall_leaves_fence_evidence(plane: &ControlPlane) {
         .unwrap();
     assert!(secrets.trim().is_empty(), "{secrets}");
     node_leftovers_are_removed_as_documented(plane).await;
-    // What stayed is taken over.
+    // The remaining objects are adopted.
     upgrade(plane, "mode=guard").await;
     plane.kubectl(&["get", "fenceevidence", "proved-xxxxx"]).await.unwrap().text().unwrap();
 }
@@ -231,7 +234,7 @@ async fn node_leftovers_are_removed_as_documented(plane: &ControlPlane) {
     }
 }
 
-/// It was deleted together with a role that adds to it, and kube-controller-manager wrote it anew.
+/// It was deleted together with a role that adds to it, and kube-controller-manager wrote it again.
 #[tokio::test]
 async fn bug_a_role_came_back_after_the_uninstall_and_the_next_install_was_refused() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
@@ -249,27 +252,27 @@ async fn bug_a_role_came_back_after_the_uninstall_and_the_next_install_was_refus
         aggregates(true).await;
         release(&plane, &["uninstall", "pod-safety"]).await;
         aggregates(false).await;
-        let left = of_the_release(&plane).await;
-        assert!(left.is_empty(), "{left:?}");
+        let remaining = of_the_release(&plane).await;
+        assert!(remaining.is_empty(), "{remaining:?}");
         let roles = plane.kubectl(&["get", "clusterroles", "-o", "name"]).await.unwrap().text().unwrap();
         assert!(!roles.contains("pod-safety"), "{roles}");
     }
 }
 
-/// The API server takes every object of every way of use, field by field.
+/// The API server accepts every object of each mode with strict field validation.
 #[tokio::test]
 async fn the_api_server_accepts_the_manifests_of_each_mode() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     for namespace in ["pod-safety", "elections", "rack-a", "rack-b"] {
         plane.namespace(namespace).await.unwrap();
     }
-    // One of the chart's own. A dry run does not make it, and whoever applies is warned of what was not applied before.
+    // A namespace of the chart. A dry run does not create it, and an apply warns about objects that were not applied before.
     let volumes =
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "pod-safety-volumes" } });
     plane.kubectl_with(&["apply", "-f", "-"], &volumes.to_string()).await.unwrap().text().unwrap();
     for way in ["default", "observe", "replace", "everything"] {
         let values: PathBuf = chart().join(format!("ci/{way}-values.yaml"));
-        // The Prometheus operator is not here.
+        // The Prometheus operator does not run here.
         let args = [
             "template",
             "pod-safety",
@@ -287,7 +290,7 @@ async fn the_api_server_accepts_the_manifests_of_each_mode() {
     }
 }
 
-/// The priority level in which the API server counts this request, as its answer says.
+/// The priority level of this request, from the headers of its answer.
 #[expect(clippy::disallowed_methods, reason = "a test that reads a header of the answer")]
 async fn level(api: &Client, path: &str) -> String {
     let request = http::Request::get(path).body(Body::empty()).unwrap();
@@ -306,12 +309,12 @@ async fn attack_a_tenant_floods_another_priority_level_than_that_of_pod_safety()
         let kubeconfig = plane.service_account(namespace, name).await.unwrap();
         api.push(plane.client(&kubeconfig).await.unwrap());
     }
-    let [ours, agent, tenant] = &api[..] else { panic!("three accounts") };
+    let [pod_safety, agent, tenant] = &api[..] else { panic!("three accounts") };
     let leases = |namespace: &str| format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/x");
     until("each has a level of its own", async || {
         let levels = [
-            level(ours, "/api/v1/pods?limit=1").await,
-            level(ours, &leases("kube-system")).await,
+            level(pod_safety, "/api/v1/pods?limit=1").await,
+            level(pod_safety, &leases("kube-system")).await,
             level(agent, &leases("pod-safety")).await,
             level(tenant, "/api/v1/pods?limit=1").await,
         ];

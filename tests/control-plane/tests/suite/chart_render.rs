@@ -1,7 +1,7 @@
-//! The chart, without a cluster: what it renders, what it refuses, and that it says the same as the binary and the docs.
+//! The chart without a cluster: its rendered objects, its errors, and its consistency with the binary and the docs.
 //!
-//! `POD_SAFETY_WRITE_RENDERS=1` writes what it renders now to `golden/chart`, and the table of values (`words`) to the
-//! chart's `README.md`: look at the difference before you commit it.
+//! `POD_SAFETY_WRITE_RENDERS=1` writes the rendered objects to `golden/chart`, and the table of values (`words`) to the chart's
+//! `README.md`: review the difference before you commit it.
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use pod_safety_control_plane::{binary, chart, compare_golden, helm, kube_score, manifests, tool};
 use serde_json::{Value, json};
 
-/// So that a render does not depend on the version that helm was built with.
+/// So that the result does not depend on the version of helm's libraries.
 const KUBE_VERSION: &str = "--kube-version=1.37.2";
-/// Ways of use that have a file in `ci/`.
+/// Modes with a file in `ci/`.
 const MODES: [&str; 4] = ["default", "observe", "replace", "everything"];
 const WRITES: &str = "POD_SAFETY_WRITE_RENDERS";
 
@@ -37,10 +37,10 @@ async fn render(chart: &Path, more: &[&str]) -> String {
     helm(&args).await.unwrap().text().unwrap()
 }
 
-/// Each document of a stream of YAML that is more than comments.
+/// The documents of a YAML stream, without those that have only comments.
 fn documents(text: &str) -> Vec<Value> {
-    let says = |line: &str| !line.trim().is_empty() && !line.starts_with('#') && line != "---";
-    let all = text.split("\n---").filter(|one| one.lines().any(says));
+    let is_content = |line: &str| !line.trim().is_empty() && !line.starts_with('#') && line != "---";
+    let all = text.split("\n---").filter(|one| one.lines().any(is_content));
     all.map(|one| serde_saphyr::from_str(one.trim_start_matches("---")).unwrap()).collect()
 }
 
@@ -61,7 +61,7 @@ async fn helm_lint_passes_in_each_mode() {
     }
 }
 
-/// Checks of kube-score that are not for this chart, and why. One that finds nothing any more fails the test.
+/// Checks of kube-score that do not apply to this chart, and why. An entry without findings fails the test.
 const IGNORED_CHECKS: [(&str, &str); 6] = [
     ("container-image-pull-policy", "a node that cannot reach the registry must still be able to start it"),
     (
@@ -86,14 +86,14 @@ const IGNORED_CHECKS: [(&str, &str); 6] = [
     ),
 ];
 
-/// The agent of nodes alone may be this: it opens a device, stops the kubelet, and ends processes of others.
+/// Only the node agent may be privileged: it opens a device, stops the kubelet, and kills processes of others.
 const OF_THE_AGENT: [&str; 3] = [
     "container-security-context-privileged",
     "container-security-context-user-group-id",
     "container-seccomp-profile",
 ];
 
-/// By the checks that other charts are held to: <https://github.com/zegl/kube-score>.
+/// The checks for charts in general: <https://github.com/zegl/kube-score>.
 #[tokio::test]
 async fn kube_score_finds_nothing_but_ignored_checks() {
     let mut needless: BTreeSet<&str> =
@@ -109,7 +109,7 @@ async fn kube_score_finds_nothing_but_ignored_checks() {
         let mut passed = 0;
         for (object, check) in checks.filter(|(_, check)| check["skipped"] != true) {
             let id = check["check"]["id"].as_str().unwrap();
-            // 10 is all well; 7 is worth a look, which kube-score calls almost.
+            // 10 means no findings; 7 is a minor finding.
             if check["grade"].as_i64().unwrap() >= 10 {
                 passed += 1;
             } else if IGNORED_CHECKS.iter().any(|(known, _)| *known == id)
@@ -138,8 +138,8 @@ async fn rendered_manifests_equal_the_goldens() {
     assert!(differ.is_empty(), "{}", differ.join("\n"));
 }
 
-/// kube-controller-manager owns the rules of an aggregated role. A chart that named them too, even as empty, was installed
-/// once and could never be upgraded: `helm upgrade` ended with "conflict with clusterrole-aggregation-controller: .rules".
+/// kube-controller-manager owns the rules of an aggregated role. A chart that set them, even to an empty list, could be installed but not
+/// upgraded: `helm upgrade` ended with "conflict with clusterrole-aggregation-controller: .rules".
 #[tokio::test]
 async fn aggregated_roles_leave_their_rules_to_kube_controller_manager() {
     for way in MODES {
@@ -165,13 +165,13 @@ async fn invalid_values_fail_with_a_message() {
         let chart = chart();
         let template = ["template", "x", chart.to_str().unwrap(), "--values", file.to_str().unwrap()];
         let output = helm(&[&template[..], &["--namespace", namespace]].concat()).await.unwrap();
-        let says = row["says"].as_str().unwrap();
+        let expected = row["says"].as_str().unwrap();
         assert!(!output.status.success(), "{row} was rendered");
-        assert!(output.stderr.contains(says), "{row}: {}", output.stderr);
+        assert!(output.stderr.contains(expected), "{row}: {}", output.stderr);
     }
 }
 
-/// The published chart said `image: pod-safety@sha256:…`, which nobody can pull. What the workflow types is run here.
+/// The published chart had `image: pod-safety@sha256:…`, which cannot be pulled. Runs the commands of the workflow.
 #[tokio::test]
 async fn bug_the_chart_of_a_release_pulls_the_image_of_that_release() {
     let root = chart().ancestors().nth(2).unwrap().to_owned();
@@ -219,8 +219,9 @@ async fn bug_the_chart_of_a_release_pulls_the_image_of_that_release() {
             let of = |kind: &str| pod[kind].as_array().cloned().unwrap_or_default();
             [of("initContainers"), of("containers")].concat()
         });
-        let found: BTreeSet<_> = containers.map(|one| one["image"].as_str().unwrap().to_owned()).collect();
-        assert_eq!(found, images.into_iter().collect(), "{more:?}");
+        let rendered_images: BTreeSet<_> =
+            containers.map(|one| one["image"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(rendered_images, images.into_iter().collect(), "{more:?}");
     }
     // The tag without `v` is the chart's appVersion.
     for tag in ["$GITHUB_REF_NAME", "$version"] {
@@ -230,7 +231,7 @@ async fn bug_the_chart_of_a_release_pulls_the_image_of_that_release() {
     assert!(workflow.contains("version=${GITHUB_REF_NAME#v}"));
 }
 
-/// `--flag` and what it says of its default, from `pod-safety run --help`.
+/// `--flag` and its documented default, from `pod-safety run --help`.
 async fn flags() -> BTreeMap<String, Option<String>> {
     let help = std::process::Command::new(binary().await.unwrap()).args(["run", "--help"]).output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
@@ -259,20 +260,20 @@ fn arguments(rendered: &str) -> BTreeMap<String, String> {
     pairs.map(|(flag, value)| (flag.to_owned(), value.to_owned())).collect()
 }
 
-/// Where a container mounts a volume of this kind, container by container.
+/// The mount paths of volumes of this kind, by container.
 fn mounts(pod: &Value, is_wanted: impl Fn(&Value) -> bool) -> Vec<(&str, &str)> {
     let all = |field: &str| pod[field].as_array().into_iter().flatten();
-    let wanted: Vec<_> = all("volumes").filter(|volume| is_wanted(volume)).map(|one| &one["name"]).collect();
+    let volumes: Vec<_> = all("volumes").filter(|volume| is_wanted(volume)).map(|one| &one["name"]).collect();
     let containers = all("initContainers").chain(all("containers"));
     let mounts = containers.flat_map(|container| {
         let mounts = container["volumeMounts"].as_array().into_iter().flatten();
         mounts.map(move |mount| (container["name"].as_str().unwrap(), mount))
     });
-    let mounts = mounts.filter(|(_, mount)| wanted.contains(&&mount["name"]));
+    let mounts = mounts.filter(|(_, mount)| volumes.contains(&&mount["name"]));
     mounts.map(|(container, mount)| (container, mount["mountPath"].as_str().unwrap())).collect()
 }
 
-/// Agents have a container and a user of their own.
+/// Agents have a separate container and user.
 #[tokio::test]
 async fn attack_fence_agents_share_neither_token_nor_user_nor_processes_with_the_controllers() {
     let on = "--set=controllers.fencing.agents.enabled=true";
@@ -288,8 +289,9 @@ async fn attack_fence_agents_share_neither_token_nor_user_nor_processes_with_the
         let token = mounts(pod, |volume| volume["projected"].to_string().contains("serviceAccountToken"));
         assert_eq!(token, [("pod-safety", "/var/run/secrets/kubernetes.io/serviceaccount")], "{more:?}");
         assert_eq!(pod["automountServiceAccountToken"], false, "or it is mounted into every container");
-        let ours = &pod["containers"][0];
-        let asks = ours["args"].to_string().contains("--fence-agents-socket=/run/fence-agents/agents.sock");
+        let pod_safety = &pod["containers"][0];
+        let asks =
+            pod_safety["args"].to_string().contains("--fence-agents-socket=/run/fence-agents/agents.sock");
         let agents = pod["initContainers"].as_array().cloned().unwrap_or_default();
         assert_eq!((agents.len() == 1, asks), (runs, runs), "{more:?}");
         let Some(agents) = agents.first() else { continue };
@@ -299,8 +301,8 @@ async fn attack_fence_agents_share_neither_token_nor_user_nor_processes_with_the
             let own = &container["securityContext"]["runAsUser"];
             (if own.is_null() { &pod["securityContext"]["runAsUser"] } else { own }).as_u64().unwrap()
         };
-        assert_ne!(user(agents), user(ours));
-        assert_eq!(agents["args"][2], format!("--client-uid={}", user(ours)));
+        assert_ne!(user(agents), user(pod_safety));
+        assert_eq!(agents["args"][2], format!("--client-uid={}", user(pod_safety)));
         assert!(pod["shareProcessNamespace"].is_null() && pod["hostPID"].is_null());
         assert_eq!(agents["securityContext"]["readOnlyRootFilesystem"], true);
         assert_eq!(agents["securityContext"]["capabilities"]["drop"], json!(["ALL"]));
@@ -336,16 +338,18 @@ const LEFT: [&str; 18] = [
 #[tokio::test]
 async fn each_flag_has_a_chart_value_with_the_default_of_the_binary() {
     let flags = flags().await;
-    let ours = arguments(&render(&chart(), &[]).await);
-    let without: Vec<_> =
-        flags.keys().filter(|flag| !ours.contains_key(*flag) && !LEFT.contains(&flag.as_str())).collect();
+    let pod_safety = arguments(&render(&chart(), &[]).await);
+    let without: Vec<_> = flags
+        .keys()
+        .filter(|flag| !pod_safety.contains_key(*flag) && !LEFT.contains(&flag.as_str()))
+        .collect();
     assert!(without.is_empty(), "no value of the chart sets {without:?}");
-    for (flag, value) in &ours {
+    for (flag, value) in &pod_safety {
         let default = flags.get(flag).unwrap_or_else(|| panic!("the binary does not know {flag}"));
         let default = default.as_deref().unwrap_or_default();
         match flag.as_str() {
             "--controllers" => the_chart_lists_all_controllers(value).await,
-            // Agents run beside the token of the controllers where somebody starts them by hand, never in the chart.
+            // Agents run beside the token of the controllers only if an operator starts them manually, never in the chart.
             "--fence-agents-path" => assert_eq!(value, "", "{flag}"),
             _ => assert_eq!(value, default, "{flag}"),
         }
@@ -357,9 +361,9 @@ async fn the_chart_lists_all_controllers(value: &str) {
         .args(["run", "--controllers=nosuch"])
         .output()
         .unwrap();
-    let said = String::from_utf8(wrong.stderr).unwrap();
-    let list = said.split("known controllers: ").nth(1).unwrap().split(';').next().unwrap();
-    // Ours come first, each with what kube-controller-manager calls it in brackets.
+    let stderr = String::from_utf8(wrong.stderr).unwrap();
+    let list = stderr.split("known controllers: ").nth(1).unwrap().split(';').next().unwrap();
+    // The names of pod-safety come first, each with that of kube-controller-manager in brackets.
     let known: Vec<&str> = list
         .split(')')
         .flat_map(|one| one.split(" (or").next())
@@ -367,28 +371,28 @@ async fn the_chart_lists_all_controllers(value: &str) {
         .map(str::trim)
         .filter(|name| !name.is_empty())
         .collect();
-    // Off until somebody asks for it, as in the binary.
+    // Disabled by default, as in the binary.
     const OFF: [&str; 2] = ["volume-guard", "eviction"];
     let by_default: Vec<&str> = known.iter().copied().filter(|name| !OFF.contains(name)).collect();
     assert!(by_default.len() + OFF.len() == known.len(), "{known:?}");
     assert_eq!(value.split(',').collect::<Vec<_>>(), by_default, "a controller without a value in the chart");
 }
 
-/// Without what helm adds.
+/// Without the fields that helm adds.
 fn plain(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("labels");
         let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
-        let left =
+        let remaining =
             annotations.is_some_and(|all| all.remove("helm.sh/resource-policy").is_none() || !all.is_empty());
-        if !left {
+        if !remaining {
             metadata.remove("annotations");
         }
     }
     with_floats(object)
 }
 
-/// Helm writes 1.0 as 1, which means the same.
+/// Helm writes 1.0 as 1, which is equal.
 fn with_floats(value: Value) -> Value {
     match value {
         Value::Number(number) => json!(number.as_f64()),
@@ -398,10 +402,10 @@ fn with_floats(value: Value) -> Value {
     }
 }
 
-/// Where the policies on our own kinds and our own account come from.
+/// The sources of the policies on the custom resources and the service account of pod-safety.
 const OWN_POLICIES: [&str; 3] = ["evidence", "fence", "own-account"];
 
-/// Without the labels of a release and the places in the chart.
+/// Without the labels of a release and the template paths.
 fn without_release(rendered: &str) -> String {
     let mut in_labels = false;
     let kept = rendered.lines().filter(|line| {
@@ -412,7 +416,7 @@ fn without_release(rendered: &str) -> String {
     text.trim_start_matches("---\n").to_owned()
 }
 
-/// `pod-safety manifests` grants what has pods removed by force, so it brings the policies that say by whom.
+/// `pod-safety manifests` grants the right to force delete pods, so it includes the policies that restrict that.
 #[tokio::test]
 async fn the_policies_that_manifests_prints_are_those_of_the_chart() {
     let shown = OWN_POLICIES.map(|name| format!("--show-only=templates/admission/{name}.yaml"));
@@ -423,8 +427,8 @@ async fn the_policies_that_manifests_prints_are_those_of_the_chart() {
     compare_golden(&chart().join("files/policies.yaml"), &text, WRITES).unwrap();
 }
 
-/// A namespace that is exempt has its own pods alone exempt: the statuses of FenceDevices there are still ours, and a stolen
-/// token opens nothing there.
+/// An exempt namespace exempts its pods only: the statuses of its FenceDevices remain protected, and a stolen token of pod-safety has no
+/// more rights there.
 #[tokio::test]
 async fn attack_an_exempt_namespace_exempts_neither_own_kinds_nor_own_account() {
     let values = values_of("everything");
@@ -437,7 +441,7 @@ async fn attack_an_exempt_namespace_exempts_neither_own_kinds_nor_own_account() 
         if selects { &mut exempt } else { &mut not }.insert(name);
     }
     assert!(exempt.contains("force-delete"), "{exempt:?}");
-    let wanted = [
+    let expected_objects = [
         "eviction-requesters",
         "eviction-states",
         "evidence",
@@ -449,7 +453,7 @@ async fn attack_an_exempt_namespace_exempts_neither_own_kinds_nor_own_account() 
         "volume-held",
         "watchdog",
     ];
-    assert_eq!(not, wanted.map(str::to_owned).into(), "{exempt:?}");
+    assert_eq!(not, expected_objects.map(str::to_owned).into(), "{exempt:?}");
 }
 
 #[tokio::test]
@@ -474,30 +478,31 @@ async fn the_network_policy_opens_the_admin_port_only_unless_on_host_network() {
     assert_eq!(egress[2], json!({ "to": [{ "ipBlock": { "cidr": "10.7.0.0/16" } }] }));
 }
 
-/// Exports traces.
+/// Enables tracing.
 const TRACES: &str = "tracing.endpoint=http://otel-collector.observability:4318";
 
 #[tokio::test]
 async fn in_replace_it_grants_and_defines_what_manifests_prints() {
-    let ours = documents(
+    let pod_safety = documents(
         &render(&chart(), &[&format!("--set=mode=replace,controllers.volumeGuard.enabled=true,controllers.eviction.enabled=true,{TRACES}")])
             .await,
     );
-    let ours: BTreeMap<_, _> = ours.into_iter().map(|object| (named(&object), plain(object))).collect();
+    let pod_safety: BTreeMap<_, _> =
+        pod_safety.into_iter().map(|object| (named(&object), plain(object))).collect();
     let mut compared = 0;
     for printed in documents(&manifests().await.unwrap()) {
         let key = named(&printed);
         if ["Namespace", "ServiceAccount"].contains(&key.0.as_str()) {
             continue;
         }
-        let rendered = ours.get(&key).unwrap_or_else(|| panic!("the chart lacks {key:?}"));
+        let rendered = pod_safety.get(&key).unwrap_or_else(|| panic!("the chart lacks {key:?}"));
         assert_eq!(*rendered, plain(printed), "{key:?}");
         compared += 1;
     }
     assert!(compared > 10, "{compared} objects");
 }
 
-/// Verbs of the roles that are bound to the service account, by the name of the role.
+/// Verbs of the roles that are bound to the service account, by role name.
 fn granted(rendered: &str) -> BTreeMap<String, BTreeSet<String>> {
     let all = documents(rendered);
     let bound =
@@ -556,8 +561,8 @@ async fn rights_are_granted_with_the_feature_that_needs_them() {
         (&*format!("mode=observe,{TRACES}"), "list events", false),
     ] {
         let all = granted(&render(&chart(), &["--set", set]).await);
-        let found = all.values().any(|verbs| verbs.contains(right));
-        assert_eq!(found, has, "{set}: {right}: {all:?}");
+        let is_granted = all.values().any(|verbs| verbs.contains(right));
+        assert_eq!(is_granted, has, "{set}: {right}: {all:?}");
     }
     let elsewhere = documents(&render(&chart(), &["--set", "controllers.fencing.namespaces={rack-a}"]).await);
     let names: Vec<_> =
@@ -565,7 +570,7 @@ async fn rights_are_granted_with_the_feature_that_needs_them() {
     assert_eq!(names.len(), 2, "a Role and its RoleBinding: {names:?}");
 }
 
-/// A copy of the chart with rules and a dashboard of this test's own.
+/// A copy of the chart with rules and a dashboard of this test.
 fn copy(to: &Path) {
     fn folder(from: &Path, to: &Path) {
         std::fs::create_dir_all(to).unwrap();

@@ -1,4 +1,4 @@
-//! Commands as a person gives them, and how they must end.
+//! Commands as typed by users, with their expected exit codes.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::path::Path;
@@ -10,7 +10,7 @@ pub(crate) async fn run(plane: &ControlPlane, kubeconfig: &Path, args: &[&str]) 
     plane.start_pod_safety_once(kubeconfig, args).await.unwrap()
 }
 
-/// Gives back what it printed, if it ended so.
+/// Runs a command, expects this exit code, and returns the output.
 pub(crate) async fn ends_with(plane: &ControlPlane, code: i32, args: &[&str]) -> String {
     let output = run(plane, &plane.admin_kubeconfig(), args).await;
     assert_eq!(output.status.code(), Some(code), "{args:?}\n{output:?}");
@@ -21,12 +21,12 @@ pub(crate) async fn json_of(plane: &ControlPlane, code: i32, args: &[&str]) -> V
     serde_json::from_str(&ends_with(plane, code, &[args, &["-o", "json"]].concat()).await).unwrap()
 }
 
-/// Creates an object, or makes it so.
+/// Creates or updates an object.
 pub(crate) async fn apply(plane: &ControlPlane, object: &Value) {
     plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().text().unwrap();
 }
 
-/// As kubectl calls it: by the name of the plugin's file. What other programs read stays as it is.
+/// As called by kubectl: by the file name of the plugin. Machine-readable output is unchanged.
 #[tokio::test]
 async fn bug_usage_of_the_plugin_could_not_be_typed() {
     let own = binary().await.unwrap();

@@ -1,7 +1,7 @@
-//! One scripted history of budgets, lived through by ours and by kube-controller-manager's disruption controller. After each
-//! step all statuses, conditions and answers to evictions are the same, but for what [`differences`] lists: there a weak
-//! spot of kube-controller-manager shows, and both sides are as said there. On the way ours never lets more evictions
-//! through than before the step or after it. `script` has the history.
+//! One scripted history of PDBs for pod-safety and for kube-controller-manager's disruption controller. After each step all statuses,
+//! conditions and answers to evictions are equal, except for [`differences`]: those are defects of kube-controller-manager, and both sides
+//! have the listed values. In between, pod-safety never allows more evictions than before the step or after it. `script` has the
+//! history.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
@@ -13,15 +13,15 @@ use budgets::{Act, Budgets};
 use crate::beside_kcm::differences::Difference;
 use crate::beside_kcm::{History, kcm_matches_the_recording, pod_safety_matches_the_recording};
 
-/// Scaling a workload wakes no budget in kube-controller-manager; the next event of a pod does.
+/// Scaling a workload does not trigger its PDB in kube-controller-manager; the next event of a pod does.
 const SCALED: &str = "W-DC2";
-/// It wakes one of several budgets of a pod, and never the one that a pod has left.
+/// It triggers one of several PDBs of a pod, and never the one that a pod no longer matches.
 const ONE_BUDGET: &str = "W-DC3";
-/// It gives up a whole budget for one pod whose controller has no number of pods.
+/// It does not calculate a PDB at all if one pod has a controller without a scale.
 const UNSCALED_POD: &str = "W-DC5";
-/// It does not say which pod's controller it could not ask, nor does it ask again.
+/// It does not report which pod's controller could not be read, and does not retry.
 const UNSCALED_MESSAGE: &str = "W-DC4";
-/// It takes the successor of an evicted pod, under the same name, for the evicted one.
+/// It confuses the successor of an evicted pod, under the same name, with the evicted one.
 const SAME_NAME: &str = "W-DC6";
 
 const ALLOWS_ONE_OF_THREE: &str = "1 allowed: 3 healthy, 2 desired, 3 expected, True SufficientPods";
@@ -35,13 +35,13 @@ fn at(
     why: &'static str,
     about: &[&str],
     kcm: &[&str],
-    ours: &[&str],
+    pod_safety: &[&str],
 ) -> Difference {
     let step = format!("{namespace}: {step}");
-    crate::beside_kcm::differences::differs((&step, &step), why, about, kcm, ours)
+    crate::beside_kcm::differences::differs((&step, &step), why, about, kcm, pod_safety)
 }
 
-/// All that differs.
+/// All differences.
 fn differences() -> Vec<Difference> {
     let mut all = vec![
         at(
@@ -126,7 +126,7 @@ fn of_a_successor() -> Vec<Difference> {
     ]
 }
 
-/// Where an odd pod comes beside those of a ReplicaSet, and the resource of its controller.
+/// The position of an unscaled pod among those of a ReplicaSet, and the resource of its controller.
 const UNSCALED: [(&str, &str); 3] =
     [("daemon", "daemonsets.apps"), ("job", "jobs.batch"), ("herd", "herds.example.com")];
 

@@ -1,5 +1,5 @@
-//! `pod-safety doctor` and `run` on the real API server: where nobody does what kube-controller-manager does by default, and where
-//! the process runs under an account that the admission policies deny.
+//! `pod-safety doctor` and `run` on the real API server: without the default controllers of kube-controller-manager, and with an account that
+//! the admission policies deny.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use pod_safety_control_plane::{ControlPlane, Options, budgets, check_that, objects, until};
@@ -22,7 +22,7 @@ async fn installed() -> ControlPlane {
     plane
 }
 
-/// What doctor found of a check: how well, and what.
+/// The findings of a doctor check: health, and text.
 async fn findings(plane: &ControlPlane, check: &str) -> Vec<(String, String)> {
     let output = run(plane, &plane.admin_kubeconfig(), &["doctor", "-o", "json"]).await;
     let diagnosis: Value = serde_json::from_str(&output.stdout).unwrap();
@@ -31,10 +31,10 @@ async fn findings(plane: &ControlPlane, check: &str) -> Vec<(String, String)> {
     of_it.map(|one| (text(one, "health"), format!("{} {}", text(one, "what"), text(one, "remedy")))).collect()
 }
 
-async fn until_finding(plane: &ControlPlane, check: &str, health: &str, says: &str) {
-    until(&format!("{check} is {health} and says {says}"), async || {
+async fn until_finding(plane: &ControlPlane, check: &str, health: &str, expected: &str) {
+    until(&format!("{check} is {health} and says {expected}"), async || {
         let all = findings(plane, check).await;
-        check_that(all.iter().any(|(is, what)| is == health && what.contains(says)), format!("{all:?}"))
+        check_that(all.iter().any(|(is, what)| is == health && what.contains(expected)), format!("{all:?}"))
     })
     .await
     .unwrap();
@@ -44,8 +44,8 @@ async fn kubectl(plane: &ControlPlane, args: &[&str]) -> String {
     plane.kubectl(args).await.unwrap().text().unwrap()
 }
 
-/// No controller manager runs: the node keeps the taint with which the API server creates it, and the PodDisruptionBudget never
-/// has a status. In the first minute of both that is no alarm.
+/// No controller manager runs: the node keeps the taint with which the API server creates it, and the PodDisruptionBudget never has a status.
+/// In the first minute of both that is no problem.
 #[tokio::test]
 async fn bug_a_cluster_without_a_scheduler_was_healthy() {
     let plane = installed().await;
@@ -64,7 +64,7 @@ async fn bug_a_cluster_without_a_scheduler_was_healthy() {
     until_finding(&plane, "PodDisruptionBudgets", "Problem", "no controller wrote the status of 1 of 1")
         .await;
     until_finding(&plane, "NodeLifecycle", "Problem", " --set mode=replace").await;
-    // As a controller would.
+    // Like a controller.
     kubectl(&plane, &["taint", "node", "worker", "node.kubernetes.io/not-ready-"]).await;
     let status = json!({ "status": { "observedGeneration": 1, "currentHealthy": 0, "desiredHealthy": 1, "disruptionsAllowed": 0,
         "expectedPods": 0 } });
@@ -74,7 +74,7 @@ async fn bug_a_cluster_without_a_scheduler_was_healthy() {
     until_finding(&plane, "PodDisruptionBudgets", "Fine", "each has its status, by kubectl").await;
 }
 
-/// The process led, was denied each status that it wrote, and two commands waited for two minutes without a word.
+/// The process led, each of its status writes was denied, and two commands waited for two minutes without a message.
 #[tokio::test]
 async fn bug_an_account_denied_by_the_policies_led_and_wrote_nothing() {
     let plane = installed().await;
@@ -88,11 +88,11 @@ async fn bug_an_account_denied_by_the_policies_led_and_wrote_nothing() {
     apply(&plane, &object("FencePolicy", json!({ "name": "all" }), json!({ "levels": levels }))).await;
 
     let refused = run(&plane, &admin, &["run", "--admin-address=127.0.0.1:0"]).await;
-    let says = format!("pod-safety run --as {ACCOUNT}");
-    assert!(refused.status.code() == Some(1) && refused.stderr.contains(&says), "{refused:?}");
+    let expected = format!("pod-safety run --as {ACCOUNT}");
+    assert!(refused.status.code() == Some(1) && refused.stderr.contains(&expected), "{refused:?}");
 
     let impersonates = format!("--as={ACCOUNT}");
-    let mut ours = plane.leading_pod_safety(&admin, [impersonates.as_str()]).await.unwrap();
+    let mut pod_safety = plane.leading_pod_safety(&admin, [impersonates.as_str()]).await.unwrap();
     until("the FencePolicy has a status", async || {
         let observed = ["get", "fencepolicy", "all", "-o", "jsonpath={.status.observedGeneration}"];
         let observed = kubectl(&plane, &observed).await;
@@ -102,16 +102,16 @@ async fn bug_an_account_denied_by_the_policies_led_and_wrote_nothing() {
     .unwrap();
     until_finding(&plane, "ServiceAccount", "Fine", ACCOUNT).await;
     until_finding(&plane, "RBAC", "Fine", ACCOUNT).await;
-    ours.terminate().await.unwrap();
+    pod_safety.terminate().await.unwrap();
 
-    // It leads before the policies are there.
+    // It leads before the policies exist.
     let binding = ["delete", "validatingadmissionpolicybinding", "pod-safety-fence", "pod-safety-evidence"];
     kubectl(&plane, &binding).await;
     let mut other = plane.pod_safety("other", &admin, [""; 0]).await.unwrap();
     other.is_leader().await.unwrap();
     let manifests = run(&plane, &admin, &["manifests"]).await.stdout;
     plane.kubectl_with(&["apply", "-f", "-"], &manifests).await.unwrap().text().unwrap();
-    until_finding(&plane, "ServiceAccount", "Problem", &says).await;
+    until_finding(&plane, "ServiceAccount", "Problem", &expected).await;
     until("the policy is in force", async || {
         let status =
             json!({ "status": { "observedGeneration": 7, "nodes": 0, "conditions": [] } }).to_string();
@@ -121,17 +121,17 @@ async fn bug_an_account_denied_by_the_policies_led_and_wrote_nothing() {
     })
     .await
     .unwrap();
-    let silent =
+    let without_rights =
         run(&plane, &admin, &["devices", "test", "pod-safety/bmc", "--timeout=5s", "-o", "json"]).await;
-    assert_eq!(silent.status.code(), Some(5), "{silent:?}");
-    let stdout: Value = serde_json::from_str(&silent.stdout).unwrap();
+    assert_eq!(without_rights.status.code(), Some(5), "{without_rights:?}");
+    let stdout: Value = serde_json::from_str(&without_rights.stdout).unwrap();
     assert_eq!(stdout["kind"], "DeviceTest");
-    for says in [
+    for expected in [
         "waiting for the leader of pod-safety to check 1 FenceDevice",
         "each of its answers is denied",
-        &says,
+        &expected,
     ] {
-        assert!(silent.stderr.contains(says), "{says}: {silent:?}");
+        assert!(without_rights.stderr.contains(expected), "{expected}: {without_rights:?}");
     }
     other.terminate().await.unwrap();
     let log = other.log_text();

@@ -1,5 +1,5 @@
-//! What is copied from the documentation works: every YAML block is given to the real kubectl and API server, and every
-//! command of kubectl, helm and curl is typed.
+//! The documentation works when copied: every YAML block is applied with the real kubectl and API server, and every command of kubectl, helm
+//! and curl is run.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod typed;
@@ -8,7 +8,7 @@ use pod_safety_control_plane::{ControlPlane, Options, until};
 use pod_safety_locks::documents::blocks;
 use serde_json::Value;
 
-/// On the line before a block that is no object of Kubernetes, with what it is.
+/// Marks a block that is no Kubernetes object, with a description, on the line before.
 const NOT_APPLIED: &str = "<!-- not applied: ";
 
 #[tokio::test]
@@ -24,17 +24,17 @@ async fn bug_every_yaml_block_of_the_documentation_can_be_applied() {
                 plane.namespace(namespace).await.unwrap();
             }
         }
-        // A new kind is known to the API server a moment later.
+        // The API server serves a new kind a moment later.
         until(&block.place(), async || refusal(&plane, &block.text).await.map_or(Ok(()), Err)).await.unwrap();
     }
-    // By YAML 1.1 `off` is a truth value, which is what kubectl makes of it: this check must see such a thing.
+    // In YAML 1.1 `off` is a boolean, and kubectl reads it so: this check must detect that.
     let old = "apiVersion: pod-safety.dev/v1alpha1\nkind: FenceDevice\nmetadata: { namespace: pod-safety, name: bmc }\n\
         spec: { driver: Manual, timeouts: { off: 60s } }\n";
     let refused = refusal(&plane, old).await.unwrap();
     assert!(refused.contains("unknown field \"spec.timeouts.false\""), "{refused}");
 }
 
-/// Why it is not taken; none: it would be.
+/// The error for it; `None`: it is accepted.
 async fn refusal(plane: &ControlPlane, text: &str) -> Option<String> {
     let output = plane.kubectl_with(&["apply", "--dry-run=server", "-f", "-"], text).await.unwrap();
     (!output.status.success()).then_some(output.stderr)

@@ -1,5 +1,5 @@
-//! `pod-safety drain` and `pod-safety explain pdb` against the real API server: kube-controller-manager keeps the
-//! StatefulSets and the budgets, this program plays the kubelets.
+//! `pod-safety drain` and `pod-safety explain pdb` against the real API server: kube-controller-manager runs the StatefulSet and disruption
+//! controllers, this program acts as the kubelets.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 #![expect(clippy::disallowed_methods, reason = "it plays the kubelets, and whoever sets up the cluster")]
 
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::commands::{apply, ends_with};
 
 const NS: &str = "shop";
-/// What works on the pods and their budgets while a node is drained.
+/// The controllers that act on the pods and their PDBs while a node is drained.
 const KCM: &str = "statefulset-controller,disruption-controller";
 
 async fn pod_safety(plane: &ControlPlane, args: &[&str]) -> Output {
@@ -49,8 +49,8 @@ async fn budget(plane: &ControlPlane, name: &str, app: &str, spec: Value) {
     apply(plane, &object).await;
 }
 
-/// The kubelets and the scheduler: pods without a node get the first that takes pods, bound ones become Ready, ending
-/// ones go after a moment. Counts on the way the most pods of `db` that were down at the same time.
+/// The kubelets and the scheduler: unbound pods get the first schedulable node, bound ones become Ready, terminating ones are removed after
+/// a moment. Records the highest number of pods of `db` that were unavailable at the same time.
 struct Kubelets {
     stop: AtomicBool,
     most_down: AtomicUsize,
@@ -87,7 +87,7 @@ impl Kubelets {
             let name = pod.metadata.name.clone().unwrap();
             let bound = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
             let uid = pod.metadata.uid.clone();
-            // Whoever was quicker has changed it: the next round sees that.
+            // Another client may have changed it; the next round reads it again.
             if pod.metadata.deletion_timestamp.is_some() {
                 let over = DeleteParams {
                     grace_period_seconds: Some(0),
@@ -120,16 +120,16 @@ fn is_ready(pod: &Pod) -> bool {
     conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Waits until the budget lets so many through.
-async fn allows(plane: &ControlPlane, name: &str, wanted: i64) {
-    until(&format!("{name} allows {wanted}"), async || {
+/// Waits until the PDB allows this many disruptions.
+async fn allows(plane: &ControlPlane, name: &str, expected: i64) {
+    until(&format!("{name} allows {expected}"), async || {
         let object = plane.find("pdb", NS, name).await.map_err(|error| error.to_string())?;
         let object = object.ok_or("there is none")?;
         let status = &object["status"];
         let current = status["observedGeneration"] == object["metadata"]["generation"];
-        // Three pods are expected by either budget of three.
+        // Each of the PDBs has three expected pods.
         check_that(
-            current && status["disruptionsAllowed"] == wanted && status["currentHealthy"] != 0,
+            current && status["disruptionsAllowed"] == expected && status["currentHealthy"] != 0,
             status.to_string(),
         )
     })
@@ -156,7 +156,7 @@ async fn drain_respects_pdbs_and_names_what_blocks() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     plane.namespace(NS).await.unwrap();
     let client = plane.admin();
-    // The scheduler below takes the first node that takes pods: all of them go to "a".
+    // The scheduler below takes the first schedulable node: all pods go to "a".
     objects::create_node(&client, &objects::node("a").with_ready("True")).await.unwrap();
     let _kcm = plane.kube_controller_manager(KCM, &[]).await.unwrap();
     let kubelets = Kubelets {
@@ -180,7 +180,7 @@ async fn scenario(plane: &ControlPlane, kubelets: &Kubelets) {
     allows(plane, "db", 1).await;
     allows(plane, "api", 0).await;
     objects::create_node(&plane.admin(), &objects::node("b").with_ready("True")).await.unwrap();
-    // The API server gives it to each new node; the controller of nodes takes it away.
+    // The API server adds the taint to each new node; the node lifecycle controller would remove it.
     plane.kubectl(&["taint", "node", "b", "node.kubernetes.io/not-ready-"]).await.unwrap().text().unwrap();
     let naked = objects::pod(NS, "naked").on_node("a").with_grace(5).with_phase("Running");
     objects::create_pod(&plane.admin(), &naked).await.unwrap();
@@ -195,7 +195,7 @@ async fn scenario(plane: &ControlPlane, kubelets: &Kubelets) {
     assert_eq!(kubelets.most_down.load(Ordering::SeqCst), 1, "pods of db that were down at the same time");
 }
 
-/// `explain pdb` names what never allows anything, and what would.
+/// `explain pdb` names PDBs that never allow a disruption, and how to change that.
 async fn explained(plane: &ControlPlane) {
     let text = ends_with(plane, 3, &["explain", "pdb", "-n", NS, "api"]).await;
     assert!(text.contains("It can never be more while replicas is 1"), "{text}");
@@ -218,11 +218,11 @@ async fn explained(plane: &ControlPlane) {
     );
     let none = pod_safety(plane, &["explain", "pdb", "-n", NS, "none"]).await;
     assert_eq!(none.status.code(), Some(1), "{none:?}");
-    let says = "pod-safety: there is no PodDisruptionBudget none in namespace shop. kubectl get pdb -A";
-    assert!(none.stderr.starts_with(says), "{none:?}");
+    let expected = "pod-safety: there is no PodDisruptionBudget none in namespace shop. kubectl get pdb -A";
+    assert!(none.stderr.starts_with(expected), "{none:?}");
 }
 
-/// The plan names what blocks, the API server was asked, and nothing has changed.
+/// The plan names what blocks, from dry-run evictions of the API server, and nothing has changed.
 async fn planned(plane: &ControlPlane) {
     let text = ends_with(plane, 3, &["drain", "a", "-o", "json"]).await;
     let plan: Value = serde_json::from_str(&text).unwrap();
@@ -244,7 +244,7 @@ async fn planned(plane: &ControlPlane) {
     let table = ends_with(plane, 3, &["drain", "a"]).await;
     assert!(table.contains("pdb api: 1 healthy - 1 needed = 0, never more while replicas is 1"), "{table}");
     assert!(table.contains("explain pdb -n shop api"), "{table}");
-    // A dry run uses nothing up, and --apply refuses before it touches anything.
+    // A dry run consumes nothing, and --apply refuses before any change.
     allows(plane, "db", 1).await;
     let refused = ends_with(plane, 3, &["drain", "a", "--apply"]).await;
     assert!(refused.contains("naked") && refused.contains("Nothing was changed"), "{refused}");
@@ -259,7 +259,7 @@ async fn planned(plane: &ControlPlane) {
     );
 }
 
-/// With consent, and without what blocks for ever, the node empties.
+/// With confirmation, and without the permanently blocking PDB, the node is emptied.
 async fn drained(plane: &ControlPlane) {
     let args = ["drain", "a", "--apply", "--skip", "shop/api-0", "--evict-unmanaged", "--timeout", "5m"];
     let log = ends_with(plane, 0, &args).await;
@@ -269,7 +269,7 @@ async fn drained(plane: &ControlPlane) {
         assert!(log.contains(&format!("pod/shop/{name} gone")), "{log}");
     }
     assert_eq!(on_node(plane, "a").await, ["api-0"]);
-    // What cannot go in time ends with its own code, and says that the node stays cordoned.
+    // A timeout has its own exit code, and the message states that the node stays cordoned.
     plane.kubectl(&["delete", "pdb", "-n", NS, "api"]).await.unwrap().text().unwrap();
     budget(plane, "api", "api", json!({ "maxUnavailable": 1 })).await;
     allows(plane, "api", 1).await;

@@ -1,5 +1,5 @@
-//! The Eviction API (KEP-4563) on a real API server, with our controllers: the behaviours of the integration tests of
-//! kubernetes#137133 and #137396, and what tenants can do against it.
+//! The Eviction API (KEP-4563) on a real API server, with the controllers of pod-safety: the behaviours of the integration tests of
+//! kubernetes#137133 and #137396, and attacks by tenants.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ use process::*;
 
 const EVICTOR: &str = "imperative-eviction.k8s.io/evictor";
 
-/// An API server with both gates and the group.
+/// An API server with both feature gates and the API group.
 pub(crate) fn gates() -> Options {
     let args = [
         "--feature-gates=EvictionRequestAPI=true,GenericWorkload=true",
@@ -46,11 +46,11 @@ async fn requested_evictions_are_carried_out() {
     }
     let plane = ControlPlane::start(gates()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
-    // Before anybody serves them.
+    // Before any controller runs.
     let forged = attacks::forged(&plane).await;
     let args = ["--controllers=disruption,eviction", "--mode=replace"];
-    let mut ours = plane.leading_pod_safety(&kubeconfig, args).await.unwrap();
-    ours.ready().await.unwrap();
+    let mut pod_safety = plane.leading_pod_safety(&kubeconfig, args).await.unwrap();
+    pod_safety.ready().await.unwrap();
     scenarios![
         requests_are_validated(&plane),
         a_pod_that_terminates_ends_its_eviction(&plane),
@@ -58,10 +58,10 @@ async fn requested_evictions_are_carried_out() {
         a_withdrawn_eviction_is_canceled_and_requested_again(&plane),
         responders_have_their_turns_and_the_next_eviction_follows(&plane),
         a_budget_stalls_an_eviction_until_it_opens(&plane),
-        a_forged_report_stops_the_chain(&ours, &forged),
+        a_forged_report_stops_the_chain(&pod_safety, &forged),
         a_thousand_requests_do_not_starve_another_namespace(&plane),
     ];
-    let ended = ours.metric("pod_safety_evictions_ended_total", &[]).await.unwrap();
+    let ended = pod_safety.metric("pod_safety_evictions_ended_total", &[]).await.unwrap();
     assert!(ended >= 4.0, "{ended}");
 }
 
@@ -77,17 +77,21 @@ async fn the_validation_of_the_model_check_is_that_of_the_api_server() {
 async fn without_the_api_group_one_log_line_and_no_action() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
-    let mut ours = plane.leading_pod_safety(&kubeconfig, ["--controllers=pod-gc,eviction"]).await.unwrap();
-    ours.ready().await.unwrap();
-    let ready = ours.get("/readyz").await.unwrap().body;
+    let mut pod_safety =
+        plane.leading_pod_safety(&kubeconfig, ["--controllers=pod-gc,eviction"]).await.unwrap();
+    pod_safety.ready().await.unwrap();
+    let ready = pod_safety.get("/readyz").await.unwrap().body;
     assert!(ready.contains("[+]evictions: the API server does not serve them"), "{ready}");
-    assert_eq!(ours.metric("pod_safety_holds", &[("controller", "eviction")]).await.unwrap(), 0.0);
+    assert_eq!(pod_safety.metric("pod_safety_holds", &[("controller", "eviction")]).await.unwrap(), 0.0);
     assert_eq!(
-        ours.metric("pod_safety_cache_watch_failures_total", &[("resource", "evictions")]).await.unwrap(),
+        pod_safety
+            .metric("pod_safety_cache_watch_failures_total", &[("resource", "evictions")])
+            .await
+            .unwrap(),
         0.0
     );
-    let log = ours.log_text();
-    let told: Vec<&str> = log.lines().filter(|line| line.contains("lifecycle.k8s.io")).collect();
-    assert_eq!(told.len(), 2, "one of each kind: {told:#?}");
-    assert!(told.iter().all(|line| line.contains("INFO")), "{told:#?}");
+    let log = pod_safety.log_text();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("lifecycle.k8s.io")).collect();
+    assert_eq!(lines.len(), 2, "one of each kind: {lines:#?}");
+    assert!(lines.iter().all(|line| line.contains("INFO")), "{lines:#?}");
 }

@@ -1,5 +1,4 @@
-//! Evictions through the real API server, with our controller keeping the budgets: what is let through never costs
-//! more than a budget allows.
+//! Evictions through the real API server, with pod-safety's disruption controller: the allowed evictions never exceed a PDB.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(
     clippy::unwrap_used,
@@ -38,9 +37,9 @@ async fn evictions_stay_within_pdbs() {
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     let stale = format!("--stale-pod-disruption-timeout={}s", STALE_AFTER.as_secs());
     let args = ["--controllers=disruption", "--mode=replace", &stale];
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
-    ours.ready().await.unwrap();
-    ours.is_leader().await.unwrap();
+    let mut pod_safety = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
+    pod_safety.ready().await.unwrap();
+    pod_safety.is_leader().await.unwrap();
     scenarios![
         twenty_clients_never_exceed_one_budget(api),
         unhealthy_pods_are_evicted_by_unhealthy_pod_eviction_policy(api),
@@ -48,7 +47,7 @@ async fn evictions_stay_within_pdbs() {
         pdb_changes_during_evictions_are_respected(api),
         a_condition_of_a_pod_that_does_not_end_is_taken_back(api),
     ];
-    let written = ours.metric("pod_safety_disruption_updates_total", &[]).await.unwrap();
+    let written = pod_safety.metric("pod_safety_disruption_updates_total", &[]).await.unwrap();
     assert!(written > 0.0, "{written}");
 }
 
@@ -61,18 +60,18 @@ async fn evict(api: &Client, namespace: &str, pod: &str) -> Answer {
     budgets::evict(api, namespace, pod, &Value::Null).await.unwrap()
 }
 
-/// Waits until the budget allows so many evictions.
+/// Waits until the PDB allows this many evictions.
 async fn until_allowed(api: &Client, namespace: &str, allowed: i32) {
     until(&format!("{namespace} allows {allowed}"), async || {
-        let look =
+        let status =
             budgets::budget_status(api, namespace, "crowd").await.map_err(|error| format!("{error:?}"))?;
-        check_that(look.allowed == allowed && look.observed == look.generation, look.to_string())
+        check_that(status.allowed == allowed && status.observed == status.generation, status.to_string())
     })
     .await
     .unwrap();
 }
 
-/// Those who never end, until the other is done.
+/// Runs `others`, which never end, until `work` is done.
 async fn beside<T>(others: impl Future, work: impl Future<Output = T>) -> T {
     match select(std::pin::pin!(work), std::pin::pin!(others)).await {
         Either::Left((done, _)) => done,
@@ -80,12 +79,12 @@ async fn beside<T>(others: impl Future, work: impl Future<Output = T>) -> T {
     }
 }
 
-/// Evicts whom it finds, one after the other, and writes down how often it was answered what.
+/// Evicts existing pods one after the other, and counts the answers by code.
 struct Evictors<'a> {
     api: &'a Client,
     crowd: &'a Crowd,
     answers: RefCell<BTreeMap<u16, usize>>,
-    /// How many answers each of them got.
+    /// The number of answers of each client.
     each: RefCell<BTreeMap<usize, usize>>,
     evicted: RefCell<Vec<String>>,
     stop: Cell<bool>,
@@ -97,17 +96,17 @@ impl<'a> Evictors<'a> {
         Self { api, crowd, answers, each, evicted, stop: Cell::new(false) }
     }
 
-    /// The `number`-th of them works until it is stopped, or enough are gone.
+    /// Client number `number` works until it is stopped, or enough pods are evicted.
     async fn evict_until_stopped(&self, number: usize, enough: usize) {
         let mut at = number;
         while !self.stop.get() && self.evicted.borrow().len() < enough {
-            // The newest as often as the oldest, each client in an order of its own.
+            // Old and new pods equally often, each client in its own order.
             at = (at * 31 + 7 * number + 1) % self.crowd.created();
             let name = Crowd::name(at);
             let answer = evict(self.api, self.crowd.namespace, &name).await;
             *self.answers.borrow_mut().entry(answer.code).or_default() += 1;
             *self.each.borrow_mut().entry(number).or_default() += 1;
-            // Who is on its way out already may always be evicted once more.
+            // A terminating pod may always be evicted again.
             if answer.code == 201 && !self.evicted.borrow().contains(&name) {
                 self.evicted.borrow_mut().push(name);
             }
@@ -123,7 +122,7 @@ impl<'a> Evictors<'a> {
     }
 }
 
-/// Until the witness has seen each of them go.
+/// Waits until the watch has observed the deletion of each of them.
 async fn witness_saw_all(witness: &HealthWatch<'_>, evicted: &[String]) {
     until("the witness has heard of all evictions", async || {
         let unheard: Vec<_> = evicted.iter().filter(|name| !witness.saw_deletion(name)).collect();
@@ -158,8 +157,8 @@ async fn twenty_clients_never_exceed_one_budget(api: &Client) {
 async fn unhealthy_pods_are_evicted_by_unhealthy_pod_eviction_policy(api: &Client) {
     let owner = workloads::put(api, REPLICA_SET, "broken", "crowd", 4, None).await.unwrap();
     let crowd = Crowd::create_all(api, "broken", owner, 4).await;
-    let put = async |policy: &str, wanted: i32| {
-        let spec = selecting(json!({ "minAvailable": wanted, "unhealthyPodEvictionPolicy": policy }));
+    let put = async |policy: &str, min_available: i32| {
+        let spec = selecting(json!({ "minAvailable": min_available, "unhealthyPodEvictionPolicy": policy }));
         budgets::put(api, "broken", "crowd", &spec).await.unwrap();
     };
     put("IfHealthyBudget", 3).await;
@@ -167,11 +166,11 @@ async fn unhealthy_pods_are_evicted_by_unhealthy_pod_eviction_policy(api: &Clien
     for broken in ["pod-0", "pod-1"] {
         crowd.set_ready(broken, false).await;
     }
-    let healthy = async |wanted: i32| {
-        until(&format!("{wanted} are healthy"), async || {
-            let look =
+    let healthy = async |expected: i32| {
+        until(&format!("{expected} are healthy"), async || {
+            let status =
                 budgets::budget_status(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
-            check_that(look.healthy == wanted, look.to_string())
+            check_that(status.healthy == expected, status.to_string())
         })
         .await
         .unwrap();
@@ -192,9 +191,9 @@ async fn unhealthy_pods_are_evicted_by_unhealthy_pod_eviction_policy(api: &Clien
     crowd.set_ready("pod-1", false).await;
     put("AlwaysAllow", 4).await;
     let policy = async || {
-        let look =
+        let status =
             budgets::budget_status(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
-        check_that((look.healthy, look.desired) == (2, 4), look.to_string())
+        check_that((status.healthy, status.desired) == (2, 4), status.to_string())
     };
     until("four are wanted and two are healthy", policy).await.unwrap();
     assert_eq!(evict(api, "broken", "pod-2").await.code, 429, "a healthy one");
@@ -216,15 +215,15 @@ async fn a_percentage_of_a_custom_resource_follows_its_scale(api: &Client) {
     assert_eq!((answer.code, answer.causes), (429, vec![cause.to_owned()]));
 
     workloads::scale(api, FLEET, "percent", "crowd", 5).await.unwrap();
-    // Nobody tells of the scale of a custom resource; it is asked for with the next change of a pod.
+    // No watch shows the scale of a custom resource; it is read with the next change of a pod.
     tokio::time::sleep(Duration::from_secs(1)).await;
     crowd.set_ready("pod-9", false).await;
     until_allowed(api, "percent", 3).await;
-    let look = budgets::budget_status(api, "percent", "crowd").await.unwrap();
-    assert_eq!((look.expected, look.desired, look.healthy), (5, 4, 7), "{look}");
+    let status = budgets::budget_status(api, "percent", "crowd").await.unwrap();
+    assert_eq!((status.expected, status.desired, status.healthy), (5, 4, 7), "{status}");
 }
 
-/// Each change is felt by every eviction that is asked for after it.
+/// Each change affects every eviction that is requested after it.
 async fn pdb_changes_during_evictions_are_respected(api: &Client) {
     let owner = workloads::put(api, REPLICA_SET, "changing", "crowd", 10, None).await.unwrap();
     let crowd = Crowd::create_all(api, "changing", owner, 10).await;
@@ -236,7 +235,7 @@ async fn pdb_changes_during_evictions_are_respected(api: &Client) {
         };
         until("more are evicted", done).await.unwrap();
     };
-    // Evictions that had begun before the change are let through as it was: one of each client.
+    // Evictions in progress may still use the old state: one for each client.
     let since = async || {
         let before = evictors.each.borrow().clone();
         let later = async || {
@@ -254,13 +253,13 @@ async fn pdb_changes_during_evictions_are_respected(api: &Client) {
     };
     let work = async {
         more(20).await;
-        for wanted in [8, 9] {
-            let spec = selecting(json!({ "minAvailable": wanted }));
+        for min_available in [8, 9] {
+            let spec = selecting(json!({ "minAvailable": min_available }));
             budgets::put(api, "changing", "crowd", &spec).await.unwrap();
             let from = since().await;
             more(10).await;
             let lowest = under(from).await;
-            assert!(lowest >= wanted, "{lowest} pods were healthy, {wanted} are wanted");
+            assert!(lowest >= min_available, "{lowest} pods were healthy, {min_available} are wanted");
         }
         budgets::delete(api, "changing", "crowd").await.unwrap();
         let from = since().await;
@@ -302,22 +301,23 @@ async fn a_condition_of_a_pod_that_does_not_end_is_taken_back(api: &Client) {
     let condition = async |name: &str| {
         let pod = observe::find_pod(api, "stale", name).await.unwrap().unwrap();
         let conditions = pod.status.unwrap().conditions.unwrap();
-        let found = conditions.into_iter().find(|condition| condition.type_ == "DisruptionTarget").unwrap();
-        (found, pod.metadata.generation)
+        let condition_now =
+            conditions.into_iter().find(|condition| condition.type_ == "DisruptionTarget").unwrap();
+        (condition_now, pod.metadata.generation)
     };
     let taken_back = async || {
-        let (found, _) = condition("lives-on").await;
-        check_that(found.status == "False", format!("{found:?}"))
+        let (condition_now, _) = condition("lives-on").await;
+        check_that(condition_now.status == "False", format!("{condition_now:?}"))
     };
     until("the condition is False", taken_back).await.unwrap();
-    // The API server's times have no fractions, and ours is measured from when we heard of it.
+    // The API server's times have no fractions, and this time is measured from the observation.
     assert!(began.elapsed() >= STALE_AFTER - Duration::from_secs(1), "{:?}", began.elapsed());
-    let (found, generation) = condition("lives-on").await;
-    assert_eq!((found.reason, found.message), (None, None));
-    assert_eq!(found.observed_generation, generation);
+    let (condition_now, generation) = condition("lives-on").await;
+    assert_eq!((condition_now.reason, condition_now.message), (None, None));
+    assert_eq!(condition_now.observed_generation, generation);
     tokio::time::sleep(STALE_AFTER).await;
     for name in ["by-kubelet", "ended", "ending"] {
-        let (found, _) = condition(name).await;
-        assert_eq!(found.status, "True", "{name}");
+        let (condition_now, _) = condition(name).await;
+        assert_eq!(condition_now.status, "True", "{name}");
     }
 }

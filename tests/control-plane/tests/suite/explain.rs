@@ -1,6 +1,6 @@
-//! `pod-safety explain pdb` and `pod-safety drain` where something blocks: each kind of blockade as the real API server
-//! answers it, also for pods of a custom resource, and drains that end before they are done.
-//! kube-controller-manager keeps the budgets; nobody plays the kubelets, so what is told to end does not.
+//! `pod-safety explain pdb` and `pod-safety drain` where something blocks: each cause of blocking as the real API server answers it, also
+//! for pods of a custom resource, and drains that end before they are done. kube-controller-manager calculates the PDBs; there are no
+//! kubelets, so deleted pods do not terminate.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::process::Stdio;
@@ -18,7 +18,7 @@ use tokio::process::Command;
 use crate::commands::{ends_with, json_of, run};
 
 const NS: &str = "shop";
-/// Who may read everything that is listed, and nothing else.
+/// A user with list rights only.
 const READER: &str = "reader";
 
 /// A pod `APP-NUMBER` on the node `APP`.
@@ -35,7 +35,7 @@ async fn pod(plane: &ControlPlane, app: &str, number: i32, kind: workloads::Kind
     objects::set_pod_status(&plane.admin(), NS, &name, &status).await.unwrap();
 }
 
-/// How many pods the workload of this application wants.
+/// The replicas of the workload of this application.
 fn replicas(app: &str) -> i32 {
     if matches!(app, "soon" | "primary") { 3 } else { 2 }
 }
@@ -45,7 +45,7 @@ async fn budget(plane: &ControlPlane, name: &str, app: &str, mut spec: Value) {
     budgets::put(&plane.admin(), NS, name, &spec).await.unwrap();
 }
 
-/// An application for each kind of blockade, on a node of its own.
+/// An application for each cause of blocking, on its own node.
 async fn set_up(plane: &ControlPlane) {
     plane.namespace(NS).await.unwrap();
     workloads::define_custom_kinds(&plane.admin()).await.unwrap();
@@ -68,7 +68,7 @@ async fn set_up(plane: &ControlPlane) {
     for number in 0..3 {
         pod(plane, "primary", number, STATEFUL_SET, json!({})).await;
     }
-    // As the operator of a database labels them: one is the primary.
+    // Like the operator of a database: one pod is labelled as the primary.
     let label = ["label", "pod", "-n", NS, "primary-1", "primary-2", "app-"];
     plane.kubectl(&label).await.unwrap().text().unwrap();
     budget(plane, "primary", "primary", json!({ "minAvailable": 1 })).await;
@@ -80,27 +80,29 @@ async fn set_up(plane: &ControlPlane) {
     budget(plane, "new", "new", json!({ "maxUnavailable": 1 })).await;
 }
 
-/// Until the controller of budgets has looked at every pod. One of `new` could never be calculated, one of `sync` could
-/// once: the API server answers differently.
+/// Waits until the disruption controller has observed every pod. The PDB of `new` could never be calculated, that of `sync` could once: the
+/// API server answers differently.
 async fn calculated(plane: &ControlPlane) {
     for (name, healthy) in
         [("never", 2), ("soon", 2), ("over-a", 2), ("over-b", 2), ("sync", 1), ("primary", 1)]
     {
-        until_explains(plane, name, |look| {
-            look.condition.contains("Pods") && look.healthy == healthy && look.observed == look.generation
+        until_explains(plane, name, |status| {
+            status.condition.contains("Pods")
+                && status.healthy == healthy
+                && status.observed == status.generation
         })
         .await;
     }
     pod(plane, "sync", 1, PHANTOM, json!({})).await;
-    until_explains(plane, "sync", |look| look.condition.contains("SyncFailed")).await;
-    until_explains(plane, "new", |look| look.condition.contains("SyncFailed")).await;
+    until_explains(plane, "sync", |status| status.condition.contains("SyncFailed")).await;
+    until_explains(plane, "new", |status| status.condition.contains("SyncFailed")).await;
 }
 
 async fn until_explains(plane: &ControlPlane, name: &str, is_so: impl Fn(&BudgetStatus) -> bool) {
     until(&format!("{name} is calculated"), async || {
-        let look =
+        let status =
             budgets::budget_status(&plane.admin(), NS, name).await.map_err(|error| error.to_string())?;
-        check_that(is_so(&look), look.to_string())
+        check_that(is_so(&status), status.to_string())
     })
     .await
     .unwrap();
@@ -123,9 +125,9 @@ async fn explain_names_what_blocks_and_the_drain_ends_as_predicted() {
     ctrl_c_on_a_terminal_ends_the_line(&plane).await;
 }
 
-/// The verdicts, and what people read.
+/// The verdicts, and the text output.
 async fn each_cause_of_blocking_has_a_verdict(plane: &ControlPlane) {
-    for (name, verdict, says) in [
+    for (name, verdict, expected) in [
         ("never", "DisruptionsNeverAllowed", &["while replicas is 2", "scale Fleet/never to 3"][..]),
         (
             "primary",
@@ -168,23 +170,23 @@ async fn each_cause_of_blocking_has_a_verdict(plane: &ControlPlane) {
         let explained = json_of(plane, 3, &["explain", "pdb", "-n", NS, name]).await;
         assert_eq!(explained["verdict"], verdict, "{explained:#}");
         let text = ends_with(plane, 3, &["explain", "pdb", "-n", NS, name]).await;
-        for says in says {
-            assert!(text.contains(says), "{says}: not in\n{text}");
+        for expected in expected {
+            assert!(text.contains(expected), "{expected}: not in\n{text}");
         }
     }
     let soon = json_of(plane, 0, &["explain", "pdb/soon", "-n", NS, "--exit-zero"]).await;
     assert_eq!((&soon["replicas"], &soon["ceiling"]), (&json!(3), &json!(1)), "its scale was asked");
-    // No view contradicts another: of custom resources each asks for the scale.
+    // No view contradicts another: each reads the scale of custom resources.
     for command in ["doctor", "status"] {
-        let said = run(plane, &plane.admin_kubeconfig(), &[command, "-o", "json"]).await.stdout;
+        let message = run(plane, &plane.admin_kubeconfig(), &[command, "-o", "json"]).await.stdout;
         for name in ["shop/never", "shop/primary"] {
-            assert!(said.contains(name), "{command} does not name {name}: {said}");
+            assert!(message.contains(name), "{command} does not name {name}: {message}");
         }
-        assert!(!said.contains("shop/soon"), "{said}");
+        assert!(!message.contains("shop/soon"), "{message}");
     }
 }
 
-/// `EVICTION WOULD` is what the API server says to a dry run.
+/// `EVICTION WOULD` is the API server's answer to a dry run.
 async fn evictions_are_answered_as_explained(plane: &ControlPlane) {
     let list = json_of(plane, 3, &["explain", "pdb", "-n", NS]).await;
     let mut compared = 0;
@@ -195,19 +197,19 @@ async fn evictions_are_answered_as_explained(plane: &ControlPlane) {
     {
         let name = pod["name"].as_str().unwrap();
         let answer = budgets::evict(&plane.admin(), NS, name, &json!({ "dryRun": ["All"] })).await.unwrap();
-        let said = pod["message"].as_str().unwrap();
+        let message = pod["message"].as_str().unwrap();
         let agrees = if pod["goes"] == true {
             answer.code == 201
         } else {
-            said.contains(&format!("({})", answer.code))
+            message.contains(&format!("({})", answer.code))
         };
-        assert!(agrees, "{budget} {name}: {said}, but it was answered {answer}");
+        assert!(agrees, "{budget} {name}: {message}, but it was answered {answer}");
         compared += 1;
     }
     assert_eq!(compared, 13, "{list:#}");
 }
 
-/// JSON and YAML are one document, and the table has a row for each budget.
+/// JSON and YAML are the same document, and the table has a row for each PDB.
 async fn output_formats_agree(plane: &ControlPlane) {
     for (code, args) in [
         (3, &["explain", "pdb", "-n", NS, "never"][..]),
@@ -240,7 +242,7 @@ async fn output_formats_agree(plane: &ControlPlane) {
     );
 }
 
-/// Without the right to ask a custom resource nobody says "never", and why is said.
+/// Without the right to read the scale of a custom resource, the verdict is unknown instead of "never", with the reason.
 async fn missing_rights_are_reported_as_unknown(plane: &ControlPlane) {
     let reader = plane.user_kubeconfig(READER, &[]).unwrap();
     let resources = "--resource=pods,poddisruptionbudgets.policy,deployments.apps,replicasets.apps,statefulsets.apps,replicationcontrollers";
@@ -270,9 +272,9 @@ async fn is_cordoned(plane: &ControlPlane, node: &str) -> bool {
     node.spec.and_then(|spec| spec.unschedulable).unwrap_or_default()
 }
 
-/// The plan has the API server's own refusal; `--apply` cordons, tries, and waits for whoever changes what blocks.
+/// The plan has the API server's own refusal; `--apply` cordons, retries, and waits until an operator removes the cause.
 async fn drain_retries_while_blocked(plane: &ControlPlane) {
-    for (node, reason, dry_run, says) in [
+    for (node, reason, dry_run, expected) in [
         (
             "over",
             "MultipleBudgets",
@@ -297,8 +299,8 @@ async fn drain_retries_while_blocked(plane: &ControlPlane) {
             "{plan:#}"
         );
         let message = pod["dryRun"]["message"].as_str().unwrap();
-        assert!(message.contains(says), "{message}");
-        // Of several budgets the API server says that it will not; of one that it may.
+        assert!(message.contains(expected), "{message}");
+        // With several PDBs the API server's error is permanent; with one it may be temporary.
         let code = if node == "over" { 3 } else { 5 };
         let log = ends_with(plane, code, &["drain", node, "--apply", "--timeout", "4s"]).await;
         assert!(log.contains("0 gone") && log.contains(&format!("pod/shop/{node}-0 still exists")), "{log}");
@@ -306,7 +308,7 @@ async fn drain_retries_while_blocked(plane: &ControlPlane) {
     }
 }
 
-/// A pod that is called finished and may run is not evicted: with a code of its own.
+/// A pod with a terminal phase that may still run is not evicted: with a separate exit code.
 async fn pods_that_may_run_are_refused(plane: &ControlPlane) {
     let plan = json_of(plane, 4, &["drain", "lies"]).await;
     assert_eq!(plan["pods"][0]["action"], "RefusedForSafety", "{plan:#}");
@@ -316,13 +318,13 @@ async fn pods_that_may_run_are_refused(plane: &ControlPlane) {
     plane.kubectl(&["get", "pod", "-n", NS, "lies-0"]).await.unwrap().text().unwrap();
 }
 
-/// One pod ends, two wait for their budget: that is said, and that the node stays cordoned.
+/// One pod terminates, two wait for their PDB: the output states that, and that the node stays cordoned.
 async fn drain_ends_at_its_timeout(plane: &ControlPlane) {
     let plan = json_of(plane, 3, &["drain", "soon"]).await;
     let actions: Vec<&Value> = plan["pods"].as_array().unwrap().iter().map(|pod| &pod["action"]).collect();
     assert_eq!(actions, ["Evict", "Wait", "Wait"], "{plan:#}");
     let log = ends_with(plane, 5, &["drain", "soon", "--apply", "--timeout", "4s"]).await;
-    for says in [
+    for expected in [
         "node/soon cordoned",
         "pod/shop/soon-2 evicted, terminates within 5s",
         "pod/shop/soon-0 waits: The disruption budget soon needs 2 healthy pods and has 2 currently",
@@ -331,12 +333,12 @@ async fn drain_ends_at_its_timeout(plane: &ControlPlane) {
         "node/soon not drained, the time is up after 4s: 0 gone, 3 left",
         "node/soon stays cordoned. The same command continues; to undo: kubectl uncordon soon",
     ] {
-        assert!(log.contains(says), "{says}: not in\n{log}");
+        assert!(log.contains(expected), "{expected}: not in\n{log}");
     }
     assert!(is_cordoned(plane, "soon").await);
 }
 
-/// In a pipe: the last lines of the log, and code 1.
+/// In a pipe: the last lines of the log, and exit code 1.
 async fn ctrl_c_prints_what_continues(plane: &ControlPlane) {
     plane.kubectl(&["uncordon", "soon"]).await.unwrap().text().unwrap();
     let kubeconfig = plane.admin_kubeconfig();
@@ -355,17 +357,17 @@ async fn ctrl_c_prints_what_continues(plane: &ControlPlane) {
     assert!(last[0].starts_with("node/soon stays cordoned."), "{log}");
     assert!(last[1].starts_with("node/soon not drained, stopped after "), "{log}");
     assert!(last[1].ends_with("0 gone, 3 left"), "{log}");
-    for (line, says) in last[2..].iter().zip([
+    for (line, expected) in last[2..].iter().zip([
         "soon-2 still exists: terminating already",
         "soon-1 still exists",
         "soon-0 still exists",
     ]) {
-        assert!(line.contains(says), "{says}: not in\n{log}");
+        assert!(line.contains(expected), "{expected}: not in\n{log}");
     }
     assert!(is_cordoned(plane, "soon").await);
 }
 
-/// On a terminal, which `script` (of every Debian) gives it: a person types Ctrl-C.
+/// On a terminal, which `script` (in every Debian) provides: a user types Ctrl-C.
 async fn ctrl_c_on_a_terminal_ends_the_line(plane: &ControlPlane) {
     let (binary, kubeconfig) = (binary().await.unwrap(), plane.admin_kubeconfig());
     let shell = format!("exec {} drain soon --apply --kubeconfig {}", binary.display(), kubeconfig.display());
@@ -386,7 +388,7 @@ async fn ctrl_c_on_a_terminal_ends_the_line(plane: &ControlPlane) {
     };
     let (code, shown) = tokio::time::timeout(PATIENCE, typed).await.unwrap();
     assert_eq!(code, Some(1), "{shown}");
-    // What a person then sees: of each line what stands behind the last return.
+    // What the terminal then shows: the text of each line after its last carriage return.
     let lines: Vec<&str> = shown.lines().filter_map(|line| line.rsplit("\r\u{1b}[K").next()).collect();
     let last = lines.last().unwrap();
     assert!(

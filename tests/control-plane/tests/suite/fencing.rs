@@ -1,4 +1,4 @@
-//! Real fence agents, a power switch that ends a node, and the StatefulSet pod that runs elsewhere.
+//! Real fence agents, a power switch that stops a node, and its StatefulSet pod, which is then recreated on another node.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
@@ -38,17 +38,17 @@ use crate::commands::apply;
 use machine::Machine;
 
 const NAMESPACE: &str = "shop";
-/// Who ours is at the API server.
+/// The user name of pod-safety at the API server.
 const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
 const CONTROLLERS: &str = "--controllers=pod-gc,node-lifecycle,taint-eviction,fencing";
 
-/// The leader, in the place of kube-controller-manager's controllers of nodes.
+/// The leader, in place of kube-controller-manager's node controllers.
 async fn leader(plane: &ControlPlane, kubeconfig: &Path, more: &[&str]) -> PodSafety {
     let args = [&["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s"], more].concat();
     plane.leading_pod_safety(kubeconfig, args).await.unwrap()
 }
 
-/// A leader that has real fence agents, beside controllers of Kubernetes and its scheduler.
+/// A leader with real fence agents, beside controllers of Kubernetes and its scheduler.
 async fn leader_beside(
     plane: &ControlPlane,
     kubeconfig: &Path,
@@ -58,7 +58,7 @@ async fn leader_beside(
     leader_beside_with(plane, kubeconfig, controllers, rigs, &[]).await
 }
 
-/// The same, with more flags.
+/// The same, with additional flags.
 async fn leader_beside_with(
     plane: &ControlPlane,
     kubeconfig: &Path,
@@ -66,31 +66,31 @@ async fn leader_beside_with(
     rigs: &Rigs,
     flags: &[&str],
 ) -> ([Component; 2], PodSafety) {
-    let theirs = [
+    let components = [
         plane.kube_controller_manager(controllers, &[]).await.unwrap(),
         plane.kube_scheduler(&[]).await.unwrap(),
     ];
     let agents = format!("--fence-agents-path={}", rigs.agents().display());
     let flags = [&[agents.as_str(), "--allow-fence-dummy"], flags].concat();
-    (theirs, leader(plane, kubeconfig, &flags).await)
+    (components, leader(plane, kubeconfig, &flags).await)
 }
 
-/// The kubelets of these machines.
+/// Runs the kubelets of these machines.
 fn kubelets<'a>(plane: &ControlPlane, machines: impl IntoIterator<Item = &'a Arc<Machine>>) -> JoinSet<()> {
     kubelets_as(&plane.admin(), machines)
 }
 
-/// The same, by another client.
+/// The same with another client.
 fn kubelets_as<'a>(api: &Client, machines: impl IntoIterator<Item = &'a Arc<Machine>>) -> JoinSet<()> {
     machines.into_iter().map(|machine| Arc::clone(machine).run_kubelet(api.clone())).collect()
 }
 
-/// Machines to which pods of others can go.
+/// Machines to which pods of other nodes can move.
 fn spare_machines() -> [Arc<Machine>; 3] {
     ["spare-1", "spare-2", "spare-3"].map(|name| Machine::new(name, || true))
 }
 
-/// A machine whose switch is a file, and the device of that.
+/// A machine whose power switch is a file, and its fence device.
 async fn switch_log(plane: &ControlPlane, rigs: &Rigs, name: &str) -> Arc<Machine> {
     let file = rigs.file(&format!("{name}.power"));
     std::fs::write(&file, "on").unwrap();
@@ -117,7 +117,7 @@ async fn until_phase(plane: &ControlPlane, node: &str, phase: &str) -> Value {
     .unwrap()
 }
 
-/// A StatefulSet pod that runs on this node, and bears no taint for long.
+/// A StatefulSet pod that runs on this node, with short tolerations.
 async fn stateful_pod(plane: &ControlPlane, name: &str, node: &str) {
     let api = plane.admin();
     let owner = workloads::put(&api, STATEFUL_SET, NAMESPACE, name, 1, None).await.unwrap();
@@ -137,12 +137,12 @@ async fn stateful_pod(plane: &ControlPlane, name: &str, node: &str) {
 
 async fn until_released(plane: &ControlPlane, pod: &str) {
     until(&format!("{pod} is released"), async || {
-        let found = observe::find_pod(&plane.admin(), NAMESPACE, pod).await;
-        let found = found.map_err(|error| format!("{error:?}"))?;
+        let current = observe::find_pod(&plane.admin(), NAMESPACE, pod).await;
+        let current = current.map_err(|error| format!("{error:?}"))?;
         let fences = incidents(plane).await;
         check_that(
-            found.is_none(),
-            format!("{:?}: {fences:?}", found.map(|pod| pod.metadata.deletion_timestamp)),
+            current.is_none(),
+            format!("{:?}: {fences:?}", current.map(|pod| pod.metadata.deletion_timestamp)),
         )
     })
     .await
@@ -151,8 +151,8 @@ async fn until_released(plane: &ControlPlane, pod: &str) {
 
 type Right = (String, String);
 
-/// What these roles grant, and what of that was used. The API server refuses what is not granted; so a right that was
-/// used cannot be left out.
+/// The rights that these roles grant, and the rights that were used. The API server denies requests without a right, so a used right cannot
+/// be missing.
 async fn granted_and_used(
     plane: &ControlPlane,
     audit: &AuditLog,
@@ -187,7 +187,7 @@ fn secret(name: &str, password: &str) -> Value {
         "stringData": { "password": password } })
 }
 
-/// A device of all nodes.
+/// A device for all nodes.
 pub(crate) fn device(name: &str, spec: Value) -> Value {
     json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
         "metadata": { "namespace": "pod-safety", "name": name }, "spec": spec })

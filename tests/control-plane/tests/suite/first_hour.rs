@@ -1,6 +1,6 @@
-//! The clusters that README and docs/kind.md create, without kind: kube-controller-manager runs with the flags of the cluster
-//! that the page creates, beside the real scheduler, and pod-safety with the values of the page's `helm install`. Both are read
-//! from the page. An ordinary pod must be scheduled, a PodDisruptionBudget must get a status, and `doctor` must say who does what.
+//! The clusters of README and docs/kind.md without kind: kube-controller-manager runs with the flags of the cluster that the page creates,
+//! beside the real scheduler, and pod-safety with the values of the page's `helm install`. Both are read from the page. An ordinary pod
+//! must be scheduled, a PodDisruptionBudget must get a status, and `doctor` must list the controllers correctly.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
@@ -15,19 +15,19 @@ use serde_json::{Value, json};
 use crate::chart;
 use crate::commands::{apply, run};
 
-/// What kubeadm gives it where no file says otherwise.
+/// The value of `--controllers` that kubeadm sets by default.
 const OF_KUBEADM: &str = "*,bootstrapsigner,tokencleaner";
-/// What `doctor` says of two controller managers that do not disturb each other, and of two that leave something undone.
+/// Doctor's message for two controller managers without conflicts, and for two that leave a duty undone.
 const BESIDE: &str = "pod-safety runs beside it";
 const IN_ITS_PLACE: &str = "in its place";
 const ABOUT_BOTH: [&str; 3] = [BESIDE, IN_ITS_PLACE, "node-lifecycle-controller"];
 const NODES: [&str; 3] = ["control-plane", "worker-a", "worker-b"];
 
-/// The words of a page's command; the first that begins so.
+/// The words of the first command of the page with this prefix.
 fn typed(page: &str, begins: &str) -> Vec<String> {
     let commands = commands().unwrap();
-    let found = commands.iter().find(|one| one.place.starts_with(page) && one.text.starts_with(begins));
-    split_words(&found.unwrap_or_else(|| panic!("{page} has no command {begins:?}")).text)
+    let command = commands.iter().find(|one| one.place.starts_with(page) && one.text.starts_with(begins));
+    split_words(&command.unwrap_or_else(|| panic!("{page} has no command {begins:?}")).text)
 }
 
 /// The flags of kube-controller-manager in the cluster that this command creates.
@@ -39,15 +39,15 @@ fn flags_of_kcm(create: &[String]) -> Vec<(String, String)> {
     let patches = cluster["kubeadmConfigPatches"].as_array().unwrap().iter();
     let patches = patches.map(|patch| serde_saphyr::from_str::<Value>(patch.as_str().unwrap()).unwrap());
     let of_cluster = patches.filter(|patch| patch["kind"] == "ClusterConfiguration");
-    let found: Vec<(String, String)> = of_cluster
+    let flags: Vec<(String, String)> = of_cluster
         .flat_map(|patch| patch["controllerManager"]["extraArgs"].as_object().unwrap().clone())
         .map(|(flag, value)| (flag, value.as_str().unwrap().to_owned()))
         .collect();
-    assert!(!found.is_empty(), "{config} gives kube-controller-manager no flag");
-    found
+    assert!(!flags.is_empty(), "{config} gives kube-controller-manager no flag");
+    flags
 }
 
-/// A cluster of a page. kubelets are the only thing that is missing.
+/// A cluster of a page, without kubelets.
 struct Cluster {
     plane: ControlPlane,
     pod_safety: PodSafety,
@@ -55,7 +55,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// As the block of one page creates it, and `helm install` of one.
+    /// Created by the block of one page, and installed by `helm install` of one.
     async fn create(created_by: &str, installed_by: &str) -> Self {
         let plane = ControlPlane::start(Options::default()).await.unwrap();
         let flags = flags_of_kcm(&typed(created_by, "kind create cluster"));
@@ -72,7 +72,7 @@ impl Cluster {
             objects::create_node(&plane.admin(), &objects::node(node)).await.unwrap();
         }
         tokio::spawn(heartbeats(plane.admin()));
-        // As kubeadm's static pod shows them to whoever asks.
+        // As visible in kubeadm's static pod.
         let mut pod = objects::pod("kube-system", "kube-controller-manager-control-plane").mirror();
         pod = pod.with_label("component", "kube-controller-manager").on_node("control-plane");
         let command = ["kube-controller-manager".to_owned(), format!("--controllers={controllers}")];
@@ -87,9 +87,9 @@ impl Cluster {
         let install: Vec<&str> = install.iter().map(String::as_str).collect();
         plane.helm(&install).await.unwrap().text().unwrap();
         let account = plane.service_account("pod-safety", "pod-safety").await.unwrap();
-        let mut ours = chart::start(&plane, "pod-safety", &account).await;
-        ours.is_leader().await.unwrap();
-        Self { plane, pod_safety: ours, _kubernetes: kubernetes }
+        let mut pod_safety = chart::start(&plane, "pod-safety", &account).await;
+        pod_safety.is_leader().await.unwrap();
+        Self { plane, pod_safety, _kubernetes: kubernetes }
     }
 
     /// Creates an ordinary pod.
@@ -125,16 +125,16 @@ impl Cluster {
         .unwrap();
     }
 
-    /// What `doctor` says of the controllers of both, as `health: sentence`.
+    /// Doctor's message about the controllers of both processes, as `health: sentence`.
     async fn lists_controllers_by_process(&self) -> String {
-        let asked = run(&self.plane, &self.plane.admin_kubeconfig(), &["doctor", "-o", "json"]).await;
-        let document: Value = serde_json::from_str(&asked.stdout).unwrap();
+        let output = run(&self.plane, &self.plane.admin_kubeconfig(), &["doctor", "-o", "json"]).await;
+        let document: Value = serde_json::from_str(&output.stdout).unwrap();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let checks = document["checks"].as_array().unwrap().iter();
-        let said: Vec<_> =
+        let expected: Vec<_> =
             checks.map(|one| format!("{}: {}", text(&one["health"]), text(&one["what"]))).collect();
-        println!("{}", said.join("\n"));
-        said.into_iter().filter(|one| ABOUT_BOTH.iter().any(|part| one.contains(part))).collect()
+        println!("{}", expected.join("\n"));
+        expected.into_iter().filter(|one| ABOUT_BOTH.iter().any(|part| one.contains(part))).collect()
     }
 }
 
@@ -152,27 +152,30 @@ async fn heartbeats(admin: kube::Client) {
 
 #[tokio::test]
 async fn documented_clusters_schedule_a_pod_and_keep_a_pdb() {
-    for (page, said) in [("README.md", BESIDE), ("docs/kind.md", IN_ITS_PLACE)] {
+    for (page, expected) in [("README.md", BESIDE), ("docs/kind.md", IN_ITS_PLACE)] {
         let mut cluster = Cluster::create(page, page).await;
         cluster.ordinary_pod().await;
         cluster.it_is_scheduled().await;
         cluster.budget_gets_a_status().await;
-        let who = cluster.lists_controllers_by_process().await;
-        assert!(who.starts_with("Fine: ") && who.contains(said), "{page}: {who}");
+        let controllers = cluster.lists_controllers_by_process().await;
+        assert!(controllers.starts_with("Fine: ") && controllers.contains(expected), "{page}: {controllers}");
         cluster.pod_safety.terminate().await.unwrap();
     }
 }
 
-/// README created the cluster of the mode `replace` and installed the mode `guard`: nobody did node lifecycle.
+/// README created the cluster of the mode `replace` and installed the mode `guard`: no process ran the node lifecycle controller.
 #[tokio::test]
 async fn bug_nothing_was_scheduled_in_the_cluster_of_one_mode_with_the_values_of_the_other() {
     let cluster = Cluster::create("docs/kind.md", "README.md").await;
     cluster.ordinary_pod().await;
-    // Whoever does node lifecycle looks at the nodes every five seconds.
+    // The node lifecycle controller checks the nodes every five seconds.
     tokio::time::sleep(Duration::from_secs(15)).await;
     let pod = cluster.get(&["pod", "web"]).await;
     let refusal = pod["status"]["conditions"][0]["message"].as_str().unwrap_or_default();
     assert!(refusal.contains("untolerated taint"), "{pod}");
-    let who = cluster.lists_controllers_by_process().await;
-    assert!(who.starts_with("Problem: ") && who.contains("node-lifecycle-controller"), "{who}");
+    let controllers = cluster.lists_controllers_by_process().await;
+    assert!(
+        controllers.starts_with("Problem: ") && controllers.contains("node-lifecycle-controller"),
+        "{controllers}"
+    );
 }

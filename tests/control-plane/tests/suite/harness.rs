@@ -1,4 +1,4 @@
-//! The harness itself: what the other suites take for granted.
+//! Tests of the harness itself: the properties that the other suites rely on.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(
     clippy::panic,
@@ -24,7 +24,7 @@ fn pods(client: &Client, namespace: &str) -> Api<Pod> {
     Api::namespaced(client.clone(), namespace)
 }
 
-/// How the API server refused, as its HTTP code.
+/// The HTTP code of the API server's refusal.
 fn code<T: std::fmt::Debug>(result: kube::Result<T>) -> u16 {
     match result {
         Err(kube::Error::Api(status)) => status.code,
@@ -32,7 +32,7 @@ fn code<T: std::fmt::Debug>(result: kube::Result<T>) -> u16 {
     }
 }
 
-/// The programs of the control plane in `folder`: each works there.
+/// The programs of the control plane in `folder`: its working directory.
 fn programs_in(folder: &Path) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
     let inside = processes.filter(|path| std::fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd == folder));
@@ -56,8 +56,8 @@ async fn a_pod_survives_a_crash_of_the_api_server() {
     let began = Instant::now();
     plane.restart_apiserver().await.unwrap();
     println!("restarted in {:?}", began.elapsed());
-    let found = pods(&plane.admin(), "default").get("db-0").await.unwrap();
-    assert_eq!(found.metadata.uid, created.metadata.uid);
+    let existing = pods(&plane.admin(), "default").get("db-0").await.unwrap();
+    assert_eq!(existing.metadata.uid, created.metadata.uid);
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn nothing_is_left_when_a_control_plane_is_dropped() {
 
 #[tokio::test]
 async fn a_failing_test_keeps_its_logs_and_leaves_no_process() {
-    // The plane is started here and dropped by a task that panics, as a test does.
+    // The plane is started here and dropped by a task that panics, like a failing test.
     let plane = start().await.unwrap();
     let folder = folder_of(&plane);
     let failing = tokio::spawn(async move {
@@ -99,7 +99,7 @@ fn folder_of(plane: &ControlPlane) -> PathBuf {
     plane.admin_kubeconfig().ancestors().nth(2).map(Path::to_owned).unwrap_or_default()
 }
 
-/// Not a test: the victim of the next one, which runs it in a process of its own.
+/// Not a test: the next test runs it in a separate process and kills it.
 #[tokio::test]
 #[ignore = "runs for ever; started and killed by another test"]
 async fn a_test_that_is_killed() {
@@ -109,7 +109,7 @@ async fn a_test_that_is_killed() {
     std::future::pending::<()>().await;
 }
 
-/// Tells the victim where to write which folder is its own.
+/// The file into which the killed test writes the path of its folder.
 const KILLED_TEST: &str = "POD_SAFETY_TEST_VICTIM";
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn programs_end_on_signal_and_errors_show_the_end_of_the_log() {
     let text = format!("{error:?}");
     assert!(text.contains("broken ended (exit status: 3)") && text.contains("no such database"), "{text}");
 
-    // What a program starts in turn is part of its group and goes with it.
+    // Processes that a program starts belong to its group and are killed with it.
     let mut parent = plane.program("parent", shell, ["-c", "sleep 4713 & exit 0"], &[]).unwrap();
     assert!(parent.wait_exit().await.unwrap().success());
     let gone = async || check_that(programs_in(&folder_of(&plane)).len() == 2, "still sleeping");
@@ -160,8 +160,8 @@ async fn loaded_objects_look_like_created_ones() {
     let plane = start().await.unwrap();
     let counts =
         ["-nodes", "5", "-pods", "100", "-pdbs", "5", "-orphans", "7", "-ghosts", "2", "-terminated", "3"];
-    let said = plane.loader(&counts).await.unwrap();
-    assert!(said.starts_with("wrote 130 objects"), "{said}");
+    let output = plane.loader(&counts).await.unwrap();
+    assert!(output.starts_with("wrote 130 objects"), "{output}");
 
     let admin = plane.admin();
     let everything = ListParams::default();
@@ -185,7 +185,7 @@ async fn loaded_objects_look_like_created_ones() {
     println!("a loaded pod has {size} bytes of JSON");
     assert!((5_000..9_000).contains(&size), "not the size of a real pod: {size}");
 
-    // The API server can change and delete them: what is stored passes its validation.
+    // The API server can change and delete them: the stored objects pass its validation.
     objects::set_pod_status(
         &admin,
         "load",
@@ -217,7 +217,7 @@ async fn a_service_account_has_no_rights_until_it_is_given_some() {
     let client = plane.client(&kubeconfig).await.unwrap();
     assert_eq!(code(pods(&client, "default").list(&ListParams::default()).await), 403);
 
-    // A role of its own: the built-in "view" is empty until kube-controller-manager aggregates it.
+    // A separate role: the built-in "view" is empty until kube-controller-manager aggregates it.
     for grant in [
         ["create", "clusterrole", "reader", "--verb=list", "--resource=pods"],
         [
@@ -235,7 +235,7 @@ async fn a_service_account_has_no_rights_until_it_is_given_some() {
         .unwrap();
     let create = pods(&client, "default").create(&PostParams::default(), &objects::pod("default", "p")).await;
     assert_eq!(code(create), 403);
-    // A second request for the same account finds it there.
+    // A second call for the same account finds it existing.
     plane.service_account("pod-safety", "controller").await.unwrap();
 }
 
@@ -245,9 +245,9 @@ async fn users_have_their_names_and_groups() {
     let kubeconfig = plane.user_kubeconfig("alice", &["oncall", "system:masters"]).unwrap();
     let path = kubeconfig.to_string_lossy();
     let whoami = ["--kubeconfig", &*path, "auth", "whoami", "-o", "json"];
-    let said = plane.kubectl(&whoami).await.unwrap().text().unwrap();
+    let output = plane.kubectl(&whoami).await.unwrap().text().unwrap();
     for expected in ["alice", "oncall", "system:masters", "system:authenticated"] {
-        assert!(said.contains(&format!("\"{expected}\"")), "no {expected} in {said}");
+        assert!(output.contains(&format!("\"{expected}\"")), "no {expected} in {output}");
     }
     assert!(matches!(plane.user_kubeconfig("bob", &["a", "b", "c"]), Err(Error::Groups(3))));
 
@@ -276,7 +276,7 @@ async fn a_compaction_causes_410_gone() {
     assert_eq!(first_watch_error(&pods, &old.unwrap()).await, 410);
 }
 
-/// With the watch cache, memory of the API server's goes with it when it restarts.
+/// A restart also clears the API server's watch cache.
 #[tokio::test]
 async fn watches_older_than_a_compaction_restart_after_a_server_restart() {
     let mut plane = start().await.unwrap();

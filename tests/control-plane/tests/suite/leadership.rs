@@ -1,4 +1,4 @@
-//! One process writes at a time, and the next goes on where the last stopped.
+//! One process writes at a time, and the next continues where the last stopped.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
@@ -15,14 +15,14 @@ use pod_safety_control_plane::{
 };
 use serde_json::json;
 
-/// As [`MISSED_SOON`] has it.
+/// The lease duration of the short timing.
 const LEASE: Duration = Duration::from_secs(3);
-/// A standby looks once in half a second or less often, so it looks this often at most while a lease of so many seconds
-/// ends, and once more when it has.
+/// A standby reads the lease at most every half second, so this is the maximum of its reads while a lease of this many seconds expires, plus
+/// one after that.
 const fn max_reads(seconds: usize) -> usize {
     2 * seconds + 1
 }
-/// Whose requests are counted: one process of those that could lead.
+/// The log name of the process whose requests are counted.
 const STANDBY: &str = "standby";
 
 async fn lease(api: &Client) -> Lease {
@@ -41,7 +41,7 @@ async fn orphan(api: &Client, name: &str) {
     observe::delete_node(api, &node).await.unwrap();
 }
 
-/// A pod that ends, on a node that somebody wrongly declared out of service.
+/// A terminating pod, on a node that was wrongly declared out of service.
 async fn a_hold(api: &Client) {
     let mut node = objects::node("tainted");
     let key = "node.kubernetes.io/out-of-service".to_owned();
@@ -70,7 +70,7 @@ async fn masters(of: &[&PodSafety]) -> Vec<f64> {
     all
 }
 
-/// How many writes it sent that touch pods.
+/// How many writes to pods it sent.
 async fn writes(of: &PodSafety) -> f64 {
     let mut all = 0.0;
     for labels in
@@ -85,7 +85,7 @@ async fn start(plane: &ControlPlane, name: &str, kubeconfig: &Path, quarantine: 
     started(plane, name, kubeconfig, &[quarantine]).await
 }
 
-/// One whose death, or silence, is noticed soon.
+/// A process whose death or pause is detected soon.
 async fn start_with_short_lease(
     plane: &ControlPlane,
     name: &str,
@@ -97,14 +97,14 @@ async fn start_with_short_lease(
 }
 
 async fn started(plane: &ControlPlane, name: &str, kubeconfig: &Path, args: &[&str]) -> PodSafety {
-    // What fencing writes, the policies let only the account write that is shipped.
+    // The policies allow only the shipped account to write fencing objects.
     let args = args.iter().copied().chain(["--controllers=*,-fencing"]);
-    let mut ours = plane.pod_safety(name, kubeconfig, args).await.unwrap();
-    ours.ready().await.unwrap();
-    ours
+    let mut pod_safety = plane.pod_safety(name, kubeconfig, args).await.unwrap();
+    pod_safety.ready().await.unwrap();
+    pod_safety
 }
 
-/// Two processes may lead: one under the account that is shipped, and one whose requests are recorded.
+/// Two possible leaders: one with the shipped account, and one whose requests are recorded.
 struct Fixture {
     plane: ControlPlane,
     kubeconfig: PathBuf,
@@ -124,7 +124,7 @@ impl Fixture {
         self.audit.count("get", "leases", "pod-safety").unwrap()
     }
 
-    /// Its requests since the `from`-th, up to and with the one by which it took the lease, and those after it.
+    /// Its requests since number `from`, up to and including the one that took the lease, and those after it.
     fn writes_nothing_before_and_after_leading(&self, from: usize) -> (Vec<AuditEntry>, Vec<AuditEntry>) {
         let mut before = self.audit.entries().unwrap().split_off(from);
         let takes = |entry: &AuditEntry| entry.matches("patch", "leases", "pod-safety") && entry.code == 200;
@@ -132,7 +132,7 @@ impl Fixture {
         (before, after)
     }
 
-    /// So often it read the node before it led and after that: its quarantine had begun as a standby's, and went on.
+    /// How often it read the node before and after it led: its quarantine had begun as a standby, and continued.
     fn the_new_leader_continued_the_quarantine(&self, from: usize, node: &str, reads_wanted: (usize, usize)) {
         let (before, after) = self.writes_nothing_before_and_after_leading(from);
         let reads = |of: &[AuditEntry]| of.iter().filter(|entry| entry.matches("get", "nodes", node)).count();
@@ -146,18 +146,18 @@ impl Fixture {
 
 #[tokio::test]
 async fn a_standby_continues_where_the_leader_stopped() {
-    let scene = Fixture::start().await;
-    the_quarantine_survives_and_sigterm_gives_the_lease_back(&scene).await;
-    a_leader_killed_between_patch_and_delete_is_followed_by_one_that_finishes(&scene).await;
+    let fixture = Fixture::start().await;
+    the_quarantine_survives_and_sigterm_gives_the_lease_back(&fixture).await;
+    a_leader_killed_between_patch_and_delete_is_followed_by_one_that_finishes(&fixture).await;
 }
 
-async fn the_quarantine_survives_and_sigterm_gives_the_lease_back(scene: &Fixture) {
+async fn the_quarantine_survives_and_sigterm_gives_the_lease_back(fixture: &Fixture) {
     const QUARANTINE: Duration = Duration::from_secs(10);
-    let (plane, api) = (&scene.plane, &scene.plane.admin());
-    let mut first = start(plane, "first", &scene.kubeconfig, "--pod-gc-quarantine=10s").await;
+    let (plane, api) = (&fixture.plane, &fixture.plane.admin());
+    let mut first = start(plane, "first", &fixture.kubeconfig, "--pod-gc-quarantine=10s").await;
     first.is_leader().await.unwrap();
-    let mut second = start(plane, "second", &scene.recorded, "--pod-gc-quarantine=10s").await;
-    // It is ready when its watches are in step, which may be before its first look at the lease.
+    let mut second = start(plane, "second", &fixture.recorded, "--pod-gc-quarantine=10s").await;
+    // It is ready when its watches are synced, which may be before its first read of the lease.
     let stands_by =
         async || check_that(second.log_text().contains("leads; this process stands by"), second.log_text());
     until("the second process finds the lease held", stands_by).await.unwrap();
@@ -167,12 +167,12 @@ async fn the_quarantine_survives_and_sigterm_gives_the_lease_back(scene: &Fixtur
     orphan(api, "survivor").await;
     let read = async || {
         let reads =
-            scene.audit.count("get", "nodes", "node-of-survivor").map_err(|error| error.to_string())?;
+            fixture.audit.count("get", "nodes", "node-of-survivor").map_err(|error| error.to_string())?;
         check_that(reads > 0, "it did not".to_owned())
     };
     until("the standby looks for the node", read).await.unwrap();
     let status = first.terminate().await.unwrap();
-    let looks = scene.reads_the_lease_in_its_interval();
+    let looks = fixture.reads_the_lease_in_its_interval();
     let released = lease(api).await;
     assert_eq!(status.code(), Some(0), "{}", first.log_text());
     let spec = released.spec.clone().unwrap();
@@ -182,38 +182,38 @@ async fn the_quarantine_survives_and_sigterm_gives_the_lease_back(scene: &Fixtur
         "{released:?}"
     );
     second.is_leader().await.unwrap();
-    let (before, _) = scene.writes_nothing_before_and_after_leading(0);
+    let (before, _) = fixture.writes_nothing_before_and_after_leading(0);
     let all = before.iter().filter(|entry| entry.matches("get", "leases", "pod-safety")).count();
-    // One look may have been on its way.
+    // One read may have been in flight.
     assert!(all <= looks + 2, "it was free, and {} looks passed", all - looks);
     assert!(first.log_text().contains("stopped"), "{}", first.log_text());
 
     until_gone(api, "survivor").await;
     let took = began.elapsed();
     assert!(took >= 2 * QUARANTINE, "{took:?}");
-    // The first read of the standby; then the one before the signal, and the two of the quarantine after it.
-    scene.the_new_leader_continued_the_quarantine(0, "node-of-survivor", (1, 3));
+    // The first read of the standby; then the one before the graceful deletion, and the two of the quarantine after it.
+    fixture.the_new_leader_continued_the_quarantine(0, "node-of-survivor", (1, 3));
     assert_eq!(second.terminate().await.unwrap().code(), Some(0));
 }
 
-async fn a_leader_killed_between_patch_and_delete_is_followed_by_one_that_finishes(scene: &Fixture) {
-    let (plane, api) = (&scene.plane, &scene.plane.admin());
-    let from = scene.audit.entries().unwrap().len();
-    let relay = plane.relay("road-of-the-leader", &scene.kubeconfig).await.unwrap();
+async fn a_leader_killed_between_patch_and_delete_is_followed_by_one_that_finishes(fixture: &Fixture) {
+    let (plane, api) = (&fixture.plane, &fixture.plane.admin());
+    let from = fixture.audit.entries().unwrap().len();
+    let relay = plane.relay("road-of-the-leader", &fixture.kubeconfig).await.unwrap();
     let mut leader =
         start_with_short_lease(plane, "leader", relay.kubeconfig(), "--pod-gc-quarantine=8s").await;
     leader.is_leader().await.unwrap();
     let mut standby =
-        start_with_short_lease(plane, "standby", &scene.recorded, "--pod-gc-quarantine=8s").await;
+        start_with_short_lease(plane, "standby", &fixture.recorded, "--pod-gc-quarantine=8s").await;
     orphan(api, "half-done").await;
-    let asked = async || {
+    let deletion = async || {
         let pod = observe::find_pod(api, "default", "half-done").await.map_err(|error| error.to_string())?;
         check_that(
             pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()),
             "it is not deleted".to_owned(),
         )
     };
-    until("the pod is deleted gracefully", asked).await.unwrap();
+    until("the pod is deleted gracefully", deletion).await.unwrap();
     relay.hold("DELETE /api/v1/namespaces/default/pods/");
     let marked =
         async || check_that(phase(api, "half-done").await.as_deref() == Some("Failed"), "not marked");
@@ -224,36 +224,36 @@ async fn a_leader_killed_between_patch_and_delete_is_followed_by_one_that_finish
 
     leader.kill_9().unwrap();
     until_gone(api, "half-done").await;
-    // The first reads before the signal and after it, by the standby; the last one by the leader that it became.
-    scene.the_new_leader_continued_the_quarantine(from, "node-of-half-done", (2, 1));
+    // The first reads before the graceful deletion and after it, by the standby; the last one by the new leader.
+    fixture.the_new_leader_continued_the_quarantine(from, "node-of-half-done", (2, 1));
     let counted =
         standby.metric("pod_safety_force_deletes_total", &[("evidence", "NodeGone")]).await.unwrap();
     assert_eq!(counted, 1.0);
-    // The dead leader's deletion arrives after all, at a new pod of that name.
+    // The dead leader's delayed deletion arrives at a new pod of that name.
     let again = objects::pod("default", "half-done").with_phase("Running");
     let again = objects::create_pod(api, &again).await.unwrap();
     relay.open();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let found = observe::find_pod(api, "default", "half-done").await.unwrap().unwrap();
-    assert_eq!(found, again);
+    let existing = observe::find_pod(api, "default", "half-done").await.unwrap().unwrap();
+    assert_eq!(existing, again);
     standby.terminate().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_process_that_lost_the_lease_does_not_write() {
-    let scene = Fixture::start().await;
-    let mut ours = a_process_waits_for_a_lease_held_by_another(&scene).await;
-    ours.terminate().await.unwrap();
-    let Fixture { plane, kubeconfig, .. } = &scene;
+    let fixture = Fixture::start().await;
+    let mut pod_safety = a_process_waits_for_a_lease_held_by_another(&fixture).await;
+    pod_safety.terminate().await.unwrap();
+    let Fixture { plane, kubeconfig, .. } = &fixture;
     an_outage_longer_than_the_renew_deadline_ends_the_term(plane, kubeconfig).await;
     a_leader_paused_beyond_its_lease_writes_nothing(plane, kubeconfig).await;
 }
 
-async fn a_process_waits_for_a_lease_held_by_another(scene: &Fixture) -> PodSafety {
-    let (plane, api) = (&scene.plane, &scene.plane.admin());
+async fn a_process_waits_for_a_lease_held_by_another(fixture: &Fixture) -> PodSafety {
+    let (plane, api) = (&fixture.plane, &fixture.plane.admin());
     let foreign: Lease = serde_json::from_value(json!({
         "metadata": { "name": "pod-safety", "namespace": "kube-system" },
-        // Its times lie in the past, by its own clock: nobody else's times are believed.
+        // Its times are in the past by its own clock: times of other clocks are not used.
         "spec": {
             "holderIdentity": "another-program_7", "leaseDurationSeconds": 5, "leaseTransitions": 41,
             "acquireTime": "2020-01-01T00:00:00.000000Z", "renewTime": "2020-01-01T00:00:00.000000Z",
@@ -263,26 +263,26 @@ async fn a_process_waits_for_a_lease_held_by_another(scene: &Fixture) -> PodSafe
     Api::namespaced(api.clone(), "kube-system").create(&PostParams::default(), &foreign).await.unwrap();
     a_hold(api).await;
     let began = Instant::now();
-    let mut ours = start(plane, "patient", &scene.recorded, "--pod-gc-quarantine=3s").await;
-    let held = async || check_that(!ours.holds("held").await.unwrap().is_empty(), "not held");
+    let mut pod_safety = start(plane, "patient", &fixture.recorded, "--pod-gc-quarantine=3s").await;
+    let held = async || check_that(!pod_safety.holds("held").await.unwrap().is_empty(), "not held");
     until("a standby holds", held).await.unwrap();
     assert!(observe::events(api, "default", "held", "ForceDeleteHeld").await.unwrap().is_empty());
-    ours.is_leader().await.unwrap();
+    pod_safety.is_leader().await.unwrap();
     let took = began.elapsed();
     assert!(took >= Duration::from_secs(5), "it took the lease after {took:?}");
-    let (before, _) = scene.writes_nothing_before_and_after_leading(0);
+    let (before, _) = fixture.writes_nothing_before_and_after_leading(0);
     let all = before.iter().filter(|entry| entry.matches("get", "leases", "pod-safety")).count();
     assert!(all <= max_reads(5) + 1, "it waited for longer than the lease lasted: {all} looks");
-    let log = ours.log_text();
-    let said: Vec<&str> = log.lines().filter(|line| line.contains("another-program_7 leads")).collect();
-    assert_eq!(said.len(), 1, "{log}");
+    let log = pod_safety.log_text();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("another-program_7 leads")).collect();
+    assert_eq!(lines.len(), 1, "{log}");
     let taken = lease(api).await;
     assert_eq!(taken.spec.as_ref().and_then(|spec| spec.lease_transitions), Some(42));
     assert_ne!(holder(&taken), "another-program_7");
-    // What it held before it led was news to nobody but itself.
+    // Its hold from before it led was not recorded yet.
     observe::event(api, "default", "held", "ForceDeleteHeld").await.unwrap();
     observe::delete_pod(api, "default", "held", true).await.unwrap();
-    ours
+    pod_safety
 }
 
 async fn an_outage_longer_than_the_renew_deadline_ends_the_term(plane: &ControlPlane, kubeconfig: &Path) {
@@ -313,7 +313,7 @@ async fn a_leader_paused_beyond_its_lease_writes_nothing(plane: &ControlPlane, k
     let api = &plane.admin();
     let mut sleeper = start_with_short_lease(plane, "sleeper", kubeconfig, "--pod-gc-quarantine=6s").await;
     sleeper.is_leader().await.unwrap();
-    // The next leader cannot finish the work, so that it still tempts the old one when that wakes up.
+    // The next leader cannot finish the work, so that there is still work for the old one when it resumes.
     let relay = plane.relay("road-of-the-next", kubeconfig).await.unwrap();
     relay.hold("PATCH /api/v1/namespaces/default/pods/");
     let mut next = start_with_short_lease(plane, "next", relay.kubeconfig(), "--pod-gc-quarantine=6s").await;

@@ -1,12 +1,12 @@
-//! kube-controller-manager removes pods of a deleted Node while its kubelet runs: shown on the real one (the test whose name ends
-//! in `_live`), and the same pod with ours.
+//! kube-controller-manager removes pods of a deleted Node while its kubelet runs: shown with the real one (the test whose name ends in
+//! `_live`), and the same pod with pod-safety.
 //!
-//! Somebody deletes the Node of a machine that runs. Its kubelet renews its Lease and reports its container as
-//! running. Whoever removes the pod now gives its name away: the StatefulSet controller starts the next one, and
-//! two processes of one identity run until the first kubelet hears of it, which one that is cut off never does.
+//! The Node of a running machine is deleted. Its kubelet renews its Lease and reports its container as running. If the pod is removed now,
+//! its name is free: the StatefulSet controller starts the next one, and two processes of one identity run until the first kubelet learns
+//! of it, which never happens if it is isolated.
 //!
-//! The Lease of the first two tests has no owner, so that no garbage collection takes it with the Node. In the third, as in
-//! a real cluster, it is collected: nothing shows that the kubelet lives, so the pod is deleted gracefully first.
+//! The Lease of the first two tests has no owner, so that the garbage collector does not delete it with the Node. In the third, as in a real
+//! cluster, it is collected: nothing shows that the kubelet runs, so the pod is deleted gracefully first.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::versions;
 
-/// Three quarantines of ours.
+/// Three quarantines of pod-safety.
 const HELD: Duration = Duration::from_secs(15);
 const NODE: &str = "worker";
 const STATEFUL_SET: &str = "
@@ -38,7 +38,7 @@ async fn member(api: &Client) -> Option<Pod> {
     observe::find_pod(api, "default", "db-0").await.unwrap()
 }
 
-/// The kubelet of the Node runs `db-0` and says so.
+/// The kubelet of the Node runs `db-0` and reports it.
 async fn running_member(plane: &ControlPlane, api: &Client) -> Result<Pod, Error> {
     plane.kubectl_with(&["apply", "-f", "-"], STATEFUL_SET).await?.text()?;
     until("db-0 is made", async || check_that(member(api).await.is_some(), "it is not there")).await?;
@@ -55,7 +55,7 @@ async fn node_with_a_lease_of_its_own(api: &Client) -> Result<(), Error> {
     objects::renew_lease(api, NODE).await.map(drop)
 }
 
-/// A kubelet that lives: its machine runs its processes, whatever the API has.
+/// Acts as a running kubelet: its machine runs its processes, whatever the API server has.
 async fn keep_renewing(api: &Client) {
     loop {
         objects::renew_lease(api, NODE).await.unwrap();
@@ -63,7 +63,7 @@ async fn keep_renewing(api: &Client) {
     }
 }
 
-/// The Node goes, its machine runs on, and `then` happens.
+/// The Node is deleted while its machine runs, and then `then` runs.
 async fn its_node_is_deleted(api: &Client, then: impl Future<Output = ()>) {
     observe::delete_node(api, NODE).await.unwrap();
     tokio::select! {
@@ -82,20 +82,20 @@ async fn pod_safety_holds_a_running_pod_when_its_node_is_deleted() {
     node_with_a_lease_of_its_own(api).await.unwrap();
     let runs = running_member(&plane, api).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
-    let ours = plane.leading_pod_safety(&kubeconfig, ["--pod-gc-quarantine=5s"]).await.unwrap();
+    let pod_safety = plane.leading_pod_safety(&kubeconfig, ["--pod-gc-quarantine=5s"]).await.unwrap();
     its_node_is_deleted(api, async {
         let began = Instant::now();
         while began.elapsed() < HELD {
             assert_eq!(member(api).await.unwrap().metadata.resource_version, runs.metadata.resource_version);
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        let holds = ours.holds("db-0").await.unwrap();
+        let holds = pod_safety.holds("db-0").await.unwrap();
         assert!(holds.iter().any(|hold| hold["reason"] == "KubeletAlive"), "{holds:?}");
     })
     .await;
 }
 
-/// The next `db-0` is there, and the machine still runs the first.
+/// The next `db-0` exists, and the machine still runs the first.
 #[tokio::test]
 async fn kcm_frees_the_name_of_a_running_pod_when_its_node_is_deleted_live() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
@@ -106,8 +106,8 @@ async fn kcm_frees_the_name_of_a_running_pod_when_its_node_is_deleted_live() {
     its_node_is_deleted(api, async {
         let _kcm = plane.kube_controller_manager("pod-garbage-collector-controller", &[]).await.unwrap();
         let began = Instant::now();
-        // Up to 20 s to its first look, 40 s of quarantine, up to 20 s to the look after it; without a word to the
-        // kubelet, whose Lease is a second old.
+        // Up to 20 s to its first check, 40 s of quarantine, up to 20 s to the check after it; without a graceful deletion for the kubelet, whose
+        // Lease is a second old.
         let next = until("db-0 is another pod", async || {
             let next = member(api).await.filter(|next| next.metadata.uid != runs.metadata.uid);
             next.ok_or("it is the first one")
@@ -119,8 +119,8 @@ async fn kcm_frees_the_name_of_a_running_pod_when_its_node_is_deleted_live() {
     .await;
 }
 
-/// The kubelet is connected: it renews its Lease until that is collected, and reports that it saw the deletion. Nothing is
-/// force deleted.
+/// The kubelet is connected: it renews its Lease until that is collected, and reports that it received the deletion. Nothing is force
+/// deleted.
 #[tokio::test]
 async fn pod_safety_deletes_gracefully_first_if_the_lease_is_collected_with_the_node() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
@@ -130,24 +130,24 @@ async fn pod_safety_deletes_gracefully_first_if_the_lease_is_collected_with_the_
     kubelet::register(api, &objects::node(NODE)).await.unwrap();
     let runs = running_member(&plane, api).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
-    let ours = plane.leading_pod_safety(&kubeconfig, ["--pod-gc-quarantine=5s"]).await.unwrap();
+    let pod_safety = plane.leading_pod_safety(&kubeconfig, ["--pod-gc-quarantine=5s"]).await.unwrap();
     observe::delete_node(api, NODE).await.unwrap();
     let collected = async || {
         let renewed = kubelet::renew(api, NODE).await.map_err(|error| error.to_string())?;
         check_that(renewed.is_none(), "its Lease is there".to_owned())
     };
     until("the Lease is collected with its Node", collected).await.unwrap();
-    let asked = until("the pod is deleted gracefully", async || {
+    let deletion = until("the pod is deleted gracefully", async || {
         let reported = kubelet::report_deletion(api, "default", "db-0").await;
         reported.map_err(|error| error.to_string())?.ok_or("nobody deleted it".to_owned())
     });
-    let asked = asked.await.unwrap();
-    assert_eq!(asked.metadata.uid, runs.metadata.uid);
-    assert_eq!(asked.metadata.deletion_grace_period_seconds, Some(600), "its own grace period");
+    let deletion = deletion.await.unwrap();
+    assert_eq!(deletion.metadata.uid, runs.metadata.uid);
+    assert_eq!(deletion.metadata.deletion_grace_period_seconds, Some(600), "its own grace period");
     // Without generations a kubelet reports nothing before the pod's grace period is over.
     let reason = if versions::pods_have_generations() { "KubeletAlive" } else { "AwaitsKubelet" };
     until("it is held for its kubelet", async || {
-        let holds = ours.holds("db-0").await.map_err(|error| error.to_string())?;
+        let holds = pod_safety.holds("db-0").await.map_err(|error| error.to_string())?;
         check_that(holds.iter().any(|hold| hold["reason"] == reason), format!("{holds:?}"))
     })
     .await
@@ -156,20 +156,22 @@ async fn pod_safety_deletes_gracefully_first_if_the_lease_is_collected_with_the_
     while began.elapsed() < HELD {
         let pod = member(api).await.unwrap();
         assert_eq!(
-            pod.metadata.resource_version, asked.metadata.resource_version,
+            pod.metadata.resource_version, deletion.metadata.resource_version,
             "its kubelet has its grace period"
         );
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     assert!(!kubelet::has_lease(api, NODE).await.unwrap());
-    kubelet::remove(api, &asked).await.unwrap();
+    kubelet::remove(api, &deletion).await.unwrap();
     until("the next db-0 is there", async || {
         let next = member(api).await.filter(|next| next.metadata.uid != runs.metadata.uid);
         check_that(next.is_some(), "it is not there")
     })
     .await
     .unwrap();
-    let forced =
-        ours.metric("pod_gc_collector_force_delete_pods_total", &[("reason", "orphaned")]).await.unwrap();
+    let forced = pod_safety
+        .metric("pod_gc_collector_force_delete_pods_total", &[("reason", "orphaned")])
+        .await
+        .unwrap();
     assert_eq!(forced, 0.0, "no pod was force deleted");
 }

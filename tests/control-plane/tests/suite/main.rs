@@ -1,5 +1,5 @@
-//! The shipped binary against the real control plane: one program, for linking twenty takes minutes, and so that
-//! scenarios that mostly wait do so at the same time. One of them: `cargo test --workspace --test suite fencing`.
+//! The shipped binary against the real control plane: one test program, because linking twenty takes minutes, and so that scenarios that
+//! mostly wait run concurrently. To run one suite: `cargo test --workspace --test suite fencing`.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,8 +1,7 @@
-//! One history of nodes that are lost and come back, lived through by ours and by kube-controller-manager's node lifecycle
-//! controller. After each step taints, conditions, labels, pods' readiness and Events are as the history says, and the same
-//! on both sides; but for [`differences`], where a weak spot of kube-controller-manager shows, and both sides are as said
-//! there. On the way no node of ours bears a taint that it had neither before the step nor after it. `script` has the
-//! history.
+//! One history of nodes that are lost and recover, for pod-safety and for kube-controller-manager's node lifecycle controller. After each step
+//! taints, conditions, labels, pods' readiness and Events are as expected and equal on both sides, except for [`differences`]: those are
+//! defects of kube-controller-manager, and both sides have the listed values. In between, no node of pod-safety has a taint that it had
+//! neither before the step nor after it. `script` has the history.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
@@ -27,15 +26,15 @@ const LATE: &str = "late told: Warning NodeNotReady of pod: Node is not ready";
 const OF_WEB_2: &str = "web-2 told: Warning NodeNotReady of pod: Node is not ready";
 
 fn differences() -> Vec<Difference> {
-    let one = |steps, line, why, kcm, ours| differs(steps, why, &[line], &[kcm], &[ours]);
+    let one = |steps, line, why, kcm, pod_safety| differs(steps, why, &[line], &[kcm], &[pod_safety]);
     vec![
-        // Its first look takes both taints from all nodes, and the times of their pods begin anew.
+        // Its first sync removes both taints from all nodes, and the toleration periods of their pods start again.
         one((RESTART, RESTART), "a-1 tainted since", "W-NL9", RESTART, AGAIN),
         one((RESTART, RESTART), "a-2 tainted since", "W-NL9", RESTART, AGAIN),
-        // The same of a node that comes with such a taint, which does not say since when it is there.
+        // The same for a node that registers with such a taint, which does not have a time.
         one((NEW, NEW), "n-2 tainted since", "W-NL9", NEW, ""),
-        // It marks pods when a node that was Ready becomes Unknown, and when they come: not those of a node that was not
-        // ready before it fell silent, nor those of which somebody says later that they are ready.
+        // It marks pods when a node that was Ready becomes Unknown, and when they are created: not those of a node that was not Ready before it
+        // became unreachable, nor those that another client marks ready later.
         one((UNREACHABLE_AGAIN, RESTART), "web-2 ready", "W-NL3", "True", "False"),
         one((UNREACHABLE_AGAIN, BEFORE_THE_LAST_LOSS), OF_WEB_2, "W-NL3", "", "1 times"),
         one((LAST_LOSS, END), OF_WEB_2, "W-NL3", "1 times", "2 times"),
@@ -45,8 +44,8 @@ fn differences() -> Vec<Difference> {
     ]
 }
 
-/// What kube-controller-manager makes of a line differs from run to run (W-NL5): when all zones are lost it takes the
-/// taints from every node, while another task still adds some.
+/// kube-controller-manager's value of a line differs from run to run (W-NL5): when all zones are lost it removes the taints from every node,
+/// while another task still adds some.
 fn is_drawn_by_chance(step: &str, line: &str) -> bool {
     let (taints, since) = (line.ends_with(" taints"), line.ends_with(" tainted since"));
     (step == LAST_LOSS && (taints || since)) || (step == END && since)

@@ -14,34 +14,38 @@ use serde_json::{Value, json};
 
 use crate::versions;
 
-/// Long enough for a busy machine to do something within half of it.
+/// Long enough for a busy machine to complete an action within half of it.
 const QUARANTINE: Duration = Duration::from_secs(6);
 #[tokio::test]
 async fn pods_of_vanished_nodes() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, ["--pod-gc-quarantine=6s"]).await.unwrap();
-    ours.ready().await.unwrap();
-    ours.is_leader().await.unwrap();
-    let (api, ours) = (&plane.admin(), &ours);
+    let mut pod_safety =
+        plane.pod_safety("pod-safety", &kubeconfig, ["--pod-gc-quarantine=6s"]).await.unwrap();
+    pod_safety.ready().await.unwrap();
+    pod_safety.is_leader().await.unwrap();
+    let (api, pod_safety) = (&plane.admin(), &pod_safety);
     plane.namespace("shop").await.unwrap();
     scenarios![
-        each_kind_of_pod_is_removed_after_the_quarantine_and_not_before(api, ours),
-        a_pod_kept_by_a_finalizer_has_the_condition_of_kcm_and_gets_no_more_writes(api, ours),
-        removals_are_recorded_with_evidence(api, ours),
-        a_node_registered_again_within_the_quarantine_keeps_its_pods(api, ours),
+        each_kind_of_pod_is_removed_after_the_quarantine_and_not_before(api, pod_safety),
+        a_pod_kept_by_a_finalizer_has_the_condition_of_kcm_and_gets_no_more_writes(api, pod_safety),
+        removals_are_recorded_with_evidence(api, pod_safety),
+        a_node_registered_again_within_the_quarantine_keeps_its_pods(api, pod_safety),
         a_node_deleted_again_starts_a_new_quarantine(api),
-        a_kubelet_that_renews_its_lease_keeps_its_pods_until_it_stops(api, ours),
-        a_pod_of_a_reporting_kubelet_is_left_to_its_kubelet(api, ours),
-        bug_a_kubelet_that_starts_a_container_lost_its_pod(api, ours),
+        a_kubelet_that_renews_its_lease_keeps_its_pods_until_it_stops(api, pod_safety),
+        a_pod_of_a_reporting_kubelet_is_left_to_its_kubelet(api, pod_safety),
+        bug_a_kubelet_that_starts_a_container_lost_its_pod(api, pod_safety),
         pods_bound_to_a_node_that_never_existed_are_removed(api),
     ];
-    // Force deletions are counted as kube-controller-manager counts them.
-    let all =
-        ours.metric("pod_gc_collector_force_delete_pods_total", &[("reason", "orphaned")]).await.unwrap();
-    let proved = ours.metric("pod_safety_force_deletes_total", &[("evidence", "NodeGone")]).await.unwrap();
+    // Force deletes are counted like in kube-controller-manager.
+    let all = pod_safety
+        .metric("pod_gc_collector_force_delete_pods_total", &[("reason", "orphaned")])
+        .await
+        .unwrap();
+    let proved =
+        pod_safety.metric("pod_safety_force_deletes_total", &[("evidence", "NodeGone")]).await.unwrap();
     assert!(all >= 9.0 && all == proved, "{all} {proved}");
-    let errors = ours.metric("pod_gc_collector_force_delete_pod_errors_total", &[]).await.unwrap();
+    let errors = pod_safety.metric("pod_gc_collector_force_delete_pod_errors_total", &[]).await.unwrap();
     assert_eq!(errors, 0.0);
 }
 
@@ -68,7 +72,10 @@ async fn until_gone(api: &Client, names: &[&str]) {
     }
 }
 
-async fn each_kind_of_pod_is_removed_after_the_quarantine_and_not_before(api: &Client, ours: &PodSafety) {
+async fn each_kind_of_pod_is_removed_after_the_quarantine_and_not_before(
+    api: &Client,
+    pod_safety: &PodSafety,
+) {
     let node = "node-kinds";
     let pods = [
         running("kinds-running", node),
@@ -89,35 +96,35 @@ async fn each_kind_of_pod_is_removed_after_the_quarantine_and_not_before(api: &C
     while looked < QUARANTINE {
         for name in &names {
             let there = pod_exists(api, name).await;
-            // What counts is when the answer was asked for.
+            // The time of the request counts, not that of the answer.
             assert!(there || began.elapsed() >= QUARANTINE, "{name} went {looked:?} after its node");
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
         looked = began.elapsed();
     }
     until_gone(api, &names).await;
-    assert_eq!(ours.metric("pod_safety_authority_queued_intents", &[]).await.unwrap(), 0.0);
+    assert_eq!(pod_safety.metric("pod_safety_authority_queued_intents", &[]).await.unwrap(), 0.0);
 }
 
 async fn a_pod_kept_by_a_finalizer_has_the_condition_of_kcm_and_gets_no_more_writes(
     api: &Client,
-    ours: &PodSafety,
+    pod_safety: &PodSafety,
 ) {
     let (node, finalizer) = ("node-finalizer", "example.com/hold");
     let done =
         objects::pod("shop", "kept-done").on_node(node).with_phase("Succeeded").with_finalizer(finalizer);
     node_with(api, node, &[running("kept", node).with_finalizer(finalizer), done]).await;
     observe::delete_node(api, node).await.unwrap();
-    let message = ours.until_held("kept", "Finalizers").await.unwrap();
+    let message = pod_safety.until_held("kept", "Finalizers").await.unwrap();
     assert!(message.contains(finalizer), "{message}");
-    ours.until_held("kept-done", "Finalizers").await.unwrap();
+    pod_safety.until_held("kept-done", "Finalizers").await.unwrap();
 
     let kept = observe::find_pod(api, "shop", "kept").await.unwrap().unwrap();
     let version = kept.metadata.resource_version.clone();
     let (meta, status) = (kept.metadata, kept.status.unwrap());
     assert_eq!(meta.deletion_grace_period_seconds, Some(0));
     assert_eq!(status.phase.as_deref(), Some("Failed"));
-    // The graceful deletion raised the generation; the forced one after it does not.
+    // The graceful deletion increases the generation; the force delete after it does not.
     let written_at = meta.generation;
     assert_eq!(status.observed_generation, written_at);
     let conditions = status.conditions.unwrap();
@@ -140,7 +147,7 @@ async fn a_pod_kept_by_a_finalizer_has_the_condition_of_kcm_and_gets_no_more_wri
     until_gone(api, &["kept"]).await;
 }
 
-async fn removals_are_recorded_with_evidence(api: &Client, ours: &PodSafety) {
+async fn removals_are_recorded_with_evidence(api: &Client, pod_safety: &PodSafety) {
     node_with(api, "node-told", &[running("told", "node-told")]).await;
     observe::delete_node(api, "node-told").await.unwrap();
     until_gone(api, &["told"]).await;
@@ -150,17 +157,17 @@ async fn removals_are_recorded_with_evidence(api: &Client, ours: &PodSafety) {
     assert_eq!(rest, " did not find it, and its Lease was not renewed since", "{evidence}");
     assert!(apart.parse::<f64>().is_ok_and(|apart| apart >= QUARANTINE.as_secs_f64()), "{evidence}");
     let record = until("a record", async || {
-        let records = ours.records("told").await.map_err(|error| format!("{error:?}"))?;
+        let records = pod_safety.records("told").await.map_err(|error| format!("{error:?}"))?;
         records.into_iter().find(|record| record["action"] == "ForceDeleted").ok_or("none".to_owned())
     });
     let record = record.await.unwrap();
     assert_eq!(record["reason"], "NodeGone");
     assert_eq!(record["node"], "node-told");
-    // An Event is a sentence of its own.
+    // The Event starts a new sentence.
     let message = evidence.replacen("Node", "node", 1);
     assert_eq!(record["message"], *message);
     assert_eq!(record["controller"], "pod-gc");
-    let line = ours
+    let line = pod_safety
         .log_text()
         .lines()
         .find(|line| line.contains("ForceDeleted") && line.contains("/told"))
@@ -168,14 +175,14 @@ async fn removals_are_recorded_with_evidence(api: &Client, ours: &PodSafety) {
     assert!(line.as_ref().is_some_and(|line| line.contains(&message)), "{line:?}");
 }
 
-async fn a_node_registered_again_within_the_quarantine_keeps_its_pods(api: &Client, ours: &PodSafety) {
+async fn a_node_registered_again_within_the_quarantine_keeps_its_pods(api: &Client, pod_safety: &PodSafety) {
     node_with(api, "node-anew", &[running("anew", "node-anew")]).await;
     observe::delete_node(api, "node-anew").await.unwrap();
     tokio::time::sleep(QUARANTINE / 2).await;
     objects::create_node(api, &objects::node("node-anew").clone()).await.unwrap();
     tokio::time::sleep(QUARANTINE * 2).await;
     assert!(pod_exists(api, "anew").await);
-    let missing = ours.debug("/debug/cache").await.unwrap()["missingNodes"].to_string();
+    let missing = pod_safety.debug("/debug/cache").await.unwrap()["missingNodes"].to_string();
     assert!(!missing.contains("node-anew"), "{missing}");
 }
 
@@ -190,7 +197,7 @@ async fn a_node_deleted_again_starts_a_new_quarantine(api: &Client) {
     assert!(again.elapsed() >= QUARANTINE, "it went {:?} after its node went again", again.elapsed());
 }
 
-async fn a_kubelet_that_renews_its_lease_keeps_its_pods_until_it_stops(api: &Client, ours: &PodSafety) {
+async fn a_kubelet_that_renews_its_lease_keeps_its_pods_until_it_stops(api: &Client, pod_safety: &PodSafety) {
     let node = "node-alive";
     node_with(api, node, &[running("alive", node)]).await;
     observe::delete_node(api, node).await.unwrap();
@@ -202,32 +209,32 @@ async fn a_kubelet_that_renews_its_lease_keeps_its_pods_until_it_stops(api: &Cli
         Instant::now()
     };
     let check = async {
-        let message = ours.until_held("alive", "KubeletAlive").await.unwrap();
-        let said = "node node-alive does not exist, but its kubelet still runs: its Lease was renewed";
-        assert!(message.starts_with(said), "{message}");
+        let message = pod_safety.until_held("alive", "KubeletAlive").await.unwrap();
+        let expected = "node node-alive does not exist, but its kubelet still runs: its Lease was renewed";
+        assert!(message.starts_with(expected), "{message}");
         let event = observe::event(api, "shop", "alive", "ForceDeleteHeld").await.unwrap();
-        assert!(event.contains("KubeletAlive") && event.contains(said), "{event}");
-        let held = ours.metric("pod_safety_holds", &[("reason", "KubeletAlive")]).await.unwrap();
+        assert!(event.contains("KubeletAlive") && event.contains(expected), "{event}");
+        let held = pod_safety.metric("pod_safety_holds", &[("reason", "KubeletAlive")]).await.unwrap();
         assert!(held >= 1.0, "{held}");
     };
     let (stopped, ()) = futures::join!(kubelet, check);
     assert!(pod_exists(api, "alive").await);
     until_gone(api, &["alive"]).await;
     assert!(stopped.elapsed() >= QUARANTINE - Duration::from_millis(500), "{:?}", stopped.elapsed());
-    assert!(ours.holds("alive").await.unwrap().is_empty());
+    assert!(pod_safety.holds("alive").await.unwrap().is_empty());
 }
 
-/// Its Node went while it was connected: it gets the signal, and the pod's grace, and no second copy runs meanwhile.
-async fn a_pod_of_a_reporting_kubelet_is_left_to_its_kubelet(api: &Client, ours: &PodSafety) {
+/// The Node was deleted while its kubelet was connected: the pod is deleted gracefully with its grace period, and no second copy runs meanwhile.
+async fn a_pod_of_a_reporting_kubelet_is_left_to_its_kubelet(api: &Client, pod_safety: &PodSafety) {
     let node = "node-connected";
     node_with(api, node, &[running("connected", node).with_grace(60)]).await;
     observe::delete_node(api, node).await.unwrap();
-    let asked = async || {
+    let deletion = async || {
         let pod = observe::find_pod(api, "shop", "connected").await.map_err(|error| error.to_string())?;
         let pod = pod.ok_or("it is gone")?;
         check_that(pod.metadata.deletion_timestamp.is_some(), "it is not deleted".to_owned()).map(|()| pod)
     };
-    let pod = until("the pod is deleted gracefully", asked).await.unwrap();
+    let pod = until("the pod is deleted gracefully", deletion).await.unwrap();
     assert_eq!(pod.metadata.deletion_grace_period_seconds, Some(60), "its own grace");
     let conditions = pod.status.unwrap().conditions.unwrap();
     let target = conditions.iter().find(|condition| condition.type_ == "DisruptionTarget").unwrap();
@@ -237,19 +244,19 @@ async fn a_pod_of_a_reporting_kubelet_is_left_to_its_kubelet(api: &Client, ours:
     let answer = PodStatus { observed_generation: pod.metadata.generation, ..PodStatus::default() };
     objects::set_pod_status(api, "shop", "connected", &answer).await.unwrap();
     if versions::pods_have_generations() {
-        let message = ours.until_held("connected", "KubeletAlive").await.unwrap();
+        let message = pod_safety.until_held("connected", "KubeletAlive").await.unwrap();
         assert!(message.contains("it reported on a pod"), "{message}");
     }
-    // It is silent for two quarantines, and need not say anything: the pod has its grace.
-    ours.until_held("connected", "AwaitsKubelet").await.unwrap();
+    // The kubelet does not report for two quarantines, and need not: the pod has its grace period.
+    pod_safety.until_held("connected", "AwaitsKubelet").await.unwrap();
     tokio::time::sleep(QUARANTINE).await;
     assert!(pod_exists(api, "connected").await);
     observe::delete_pod(api, "shop", "connected", true).await.unwrap();
     until_gone(api, &["connected"]).await;
 }
 
-/// Its worker pulls the image of a second container, and reports nothing of the pod until that has ended.
-async fn bug_a_kubelet_that_starts_a_container_lost_its_pod(api: &Client, ours: &PodSafety) {
+/// Its worker pulls the image of a second container, and reports nothing about the pod until the pull has ended.
+async fn bug_a_kubelet_that_starts_a_container_lost_its_pod(api: &Client, pod_safety: &PodSafety) {
     let node = "node-busy";
     node_with(api, node, &[running("busy", node)]).await;
     let report = |name: &str, state: Value| json!({ "name": name, "ready": false, "restartCount": 0, "image": "i", "imageID": "", "state": state });
@@ -259,14 +266,14 @@ async fn bug_a_kubelet_that_starts_a_container_lost_its_pod(api: &Client, ours: 
     let status = PodStatus { container_statuses, ..PodStatus::default() };
     objects::set_pod_status(api, "shop", "busy", &status).await.unwrap();
     observe::delete_node(api, node).await.unwrap();
-    let message = ours.until_held("busy", "WorkerMayBeBusy").await.unwrap();
+    let message = pod_safety.until_held("busy", "WorkerMayBeBusy").await.unwrap();
     assert!(message.contains("Restart that kubelet"), "{message}");
     let event = observe::event(api, "shop", "busy", "ForceDeleteHeld").await.unwrap();
     assert!(event.contains("may be starting or changing a container"), "{event}");
     tokio::time::sleep(3 * QUARANTINE).await;
     let pod = observe::find_pod(api, "shop", "busy").await.unwrap().unwrap();
     assert!(pod.metadata.deletion_timestamp.is_some(), "it is deleted gracefully");
-    // The pull has ended: the kubelet registers its Node again, and ends the pod.
+    // The pull has ended: the kubelet registers its Node again, and terminates the pod.
     objects::create_node(api, &objects::node(node)).await.unwrap();
     observe::delete_pod(api, "shop", "busy", true).await.unwrap();
     until_gone(api, &["busy"]).await;

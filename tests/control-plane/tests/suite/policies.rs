@@ -1,4 +1,4 @@
-//! The chart's admission policies on a real API server: who is refused what, who is not, and how it is done all the same.
+//! The chart's admission policies on a real API server: which users are denied what, which are not, and attempts to bypass that.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod admission;
@@ -18,47 +18,47 @@ use serde_json::{Value, json};
 
 #[tokio::test]
 async fn force_deletes_are_denied_without_evidence_or_breakglass() {
-    let scene = fixture("admissionPolicies.action=Deny,admissionPolicies.statefulSetGrace=Deny").await;
-    until_they_hold(&scene).await;
-    deletions(&scene).await;
-    terminated_pods_and_collections(&scene).await;
-    phases(&scene).await;
-    evictions(&scene).await;
-    taints_and_deletions_of_nodes(&scene).await;
-    deleters::an_account_that_checks_the_machine_may_taint_an_unreachable_node(&scene).await;
-    deleters::a_node_is_deleted_with_its_last_finalizer_and_not_before(&scene).await;
-    deleters::a_scale_down_of_healthy_nodes_is_not_delayed(&scene).await;
-    volumes::attachments(&scene).await;
-    volumes::held_volumes(&scene).await;
-    stateful_sets(&scene).await;
-    own_kinds::evidence(&scene).await;
-    own_kinds::fences(&scene).await;
-    own_kinds::attack_statuses_are_forged(&scene).await;
-    own_kinds::a_login_that_begins_with_a_dash_is_no_parameter(&scene).await;
-    bypasses::attack_a_node_is_marked_ready_or_registered_with_the_taint(&scene).await;
-    bypasses::attack_what_a_denial_depends_on_is_removed(&scene).await;
-    bypasses::attack_a_pod_is_taken_from_its_controller(&scene).await;
-    bypasses::attack_a_tenant_writes_as_the_kubelet_of_a_node(&scene).await;
-    bypasses::attack_leader_election_of_another_component_takes_the_pod_safety_lease(&scene).await;
-    bypasses::attack_a_kubelet_pauses_the_fencing_of_its_own_node(&scene).await;
-    own_account::attack_the_token_of_pod_safety_is_stolen(&scene).await;
-    deleters::bug_the_doctor_prints_the_value_that_allows_a_component(&scene).await;
-    deleters::bug_the_doctor_names_the_denied_account_and_the_value_to_set(&scene).await;
+    let fixture = fixture("admissionPolicies.action=Deny,admissionPolicies.statefulSetGrace=Deny").await;
+    until_they_hold(&fixture).await;
+    deletions(&fixture).await;
+    terminated_pods_and_collections(&fixture).await;
+    phases(&fixture).await;
+    evictions(&fixture).await;
+    taints_and_deletions_of_nodes(&fixture).await;
+    deleters::an_account_that_checks_the_machine_may_taint_an_unreachable_node(&fixture).await;
+    deleters::a_node_is_deleted_with_its_last_finalizer_and_not_before(&fixture).await;
+    deleters::a_scale_down_of_healthy_nodes_is_not_delayed(&fixture).await;
+    volumes::attachments(&fixture).await;
+    volumes::held_volumes(&fixture).await;
+    stateful_sets(&fixture).await;
+    own_kinds::evidence(&fixture).await;
+    own_kinds::fences(&fixture).await;
+    own_kinds::attack_statuses_are_forged(&fixture).await;
+    own_kinds::a_login_that_begins_with_a_dash_is_no_parameter(&fixture).await;
+    bypasses::attack_a_node_is_marked_ready_or_registered_with_the_taint(&fixture).await;
+    bypasses::attack_what_a_denial_depends_on_is_removed(&fixture).await;
+    bypasses::attack_a_pod_is_taken_from_its_controller(&fixture).await;
+    bypasses::attack_a_tenant_writes_as_the_kubelet_of_a_node(&fixture).await;
+    bypasses::attack_leader_election_of_another_component_takes_the_pod_safety_lease(&fixture).await;
+    bypasses::attack_a_kubelet_pauses_the_fencing_of_its_own_node(&fixture).await;
+    own_account::attack_the_token_of_pod_safety_is_stolen(&fixture).await;
+    deleters::bug_the_doctor_prints_the_value_that_allows_a_component(&fixture).await;
+    deleters::bug_the_doctor_names_the_denied_account_and_the_value_to_set(&fixture).await;
 }
 
 const FORCE: &[&str] = &["--force", "--grace-period=0", "--wait=false"];
 
-/// Who; of a StatefulSet; its own grace; a reason on it; how; refused by.
+/// User; whether of a StatefulSet; its grace period; a reason on it; the method; the denying policy.
 type Deletion =
     (&'static str, bool, i64, Option<&'static str>, &'static [&'static str], Option<&'static str>);
 
-async fn deletions(scene: &Fixture) {
+async fn deletions(fixture: &Fixture) {
     let refused = Some("force-delete");
     let rows: [Deletion; 24] = [
         (DEV, true, 30, None, FORCE, refused),
         (DEV, false, 30, None, FORCE, refused),
         (DEV, true, 30, Some("a reason without the right"), FORCE, refused),
-        // "*" on pods is not the right to break the glass.
+        // "*" on pods does not include the break-glass verbs.
         (ALL_VERBS, true, 30, Some("."), FORCE, refused),
         (ALL_VERBS, false, 30, Some("."), FORCE, refused),
         (DEV, true, 30, None, &["--now", "--wait=false"], None),
@@ -73,7 +73,7 @@ async fn deletions(scene: &Fixture) {
         (ADMIN, true, 30, None, FORCE, refused),
         (ADMIN, true, 30, Some("the rack burnt down"), FORCE, None),
         (EXEMPT, true, 30, None, FORCE, None),
-        // Only as its code does it: see own_account.
+        // Only in the way of its code: see own_account.
         (POD_SAFETY, true, 30, None, FORCE, Some("own-account")),
         (POD_GC, true, 30, None, FORCE, refused),
         (STATEFUL_SETS, true, 30, None, FORCE, refused),
@@ -83,17 +83,18 @@ async fn deletions(scene: &Fixture) {
         // karpenter#3032: pods of a node that is repaired, before its instance is terminated.
         (KARPENTER, true, 30, None, FORCE, refused),
     ];
-    for (number, (who, stateful, grace, reason, how, refusal)) in rows.into_iter().enumerate() {
+    for (number, (user, stateful, grace, reason, how, refusal)) in rows.into_iter().enumerate() {
         let name = format!("force-{number}");
-        scene.pod(&name, stateful, grace, reason).await;
-        let output = scene.run(who, &[&["delete", "pod", &name][..], how].concat(), &Value::Null).await;
+        fixture.pod(&name, stateful, grace, reason).await;
+        let output = fixture.run(user, &[&["delete", "pod", &name][..], how].concat(), &Value::Null).await;
         Fixture::check_answer(
-            &format!("deletion {number}: {who} {how:?}, {stateful} {grace} {reason:?}"),
+            &format!("deletion {number}: {user} {how:?}, {stateful} {grace} {reason:?}"),
             &output,
             refusal,
         );
     }
-    let why = scene.run(DEV, &[&["delete", "pod", "force-0"][..], FORCE].concat(), &Value::Null).await.stderr;
+    let why =
+        fixture.run(DEV, &[&["delete", "pod", "force-0"][..], FORCE].concat(), &Value::Null).await.stderr;
     for words in [
         "node w1 has not reported that its containers terminated",
         "StatefulSet db would start another force-0",
@@ -104,35 +105,35 @@ async fn deletions(scene: &Fixture) {
     }
 }
 
-/// A terminal phase is believed unless what stands beside it says otherwise; a collection is judged one by one.
-async fn terminated_pods_and_collections(scene: &Fixture) {
+/// A terminal phase is accepted unless other fields contradict it; a deletecollection is checked pod by pod.
+async fn terminated_pods_and_collections(fixture: &Fixture) {
     let ended = json!({ "phase": "Failed" });
     let lies = json!({ "phase": "Failed", "containerStatuses": [{ "name": "main", "image": "i", "imageID": "i", "ready": true,
         "restartCount": 0, "state": { "running": {} } }] });
-    for (name, status, who, refusal) in [
+    for (name, status, user, refusal) in [
         ("ended", &ended, DEV, None),
         ("lies", &lies, DEV, Some("force-delete")),
         ("lies-to-its-set", &lies, STATEFUL_SETS, Some("force-delete")),
     ] {
-        scene.pod(name, true, 30, None).await;
-        scene.status(KUBELET, &["pod", name], status).await.text().unwrap();
-        // No grace is asked for: the phase makes it 0.
-        let output = scene.run(who, &["delete", "pod", name, "--wait=false"], &Value::Null).await;
+        fixture.pod(name, true, 30, None).await;
+        fixture.status(KUBELET, &["pod", name], status).await.text().unwrap();
+        // The request has no grace period: the phase makes it 0.
+        let output = fixture.run(user, &["delete", "pod", name, "--wait=false"], &Value::Null).await;
         Fixture::check_answer(name, &output, refusal);
     }
     let path = "/api/v1/namespaces/default/pods?gracePeriodSeconds=0";
-    let output = scene.run(DEV, &["delete", "--raw", path], &Value::Null).await;
+    let output = fixture.run(DEV, &["delete", "--raw", path], &Value::Null).await;
     Fixture::check_answer("a collection", &output, Some("force-delete"));
     let unbound = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "unbound", "namespace": "default" },
         "spec": { "containers": [{ "name": "main", "image": "main" }] } });
-    scene.make(&unbound).await;
-    let output = scene.run(DEV, &[&["delete", "pod", "unbound"][..], FORCE].concat(), &Value::Null).await;
+    fixture.make(&unbound).await;
+    let output = fixture.run(DEV, &[&["delete", "pod", "unbound"][..], FORCE].concat(), &Value::Null).await;
     Fixture::check_answer("a pod without a node", &output, None);
 }
 
-async fn phases(scene: &Fixture) {
+async fn phases(fixture: &Fixture) {
     let refused = Some("terminal-phase");
-    for (number, (who, phase, reason, refusal)) in [
+    for (number, (user, phase, reason, refusal)) in [
         (DEV, "Failed", None, refused),
         (DEV, "Succeeded", None, refused),
         (DEV, "Pending", None, None),
@@ -150,14 +151,14 @@ async fn phases(scene: &Fixture) {
     .enumerate()
     {
         let name = format!("phase-{number}");
-        scene.pod(&name, true, 30, reason).await;
-        let output = scene.status(who, &["pod", &name], &json!({ "phase": phase })).await;
-        Fixture::check_answer(&format!("phase {number}: {who} {phase} {reason:?}"), &output, refusal);
+        fixture.pod(&name, true, 30, reason).await;
+        let output = fixture.status(user, &["pod", &name], &json!({ "phase": phase })).await;
+        Fixture::check_answer(&format!("phase {number}: {user} {phase} {reason:?}"), &output, refusal);
     }
 }
 
-async fn evictions(scene: &Fixture) {
-    for (number, (who, grace, reason, refusal)) in [
+async fn evictions(fixture: &Fixture) {
+    for (number, (user, grace, reason, refusal)) in [
         (DEV, Some(0), None, Some("eviction")),
         (DEV, Some(1), None, None),
         (DEV, None, None, None),
@@ -171,7 +172,7 @@ async fn evictions(scene: &Fixture) {
     .enumerate()
     {
         let name = format!("evicted-{number}");
-        scene.pod(&name, true, 30, None).await;
+        fixture.pod(&name, true, 30, None).await;
         let mut eviction = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": name, "namespace": "default" } });
         if let Some(grace) = grace {
             eviction["deleteOptions"] = json!({ "gracePeriodSeconds": grace });
@@ -180,15 +181,15 @@ async fn evictions(scene: &Fixture) {
             eviction["metadata"]["annotations"] = json!({ REASON: reason });
         }
         let path = format!("/api/v1/namespaces/default/pods/{name}/eviction");
-        let output = scene.run(who, &["create", "--raw", &path, "-f", "-"], &eviction).await;
-        Fixture::check_answer(&format!("eviction {number}: {who} {grace:?} {reason:?}"), &output, refusal);
+        let output = fixture.run(user, &["create", "--raw", &path, "-f", "-"], &eviction).await;
+        Fixture::check_answer(&format!("eviction {number}: {user} {grace:?} {reason:?}"), &output, refusal);
     }
 }
 
-async fn taints_and_deletions_of_nodes(scene: &Fixture) {
+async fn taints_and_deletions_of_nodes(fixture: &Fixture) {
     const TAINT: &str = "node.kubernetes.io/out-of-service=somebody:NoExecute";
     let refused = Some("node");
-    for (number, (who, ready, tainted, reason, act, refusal)) in [
+    for (number, (user, ready, tainted, reason, act, refusal)) in [
         (DEV, Some("Unknown"), false, None, "taint", refused),
         (DEV, Some("Unknown"), false, Some("a reason without the right"), "taint", refused),
         (OPERATOR, Some("Unknown"), false, None, "taint", refused),
@@ -201,7 +202,7 @@ async fn taints_and_deletions_of_nodes(scene: &Fixture) {
         (DEV, Some("Unknown"), false, None, "delete", refused),
         (DEV, Some("False"), false, None, "delete", refused),
         (ALL_VERBS, Some("Unknown"), false, Some("."), "delete", refused),
-        // Its kubelet lives, and cannot show it when its Node is gone.
+        // Its kubelet runs, and cannot report that without its Node.
         (DEV, Some("True"), false, None, "delete", refused),
         (DEV, Some("True"), false, None, "cordon and delete", None),
         (DEV, Some("Unknown"), false, None, "cordon and delete", refused),
@@ -225,28 +226,25 @@ async fn taints_and_deletions_of_nodes(scene: &Fixture) {
     .enumerate()
     {
         let name = format!("node-{number}");
-        scene.node(&name, ready, reason).await;
+        fixture.node(&name, ready, reason).await;
         if tainted {
-            scene.run(POD_SAFETY, &["taint", "node", &name, TAINT], &Value::Null).await.text().unwrap();
+            fixture.run(POD_SAFETY, &["taint", "node", &name, TAINT], &Value::Null).await.text().unwrap();
         }
         if act.starts_with("cordon") {
-            scene.run(DEV, &["cordon", &name], &Value::Null).await.text().unwrap();
+            fixture.run(DEV, &["cordon", &name], &Value::Null).await.text().unwrap();
         }
         if act.starts_with("finalizer") {
             let finalizer = r#"{"metadata":{"finalizers":["karpenter.sh/termination"]}}"#;
-            scene.run(DEV, &["patch", "node", &name, "-p", finalizer], &Value::Null).await.text().unwrap();
+            fixture.run(DEV, &["patch", "node", &name, "-p", finalizer], &Value::Null).await.text().unwrap();
         }
         let args: &[&str] = match act {
             "taint" => &["taint", "node", &name, TAINT],
             "label" => &["label", "node", &name, "rack=a"],
             _ => &["delete", "node", &name, "--wait=false"],
         };
-        let output = scene.run(who, args, &Value::Null).await;
-        Fixture::check_answer(
-            &format!("node {number}: {who} {act} {ready:?} {tainted} {reason:?}"),
-            &output,
-            refusal,
-        );
+        let output = fixture.run(user, args, &Value::Null).await;
+        let row = format!("node {number}: {user} {act} {ready:?} {tainted} {reason:?}");
+        Fixture::check_answer(&row, &output, refusal);
     }
 }
 
@@ -258,8 +256,8 @@ fn stateful_set(name: &str, grace: i64, reason: Option<&str>) -> Value {
             "spec": { "terminationGracePeriodSeconds": grace, "containers": [{ "name": "main", "image": "main" }] } } } })
 }
 
-async fn stateful_sets(scene: &Fixture) {
-    for (number, (who, grace, reason, refusal)) in [
+async fn stateful_sets(fixture: &Fixture) {
+    for (number, (user, grace, reason, refusal)) in [
         (DEV, 0, None, Some("stateful-set-grace")),
         (DEV, 1, None, None),
         (DEV, 0, Some("it keeps nothing"), None),
@@ -269,28 +267,28 @@ async fn stateful_sets(scene: &Fixture) {
     .enumerate()
     {
         let object = stateful_set(&format!("set-{number}"), grace, reason);
-        let output = scene.run(who, &["create", "-f", "-"], &object).await;
-        Fixture::check_answer(&format!("StatefulSet {number}: {who} {grace} {reason:?}"), &output, refusal);
+        let output = fixture.run(user, &["create", "-f", "-"], &object).await;
+        Fixture::check_answer(&format!("StatefulSet {number}: {user} {grace} {reason:?}"), &output, refusal);
     }
-    // What is there already can be scaled, and what was well cannot be made worse.
+    // An existing StatefulSet can be scaled, and a valid one cannot be made worse.
     let zero =
         json!({ "spec": { "template": { "spec": { "terminationGracePeriodSeconds": 0 } } } }).to_string();
-    let scaled = scene
+    let scaled = fixture
         .run(DEV, &["patch", "statefulset", "set-3", "-p", r#"{"spec":{"replicas":2}}"#], &Value::Null)
         .await;
     Fixture::check_answer("scaling", &scaled, None);
-    let worse = scene.run(DEV, &["patch", "statefulset", "set-1", "-p", &zero], &Value::Null).await;
+    let worse = fixture.run(DEV, &["patch", "statefulset", "set-1", "-p", &zero], &Value::Null).await;
     Fixture::check_answer("taking the grace", &worse, Some("stateful-set-grace"));
 }
 
-/// As it comes: nobody is refused but who speaks for another, and everybody is told.
+/// The default: only impersonation of others is denied, and every user gets warnings.
 #[tokio::test]
 async fn in_audit_mode_it_warns_and_allows() {
-    let scene = fixture("replicaCount=2").await;
-    scene.pod("probe", true, 30, None).await;
+    let fixture = fixture("replicaCount=2").await;
+    fixture.pod("probe", true, 30, None).await;
     until("who asks is warned", async || {
         let force = ["delete", "pod", "probe", "--force", "--grace-period=0", "--dry-run=server"];
-        let output = scene.run(DEV, &force, &Value::Null).await;
+        let output = fixture.run(DEV, &force, &Value::Null).await;
         let warned = output
             .stderr
             .contains("Validation failed for ValidatingAdmissionPolicy 'pod-safety-force-delete'");
@@ -298,30 +296,34 @@ async fn in_audit_mode_it_warns_and_allows() {
     })
     .await
     .unwrap();
-    let output = scene.run(DEV, &[&["delete", "pod", "probe"][..], FORCE].concat(), &Value::Null).await;
+    let output = fixture.run(DEV, &[&["delete", "pod", "probe"][..], FORCE].concat(), &Value::Null).await;
     Fixture::check_answer("a warning", &output, None);
-    assert!(observe::find_pod(&scene.plane.admin(), "default", "probe").await.unwrap().is_none());
+    assert!(observe::find_pod(&fixture.plane.admin(), "default", "probe").await.unwrap().is_none());
     let other = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": { "name": "forged-xxxxx" },
         "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "kind": "Asserted", "by": "operator", "reason": "r" } });
-    Fixture::check_answer("forged", &scene.run(DEV, &["create", "-f", "-"], &other).await, Some("evidence"));
+    Fixture::check_answer(
+        "forged",
+        &fixture.run(DEV, &["create", "-f", "-"], &other).await,
+        Some("evidence"),
+    );
 }
 
-/// kube-controller-manager's own collector, under its own account: it believes the taint and is refused, and ours has
-/// nothing to be afraid of.
+/// kube-controller-manager's pod garbage collector, with its own account: it trusts the taint and is denied; pod-safety does the same with
+/// evidence.
 #[tokio::test]
 async fn kcm_pod_gc_removes_nothing_without_evidence() {
-    let scene = fixture("admissionPolicies.action=Deny").await;
-    until_they_hold(&scene).await;
-    scene.node("w1", Some("Unknown"), None).await;
-    // From before the policies, or by who may.
+    let fixture = fixture("admissionPolicies.action=Deny").await;
+    until_they_hold(&fixture).await;
+    fixture.node("w1", Some("Unknown"), None).await;
+    // From before the policies, or by an allowed user.
     let taint = ["taint", "node", "w1", "node.kubernetes.io/out-of-service=x:NoExecute"];
-    scene.run(POD_SAFETY, &taint, &Value::Null).await.text().unwrap();
-    scene.pod("db-0", true, 30, None).await;
-    scene.run(DEV, &["delete", "pod", "db-0", "--wait=false"], &Value::Null).await.text().unwrap();
+    fixture.run(POD_SAFETY, &taint, &Value::Null).await.text().unwrap();
+    fixture.pod("db-0", true, 30, None).await;
+    fixture.run(DEV, &["delete", "pod", "db-0", "--wait=false"], &Value::Null).await.text().unwrap();
     let accounts = ["--use-service-account-credentials=true"];
     let controllers =
         "pod-garbage-collector-controller,serviceaccount-token-controller,serviceaccount-controller";
-    let kcm = scene.plane.kube_controller_manager(controllers, &accounts).await.unwrap();
+    let kcm = fixture.plane.kube_controller_manager(controllers, &accounts).await.unwrap();
     until("it tries, and is refused", async || {
         let page = kcm.metrics().await.map_err(|error| error.to_string())?;
         let failed = page.lines().find(|line| {
@@ -334,6 +336,6 @@ async fn kcm_pod_gc_removes_nothing_without_evidence() {
     .await
     .unwrap();
     assert!(kcm.log_text().contains("'pod-safety-terminal-phase'"), "refused for another reason");
-    let pod = observe::find_pod(&scene.plane.admin(), "default", "db-0").await.unwrap().unwrap();
+    let pod = observe::find_pod(&fixture.plane.admin(), "default", "db-0").await.unwrap().unwrap();
     assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Running"));
 }

@@ -1,5 +1,5 @@
-//! `pod-safety status`, `explain` and `doctor` against the real API server: what a person reads while a node is lost, with
-//! all rights and with few, and when the API server goes away in the middle. Nobody plays the kubelets.
+//! `pod-safety status`, `explain` and `doctor` against the real API server: their output while a node is lost, with all rights and with few,
+//! and when the API server becomes unavailable meanwhile. There are no kubelets.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 pub(crate) mod browser;
@@ -22,7 +22,7 @@ use crate::commands::{apply, ends_with, json_of, run};
 use browser::Browser;
 
 const NS: &str = "shop";
-/// A node that nobody hears, and one that is well.
+/// An unreachable node, and a healthy one.
 async fn node(plane: &ControlPlane, name: &str, ready: &str) {
     objects::create_node(&plane.admin(), &objects::node(name)).await.unwrap();
     let status = json!({ "nodeInfo": { "architecture": "amd64", "bootID": "b0000000-0000-4000-8000-000000000001", "containerRuntimeVersion": "", "kernelVersion": "",
@@ -57,7 +57,7 @@ async fn explain_names_what_is_stuck_and_why() {
     pod(&plane, NS, "orders-1", "lost").await;
     pod(&plane, "stage", "orders-1", "lost").await;
     plane.kubectl(&["delete", "pod", "-n", NS, "orders-1", "--wait=false"]).await.unwrap().text().unwrap();
-    // New kinds are answered with 429 until the API server has made room for them.
+    // New kinds are answered with 429 until the API server has initialized their storage.
     until("the kinds are there", async || {
         let output = run(&plane, &plane.admin_kubeconfig(), &["status", "--exit-zero"]).await;
         if output.status.success() { Ok(()) } else { Err(output.stderr) }
@@ -82,13 +82,13 @@ async fn explain_names_what_is_stuck_and_why() {
 
 async fn explain_describes_the_blocked_pod(plane: &ControlPlane) {
     let text = ends_with(plane, 3, &["explain", "pod", "-n", NS, "orders-1"]).await;
-    for says in [
+    for expected in [
         "Blocked (NoEvidence)",
         "Node lost is unreachable",
         "a person confirmed",
         "pod-safety confirm-down lost",
     ] {
-        assert!(text.contains(says), "{says}: not in\n{text}");
+        assert!(text.contains(expected), "{expected}: not in\n{text}");
     }
     let same = ends_with(plane, 0, &["explain", "po/orders-1", "-n", NS, "--exit-zero"]).await;
     let facts = |text: &str| text.split("Terminating").next().map(str::to_owned);
@@ -108,13 +108,13 @@ async fn explain_describes_the_blocked_pod(plane: &ControlPlane) {
 
 async fn status_names_what_needs_an_operator(plane: &ControlPlane) {
     let text = ends_with(plane, 3, &["status"]).await;
-    for says in [
+    for expected in [
         "1 waits for proof that the old pod stopped",
         "node/lost",
         "pod-safety explain node lost",
         "proof that lost stopped",
     ] {
-        assert!(text.contains(says), "{says}: not in\n{text}");
+        assert!(text.contains(expected), "{expected}: not in\n{text}");
     }
     let status = json_of(plane, 3, &["status"]).await;
     assert_eq!(status["blocked"][0]["pod"], "orders-1", "{status:#}");
@@ -122,13 +122,13 @@ async fn status_names_what_needs_an_operator(plane: &ControlPlane) {
     assert_eq!((&yaml["kind"], &yaml["zones"]), (&json!("Status"), &status["zones"]));
 }
 
-/// `pod-safety ui` of this person, and the address that it printed.
+/// Starts `pod-safety ui` with this kubeconfig; returns the address that it printed.
 pub(crate) async fn ui(kubeconfig: &Path) -> (Child, String) {
     let mut ui = Command::new(binary().await.unwrap());
     ui.args(["ui", "--address=127.0.0.1:0", "--kubeconfig"]).arg(kubeconfig);
     let mut ui = ui.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
-    let mut said = BufReader::new(ui.stderr.take().unwrap()).lines();
-    let line = tokio::time::timeout(PATIENCE, said.next_line()).await.unwrap().unwrap().unwrap();
+    let mut stderr_lines = BufReader::new(ui.stderr.take().unwrap()).lines();
+    let line = tokio::time::timeout(PATIENCE, stderr_lines.next_line()).await.unwrap().unwrap().unwrap();
     let link = line.split(' ').find(|word| word.starts_with("http://")).unwrap().to_owned();
     (ui, link)
 }
@@ -136,7 +136,7 @@ pub(crate) async fn ui(kubeconfig: &Path) -> (Child, String) {
 async fn the_web_ui_shows_the_same(plane: &ControlPlane) {
     let (_ui, link) = ui(&plane.admin_kubeconfig()).await;
     let mut browser = Browser::start();
-    for (fragment, says) in [
+    for (fragment, expected) in [
         ("", ["NEEDS A PERSON", "shop/orders-1", "proof that lost stopped"]),
         (
             "#pod/shop/orders-1",
@@ -153,9 +153,9 @@ async fn the_web_ui_shows_the_same(plane: &ControlPlane) {
         ("#node/nosuch", ["No answer", "there is no node nosuch", "NEEDS A PERSON"]),
     ] {
         let tab = browser.open(&format!("{link}{fragment}")).await;
-        until(&format!("the page at {fragment:?} says {says:?}"), async || {
+        until(&format!("the page at {fragment:?} says {expected:?}"), async || {
             let page = browser.text(&tab).await;
-            check_that(says.iter().all(|word| page.contains(word)), page)
+            check_that(expected.iter().all(|word| page.contains(word)), page)
         })
         .await
         .unwrap();
@@ -168,8 +168,8 @@ async fn the_web_ui_shows_the_same(plane: &ControlPlane) {
     );
 }
 
-/// In a pod the service account won over `$KUBECONFIG`, kubectl's flags were refused before the command, and no page said
-/// which cluster it was about.
+/// In a pod the service account had precedence over `$KUBECONFIG`, kubectl's flags were rejected before the subcommand, and no page named
+/// its cluster.
 async fn bug_commands_use_the_context_of_kubectl_and_print_it(plane: &ControlPlane) {
     let in_a_pod = async |args: &[&str]| {
         let mut command = Command::new(binary().await.unwrap());
@@ -181,19 +181,19 @@ async fn bug_commands_use_the_context_of_kubectl_and_print_it(plane: &ControlPla
             String::from_utf8(output.stderr).unwrap(),
         )
     };
-    let (code, said, _) = in_a_pod(&["status"]).await;
-    assert_eq!(code, Some(3), "{said}");
-    let context = said.strip_prefix("Cluster: context ").and_then(|rest| rest.split(',').next()).unwrap();
-    let (code, said, _) =
+    let (code, printed, _) = in_a_pod(&["status"]).await;
+    assert_eq!(code, Some(3), "{printed}");
+    let context = printed.strip_prefix("Cluster: context ").and_then(|rest| rest.split(',').next()).unwrap();
+    let (code, printed, _) =
         in_a_pod(&["--context", context, "--request-timeout=20s", "status", "-o", "json"]).await;
-    let status: Value = serde_json::from_str(&said).unwrap();
+    let status: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!((code, &status["cluster"]["context"]), (Some(3), &json!(context)));
-    let (code, said, _) = in_a_pod(&["--as", "anna", "status"]).await;
-    assert!(code == Some(6) && said.lines().next().unwrap().ends_with(", as anna"), "{code:?} {said}");
-    let (code, _, said) = in_a_pod(&["--as-group=g", "status"]).await;
-    assert!(code == Some(1) && said.contains("--as-group needs --as"), "{code:?} {said}");
-    let (code, said, _) = in_a_pod(&["explain", "pdb", "-A", "-l", "app=none"]).await;
-    assert!(code == Some(0) && !said.contains("DisruptionsNeverAllowed"), "{code:?} {said}");
+    let (code, printed, _) = in_a_pod(&["--as", "anna", "status"]).await;
+    assert!(code == Some(6) && printed.lines().next().unwrap().ends_with(", as anna"), "{code:?} {printed}");
+    let (code, _, printed) = in_a_pod(&["--as-group=g", "status"]).await;
+    assert!(code == Some(1) && printed.contains("--as-group needs --as"), "{code:?} {printed}");
+    let (code, printed, _) = in_a_pod(&["explain", "pdb", "-A", "-l", "app=none"]).await;
+    assert!(code == Some(0) && !printed.contains("DisruptionsNeverAllowed"), "{code:?} {printed}");
 }
 
 /// A typo switched a healthy machine off within a second.
@@ -227,7 +227,7 @@ async fn the_doctor_reports_missing_parts(plane: &ControlPlane) {
     for (check, health) in [
         ("ServerVersion", "Fine"),
         ("CustomResourceDefinitions", "Fine"),
-        // No process runs under the account.
+        // No process runs with the account.
         ("RBAC", "Unknown"),
         ("AdmissionPolicies", "Problem"),
         ("Leader", "Problem"),
@@ -237,7 +237,7 @@ async fn the_doctor_reports_missing_parts(plane: &ControlPlane) {
     }
     plane.kubectl(&["delete", "clusterrolebinding", "pod-safety"]).await.unwrap().text().unwrap();
     plane.kubectl(&["delete", "crd", "fencepolicies.pod-safety.dev"]).await.unwrap().text().unwrap();
-    let found = until("the rights are gone", async || {
+    let resources = until("the rights are gone", async || {
         let diagnosis = json_of(plane, 3, &["doctor"]).await;
         let (rights, kinds) = (of(&diagnosis, "RBAC"), of(&diagnosis, "CustomResourceDefinitions"));
         if rights["health"] == "Problem" && kinds["health"] == "Problem" {
@@ -246,7 +246,7 @@ async fn the_doctor_reports_missing_parts(plane: &ControlPlane) {
             Err(diagnosis.to_string())
         }
     });
-    let (rights, kinds) = found.await.unwrap();
+    let (rights, kinds) = resources.await.unwrap();
     assert!(rights["what"].as_str().unwrap().contains("delete pods"), "{rights:#}");
     assert!(kinds["what"].as_str().unwrap().contains("fencepolicies.pod-safety.dev"), "{kinds:#}");
     let text = ends_with(plane, 3, &["doctor"]).await;
@@ -257,7 +257,7 @@ async fn the_doctor_reports_missing_parts(plane: &ControlPlane) {
 }
 
 async fn missing_or_ambiguous_objects_are_one_sentence(plane: &ControlPlane) {
-    for (code, args, says) in [
+    for (code, args, expected) in [
         (1, &["explain", "pod", "nosuch"][..], "there is no pod nosuch"),
         (1, &["explain", "node", "nosuch"], "there is no node nosuch"),
         (1, &["explain", "sts", "-n", NS, "nosuch"], "there is no StatefulSet nosuch in namespace shop"),
@@ -270,13 +270,13 @@ async fn missing_or_ambiguous_objects_are_one_sentence(plane: &ControlPlane) {
         let output = run(plane, &plane.admin_kubeconfig(), args).await;
         assert_eq!(output.status.code(), Some(code), "{args:?} {output:?}");
         assert!(
-            output.stderr.contains(says) && output.stderr.trim().lines().count() == 1,
+            output.stderr.contains(expected) && output.stderr.trim().lines().count() == 1,
             "{args:?} {output:?}"
         );
     }
 }
 
-/// Who may read the pods of one namespace alone is answered by what whoever leads said there, and told of the rest.
+/// A user who may only read the pods of one namespace gets the leader's Events from there, and a list of the missing rights.
 async fn limited_rights_give_partial_answers(plane: &ControlPlane) {
     let reader = plane.user_kubeconfig("reader", &[]).unwrap();
     for args in [
@@ -290,12 +290,14 @@ async fn limited_rights_give_partial_answers(plane: &ControlPlane) {
         if output.status.code() == Some(6) { Ok(output.stdout) } else { Err(output.stderr) }
     });
     let answer = answer.await.unwrap();
-    for says in ["Unknown (NotRead)", "You may list pods only in namespace shop", "You may not list nodes"] {
-        assert!(answer.contains(says), "{says}: not in\n{answer}");
+    for expected in
+        ["Unknown (NotRead)", "You may list pods only in namespace shop", "You may not list nodes"]
+    {
+        assert!(answer.contains(expected), "{expected}: not in\n{answer}");
     }
 }
 
-/// A user without any rights had two green marks and the code 0, and was told that a pod does not exist which does.
+/// A user without any rights got two green marks and exit code 0, and the message that an existing pod does not exist.
 async fn bug_unknown_facts_are_not_green_without_rights(plane: &ControlPlane) {
     let anna = plane.user_kubeconfig("anna", &[]).unwrap();
     let json_of = async |args: &[&str]| -> Value {
@@ -321,14 +323,15 @@ async fn bug_unknown_facts_are_not_green_without_rights(plane: &ControlPlane) {
     );
 }
 
-/// What stands there is from before, and is not wiped out; it goes on by itself.
+/// The earlier output remains, and the command continues by itself.
 async fn a_watching_command_reports_an_unavailable_api_server(plane: &mut ControlPlane) {
     let kubeconfig = plane.admin_kubeconfig();
     let kubeconfig = kubeconfig.to_str().unwrap();
     let args = ["explain", "pod", "-n", NS, "orders-1", "-w", "--kubeconfig", kubeconfig];
     let mut watch = plane.program("watch", &binary().await.unwrap(), args, &[]).unwrap();
-    for says in ["pod/shop/orders-1 Blocked (NoEvidence)", "Trying again", "the API server answers again"] {
-        if says == "Trying again" {
+    for expected in ["pod/shop/orders-1 Blocked (NoEvidence)", "Trying again", "the API server answers again"]
+    {
+        if expected == "Trying again" {
             plane.stop_apiserver().unwrap();
             for command in ["status", "doctor"] {
                 let output = run(plane, &plane.admin_kubeconfig(), &[command]).await;
@@ -338,11 +341,11 @@ async fn a_watching_command_reports_an_unavailable_api_server(plane: &mut Contro
                     "{command}: {output:?}"
                 );
             }
-        } else if says.ends_with("answers again") {
+        } else if expected.ends_with("answers again") {
             plane.start_apiserver().await.unwrap();
         }
-        let said = |log: &str| if log.contains(says) { Ok(()) } else { Err(log.to_owned()) };
-        until(says, async || said(&watch.log_text())).await.unwrap();
+        let printed = |log: &str| if log.contains(expected) { Ok(()) } else { Err(log.to_owned()) };
+        until(expected, async || printed(&watch.log_text())).await.unwrap();
     }
     let log = watch.log_text();
     assert_eq!(log.matches("Trying again").count(), 1, "each trouble is said once:\n{log}");

@@ -1,4 +1,4 @@
-//! The shipped rights are enough, and none is left over: by the API server's own audit log.
+//! The shipped rights are sufficient, and none is unused: by the API server's audit log.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use serde_json::json;
 
 const USER: &str = "system:serviceaccount:pod-safety:pod-safety";
 
-/// One right or its use: namespace (empty: everywhere), resource, name (empty: all), verb.
+/// A right or its use: namespace (empty: everywhere), resource, name (empty: all), verb.
 type Right = (String, String, String, String);
 
 fn rights(namespace: &str, rules: Option<Vec<PolicyRule>>) -> Vec<Right> {
@@ -48,22 +48,23 @@ async fn granted(api: &Client) -> BTreeSet<Right> {
     all.into_iter().collect()
 }
 
-/// What was asked, in the words of the rules. Each resource is granted in one scope.
+/// The requests in the form of rules. Each resource is granted in one scope.
 fn used(audit: &AuditLog) -> BTreeSet<Right> {
     let as_right = |entry: pod_safety_control_plane::AuditEntry| {
         let scoped = entry.resource == "leases";
         let named = scoped && entry.namespace == "kube-system" && entry.verb != "create";
         let namespace = if scoped { entry.namespace } else { String::new() };
-        // Of whatever kind.
+        // Of any kind.
         let resource = if entry.resource.ends_with("/scale") { "*/scale".to_owned() } else { entry.resource };
         (namespace, resource, if named { entry.name } else { String::new() }, entry.verb)
     };
-    // Our own kinds have roles of their own, and suites: tests/fencing.rs, tests/drivers.rs.
-    let ours =
-        |resource: &str| ["fence", "nodefences", "podsafety"].iter().any(|ours| resource.starts_with(ours));
-    // What a group has may be asked by everybody who is somebody; that names no resource. So may who one is, and what one may do.
+    // Custom resources of pod-safety have separate roles and suites: tests/fencing.rs, tests/drivers.rs.
+    let own_kind = |resource: &str| {
+        ["fence", "nodefences", "podsafety"].iter().any(|own_kind| resource.starts_with(own_kind))
+    };
+    // Every authenticated user may run discovery and self subject reviews.
     let entries = audit.entries().unwrap().into_iter().filter(|entry| {
-        !entry.resource.is_empty() && !entry.resource.starts_with("selfsubject") && !ours(&entry.resource)
+        !entry.resource.is_empty() && !entry.resource.starts_with("selfsubject") && !own_kind(&entry.resource)
     });
     entries.map(as_right).collect()
 }
@@ -73,7 +74,7 @@ async fn orphan(api: &Client, name: &str) {
     objects::create_pod(api, &pod).await.unwrap();
 }
 
-/// A budget over pods of a workload that must be asked for its scale.
+/// A PDB over pods of a workload whose scale must be read.
 async fn pod_with_pdb(plane: &ControlPlane, api: &Client) {
     workloads::define_custom_kinds(api).await.unwrap();
     plane.namespace("budgeted").await.unwrap();
@@ -96,21 +97,21 @@ async fn every_right_is_used_and_none_is_missing() {
     pod_with_pdb(&plane, api).await;
     // No kubelet renews the heartbeat of the worker.
     let replace = ["--mode=replace", "--node-monitor-grace-period=2s"];
-    let mut ours = plane.leading_pod_safety(&kubeconfig, replace).await.unwrap();
+    let mut pod_safety = plane.leading_pod_safety(&kubeconfig, replace).await.unwrap();
     let calculated = async || {
-        let look =
+        let status =
             budgets::budget_status(api, "budgeted", "fleet").await.map_err(|error| format!("{error:?}"))?;
-        check_that((look.desired, look.observed) == (2, look.generation), look.to_string())
+        check_that((status.desired, status.observed) == (2, status.generation), status.to_string())
     };
     until("the budget of the fleet is calculated", calculated).await.unwrap();
-    // The heartbeat of the missing node is asked for by name, too.
+    // The Lease of the missing node is also read by name.
     observe::remaining_pod(api, "default", &[]).await.unwrap();
     observe::event(api, "default", "orphan", "ForceDeleted").await.unwrap();
     let lost = async || {
         let worker = Api::<Node>::all(api.clone()).get("worker").await.map_err(|error| error.to_string())?;
         let taints = worker.spec.and_then(|spec| spec.taints).unwrap_or_default();
-        let said = taints.iter().any(|taint| taint.key == "node.kubernetes.io/unreachable");
-        check_that(said, format!("{taints:?}"))
+        let is_tainted = taints.iter().any(|taint| taint.key == "node.kubernetes.io/unreachable");
+        check_that(is_tainted, format!("{taints:?}"))
     };
     until("the worker is lost", lost).await.unwrap();
     let renewed = async || {
@@ -119,11 +120,11 @@ async fn every_right_is_used_and_none_is_missing() {
         check_that(patches.count() > 0, "no renewal".to_owned())
     };
     until("the lease is renewed", renewed).await.unwrap();
-    ours.terminate().await.unwrap();
+    pod_safety.terminate().await.unwrap();
 
     let refused: Vec<_> = audit.entries().unwrap().into_iter().filter(|entry| entry.code == 403).collect();
     assert!(refused.is_empty(), "a right is missing: {refused:?}");
-    // The API server refuses what is not granted; so a right that was used cannot be left out.
+    // The API server denies requests without a right, so a used right cannot be missing.
     assert_eq!(used(&audit), granted(api).await);
 }
 
@@ -166,9 +167,9 @@ async fn a_forbidden_kind_is_named_and_the_others_go_on() {
     objects::create_pod(api, &untaken).await.unwrap();
     observe::delete_pod(api, "default", "untaken", false).await.unwrap();
 
-    // The untaken pod becomes the third one.
+    // The unscheduled pod becomes the third one.
     let args = ["--terminated-pod-gc-threshold=2"];
-    let ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
+    let pod_safety = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
     observe::remaining_pod(api, "default", &["ended-2", "orphan", "untaken"]).await.unwrap();
     let failed = async || {
         let pod = observe::find_pod(api, "default", "untaken").await.unwrap().unwrap();
@@ -179,25 +180,28 @@ async fn a_forbidden_kind_is_named_and_the_others_go_on() {
     tokio::time::sleep(Duration::from_secs(7)).await;
     let orphan = observe::find_pod(api, "default", "orphan").await.unwrap().unwrap();
     assert_eq!(orphan.status.unwrap().phase.as_deref(), Some("Running"), "its heartbeat cannot be seen");
-    let page = ours.get("/readyz").await.unwrap();
+    let page = pod_safety.get("/readyz").await.unwrap();
     assert_eq!(page.code, 503);
     for words in ["[-]leases: ", "cannot list resource \"leases\"", "[+]pods ok", "[+]nodes ok"] {
         assert!(page.body.contains(words), "no {words} in {}", page.body);
     }
-    let log = ours.log_text();
-    // Our own kinds were defined a moment ago: the API server may say so.
+    let log = pod_safety.log_text();
+    // The CRDs were created a moment ago: the API server may log about them.
     let about = |line: &&str| {
         line.contains("cannot watch this resource")
             && !line.contains("resource=\"fence")
             && !line.contains("resource=\"nodefences")
             && !line.contains("resource=\"podsafety")
     };
-    let said: Vec<&str> = log.lines().filter(about).collect();
-    assert!(said.len() == 1 && said[0].contains("verb=\"list\"") && said[0].contains("leases"), "{said:?}");
-    let decisions = ours.debug("/debug/decisions").await.unwrap()["holds"].to_string();
+    let is_tainted: Vec<&str> = log.lines().filter(about).collect();
+    assert!(
+        is_tainted.len() == 1 && is_tainted[0].contains("verb=\"list\"") && is_tainted[0].contains("leases"),
+        "{is_tainted:?}"
+    );
+    let decisions = pod_safety.debug("/debug/decisions").await.unwrap()["holds"].to_string();
     assert!(decisions.contains("leases are not listed yet"), "{decisions}");
     let errors =
-        ours.metric("pod_safety_cache_watch_failures_total", &[("error", "forbidden")]).await.unwrap();
+        pod_safety.metric("pod_safety_cache_watch_failures_total", &[("error", "forbidden")]).await.unwrap();
     assert!(errors >= 2.0);
 
     plane.install_pod_safety().await.unwrap();
@@ -206,6 +210,6 @@ async fn a_forbidden_kind_is_named_and_the_others_go_on() {
         check_that(!names.contains(&"orphan".to_owned()), format!("{names:?}"))
     };
     until("the orphan goes when its heartbeat can be seen", gone).await.unwrap();
-    let decisions = ours.debug("/debug/decisions").await.unwrap()["holds"].to_string();
+    let decisions = pod_safety.debug("/debug/decisions").await.unwrap()["holds"].to_string();
     assert!(!decisions.contains("NotSynced"), "{decisions}");
 }

@@ -1,7 +1,7 @@
-//! One history of taints and tolerations, lived through by ours and by kube-controller-manager's taint eviction controller.
-//! In the end the same pods were asked to end, none before its time, with the same grace, condition and Events; but for
-//! [`ENDS`], where a weak spot of kube-controller-manager shows, and both sides are as said there. On the way nobody of whom
-//! ours has nothing to say in the end is marked.
+//! One history of taints and tolerations for pod-safety and for kube-controller-manager's taint eviction controller. In the end the same pods
+//! were deleted, none too early, with the same grace period, condition and Events, except for [`ENDS`]: those are defects of
+//! kube-controller-manager, and both sides have the listed values. In between, pod-safety marks no pod that it does not delete in the
+//! end.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
@@ -13,17 +13,17 @@ use crate::beside_kcm::differences::{Difference, differs};
 use crate::beside_kcm::{History, Step, kcm_matches_the_recording, pod_safety_matches_the_recording};
 use crate::versions;
 
-/// Asked to end, told once.
+/// Deleted gracefully, with one Event.
 const ENDS: &str = "ends in 30s, marked";
-/// Its time ran, and it was left.
+/// Its toleration period was running, and the deletion was cancelled.
 const CALLED_OFF: &str = "stays, cancelled";
-/// Nothing happened to it.
+/// No action.
 const STAYS: &str = "stays";
 
-/// The one step: times run on while the next thing happens.
+/// The only step: toleration periods run while other changes happen.
 const ALL: &str = "pods tolerate taints, or not, and change their minds";
 
-/// What it comes to on both sides: pod and fate.
+/// The result on both sides: pod and outcome.
 const SAME: &[(&str, &str)] = &[
     ("intolerant", ENDS),
     ("tolerant", STAYS),
@@ -47,21 +47,21 @@ const SAME: &[(&str, &str)] = &[
     ("ended before their times", ""),
 ];
 
-/// Line, the weak spot, kube-controller-manager's side, ours.
+/// Line, the defect, the value of kube-controller-manager, that of pod-safety.
 const DIFFERENCES: [(&str, &str, &str, &str); 10] = [
-    // Five tries within 50 ms.
+    // Five attempts within 50 ms.
     ("denied", "W-TE1", "stays, marked", ENDS),
-    // A restart in the middle of a toleration begins it anew.
+    // A restart during a toleration period starts it again.
     ("across a restart", "W-TE3", "its time began anew", "its time went on"),
-    // A timer that is there stays as it is.
+    // An existing timer is not changed.
     ("shortened", "TE-3, W-TE4", STAYS, ENDS),
     ("lengthened", "TE-3, W-TE4", ENDS, STAYS),
     ("shorter-by-a-second-taint", "TE-3, W-TE4", STAYS, ENDS),
     ("its-taint-went", "W-TE4", ENDS, STAYS),
-    // It does not look at what became of a pod.
+    // It does not read the pod again.
     ("completed", "W-TE7", "gone, marked", STAYS),
     ("ending", "W-TE7", ENDS, "ends in 30s without a word"),
-    // It cancels the timer before it deletes at once.
+    // It cancels the timer before it deletes immediately.
     ("cut-short", "TE-2", "ends in 30s, cancelled, marked", ENDS),
     // It multiplies nanoseconds by a second.
     ("durations are seconds", "TE-7", "no", "yes"),
@@ -69,10 +69,11 @@ const DIFFERENCES: [(&str, &str, &str, &str); 10] = [
 
 fn differences() -> Vec<Difference> {
     let rows = DIFFERENCES.iter();
-    rows.map(|(line, why, kcm, ours)| differs((ALL, ALL), why, &[line], &[kcm], &[ours])).collect()
+    rows.map(|(line, why, kcm, pod_safety)| differs((ALL, ALL), why, &[line], &[kcm], &[pod_safety]))
+        .collect()
 }
 
-/// The conditions of those whose fates differ go with these; but both sides mark the one that is denied.
+/// Conditions differ with the outcomes; but both sides mark the pod whose deletion is denied.
 fn differs_in_outcome(_: &str, line: &str) -> bool {
     let pod = line.strip_suffix(" condition").filter(|pod| *pod != "denied");
     pod.is_some_and(|pod| DIFFERENCES.iter().any(|(other, ..)| *other == pod))
@@ -88,7 +89,7 @@ fn history() -> History<Act> {
     }
 }
 
-/// Who is there, what is added, and what changes while times run.
+/// The pods, the taints, and the changes while toleration periods run.
 fn acts() -> Vec<Act> {
     let (ever, secs) =
         (|key| TolerationSpec(key, "", None), |key, seconds| TolerationSpec(key, "", Some(seconds)));
@@ -133,7 +134,7 @@ fn acts() -> Vec<Act> {
     for (name, bears) in
         [("pardoned", ever("k")), ("shortened", secs("k", 2)), ("lengthened", secs("k", 300))]
     {
-        // The taint to come is not about them.
+        // The next taint is not about them.
         acts.extend([Act::Tolerate(name, bears), Act::Tolerate(name, ever("m"))]);
     }
     acts.extend([

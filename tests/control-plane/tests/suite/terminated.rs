@@ -1,4 +1,4 @@
-//! Terminated pods above the threshold: kube-controller-manager's order and count, but for pods that run.
+//! Terminated pods above the threshold: kube-controller-manager's order and count, except for running pods.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use pod_safety_control_plane::{ControlPlane, Options, observe, until};
 const NEXT_SECOND: Duration = Duration::from_millis(1100);
 
 fn terminated(namespace: &str, name: &str, phase: &str) -> Pod {
-    // Some were never bound: what counts is the phase.
+    // Some were never bound: only the phase counts.
     let pod = objects::pod(namespace, name).with_phase(phase);
     if name.starts_with('b') { pod } else { pod.on_node("worker") }
 }
@@ -25,7 +25,7 @@ fn evicted(namespace: &str, name: &str) -> Pod {
     pod
 }
 
-/// As a node's own report says it, whatever somebody else wrote into the phase.
+/// As reported by its kubelet, whatever phase another client wrote.
 fn with_running_container(mut pod: Pod) -> Pod {
     let state =
         ContainerState { running: Some(ContainerStateRunning::default()), ..ContainerState::default() };
@@ -75,7 +75,7 @@ async fn six_terminated(api: &Client, namespace: &str) {
         .unwrap();
 }
 
-/// In which order they go; what is created in one second goes by name.
+/// The order of their removal; pods of the same second are removed by name.
 const REMAINING: [(usize, &[&str]); 4] = [
     (5, &["a-new", "b-new", "b-old", "c-old", "runs", "z-evicted"]),
     (4, &["a-new", "b-new", "b-old", "c-old", "runs"]),
@@ -90,11 +90,11 @@ async fn kcm_collects_them_in_that_order_live() {
     plane.namespace("kcm").await.unwrap();
     objects::create_node(api, &objects::node("worker")).await.unwrap();
     six_terminated(api, "kcm").await;
-    for (threshold, left) in REMAINING {
+    for (threshold, remaining) in REMAINING {
         let flag = format!("--terminated-pod-gc-threshold={threshold}");
         let _kcm =
             plane.kube_controller_manager("pod-garbage-collector-controller", &[&*flag]).await.unwrap();
-        observe::remaining_pod(api, "kcm", left).await.unwrap();
+        observe::remaining_pod(api, "kcm", remaining).await.unwrap();
     }
 }
 
@@ -106,13 +106,14 @@ async fn collects_the_same_pods_as_kcm() {
     objects::create_node(api, &objects::node("worker")).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     six_terminated(api, "ours").await;
-    for (threshold, left) in REMAINING {
+    for (threshold, remaining) in REMAINING {
         let flag = format!("--terminated-pod-gc-threshold={threshold}");
-        let mut ours = plane.pod_safety("pod-safety", &kubeconfig, [flag]).await.unwrap();
-        observe::remaining_pod(api, "ours", left).await.unwrap();
-        let counted = ours.metric("pod_gc_collector_force_delete_pods_total", &[("reason", "terminated")]);
+        let mut pod_safety = plane.pod_safety("pod-safety", &kubeconfig, [flag]).await.unwrap();
+        observe::remaining_pod(api, "ours", remaining).await.unwrap();
+        let counted =
+            pod_safety.metric("pod_gc_collector_force_delete_pods_total", &[("reason", "terminated")]);
         assert!(counted.await.unwrap() >= 1.0);
-        ours.terminate().await.unwrap();
+        pod_safety.terminate().await.unwrap();
     }
     for name in observe::pod_names(api, "ours").await.unwrap() {
         observe::delete_pod(api, "ours", &name, true).await.unwrap();
@@ -130,13 +131,14 @@ async fn a_pod_that_others_marked_failed_stays_while_it_runs(
     objects::create_pod(api, &lie).await.unwrap();
     tokio::time::sleep(NEXT_SECOND).await;
     objects::create_pod(api, &terminated("lies", "b-truth", "Failed")).await.unwrap();
-    let ours = plane.pod_safety("pod-safety", kubeconfig, ["--terminated-pod-gc-threshold=1"]).await.unwrap();
-    // The younger one goes in its stead.
+    let pod_safety =
+        plane.pod_safety("pod-safety", kubeconfig, ["--terminated-pod-gc-threshold=1"]).await.unwrap();
+    // The younger one is removed instead.
     observe::remaining_pod(api, "lies", &["a-lie"]).await.unwrap();
     objects::create_pod(api, &terminated("lies", "c-truth", "Failed")).await.unwrap();
     observe::remaining_pod(api, "lies", &["a-lie"]).await.unwrap();
     let message = until("the hold is shown", async || {
-        let holds = ours.records("a-lie").await.map_err(|error| format!("{error:?}"))?;
+        let holds = pod_safety.records("a-lie").await.map_err(|error| format!("{error:?}"))?;
         let hold = holds.iter().find(|hold| hold["reason"] == "TerminalButRunning");
         hold.map(|hold| hold["message"].to_string()).ok_or_else(|| format!("{holds:?}"))
     });

@@ -1,4 +1,4 @@
-//! Terminating pods that no node took, and those of nodes that somebody declared out of service.
+//! Terminating pods without a node, and those of nodes with the out-of-service taint.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use kube::Client;
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
 use pod_safety_control_plane::{ControlPlane, Options, PodSafety, check_that, observe, scenarios, until};
 
-/// In which nothing should happen.
+/// A time in which nothing should happen.
 const A_WHILE: Duration = Duration::from_secs(3);
 const FINALIZER: &str = "example.com/hold";
 
@@ -24,7 +24,7 @@ fn out_of_service(name: &str, ready: &str, effect: &str) -> Node {
     node
 }
 
-/// Running pods, of which those whose names say so are asked to end; nobody lets them.
+/// Running pods; those with a matching name are being deleted, and no kubelet removes them.
 async fn pods_on(api: &Client, node: &str, names: &[&str]) {
     for name in names {
         let mut pod = objects::pod("default", name).on_node(node).with_phase("Running");
@@ -48,8 +48,8 @@ async fn until_gone(api: &Client, name: &str) {
 }
 
 /// Marked Failed and deleted, by a rule without a condition.
-async fn assert_released_but_kept(api: &Client, ours: &PodSafety, name: &str, reason: &str) {
-    ours.until_held(name, "Finalizers").await.unwrap();
+async fn assert_released_but_kept(api: &Client, pod_safety: &PodSafety, name: &str, reason: &str) {
+    pod_safety.until_held(name, "Finalizers").await.unwrap();
     let kept = pod(api, name).await.unwrap();
     assert_eq!(kept.metadata.deletion_grace_period_seconds, Some(0));
     let status = kept.status.unwrap();
@@ -57,7 +57,7 @@ async fn assert_released_but_kept(api: &Client, ours: &PodSafety, name: &str, re
     let conditions = status.conditions.unwrap_or_default();
     assert!(!conditions.iter().any(|condition| condition.type_ == "DisruptionTarget"), "{conditions:?}");
     let counted =
-        ours.metric("pod_gc_collector_force_delete_pods_total", &[("reason", reason)]).await.unwrap();
+        pod_safety.metric("pod_gc_collector_force_delete_pods_total", &[("reason", reason)]).await.unwrap();
     assert!(counted >= 1.0, "{reason}: {counted}");
 }
 
@@ -75,19 +75,19 @@ async fn with_and_without_trusted_taint() {
     pods_on(api, "ready", &["ready-ends"]).await;
     pods_on(api, "well", &["well-ends"]).await;
 
-    let mut ours = plane.leading_pod_safety(&kubeconfig, [] as [&str; 0]).await.unwrap();
+    let mut pod_safety = plane.leading_pod_safety(&kubeconfig, [] as [&str; 0]).await.unwrap();
     scenarios![
-        an_unscheduled_pod_is_released(api, &ours),
-        a_taint_alone_is_no_evidence(api, &ours),
-        the_taint_on_a_ready_node_is_ignored(&ours),
+        an_unscheduled_pod_is_released(api, &pod_safety),
+        a_taint_alone_is_no_evidence(api, &pod_safety),
+        the_taint_on_a_ready_node_is_ignored(&pod_safety),
     ];
-    ours.terminate().await.unwrap();
+    pod_safety.terminate().await.unwrap();
 
     let trust = ["--trust-out-of-service-taint"];
-    let ours = plane.leading_pod_safety(&kubeconfig, trust).await.unwrap();
+    let pod_safety = plane.leading_pod_safety(&kubeconfig, trust).await.unwrap();
     scenarios![
-        a_trusted_taint_on_a_not_ready_node_releases_terminating_pods(api, &ours),
-        the_taint_on_a_ready_node_is_ignored(&ours),
+        a_trusted_taint_on_a_not_ready_node_releases_terminating_pods(api, &pod_safety),
+        the_taint_on_a_ready_node_is_ignored(&pod_safety),
     ];
     tokio::time::sleep(A_WHILE).await;
     for name in ["off-stays", "ready-ends", "well-ends"] {
@@ -96,20 +96,20 @@ async fn with_and_without_trusted_taint() {
     }
 }
 
-async fn an_unscheduled_pod_is_released(api: &Client, ours: &PodSafety) {
+async fn an_unscheduled_pod_is_released(api: &Client, pod_safety: &PodSafety) {
     let waits = objects::pod("default", "untaken").with_finalizer(FINALIZER);
     objects::create_pod(api, &waits).await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert!(ours.records("untaken").await.unwrap().is_empty());
+    assert!(pod_safety.records("untaken").await.unwrap().is_empty());
     observe::delete_pod(api, "default", "untaken", false).await.unwrap();
-    assert_released_but_kept(api, ours, "untaken", "unscheduled").await;
+    assert_released_but_kept(api, pod_safety, "untaken", "unscheduled").await;
     let message = observe::event(api, "default", "untaken", "ForceDeleted").await.unwrap();
     assert_eq!(message, "No node ever took the pod");
 }
 
-async fn a_taint_alone_is_no_evidence(api: &Client, ours: &PodSafety) {
+async fn a_taint_alone_is_no_evidence(api: &Client, pod_safety: &PodSafety) {
     for name in ["off-ends", "blank-ends"] {
-        let message = ours.until_held(name, "OutOfServiceWithoutEvidence").await.unwrap();
+        let message = pod_safety.until_held(name, "OutOfServiceWithoutEvidence").await.unwrap();
         assert!(message.contains("--trust-out-of-service-taint"), "{message}");
     }
     let event = observe::event(api, "default", "off-ends", "ForceDeleteHeld").await.unwrap();
@@ -121,18 +121,19 @@ async fn a_taint_alone_is_no_evidence(api: &Client, ours: &PodSafety) {
     }
 }
 
-async fn the_taint_on_a_ready_node_is_ignored(ours: &PodSafety) {
-    let message = ours.until_held("ready-ends", "OutOfServiceButReady").await.unwrap();
+async fn the_taint_on_a_ready_node_is_ignored(pod_safety: &PodSafety) {
+    let message = pod_safety.until_held("ready-ends", "OutOfServiceButReady").await.unwrap();
     assert!(message.contains("is Ready: it is in service"), "{message}");
 }
 
-async fn a_trusted_taint_on_a_not_ready_node_releases_terminating_pods(api: &Client, ours: &PodSafety) {
+async fn a_trusted_taint_on_a_not_ready_node_releases_terminating_pods(api: &Client, pod_safety: &PodSafety) {
     for name in ["off-ends", "blank-ends"] {
         until_gone(api, name).await;
     }
-    assert_released_but_kept(api, ours, "off-kept", "out-of-service").await;
+    assert_released_but_kept(api, pod_safety, "off-kept", "out-of-service").await;
     let message = observe::event(api, "default", "off-ends", "ForceDeleted").await.unwrap();
     assert!(message.contains("--trust-out-of-service-taint accepts as proof"), "{message}");
-    let proved = ours.metric("pod_safety_force_deletes_total", &[("evidence", "Asserted")]).await.unwrap();
+    let proved =
+        pod_safety.metric("pod_safety_force_deletes_total", &[("evidence", "Asserted")]).await.unwrap();
     assert_eq!(proved, 3.0);
 }

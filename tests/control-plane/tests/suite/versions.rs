@@ -17,7 +17,7 @@ pub(crate) fn pods_have_generations() -> bool {
     minor(&selected()) >= 34
 }
 
-/// Whether the Eviction API can be switched on: alpha in Kubernetes 1.37.
+/// Whether the Eviction API can be enabled: alpha in Kubernetes 1.37.
 pub(crate) fn can_serve_evictions() -> bool {
     minor(&selected()) >= 37
 }
@@ -31,8 +31,8 @@ pub(crate) fn pods_are_resized() -> bool {
     minor(&selected()) >= 33
 }
 
-/// What the pinned version says, as far as the selected one says it too. Before 1.34 conditions of pods have no
-/// `observedGeneration`; before 1.35 each refused eviction ends with the numbers of the PodDisruptionBudget.
+/// Adapts text of the pinned version to the selected one. Before 1.34 conditions of pods have no `observedGeneration`; before 1.35 the
+/// message of a refused eviction ends with the numbers of the PodDisruptionBudget.
 pub(crate) fn as_selected(text: &str) -> String {
     let mut text = text.to_owned();
     if !pods_have_generations() {
@@ -54,11 +54,11 @@ const REFUSED_BY: &str = "The disruption budget ";
 async fn the_control_plane_is_of_the_selected_version() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let selected = selected();
-    let said = plane.kubectl(&["version", "--output=json"]).await.unwrap().text().unwrap();
-    let said: Value = serde_json::from_str(&said).unwrap();
+    let output = plane.kubectl(&["version", "--output=json"]).await.unwrap().text().unwrap();
+    let output: Value = serde_json::from_str(&output).unwrap();
     for side in ["clientVersion", "serverVersion"] {
-        let version = said[side]["gitVersion"].as_str().unwrap().trim_start_matches('v');
-        assert!(version == selected || version.starts_with(&format!("{selected}.")), "{side}: {said:#}");
+        let version = output[side]["gitVersion"].as_str().unwrap().trim_start_matches('v');
+        assert!(version == selected || version.starts_with(&format!("{selected}.")), "{side}: {output:#}");
     }
 }
 
@@ -89,15 +89,15 @@ async fn program_chart_and_docs_name_the_versions_that_are_tested() {
         serde_saphyr::from_str(&std::fs::read_to_string(chart().join("Chart.yaml")).unwrap()).unwrap();
     assert_eq!(chart["kubeVersion"], format!(">=1.{oldest}.0-0"));
 
-    let said = std::process::Command::new(binary().await.unwrap()).arg("version").output().unwrap();
-    let said = String::from_utf8(said.stdout).unwrap();
-    assert!(said.ends_with(&format!(", for Kubernetes 1.{oldest}-1.{newest}\n")), "{said}");
+    let output = std::process::Command::new(binary().await.unwrap()).arg("version").output().unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
+    assert!(output.ends_with(&format!(", for Kubernetes 1.{oldest}-1.{newest}\n")), "{output}");
 
     let install = document("install.md");
     assert!(install.contains(&format!("For Kubernetes 1.{oldest} to 1.{newest} ")));
     let matrix = document("kubernetes-versions.md");
     let rows: Vec<&str> =
         matrix.lines().filter_map(|line| line.strip_prefix("| 1.")?.split(' ').next()).collect();
-    let wanted: Vec<&str> = versions.iter().map(|version| version.trim_start_matches("1.")).collect();
-    assert_eq!(rows, wanted, "rows of docs/kubernetes-versions.md");
+    let expected: Vec<&str> = versions.iter().map(|version| version.trim_start_matches("1.")).collect();
+    assert_eq!(rows, expected, "rows of docs/kubernetes-versions.md");
 }

@@ -1,8 +1,8 @@
-//! An exclusive volume with kube-controller-manager's own attach/detach controller: of a node that is cut off it is
-//! neither detached nor attached elsewhere, whatever is forced, until the node is proved off; then at once.
+//! An exclusive volume with kube-controller-manager's attach/detach controller: while the node is isolated, the volume is neither detached nor
+//! attached to another node, whatever is forced, until the node is proved off; then immediately.
 //!
-//! kube-controller-manager's six minutes cannot be shortened by a flag. What it does after them it does at once where a
-//! node bears the taint out-of-service, by the same request: so that is what is refused here.
+//! kube-controller-manager's six minutes have no flag. On a node with the out-of-service taint it sends the same request without that wait:
+//! so that request is denied here.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
@@ -31,7 +31,7 @@ use crate::fencing::device_of;
 use hosts::{DRIVER, Host};
 use objects::{NAMESPACE, apply, attachments, database, policies, volume};
 
-/// What must not happen is watched for so long: the taint makes kube-controller-manager detach within a second.
+/// How long something that must not happen is watched: with the taint kube-controller-manager detaches within a second.
 const NO_TIMEOUT: Duration = Duration::from_secs(15);
 const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
 const ATTACH_DETACH: &str = "system:serviceaccount:kube-system:attachdetach-controller";
@@ -42,7 +42,7 @@ struct Fixture {
     pod_safety: PodSafety,
     hosts: Vec<Arc<Host>>,
     rigs: Rigs,
-    _kcm: [Component; 2],
+    _components: [Component; 2],
     _running: JoinSet<()>,
 }
 
@@ -62,7 +62,7 @@ async fn fixture(more: &[&str]) -> Fixture {
     }
     let controllers =
         "persistentvolume-attach-detach-controller,statefulset-controller,persistentvolume-binder-controller";
-    let theirs = [
+    let components = [
         plane
             .kube_controller_manager(controllers, &["--attach-detach-reconcile-sync-period=2s"])
             .await
@@ -78,8 +78,8 @@ async fn fixture(more: &[&str]) -> Fixture {
         "--allow-fence-dummy",
     ];
     let args = [&args[..], more].concat();
-    let ours = plane.leading_pod_safety(&kubeconfig, args).await.unwrap();
-    Fixture { plane, audit, pod_safety: ours, hosts, rigs, _kcm: theirs, _running: running }
+    let pod_safety = plane.leading_pod_safety(&kubeconfig, args).await.unwrap();
+    Fixture { plane, audit, pod_safety, hosts, rigs, _components: components, _running: running }
 }
 
 /// A pod that runs on this node and uses the volume `data`.
@@ -94,7 +94,7 @@ async fn lease(plane: &ControlPlane, volume: &str) -> Option<Value> {
     plane.find("lease", "pod-safety-volumes", volume).await.unwrap()
 }
 
-/// The node that holds it, empty if nobody does.
+/// The node that holds it; empty if there is none.
 fn holder(lease: &Value) -> String {
     lease["spec"]["holderIdentity"]
         .as_str()
@@ -115,15 +115,15 @@ async fn until_held(plane: &ControlPlane, volume: &str, by: &str, refused: bool)
     .unwrap()
 }
 
-async fn until_runs(scene: &Fixture, node: &str) {
+async fn until_runs(fixture: &Fixture, node: &str) {
     until(&format!("the database runs on {node}"), async || {
-        let pod = observe::find_pod(&scene.plane.admin(), NAMESPACE, "db-0").await;
+        let pod = observe::find_pod(&fixture.plane.admin(), NAMESPACE, "db-0").await;
         let pod = pod.map_err(|error| format!("{error:?}"))?.ok_or("there is no pod")?;
         let runs = observe::is_running(&pod);
-        let at = attachments(&scene.plane).await;
+        let at = attachments(&fixture.plane).await;
         check_that(
             runs.as_ref().is_some_and(|(there, _)| there == node),
-            format!("{runs:?} {at:?} {:?}", lease(&scene.plane, "data").await),
+            format!("{runs:?} {at:?} {:?}", lease(&fixture.plane, "data").await),
         )
     })
     .await
@@ -132,32 +132,32 @@ async fn until_runs(scene: &Fixture, node: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_node_that_is_cut_off_nothing_is_detached_until_it_is_proved_off() {
-    let scene = fixture(&[]).await;
-    the_lease_is_acquired_before_the_pod_runs(&scene).await;
-    a_forced_detach_is_denied(&scene).await;
-    let took = with_evidence_the_volume_moves(&scene).await;
+    let fixture = fixture(&[]).await;
+    the_lease_is_acquired_before_the_pod_runs(&fixture).await;
+    a_forced_detach_is_denied(&fixture).await;
+    let took = with_evidence_the_volume_moves(&fixture).await;
     println!("from the evidence to Running with its volume elsewhere: {took:?}");
-    a_graceful_end_releases_the_volume_lease_with_two_writes(&scene).await;
-    a_manually_edited_lease_is_reported_and_a_deleted_one_acquired_again(&scene).await;
-    a_gated_pod_waits_until_its_volume_is_free(&scene).await;
+    a_graceful_end_releases_the_volume_lease_with_two_writes(&fixture).await;
+    a_manually_edited_lease_is_reported_and_a_deleted_one_acquired_again(&fixture).await;
+    a_gated_pod_waits_until_its_volume_is_free(&fixture).await;
 }
 
-async fn the_lease_is_acquired_before_the_pod_runs(scene: &Fixture) {
-    let plane = &scene.plane;
+async fn the_lease_is_acquired_before_the_pod_runs(fixture: &Fixture) {
+    let plane = &fixture.plane;
     volume(plane, "data").await;
     apply(plane, &database(1)).await;
-    until_runs(scene, "w1").await;
+    until_runs(fixture, "w1").await;
     let lease = until_held(plane, "data", "w1", false).await;
     let identity = lease["spec"]["holderIdentity"].as_str().unwrap();
     assert!(identity.contains(&pods::boot_id("w1", 1)), "{identity}");
     assert_eq!(attachments(plane).await, [("w1".to_owned(), true)]);
 }
 
-async fn a_forced_detach_is_denied(scene: &Fixture) {
-    let plane = &scene.plane;
-    scene.hosts[0].cut_off().await;
+async fn a_forced_detach_is_denied(fixture: &Fixture) {
+    let plane = &fixture.plane;
+    fixture.hosts[0].cut_off().await;
     until_held(plane, "data", "w1", true).await;
-    // What a tired person types.
+    // A mistake of an operator.
     let force = ["delete", "pod", "db-0", "-n", NAMESPACE, "--force", "--grace-period=0"];
     plane.kubectl(&force).await.unwrap().text().unwrap();
     let taint = ["taint", "node", "w1", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"];
@@ -186,8 +186,8 @@ async fn a_forced_detach_is_denied(scene: &Fixture) {
     ] {
         assert!(refused.stderr.contains(words), "{words}: {}", refused.stderr);
     }
-    let said = observe::event(&plane.admin(), "default", "data", "VolumeHeld").await.unwrap();
-    assert!(said.contains("There is no evidence that it no longer writes"), "{said}");
+    let message = observe::event(&plane.admin(), "default", "data", "VolumeHeld").await.unwrap();
+    assert!(message.contains("There is no evidence that it no longer writes"), "{message}");
     let waits = observe::event(&plane.admin(), NAMESPACE, "db-0", "WaitsForVolume").await.unwrap();
     assert!(waits.starts_with("The pod waits for volume data: node w1 took it"), "{waits}");
     plane
@@ -198,7 +198,7 @@ async fn a_forced_detach_is_denied(scene: &Fixture) {
         .unwrap();
 }
 
-/// w1 is fenced by one level of one device, and no brake holds.
+/// w1 is fenced by one level with one device, and no gate holds.
 fn policy(level: &str, device: &str) -> Value {
     json!({
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "w1" },
@@ -209,9 +209,9 @@ fn policy(level: &str, device: &str) -> Value {
     })
 }
 
-async fn with_evidence_the_volume_moves(scene: &Fixture) -> Duration {
-    let plane = &scene.plane;
-    let power = scene.rigs.file("w1.power");
+async fn with_evidence_the_volume_moves(fixture: &Fixture) -> Duration {
+    let plane = &fixture.plane;
+    let power = fixture.rigs.file("w1.power");
     let switch = json!({ "w1": { "status_file": power } });
     let spec = json!({ "driver": "Agent", "agent": "fence_dummy", "nodeParameters": switch });
     apply(plane, &device_of("w1", "w1", spec)).await;
@@ -225,11 +225,11 @@ async fn with_evidence_the_volume_moves(scene: &Fixture) -> Duration {
     .unwrap();
     let proved = Instant::now();
     assert_eq!(std::fs::read_to_string(&power).unwrap().trim(), "off");
-    until_runs(scene, "w2").await;
+    until_runs(fixture, "w2").await;
     let broken = |entry: &AuditEntry| {
         entry.namespace == "pod-safety-volumes" && entry.matches("patch", "leases", "data")
     };
-    scene.audit.was_soon_after_evidence("w1", broken).unwrap();
+    fixture.audit.was_soon_after_evidence("w1", broken).unwrap();
     let took = proved.elapsed();
     let lease = until_held(plane, "data", "w2", false).await;
     assert_eq!(lease["spec"]["leaseTransitions"], 1, "it was broken once: {lease:#}");
@@ -238,18 +238,21 @@ async fn with_evidence_the_volume_moves(scene: &Fixture) -> Duration {
     took
 }
 
-async fn a_graceful_end_releases_the_volume_lease_with_two_writes(scene: &Fixture) {
-    let plane = &scene.plane;
+async fn a_graceful_end_releases_the_volume_lease_with_two_writes(fixture: &Fixture) {
+    let plane = &fixture.plane;
     apply(plane, &database(0)).await;
     until_held(plane, "data", "", false).await;
     let writes = || {
-        let entries = scene.audit.entries().unwrap().into_iter();
-        let ours = entries.filter(|entry| entry.namespace == "pod-safety-volumes" && entry.name == "data");
-        ours.filter(|entry| !["get", "list", "watch"].contains(&&*entry.verb) && entry.code < 400).count()
+        let entries = fixture.audit.entries().unwrap().into_iter();
+        let own_entries =
+            entries.filter(|entry| entry.namespace == "pod-safety-volumes" && entry.name == "data");
+        own_entries
+            .filter(|entry| !["get", "list", "watch"].contains(&&*entry.verb) && entry.code < 400)
+            .count()
     };
     let before = writes();
     apply(plane, &database(1)).await;
-    until_runs(scene, "w2").await;
+    until_runs(fixture, "w2").await;
     apply(plane, &database(0)).await;
     until_held(plane, "data", "", false).await;
     assert_eq!(writes() - before, 2, "taken, and given back");
@@ -261,8 +264,8 @@ async fn a_graceful_end_releases_the_volume_lease_with_two_writes(scene: &Fixtur
     .unwrap();
 }
 
-async fn a_manually_edited_lease_is_reported_and_a_deleted_one_acquired_again(scene: &Fixture) {
-    let plane = &scene.plane;
+async fn a_manually_edited_lease_is_reported_and_a_deleted_one_acquired_again(fixture: &Fixture) {
+    let plane = &fixture.plane;
     let edit = [
         "patch",
         "lease",
@@ -275,27 +278,30 @@ async fn a_manually_edited_lease_is_reported_and_a_deleted_one_acquired_again(sc
     ];
     plane.kubectl(&edit).await.unwrap().text().unwrap();
     until("it is said", async || {
-        let holds =
-            scene.pod_safety.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?["holds"]
-                .to_string();
+        let holds = fixture
+            .pod_safety
+            .debug("/debug/decisions")
+            .await
+            .map_err(|error| format!("{error:?}"))?["holds"]
+            .to_string();
         check_that(holds.contains("VolumeLeaseUnreadable"), holds)
     })
     .await
     .unwrap();
     plane.kubectl(&["delete", "lease", "-n", "pod-safety-volumes", "data"]).await.unwrap().text().unwrap();
     apply(plane, &database(1)).await;
-    until_runs(scene, "w2").await;
+    until_runs(fixture, "w2").await;
     until_held(plane, "data", "w2", false).await;
 }
 
-/// Where nobody attaches anything, only this stands between two nodes and one disk.
-async fn a_gated_pod_waits_until_its_volume_is_free(scene: &Fixture) {
-    let plane = &scene.plane;
+/// Without an attach/detach controller only this gate separates two nodes and one disk.
+async fn a_gated_pod_waits_until_its_volume_is_free(fixture: &Fixture) {
+    let plane = &fixture.plane;
     plane.kubectl(&["label", "namespace", NAMESPACE, "gated=yes"]).await.unwrap().text().unwrap();
     let second = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "namespace": NAMESPACE, "name": "second" },
         "spec": { "containers": [{ "name": "main", "image": "registry.example/main:1" }],
             "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }] } });
-    scene.hosts[1].cut_off().await;
+    fixture.hosts[1].cut_off().await;
     until_held(plane, "data", "w2", true).await;
     until("the gate is there", async || {
         plane.kubectl_with(&["apply", "-f", "-"], &second.to_string()).await.unwrap().text().unwrap();
@@ -303,7 +309,7 @@ async fn a_gated_pod_waits_until_its_volume_is_free(scene: &Fixture) {
         if pod["spec"]["schedulingGates"][0]["name"] == "pod-safety.dev/volume-guard" {
             return Ok(());
         }
-        // The policy was not in force yet.
+        // The policy was not enforced yet.
         plane
             .kubectl(&["delete", "pod", "-n", NAMESPACE, "second", "--force", "--grace-period=0"])
             .await
@@ -316,7 +322,7 @@ async fn a_gated_pod_waits_until_its_volume_is_free(scene: &Fixture) {
     .unwrap();
     let waits = observe::event(&plane.admin(), NAMESPACE, "second", "WaitsForVolume").await.unwrap();
     assert!(waits.contains("node w2 took it"), "{waits}");
-    scene.hosts[1].connect();
+    fixture.hosts[1].connect();
     until("it is sent to the node that has the volume", async || {
         let pod = plane.find("pod", NAMESPACE, "second").await.unwrap().ok_or("no pod")?;
         check_that(

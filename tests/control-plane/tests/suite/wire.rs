@@ -1,4 +1,4 @@
-//! What a real API server sends says the same in JSON and in protobuf.
+//! Objects of a real API server are equal in JSON and in protobuf.
 #![expect(clippy::disallowed_methods, reason = "bytes as they are sent: no client of ours decodes them")]
 #![expect(clippy::unwrap_used, reason = "what several tests share may fail as loudly as they do")]
 
@@ -12,7 +12,7 @@ use pod_safety_shared::wire::{self, Encoding, Event, Frames, List, Raw};
 use serde_json::Value;
 use tokio::sync::Barrier;
 
-/// For so many seconds changes are watched; they are made as soon as all watches have begun.
+/// How many seconds changes are watched; they are made as soon as all watches have started.
 const WATCHED: u32 = 10;
 
 const JSON: &str = "application/json";
@@ -30,7 +30,7 @@ async fn body(api: &Client, path: &str, accept: &str) -> (Encoding, bytes::Bytes
     (Encoding::from_content_type(&kind).unwrap(), response.into_body().collect_bytes().await.unwrap())
 }
 
-/// What is said by leaving it out in JSON is written out in protobuf: empty texts and lists, and zeros.
+/// Fields that JSON omits are explicit in protobuf: empty strings and lists, and zeros.
 fn without_blanks(value: Value) -> Value {
     let blank = |value: &Value| match value {
         Value::Null => true,
@@ -41,7 +41,7 @@ fn without_blanks(value: Value) -> Value {
     };
     match value {
         Value::Object(fields) => {
-            // Of annotations only the keys are kept; their values are blank in both.
+            // Only the keys of annotations are kept; their values are empty in both.
             let fields = fields.into_iter().map(|(key, value)| match key.as_str() {
                 "annotations" => (key, value),
                 _ => (key, without_blanks(value)),
@@ -66,7 +66,7 @@ async fn list(api: &Client, path: &str, accept: &str) -> Vec<Value> {
     let (encoding, bytes) = body(api, path, accept).await;
     let mut list = List::new(encoding);
     let mut items = Vec::new();
-    // In pieces, as a network brings it.
+    // In pieces, like from a network.
     for piece in bytes.chunks(1500) {
         list.push(piece);
         while let Some(raw) = list.next_item().unwrap() {
@@ -147,7 +147,7 @@ async fn lists_and_watches_are_equal_in_json_and_protobuf() {
     let (seen, ()) = futures::future::join(watches, changes).await;
     let (pods, nodes, leases) = seen;
     for (name, (mut json, mut protobuf)) in [("pods", pods), ("nodes", nodes), ("leases", leases)] {
-        // The first events show what was there, in no order.
+        // The first events show existing objects, in no particular order.
         for events in [&mut json, &mut protobuf] {
             events.sort_by_key(|(kind, value)| format!("{kind}{value}"));
         }

@@ -1,35 +1,35 @@
-//! Where ours is not as kube-controller-manager's: nowhere else.
+//! The differences from kube-controller-manager: there are no others.
 
 use pod_safety_control_plane::Implementation;
 
 use super::ObservedState;
 use crate::versions;
 
-/// What differs after some steps, and what there is on either side.
+/// The difference after some steps, and the state on either side.
 pub(crate) struct Difference {
     pub(crate) first: String,
     pub(crate) last: String,
-    /// The weak spot of kube-controller-manager that it comes from.
+    /// The defect of kube-controller-manager that causes it.
     why: &'static str,
-    /// Lines of the picture.
+    /// Lines of the observed state.
     pub(crate) about: Vec<String>,
-    /// What they say then. Which of several says which does not matter: it goes by chance.
+    /// The values of the lines, in any order, because the order varies from run to run.
     pub(crate) kcm: Vec<String>,
     pub(crate) pod_safety: Vec<String>,
 }
 
-/// A row of a table: from this step to that one, the weak spot, the lines, and what they say on either side.
+/// A row of a table: the first and the last step, the cause, the lines, and their values on either side.
 pub(crate) fn differs(
     (first, last): (&str, &str),
     why: &'static str,
     about: &[&str],
     kcm: &[&str],
-    ours: &[&str],
+    pod_safety: &[&str],
 ) -> Difference {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    let said = |texts: &[&str]| texts.iter().map(|text| versions::as_selected(text)).collect();
+    let selected = |texts: &[&str]| texts.iter().map(|text| versions::as_selected(text)).collect();
     let (first, last) = (first.to_owned(), last.to_owned());
-    Difference { first, last, why, about: owned(about), kcm: said(kcm), pod_safety: said(ours) }
+    Difference { first, last, why, about: owned(about), kcm: selected(kcm), pod_safety: selected(pod_safety) }
 }
 
 impl Difference {
@@ -37,18 +37,18 @@ impl Difference {
         self.about.iter().any(|about| about == line)
     }
 
-    /// What is not as listed, in words.
-    pub(crate) fn mismatch(&self, who: Implementation, picture: &ObservedState) -> Option<String> {
+    /// The mismatch with the table, as text.
+    pub(crate) fn mismatch(&self, implementation: Implementation, state: &ObservedState) -> Option<String> {
         let sorted = |mut texts: Vec<String>| {
             texts.sort_unstable();
             texts
         };
-        let said = self.about.iter().map(|line| picture.get(line).cloned().unwrap_or_default());
-        let listed = match who {
+        let values = self.about.iter().map(|line| state.get(line).cloned().unwrap_or_default());
+        let listed = match implementation {
             Implementation::Kcm => &self.kcm,
             Implementation::PodSafety => &self.pod_safety,
         };
-        let (seen, listed) = (sorted(said.collect()), sorted(listed.clone()));
+        let (seen, listed) = (sorted(values.collect()), sorted(listed.clone()));
         let Self { why, about, .. } = self;
         (seen != listed).then(|| format!("{why}, {about:?}: is {seen:#?}, should be {listed:#?}"))
     }

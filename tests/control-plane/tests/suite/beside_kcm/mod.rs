@@ -1,10 +1,10 @@
-//! Histories that a controller lives through, step by step, on a control plane of its own; after each step all that it can
-//! have changed is drawn, line by line, as a picture.
+//! Scripted histories for one controller, step by step, on its own control plane; after each step everything that the controller can have
+//! changed is recorded line by line as the observed state.
 //!
-//! kube-controller-manager's pictures are recorded in `golden/kcm`, with its version. Ours must come to the same, but for
-//! the differences that the history lists, where a weak spot of kube-controller-manager shows; and what ours had on the way
-//! must lie between the pictures before and after. That kube-controller-manager still lives through it so is shown by the
-//! tests whose names end in `_live`; with `POD_SAFETY_WRITE_KCM=1` they record it anew.
+//! The states of kube-controller-manager are recorded in `golden/kcm`, with its version. pod-safety must reach the same states, except for
+//! the differences that the history lists, which are defects of kube-controller-manager; and intermediate values of pod-safety must lie
+//! between the states before and after. The tests whose names end in `_live` show that kube-controller-manager still matches its recording;
+//! with `POD_SAFETY_WRITE_KCM=1` they record it again.
 
 pub(crate) mod differences;
 pub(crate) mod recorded;
@@ -20,76 +20,77 @@ use recorded::Recorded;
 
 use crate::versions;
 
-/// A picture that does not change for so long is what it will be: both sides look at nodes twice a second.
+/// A state that is unchanged for this time is final: both sides check nodes twice a second.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// All that a controller can have changed, line by line.
+/// Everything that a controller can have changed, line by line.
 pub(crate) type ObservedState = BTreeMap<String, String>;
 
-/// A part of a history, after which all is looked at.
+/// A step of a history, after which the state is compared.
 pub(crate) struct Step<A> {
-    /// What happens; no other step has this name.
+    /// The name of the step, which is unique.
     pub(crate) name: String,
     pub(crate) acts: Vec<A>,
-    /// What it comes to on both sides, where that is said by hand: a line of the picture, and what it says.
+    /// The expected values on both sides, where a person has stated them: a line of the state, and its value.
     pub(crate) expected: &'static [(&'static str, &'static str)],
 }
 
-/// What happens, and what comes of it.
+/// The steps of a history and the expected states.
 pub(crate) struct History<A> {
-    /// The file of what is recorded.
+    /// The file of the recording.
     pub(crate) name: &'static str,
     pub(crate) steps: Vec<Step<A>>,
     pub(crate) differences: Vec<Difference>,
-    /// Whether a line of kube-controller-manager's picture after this step goes by chance.
+    /// Whether a line of kube-controller-manager's state after this step is random.
     pub(crate) is_drawn_by_chance: fn(step: &str, line: &str) -> bool,
 }
 
-/// Where a history happens: a control plane of its own with one controller.
+/// The environment of a history: its own control plane with one controller.
 pub(crate) trait World: Sized {
     type Act;
 
-    async fn start(who: Implementation) -> Self;
+    async fn start(implementation: Implementation) -> Self;
 
-    /// Lets a step happen; gives back the lines of the picture that only it can know.
+    /// Runs a step; returns the lines of the state that only the environment knows.
     async fn run_step(&mut self, step: &Step<Self::Act>) -> ObservedState;
 
-    /// Waits until the controller has seen all that happened.
+    /// Waits until the controller has observed everything.
     async fn wait_settled(&mut self) {}
 
     async fn observe(&self) -> ObservedState;
 
-    /// The values that lines had since the last call, in their order.
+    /// The values of lines since the last call, in order.
     async fn intermediate_values(&mut self) -> Vec<(String, String)>;
 
-    /// Whether a line may have this value between these two.
+    /// Whether this value of a line is allowed between the other two.
     fn lies_between(value: &str, before: &str, after: &str) -> bool;
 }
 
 impl<A> History<A> {
-    /// All lines that are wrong, in words. `model` is what was recorded, if it was.
+    /// All mismatched lines, as text. `model` is the recorded state, if there is one.
     fn mismatches(
         &self,
         at: usize,
-        who: Implementation,
-        picture: &ObservedState,
+        implementation: Implementation,
+        state: &ObservedState,
         model: Option<&ObservedState>,
     ) -> Vec<String> {
         let step = &self.steps[at];
-        let said = |of: &ObservedState, line: &str| of.get(line).cloned().unwrap_or_default();
+        let value = |of: &ObservedState, line: &str| of.get(line).cloned().unwrap_or_default();
         let listed: Vec<_> = self.differences.iter().filter(|one| self.holds_at(one, at)).collect();
-        let mut wrong: Vec<_> = listed.iter().filter_map(|one| one.mismatch(who, picture)).collect();
-        for (line, wanted) in step.expected {
+        let mut wrong: Vec<_> = listed.iter().filter_map(|one| one.mismatch(implementation, state)).collect();
+        for (line, expected) in step.expected {
             if !listed.iter().any(|one| one.is_about(line))
-                && (who == Implementation::PodSafety || !(self.is_drawn_by_chance)(&step.name, line))
-                && said(picture, line) != versions::as_selected(wanted)
+                && (implementation == Implementation::PodSafety
+                    || !(self.is_drawn_by_chance)(&step.name, line))
+                && value(state, line) != versions::as_selected(expected)
             {
-                wrong.push(format!("{line}: {:?}, wanted {wanted:?}", said(picture, line)));
+                wrong.push(format!("{line}: {:?}, wanted {expected:?}", value(state, line)));
             }
         }
         let Some(model) = model else { return wrong };
-        for line in model.keys().chain(picture.keys()).filter(|line| !self.is_free(at, line)) {
-            let (is, recorded) = (said(picture, line), said(model, line));
+        for line in model.keys().chain(state.keys()).filter(|line| !self.is_free(at, line)) {
+            let (is, recorded) = (value(state, line), value(model, line));
             if is != recorded {
                 wrong.push(format!("{line}: {is:?}, kube-controller-manager {recorded:?}"));
             }
@@ -99,7 +100,7 @@ impl<A> History<A> {
         wrong
     }
 
-    /// Whether a line is not compared with the other side: the table has it, or it goes by chance.
+    /// Whether a line is not compared with the other side: the table lists it, or it is random.
     fn is_free(&self, at: usize, line: &str) -> bool {
         let listed = self.differences.iter().any(|one| one.is_about(line) && self.holds_at(one, at));
         listed || (self.is_drawn_by_chance)(&self.steps[at].name, line)
@@ -110,7 +111,7 @@ impl<A> History<A> {
         place(&difference.first) <= Some(at) && Some(at) <= place(&difference.last)
     }
 
-    /// What of the tables is about nothing, or is no difference.
+    /// Rows of the tables that match no line, or are no difference.
     fn invalid_rows(&self) -> Vec<String> {
         let place = |name: &str| self.steps.iter().position(|step| step.name == name);
         let mut astray = Vec::new();
@@ -122,10 +123,10 @@ impl<A> History<A> {
         for one in &self.differences {
             match (place(&one.first), place(&one.last)) {
                 (Some(first), Some(last)) if first <= last => {
-                    let said = self.steps[first..=last].iter().flat_map(|step| step.expected);
-                    let said = said.filter(|(line, _)| one.is_about(line));
-                    let others =
-                        said.filter(|(_, said)| !one.pod_safety.contains(&versions::as_selected(said)));
+                    let expected = self.steps[first..=last].iter().flat_map(|step| step.expected);
+                    let expected = expected.filter(|(line, _)| one.is_about(line));
+                    let others = expected
+                        .filter(|(_, expected)| !one.pod_safety.contains(&versions::as_selected(expected)));
                     astray.extend(others.map(|(line, _)| format!("{line}: the step says something else")));
                 }
                 _ => astray.push(format!("{:?}: no steps from {:?} to {:?}", one.about, one.first, one.last)),
@@ -137,29 +138,29 @@ impl<A> History<A> {
         astray
     }
 
-    /// Lets a world live through a step until its picture is as it must be; gives that back.
+    /// Runs a step until the state is as expected, and returns the state.
     async fn run_until_expected<W: World<Act = A>>(
         &self,
         world: &mut W,
         at: usize,
-        who: Implementation,
+        implementation: Implementation,
         model: Option<&ObservedState>,
     ) -> ObservedState {
         println!("{}", self.steps[at].name);
-        let known = world.run_step(&self.steps[at]).await;
-        until(&format!("{who:?} after {:?}", self.steps[at].name), async || {
+        let lines = world.run_step(&self.steps[at]).await;
+        until(&format!("{implementation:?} after {:?}", self.steps[at].name), async || {
             world.wait_settled().await;
-            let mut picture = world.observe().await;
-            picture.extend(known.iter().map(|(line, said)| (line.clone(), versions::as_selected(said))));
-            let wrong = self.mismatches(at, who, &picture, model);
-            if wrong.is_empty() { Ok(picture) } else { Err(format!("{}\n{picture:#?}", wrong.join("\n"))) }
+            let mut state = world.observe().await;
+            state.extend(lines.iter().map(|(line, value)| (line.clone(), versions::as_selected(value))));
+            let wrong = self.mismatches(at, implementation, &state, model);
+            if wrong.is_empty() { Ok(state) } else { Err(format!("{}\n{state:#?}", wrong.join("\n"))) }
         })
         .await
         .unwrap()
     }
 }
 
-/// Ours comes to what was recorded of kube-controller-manager, and passes nothing that does not lie on the way.
+/// pod-safety reaches the recorded states of kube-controller-manager, and all intermediate values are allowed.
 pub(crate) async fn pod_safety_matches_the_recording<W: World>(history: History<W::Act>) {
     assert_eq!(history.invalid_rows(), Vec::<String>::new());
     let recorded = Recorded::read(&history).unwrap();
@@ -169,12 +170,14 @@ pub(crate) async fn pod_safety_matches_the_recording<W: World>(history: History<
         let after = history
             .run_until_expected(&mut world, at, Implementation::PodSafety, Some(recorded.after(at)))
             .await;
-        let said = |of: &ObservedState, line: &str| of.get(line).cloned().unwrap_or_default();
+        let value_of = |of: &ObservedState, line: &str| of.get(line).cloned().unwrap_or_default();
         let passed = world.intermediate_values().await.into_iter();
-        let strayed =
-            passed.filter(|(line, value)| !W::lies_between(value, &said(&before, line), &said(&after, line)));
+        let strayed = passed.filter(|(line, value)| {
+            !W::lies_between(value, &value_of(&before, line), &value_of(&after, line))
+        });
         astray.extend(strayed.map(|(line, value)| {
-            let (step, from, to) = (&history.steps[at].name, said(&before, &line), said(&after, &line));
+            let (step, from, to) =
+                (&history.steps[at].name, value_of(&before, &line), value_of(&after, &line));
             format!("{step}: {line} was {value:?} between {from:?} and {to:?}")
         }));
         before = after;
@@ -182,7 +185,7 @@ pub(crate) async fn pod_safety_matches_the_recording<W: World>(history: History<
     assert!(astray.is_empty(), "{}", astray.join("\n"));
 }
 
-/// kube-controller-manager still comes to what was recorded.
+/// kube-controller-manager still reaches the recorded states.
 pub(crate) async fn kcm_matches_the_recording<W: World>(history: History<W::Act>) {
     assert_eq!(history.invalid_rows(), Vec::<String>::new());
     let writes = recorded::is_to_be_written();
@@ -190,15 +193,15 @@ pub(crate) async fn kcm_matches_the_recording<W: World>(history: History<W::Act>
     let (mut world, mut pictures) = (W::start(Implementation::Kcm).await, Vec::new());
     for at in 0..history.steps.len() {
         let model = recorded.as_ref().map(|recorded| recorded.after(at));
-        let mut picture = history.run_until_expected(&mut world, at, Implementation::Kcm, model).await;
-        let mut known = ObservedState::new();
-        while writes && picture != known {
+        let mut state = history.run_until_expected(&mut world, at, Implementation::Kcm, model).await;
+        let mut lines = ObservedState::new();
+        while writes && state != lines {
             tokio::time::sleep(QUIET).await;
-            known = picture.clone();
-            picture.extend(world.observe().await);
+            lines = state.clone();
+            state.extend(world.observe().await);
         }
-        picture.retain(|line, _| !history.is_free(at, line));
-        pictures.push(picture);
+        state.retain(|line, _| !history.is_free(at, line));
+        pictures.push(state);
     }
     if writes {
         Recorded::from_history(&history, pictures).write().unwrap();
@@ -221,12 +224,12 @@ mod tests {
     }
 
     fn observed(lines: &[(&str, &str)]) -> ObservedState {
-        lines.iter().map(|(line, said)| ((*line).to_owned(), (*said).to_owned())).collect()
+        lines.iter().map(|(line, value)| ((*line).to_owned(), (*value).to_owned())).collect()
     }
 
-    fn count_mismatches(at: usize, who: Implementation, lines: &[(&str, &str)]) -> usize {
+    fn count_mismatches(at: usize, implementation: Implementation, lines: &[(&str, &str)]) -> usize {
         let model = observed(&[("a", "new"), ("b", "new"), ("c", "old"), ("d", "same")]);
-        history().mismatches(at, who, &observed(lines), Some(&model)).len()
+        history().mismatches(at, implementation, &observed(lines), Some(&model)).len()
     }
 
     #[test]
@@ -238,8 +241,8 @@ mod tests {
             1,
             "the difference is listed for the other step"
         );
-        let with = |line: &'static str, said: &'static str| {
-            good.map(|(of, was)| (of, if of == line { said } else { was }))
+        let with = |line: &'static str, value: &'static str| {
+            good.map(|(of, was)| (of, if of == line { value } else { was }))
         };
         assert_eq!(
             count_mismatches(1, Implementation::PodSafety, &with("c", "old")),

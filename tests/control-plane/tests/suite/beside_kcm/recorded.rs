@@ -1,4 +1,4 @@
-//! kube-controller-manager's pictures of a history, in a file: of each step what is not as after the step before.
+//! The recorded states of kube-controller-manager in a file: for each step the changes since the step before.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::versions;
 
 const WRITES: &str = "POD_SAFETY_WRITE_KCM";
 
-/// Whether kube-controller-manager is recorded anew.
+/// Whether the recording is written.
 pub(crate) fn is_to_be_written() -> bool {
     std::env::var_os(WRITES).is_some()
 }
@@ -43,17 +43,17 @@ impl Recorded {
             let is = &file["kubernetes"];
             return Err(format!("{} is of Kubernetes {is}, go.mod pins {pinned}; {anew}", path.display()));
         }
-        let mut picture = ObservedState::new();
+        let mut state = ObservedState::new();
         let (mut steps, mut pictures) = (Vec::new(), Vec::new());
         for step in file["steps"].as_array().into_iter().flatten() {
             steps.push(step["step"].as_str().unwrap_or_default().to_owned());
-            for (line, said) in step["changes"].as_object().into_iter().flatten() {
-                match said.as_str() {
-                    Some(said) => drop(picture.insert(line.clone(), versions::as_selected(said))),
-                    None => drop(picture.remove(line)),
+            for (line, value) in step["changes"].as_object().into_iter().flatten() {
+                match value.as_str() {
+                    Some(value) => drop(state.insert(line.clone(), versions::as_selected(value))),
+                    None => drop(state.remove(line)),
                 }
             }
-            pictures.push(picture.clone());
+            pictures.push(state.clone());
         }
         if !history.steps.iter().map(|step| &step.name).eq(&steps) {
             return Err(format!("{} is of other steps; {anew}", path.display()));
@@ -61,12 +61,12 @@ impl Recorded {
         Ok(Self { path, steps, states: pictures })
     }
 
-    /// The picture after the step of this number.
+    /// The state after the step of this number.
     pub(crate) fn after(&self, at: usize) -> &ObservedState {
         &self.states[at]
     }
 
-    /// Fails where it changes something, for it has to be looked at.
+    /// Fails if the file changes, because the change needs a review.
     pub(crate) fn write(&self) -> Result<(), String> {
         if let Some(version) = selected_kubernetes() {
             return Err(format!("recordings are of the pinned version: unset KUBERNETES={version}"));
@@ -74,16 +74,16 @@ impl Recorded {
         let none = ObservedState::new();
         let mut before = &none;
         let mut steps = Vec::new();
-        for (step, picture) in self.steps.iter().zip(&self.states) {
+        for (step, state) in self.steps.iter().zip(&self.states) {
             let mut changes: Map<String, Value> = Map::new();
-            for (line, said) in picture.iter().filter(|(line, said)| before.get(*line) != Some(*said)) {
-                changes.insert(line.clone(), json!(said));
+            for (line, value) in state.iter().filter(|(line, value)| before.get(*line) != Some(*value)) {
+                changes.insert(line.clone(), json!(value));
             }
-            for line in before.keys().filter(|line| !picture.contains_key(*line)) {
+            for line in before.keys().filter(|line| !state.contains_key(*line)) {
                 changes.insert(line.clone(), Value::Null);
             }
             steps.push(json!({ "step": step, "changes": changes }));
-            before = picture;
+            before = state;
         }
         let pinned = pinned_kubernetes().map_err(|error| error.to_string())?;
         let file = json!({ "kubernetes": pinned, "steps": steps });

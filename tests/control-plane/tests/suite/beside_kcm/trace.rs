@@ -1,4 +1,4 @@
-//! Every version that objects had.
+//! Records every version of objects.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -10,10 +10,10 @@ use kube::{Api, Resource, ResourceExt as _};
 use pod_safety_control_plane::{check_that, observe, until};
 use tokio::task::JoinSet;
 
-/// What a watch has brought.
+/// The objects that a watch delivered.
 struct WatchedVersions<K> {
     versions: Vec<K>,
-    /// Of each object, by namespace and name, the last version.
+    /// The last version of each object, by namespace and name.
     last: BTreeMap<(String, String), u64>,
 }
 
@@ -28,7 +28,7 @@ fn key<K: Resource>(object: &K) -> (String, String) {
     (object.namespace().unwrap_or_default(), object.name_any())
 }
 
-/// Versions of one API server can be compared.
+/// Versions of one API server are ordered.
 fn version<K: Resource>(object: &K) -> u64 {
     object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
@@ -37,28 +37,28 @@ impl<K> Trace<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    /// From now on.
+    /// Starts the watch.
     pub(crate) async fn start(api: Api<K>) -> Self {
         let from = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
-        let brought = WatchedVersions { versions: Vec::new(), last: BTreeMap::new() };
-        let brought = Arc::new(Mutex::new(brought));
-        let (hears, mut watch) = (Arc::clone(&brought), JoinSet::new());
+        let watched = WatchedVersions { versions: Vec::new(), last: BTreeMap::new() };
+        let watched = Arc::new(Mutex::new(watched));
+        let (watcher, mut watch) = (Arc::clone(&watched), JoinSet::new());
         watch.spawn(observe::watch_all_versions(api.clone(), from, move |object: &K, _gone| {
-            let mut brought = hears.lock().unwrap();
-            brought.last.insert(key(object), version(object));
-            brought.versions.push(object.clone());
+            let mut watched = watcher.lock().unwrap();
+            watched.last.insert(key(object), version(object));
+            watched.versions.push(object.clone());
         }));
-        Self { api, watched: brought, _watch: watch }
+        Self { api, watched, _watch: watch }
     }
 
-    /// Every version since the last call, up to those that there are now.
+    /// Every version since the last call, up to the current ones.
     pub(crate) async fn drain_versions(&self) -> Vec<K> {
         let now = self.api.list(&ListParams::default()).await.unwrap().items;
         until("the watch has brought what is listed", async || {
-            let brought = self.watched.lock().unwrap();
+            let watched = self.watched.lock().unwrap();
             let lacks = now.iter().find(|object| {
-                // What was there before the watch has no version yet.
-                brought.last.get(&key(*object)).is_some_and(|last| *last < version(*object))
+                // Objects from before the watch have no version yet.
+                watched.last.get(&key(*object)).is_some_and(|last| *last < version(*object))
             });
             check_that(lacks.is_none(), format!("not {:?}", lacks.map(key)))
         })

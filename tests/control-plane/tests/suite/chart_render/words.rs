@@ -1,4 +1,4 @@
-//! What the chart says to people: its README, its notes, what a catalogue shows of it, and how it answers names of other charts.
+//! The texts of the chart: its README, its notes, its catalogue metadata, and its errors for value names of other charts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::{WRITES, documents, read_file, render};
 const BEGIN: &str = "<!-- values: made by a test from values.yaml -->\n";
 const END: &str = "<!-- values end -->\n";
 
-/// Names of other charts that the schema lets pass, with the values in which they stand.
+/// Value names of other charts that the schema accepts, with the values in which they occur.
 fn foreign(schema: &Value, path: &str, names: &mut BTreeSet<String>) {
     let dot = if path.is_empty() { "" } else { "." };
     for pattern in schema["patternProperties"].as_object().into_iter().flatten().map(|(pattern, _)| pattern) {
@@ -35,15 +35,15 @@ async fn a_value_name_of_another_chart_fails_with_the_name_here() {
     assert!(!output.status.success(), "{output:?}");
     let answer = "is not a value of this chart; did you mean ";
     let answers = output.stderr.lines().filter_map(|line| {
-        let (before, ours) = line.split_once(answer)?;
-        Some((before.trim().rsplit(' ').next()?.to_owned(), ours.trim_end_matches('?').to_owned()))
+        let (before, pod_safety) = line.split_once(answer)?;
+        Some((before.trim().rsplit(' ').next()?.to_owned(), pod_safety.trim_end_matches('?').to_owned()))
     });
     let answers: BTreeMap<String, String> = answers.collect();
     assert_eq!(answers.keys().cloned().collect::<BTreeSet<_>>(), names, "{}", output.stderr);
-    let known: Value = serde_saphyr::from_str(&read_file(&chart().join("values.yaml"))).unwrap();
-    for (name, ours) in answers.iter().filter(|(name, _)| *name != "namespaceOverride") {
-        let there = known.pointer(&format!("/{}", ours.replace('.', "/")));
-        assert!(there.is_some(), "{name} is answered with {ours}, which is not in values.yaml");
+    let values_of_chart: Value = serde_saphyr::from_str(&read_file(&chart().join("values.yaml"))).unwrap();
+    for (name, pod_safety) in answers.iter().filter(|(name, _)| *name != "namespaceOverride") {
+        let there = values_of_chart.pointer(&format!("/{}", pod_safety.replace('.', "/")));
+        assert!(there.is_some(), "{name} is answered with {pod_safety}, which is not in values.yaml");
     }
 }
 
@@ -62,7 +62,7 @@ async fn name_override_changes_names_but_no_selector_labels() {
     }
 }
 
-/// What helm prints after an installation.
+/// The output of helm after an installation.
 async fn notes(more: &[&str]) -> String {
     let path = chart();
     let args = ["install", "keeper", path.to_str().unwrap(), "--namespace=ps", "--dry-run=client"];
@@ -130,16 +130,16 @@ fn chart_yaml_has_catalogue_metadata() {
     assert!(about["maintainers"][0]["name"].is_string());
 }
 
-/// What people can set: path, default, sentence. Fails for a value without a sentence.
+/// The values of the chart: path, default, description. Fails for a value without a description.
 fn values() -> Vec<(String, String, String)> {
     let (mut rows, mut parents, mut sentence) = (Vec::new(), Vec::<(usize, String)>::new(), None::<String>);
-    // How deep the last value with a sentence stands: what is below it is explained by it.
+    // The depth of the last value with a description: it also describes the values below.
     let mut explained = usize::MAX;
     for line in read_file(&chart().join("values.yaml")).lines() {
         let text = line.trim_start();
         let depth = line.len() - text.len();
-        if let Some(says) = text.strip_prefix("# -- ") {
-            sentence = Some(says.to_owned());
+        if let Some(description) = text.strip_prefix("# -- ") {
+            sentence = Some(description.to_owned());
         }
         let (false, false, Some((key, default))) =
             (text.starts_with('#'), text.starts_with('-'), text.split_once(':'))
@@ -154,7 +154,7 @@ fn values() -> Vec<(String, String, String)> {
         let path = parents.iter().map(|(_, key)| key.as_str()).collect::<Vec<_>>().join(".");
         explained = if sentence.is_some() { depth } else { usize::MAX };
         match (sentence.take(), default.trim()) {
-            (Some(says), default) => rows.push((path, default.to_owned(), says)),
+            (Some(description), default) => rows.push((path, default.to_owned(), description)),
             // A heading.
             (None, "") => {}
             (None, _) => panic!("values.yaml: {path} has no sentence"),
@@ -163,7 +163,7 @@ fn values() -> Vec<(String, String, String)> {
     rows
 }
 
-/// What helm-docs calls the type of a value.
+/// The type of a value, as named by helm-docs.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Bool(_) => "bool",
@@ -175,9 +175,9 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Names of pages as links: the README is read where there is no docs folder.
-fn linked(says: &str, home: &str) -> String {
-    let mut words = says.split_inclusive([' ', '(']).map(|word| match word.split_once(".md") {
+/// Page names as links: the README is also read without the docs folder.
+fn linked(description: &str, home: &str) -> String {
+    let mut words = description.split_inclusive([' ', '(']).map(|word| match word.split_once(".md") {
         Some((page, rest)) if page.starts_with("docs/") => {
             format!("[{page}.md]({home}/blob/main/{page}.md){rest}")
         }
@@ -186,7 +186,7 @@ fn linked(says: &str, home: &str) -> String {
     words.by_ref().collect::<String>().replace('|', "\\|")
 }
 
-/// In the form of helm-docs: <https://github.com/norwoodj/helm-docs>.
+/// In the format of helm-docs: <https://github.com/norwoodj/helm-docs>.
 #[test]
 fn the_readme_of_the_chart_is_made_from_its_values() {
     const MAX_DESCRIPTION: usize = 80;
@@ -195,14 +195,14 @@ fn the_readme_of_the_chart_is_made_from_its_values() {
     let of_chart = |field: &str| about[field].as_str().unwrap();
     let mut table =
         String::from("| Key | Type | Default | Description |\n|-----|------|---------|-------------|\n");
-    for (path, _, says) in values() {
+    for (path, _, description) in values() {
         let value = all.pointer(&format!("/{}", path.replace('.', "/"))).unwrap();
         let default = match value.to_string() {
             long if long.len() > MAX_DESCRIPTION => "see values.yaml".to_owned(),
             short => format!("`{short}`"),
         };
-        let says = linked(&says, of_chart("home"));
-        table.push_str(&format!("| {path} | {} | {default} | {says} |\n", kind(value)));
+        let description = linked(&description, of_chart("home"));
+        table.push_str(&format!("| {path} | {} | {default} | {description} |\n", kind(value)));
     }
     let file = chart().join("README.md");
     let page = read_file(&file);

@@ -1,4 +1,4 @@
-//! What can happen to budgets, and a world in which it does: a control plane of its own with one disruption controller.
+//! The steps for PDBs, and their environment: its own control plane with one disruption controller.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,53 +19,53 @@ use serde_json::{Value, json};
 use crate::beside_kcm::trace::Trace;
 use crate::beside_kcm::{ObservedState, Step, World};
 
-/// Statuses that do not change for so long are what they will be.
+/// Statuses that are unchanged for this time are final.
 const QUIET: Duration = Duration::from_millis(400);
-/// Its budget and its pod tell when a controller has seen all that happened before.
+/// The status of this PDB shows when a controller has observed all earlier changes.
 const CANARY: &str = "canary";
 
-/// One thing that happens.
+/// One action.
 pub(crate) enum Act {
-    /// A budget is created, or has this spec from now on.
+    /// Creates a PDB, or replaces its spec.
     Budget(&'static str, Value),
     NoBudget(&'static str),
-    /// Its controller hears of it again.
+    /// Triggers its controller again.
     Touch(&'static str),
-    /// A workload that wants so many pods.
+    /// A workload with this number of replicas.
     Workload(Kind, &'static str, i32),
     /// The same, managed by an earlier one.
     Managed(Kind, &'static str, i32, &'static str),
-    /// Nobody creates it, but pods will name it.
+    /// A workload that does not exist, but that pods reference.
     Unknown(Kind, &'static str),
     Scale(Kind, &'static str, i32),
     NoWorkload(Kind, &'static str),
     Pods(Pods),
     Ready(&'static str, bool),
     Relabel(&'static str, &'static str),
-    /// Its deletion is asked for; no kubelet lets it go.
+    /// The pod is deleted gracefully; no kubelet removes it.
     End(&'static str),
-    /// A kubelet lets it go.
+    /// A kubelet removes the pod.
     Gone(&'static str),
     Evict(&'static str),
     /// With a grace period of 0.
     EvictAtOnce(&'static str),
-    /// The disruption controller ends.
+    /// The disruption controller stops.
     Down,
     Wait(Duration),
     Up,
 }
 
-/// Pods that are alike.
+/// Pods with equal specs.
 pub(crate) struct Pods {
     pub(crate) names: &'static [&'static str],
     /// The value of their label `app`.
     pub(crate) app: &'static str,
-    /// The workload that they name as their controller.
+    /// The workload that is their controller.
     pub(crate) owner: Option<&'static str>,
     pub(crate) phase: &'static str,
 }
 
-/// Where the history happens.
+/// The environment of the history.
 pub(crate) struct Budgets {
     plane: ControlPlane,
     implementation: Implementation,
@@ -78,20 +78,20 @@ pub(crate) struct Budgets {
 impl World for Budgets {
     type Act = Act;
 
-    async fn start(who: Implementation) -> Self {
+    async fn start(implementation: Implementation) -> Self {
         let plane = ControlPlane::start(Options::default()).await.unwrap();
-        // Before the controller learns which kinds there are.
+        // Before the controller runs discovery.
         workloads::define_custom_kinds(&plane.admin()).await.unwrap();
-        let controller = Some(plane.disruption_controller(who).await.unwrap());
+        let controller = Some(plane.disruption_controller(implementation).await.unwrap());
         plane.namespace(CANARY).await.unwrap();
         let bird =
             objects::pod(CANARY, "bird").with_label("app", "bird").on_node("worker").with_phase("Running");
         objects::create_pod(&plane.admin(), &bird).await.unwrap();
         let trace = Trace::start(Api::all(plane.admin())).await;
-        Self { plane, implementation: who, controller, workloads: BTreeMap::new(), rounds: 0, trace }
+        Self { plane, implementation, controller, workloads: BTreeMap::new(), rounds: 0, trace }
     }
 
-    /// Gives back what was answered to evictions.
+    /// Returns the answers to evictions.
     async fn run_step(&mut self, step: &Step<Act>) -> ObservedState {
         let (namespace, _) = step.name.split_once(": ").unwrap();
         self.plane.namespace(namespace).await.unwrap();
@@ -104,27 +104,27 @@ impl World for Budgets {
         answers
     }
 
-    /// Waits until the controller has seen all that happened, and nothing changes any more.
+    /// Waits until the controller has observed everything and nothing changes any more.
     async fn wait_settled(&mut self) {
         self.rounds += 1;
         let api = &self.api();
-        // What it knows of pods comes by one way, what it knows of budgets by another, and of workloads by more
-        // that no status tells about: those have the time of both, and then until all is quiet.
+        // The controller observes pods, PDBs and workloads by separate watches, and no status shows the observation of workloads: those have the
+        // time of the other two, and then until nothing changes.
         set_ready(api, CANARY, "bird", self.rounds % 2 == 0).await;
         let spec = json!({ "minAvailable": self.rounds, "selector": { "matchLabels": { "app": "bird" } } });
         budgets::put(api, CANARY, "bird", &spec).await.unwrap();
-        let wanted = (1 - self.rounds % 2, self.rounds);
+        let expected = (1 - self.rounds % 2, self.rounds);
         until(&format!("{:?} follows the canary", self.implementation), async || {
-            let look =
+            let status =
                 budgets::budget_status(api, CANARY, "bird").await.map_err(|error| format!("{error:?}"))?;
             check_that(
-                (look.healthy, look.desired) == wanted && look.observed == look.generation,
-                look.to_string(),
+                (status.healthy, status.desired) == expected && status.observed == status.generation,
+                status.to_string(),
             )
         })
         .await
         .unwrap();
-        // What a step of ours does later is judged with the next one.
+        // Later effects of a step of pod-safety are compared with the next step.
         if self.implementation == Implementation::PodSafety {
             return;
         }
@@ -138,26 +138,25 @@ impl World for Budgets {
             before = now;
         }
     }
-    /// All budgets, but for the canary's.
+    /// All PDBs, except the canary.
     async fn observe(&self) -> ObservedState {
         let all = budgets::budget_statuses(&self.api()).await.unwrap().into_iter();
         let of_the_history = all.filter(|(name, _)| !name.starts_with(CANARY));
-        of_the_history.map(|(name, look): (String, BudgetStatus)| (name, look.to_string())).collect()
+        of_the_history.map(|(name, status): (String, BudgetStatus)| (name, status.to_string())).collect()
     }
     async fn intermediate_values(&mut self) -> Vec<(String, String)> {
         let versions = self.trace.drain_versions().await.into_iter();
         versions.filter(|one| one.namespace().as_deref() != Some(CANARY)).map(|one| line(&one)).collect()
     }
 
-    /// No eviction too many is let through, not even for a moment: no more pods are counted as healthy than there were or
-    /// will be, no fewer wanted than were or will be, and the difference is what is allowed. What it hears of pods may come
-    /// before what it hears of workloads, or after it.
+    /// Never is one eviction too many allowed, not even briefly: no more pods count as healthy than there were or will be, no fewer are desired
+    /// than were or will be, and the difference is what is allowed. The controller may observe pods before workloads, or after them.
     fn lies_between(value: &str, before: &str, after: &str) -> bool {
         let Some([allowed, healthy, desired]) = numbers(value) else { return false };
-        let known: Vec<_> = [before, after].into_iter().filter_map(numbers).collect();
-        let counted = known.iter().any(|[_, known, _]| healthy <= *known);
-        let wanted = known.iter().any(|[_, _, known]| desired >= *known);
-        allowed == 0 || (counted && wanted && allowed <= healthy - desired)
+        let bounds: Vec<_> = [before, after].into_iter().filter_map(numbers).collect();
+        let counted = bounds.iter().any(|[_, bounds, _]| healthy <= *bounds);
+        let is_desired = bounds.iter().any(|[_, _, bounds]| desired >= *bounds);
+        allowed == 0 || (counted && is_desired && allowed <= healthy - desired)
     }
 }
 
@@ -234,13 +233,13 @@ impl Budgets {
     }
 }
 
-/// How many disruptions a line allows, how many pods it counts as healthy, and how many it wants.
-fn numbers(look: &str) -> Option<[i32; 3]> {
-    let mut numbers = look.split(' ').step_by(2).map(|word| word.parse().ok());
+/// The allowed disruptions, the healthy pods and the desired healthy pods of a line.
+fn numbers(status: &str) -> Option<[i32; 3]> {
+    let mut numbers = status.split(' ').step_by(2).map(|word| word.parse().ok());
     Some([numbers.next()??, numbers.next()??, numbers.next()??])
 }
 
-/// A line of the picture.
+/// A line of the observed state.
 fn line(budget: &PodDisruptionBudget) -> (String, String) {
     let name = format!("{}/{}", budget.namespace().unwrap_or_default(), budget.name_any());
     (name, BudgetStatus::from(budget).to_string())

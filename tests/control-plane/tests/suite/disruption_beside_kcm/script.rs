@@ -1,4 +1,4 @@
-//! The history: each chapter in a namespace of its own, none of which undoes what another did.
+//! The history: each chapter in its own namespace, independent of the others.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::budgets::{Act, Pods};
 use crate::beside_kcm::Step;
 
-/// All of it.
+/// All steps.
 pub(crate) fn steps() -> Vec<Step<Act>> {
     let chapters = [
         shapes(),
@@ -26,7 +26,7 @@ pub(crate) fn steps() -> Vec<Step<Act>> {
     chapters.into_iter().flatten().collect()
 }
 
-/// Its namespace stands before its name.
+/// The name is prefixed with its namespace.
 fn step(namespace: &str, name: &str, acts: Vec<Act>) -> Step<Act> {
     Step { name: format!("{namespace}: {name}"), acts, expected: &[] }
 }
@@ -43,7 +43,7 @@ fn at_most(app: &str, amount: impl Into<Value>) -> Value {
     json!({ "maxUnavailable": amount.into(), "selector": matching_app(app) })
 }
 
-/// Running pods of a workload, whose name is their label, too.
+/// Running pods of a workload, whose name is also their label.
 fn run(workload: &'static str, names: &'static [&'static str]) -> Act {
     Act::Pods(Pods { names, app: workload, owner: Some(workload), phase: "Running" })
 }
@@ -52,7 +52,7 @@ fn phase(names: &'static [&'static str], app: &'static str, phase: &'static str)
     Act::Pods(Pods { names, app, owner: None, phase })
 }
 
-/// Every form that a budget can have, over the same five pods.
+/// Every form of a PDB, over the same five pods.
 fn shapes() -> Vec<Step<Act>> {
     let chosen = |operator: &str, key: &str, values: Value| {
         json!({ "minAvailable": 1, "selector": { "matchExpressions": [
@@ -131,7 +131,7 @@ fn rollout() -> Vec<Step<Act>> {
             vec![
                 Act::Scale(REPLICA_SET, "first", 6),
                 Act::Managed(REPLICA_SET, "second", 2, "shop"),
-                // First the old ones go, so that there are never more than before or after.
+                // First the old pods are removed, so that there are never more than before or after.
                 Act::End("g"),
                 Act::Gone("h"),
                 Act::Pods(second),
@@ -149,7 +149,7 @@ fn rollout() -> Vec<Step<Act>> {
     ]
 }
 
-/// Crashes and the two policies for unhealthy pods.
+/// Crashes and the two unhealthyPodEvictionPolicies.
 fn stateful() -> Vec<Step<Act>> {
     let ns = "stateful";
     let mut generous = at_least("db", 3);
@@ -177,13 +177,13 @@ fn stateful() -> Vec<Step<Act>> {
     ]
 }
 
-/// A pod is evicted and replaced under its name before the controller looks.
+/// A pod is evicted and replaced under its name before the controller observes it.
 fn successor() -> Vec<Step<Act>> {
     let ns = "successor";
     let replaced = vec![
         Act::Down,
         Act::EvictAtOnce("db-0"),
-        // Times in the API have no fractions.
+        // Times in the API have no fractions of a second.
         Act::Wait(Duration::from_millis(2100)),
         run("db", &["db-0"]),
         Act::Up,
@@ -202,7 +202,7 @@ fn successor() -> Vec<Step<Act>> {
     ]
 }
 
-/// Other controllers of pods, and pods without one.
+/// Other controllers of pods, and pods without a controller.
 fn other_controllers() -> Vec<Step<Act>> {
     let naked = |names| phase(names, "naked", "Running");
     vec![
@@ -228,8 +228,8 @@ fn other_controllers() -> Vec<Step<Act>> {
             vec![Act::Scale(REPLICATION_CONTROLLER, "old", 3)],
         ),
         step("others", "its pods follow", vec![Act::Gone("old-0"), Act::Gone("old-1")]),
-        // Nobody hears of the scaling itself: kube-controller-manager asks again when a pod changes, ours once in a
-        // while, too. So what there is between the two depends on when it is looked at.
+        // No watch shows the scaling itself: kube-controller-manager reads the scale when a pod changes, pod-safety also periodically. So the
+        // intermediate state depends on the time of the observation.
         step(
             "others",
             "the custom one is scaled, and its pods follow",
@@ -261,7 +261,7 @@ fn other_controllers() -> Vec<Step<Act>> {
     ]
 }
 
-/// Pods whose controller has no number of pods, or does not exist.
+/// Pods whose controller has no scale, or does not exist.
 fn unscaled() -> Vec<Step<Act>> {
     let beside = |kind: Kind, namespace: &'static str| {
         let odd = Pods { names: &["odd"], app: "set", owner: Some("odd"), phase: "Running" };
@@ -287,7 +287,7 @@ fn unscaled() -> Vec<Step<Act>> {
             "a pod of a ReplicaSet",
             vec![Act::Workload(REPLICA_SET, "set", 1), run("set", &["s-0"])],
         ),
-        // Ours waits ten seconds for the controller of a new pod, in case it learns of it later.
+        // pod-safety waits ten seconds for the controller of a new pod, in case it is observed later.
         step(
             "vanished",
             "a budget",
@@ -315,7 +315,7 @@ fn unscaled() -> Vec<Step<Act>> {
     all
 }
 
-/// Two budgets over the same pods.
+/// Two PDBs over the same pods.
 fn overlapping() -> Vec<Step<Act>> {
     let ns = "overlapping";
     let twins = || vec![Act::Touch("twin-1"), Act::Touch("twin-2")];
@@ -342,7 +342,7 @@ fn overlapping() -> Vec<Step<Act>> {
     ]
 }
 
-/// Evictions that no budget is asked about.
+/// Evictions for which no PDB is checked.
 fn unguarded() -> Vec<Step<Act>> {
     let ns = "unguarded";
     vec![

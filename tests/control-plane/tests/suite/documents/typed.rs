@@ -1,5 +1,5 @@
-//! The commands of kubectl, helm and curl, typed into a shell as they stand, against a control plane with the chart installed
-//! and pod-safety running. What would change something is a dry run by the server.
+//! Runs the commands of kubectl, helm and curl in a shell, unchanged, against a control plane with the chart installed and pod-safety running.
+//! Changes are server-side dry runs.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -14,13 +14,13 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-/// Names of the documentation, and what they are here.
+/// Names in the documentation, and the corresponding names here.
 const NAMES: [(&str, &str); 3] = [("NODE", "node-0"), ("NODEFENCE", "incident"), ("db-0", "data-0")];
 
-/// Commands that go on until they are stopped.
+/// Commands that run until they are stopped.
 const LONG_RUNNING: [&str; 2] = [" -w", " --watch"];
 
-/// As kubectl, but nothing is changed; that two things differ is an answer.
+/// kubectl without changes; a diff with differences is no failure.
 const KUBECTL: &str = r#"#!/bin/bash
 verb= value=
 for word in "$@"; do
@@ -35,7 +35,7 @@ case $verb in
 esac
 "#;
 
-/// As helm, but nothing is changed.
+/// helm without changes.
 const HELM: &str = r#"#!/bin/bash
 case " $* " in
   *" install "* | *" upgrade "*) exec PROGRAM "$@" --dry-run=server ;;
@@ -44,10 +44,10 @@ case " $* " in
 esac
 "#;
 
-/// As grep, but that nothing is found is an answer.
+/// grep, where no match is no failure.
 const GREP: &str = "#!/bin/bash\nPROGRAM \"$@\" || [ $? = 1 ]\n";
 
-/// A control plane, and a folder with the programs that a person types.
+/// A control plane, and a folder with the programs for the commands.
 struct Desk {
     plane: ControlPlane,
     home: TempDir,
@@ -58,10 +58,10 @@ async fn every_command_of_the_documentation_for_a_cluster_is_accepted() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let desk = Desk { plane, home: TempDir::new().unwrap() };
     desk.create_objects().await;
-    let ours = desk.run_pod_safety().await;
+    let pod_safety = desk.run_pod_safety().await;
     let (mut typed, mut refused) = (BTreeSet::new(), Vec::new());
     for command in commands().unwrap().iter().filter(|command| command.tested_by == TestedBy::ControlPlane) {
-        let line = with_stand_ins(&command.text, &NAMES).replace("localhost:8080", &ours.address());
+        let line = with_stand_ins(&command.text, &NAMES).replace("localhost:8080", &pod_safety.address());
         if typed.insert(line.clone())
             && let Err(why) = desk.accepts(&line).await
         {
@@ -89,11 +89,11 @@ impl Desk {
         self.plane.helm(&[args, &chart[1..], &chart[..1]].concat()).await.unwrap().text().unwrap();
     }
 
-    /// What commands find: a release with a past, a node that was lost, its pod, its fencing.
+    /// The objects for the commands: a release with a history, a lost node, its pod, its fencing.
     async fn create_objects(&self) {
-        // With the policies none but pod-safety may say how a FencePolicy is.
+        // With the policies, only pod-safety may write the status of a FencePolicy.
         self.helm(&["install", "--create-namespace", "--set=admissionPolicies.fence=Audit"]).await;
-        // Those of the providers whose objects the pages name.
+        // The namespaces of the providers whose objects the pages name.
         for namespace in ["capi", "metal3", "openshift-machine-api"] {
             self.plane.kubectl(&["create", "namespace", namespace]).await.unwrap().text().unwrap();
         }
@@ -139,16 +139,17 @@ impl Desk {
         wrap(&bin, "grep", GREP, Path::new("/usr/bin/grep"));
     }
 
-    /// It leads, answers at its admin port, and leaves the objects of this test alone.
+    /// It leads, serves its admin port, and does not touch the objects of this test.
     async fn run_pod_safety(&self) -> PodSafety {
         let kubeconfig = self.plane.admin_kubeconfig();
-        let mut ours = self.plane.pod_safety("ours", &kubeconfig, ["--controllers=pod-gc"]).await.unwrap();
-        ours.ready().await.unwrap();
-        ours.is_leader().await.unwrap();
-        ours
+        let mut pod_safety =
+            self.plane.pod_safety("ours", &kubeconfig, ["--controllers=pod-gc"]).await.unwrap();
+        pod_safety.ready().await.unwrap();
+        pod_safety.is_leader().await.unwrap();
+        pod_safety
     }
 
-    /// Types a line into a shell, at the root of the repository.
+    /// Runs a line in a shell at the root of the repository.
     async fn type_in(&self, line: &str, timeout: &str) -> Output {
         let mut command = Command::new("timeout");
         command.args([timeout, "bash", "-o", "pipefail", "-c", line]).current_dir(repository());
@@ -163,20 +164,20 @@ impl Desk {
     async fn accepts(&self, line: &str) -> Result<(), String> {
         let goes_on = LONG_RUNNING.iter().any(|flag| line.contains(flag));
         let output = self.type_in(line, if goes_on { "5" } else { "120" }).await;
-        let wanted = if goes_on { 124 } else { 0 };
+        let expected = if goes_on { 124 } else { 0 };
         let text =
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         println!("$ {line}\n{text}");
-        // A filter may find nothing.
+        // A filter may match nothing.
         let is_mute = text.is_empty() && !line.contains('|') && !line.contains("jsonpath");
         match output.status.code() {
-            Some(code) if code == wanted && !is_mute => Ok(()),
+            Some(code) if code == expected && !is_mute => Ok(()),
             code => Err(format!("exit code {code:?}: {text}")),
         }
     }
 }
 
-/// Puts a script before a program.
+/// Installs a wrapper script for a program.
 fn wrap(bin: &Path, name: &str, script: &str, program: &Path) {
     let file = bin.join(name);
     std::fs::write(&file, script.replace("PROGRAM", program.to_str().unwrap())).unwrap();

@@ -1,7 +1,7 @@
-//! `pod-safety drain --apply`, `pod-safety maintain` and `kubectl drain` on equal copies of small clusters, with the real API
-//! server, scheduler and workload controllers: ours evict nothing that kubectl would not, and end well wherever kubectl does.
+//! `pod-safety drain --apply`, `pod-safety maintain` and `kubectl drain` on equal copies of small clusters, with the real API server,
+//! scheduler and workload controllers: pod-safety evicts nothing that kubectl would not, and succeeds wherever kubectl does.
 //!
-//! The first clusters are told, the others drawn: `POD_SAFETY_DRAINS` says how many.
+//! The first clusters are fixed, the others random: `POD_SAFETY_DRAINS` is their number.
 
 use std::sync::Mutex;
 
@@ -9,13 +9,13 @@ use super::clusters::{Act, Cluster, DIFFERENCES, Draws, Owner, PLAIN, Pdb, fixed
 use super::webhook::{Hook, NAME, Webhook};
 use super::*;
 
-/// How long either may take where something waits for ever.
+/// The time limit where something blocks permanently.
 const WITHIN: &str = "20s";
 
-/// So many clusters are drawn.
+/// The number of random clusters.
 const DRAWN: usize = 6;
 
-/// Who drains a copy.
+/// The command that drains a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DrainCommand {
     Drain,
@@ -36,7 +36,7 @@ struct ClusterCopy<'a> {
 #[derive(Default)]
 struct HollowKubelets {
     stop: AtomicBool,
-    /// How many pods of each namespace were asked to end.
+    /// How many pods of each namespace were terminated.
     terminated: Mutex<BTreeMap<String, usize>>,
 }
 
@@ -86,7 +86,7 @@ impl HollowKubelets {
     }
 }
 
-/// How a drain ended: whether well, and how many pods went.
+/// The result of a drain: success, and the number of removed pods.
 #[derive(Debug)]
 struct Ended {
     succeeded: bool,
@@ -99,7 +99,7 @@ impl ClusterCopy<'_> {
         format!("{}-a", self.name)
     }
 
-    /// Those that are drained.
+    /// The drained nodes.
     fn nodes(&self) -> Vec<String> {
         let also = self.cluster.two.then(|| format!("{}-c", self.name));
         std::iter::once(self.node()).chain(also).collect()
@@ -188,7 +188,7 @@ impl ClusterCopy<'_> {
                 let object = self.plane.find("pdb", &self.name, &format!("db-{index}")).await;
                 let status =
                     object.map_err(|error| error.to_string())?.map(|object| object["status"].clone());
-                // kube-controller-manager cannot calculate it for pods whose controller has no scale.
+                // kube-controller-manager cannot calculate a PDB for pods whose controller has no scale.
                 let is_written = |status: &Value| status["conditions"].is_array();
                 check_that(status.as_ref().is_some_and(is_written), format!("{status:?}"))
             })
@@ -217,7 +217,7 @@ impl ClusterCopy<'_> {
         self.make_budgets().await;
         self.make_node("b").await;
         if self.cluster.act == Act::NamespaceEnds {
-            // A finalizer keeps its pods until the act, as a busy namespace controller does.
+            // A finalizer keeps its pods until the action, like a slow namespace controller.
             let namespace = json!({ "metadata": { "finalizers": ["example.com/stays"] } }).to_string();
             self.kubectl(&["patch", "namespace", &self.name, "--type=merge", "-p", &namespace]).await;
             self.kubectl(&["delete", "namespace", &self.name, "--wait=false"]).await;
@@ -228,7 +228,7 @@ impl ClusterCopy<'_> {
         drop(self.plane.kubectl(args).await.unwrap());
     }
 
-    /// What others do about the cordon.
+    /// The actions of other clients after the cordon.
     async fn apply_act(&self) {
         until("the node is cordoned", async || {
             let node =
@@ -256,21 +256,25 @@ impl ClusterCopy<'_> {
         }
     }
 
-    async fn drained(&self, who: DrainCommand) -> Ended {
+    async fn drained(&self, command: DrainCommand) -> Ended {
         self.prepare().await;
         let (nodes, timeout) = (self.nodes(), format!("--timeout={WITHIN}"));
         let nodes = nodes.iter().map(String::as_str);
-        let mut args: Vec<&str> = match who {
+        let mut args: Vec<&str> = match command {
             DrainCommand::Drain => ["drain", &timeout, "--apply"].into_iter().chain(nodes).collect(),
             DrainCommand::Maintain => ["maintain", &timeout, "--reason=r"].into_iter().chain(nodes).collect(),
             DrainCommand::Kubectl => {
                 ["drain", &timeout, "--ignore-daemonsets"].into_iter().chain(nodes).collect()
             }
         };
-        let ours = who != DrainCommand::Kubectl;
-        args.extend(self.cluster.force.then_some(if ours { "--evict-unmanaged" } else { "--force" }));
+        let is_pod_safety = command != DrainCommand::Kubectl;
+        args.extend(self.cluster.force.then_some(if is_pod_safety {
+            "--evict-unmanaged"
+        } else {
+            "--force"
+        }));
         let drain = async {
-            match ours {
+            match is_pod_safety {
                 true => pod_safety(self.plane, &args).await,
                 false => self.plane.kubectl(&args).await.unwrap(),
             }
@@ -278,14 +282,14 @@ impl ClusterCopy<'_> {
         let output = tokio::select! {
                 biased;
             output = drain => output,
-            // Who never cordons sees no act.
+            // Without a cordon there is no action.
             ((), never) = futures::future::join(self.apply_act(), std::future::pending::<Output>()) => never,
         };
-        let said = format!("{}{}", output.stdout, output.stderr);
+        let output_text = format!("{}{}", output.stdout, output.stderr);
         Ended {
             succeeded: output.status.success(),
             gone: self.kubelets.terminated_pods(&self.name),
-            output: said,
+            output: output_text,
         }
     }
 }
@@ -303,91 +307,98 @@ async fn drain_ends_like_kubectl_and_evicts_no_more_pods() {
         fixed_clusters().into_iter().chain((0..drawn).map(|_| draws.draw_cluster())).collect();
     let webhook = Webhook::start().await;
     plane.install_pod_safety().await.unwrap();
-    let copy = |(index, cluster): (usize, &Cluster), who: DrainCommand| ClusterCopy {
+    let copy = |(index, cluster): (usize, &Cluster), command: DrainCommand| ClusterCopy {
         plane: &plane,
         kubelets: &kubelets,
         webhook: &webhook,
         cluster: *cluster,
-        name: format!("{who:?}-{index}").to_lowercase(),
+        name: format!("{command:?}-{index}").to_lowercase(),
     };
-    let pairs = async {
-        let mut wrong = Vec::new();
-        // A few at a time: each waits for most of its time.
-        for some in clusters.iter().enumerate().collect::<Vec<_>>().chunks(7) {
-            let all = some.iter().map(|one| async {
-                let [drain, maintain, kubectl] =
-                    [DrainCommand::Drain, DrainCommand::Maintain, DrainCommand::Kubectl]
-                        .map(|who| (copy(*one, who), who));
-                // It takes one node.
-                let maintain =
-                    async { if one.1.two { None } else { Some(maintain.0.drained(maintain.1).await) } };
-                let (theirs, drained) = (kubectl.0.drained(kubectl.1), drain.0.drained(drain.1));
-                futures::future::join3(theirs, drained, maintain).await
-            });
-            let ends = futures::future::join_all(all).await;
-            for ((_, cluster), (theirs, drained, maintained)) in some.iter().zip(ends) {
-                wrong.extend(compared(cluster, DrainCommand::Drain, &drained, &theirs));
-                wrong.extend(
-                    maintained.and_then(|ours| compared(cluster, DrainCommand::Maintain, &ours, &theirs)),
-                );
+    let pairs =
+        async {
+            let mut wrong = Vec::new();
+            // A few at a time: each mostly waits.
+            for some in clusters.iter().enumerate().collect::<Vec<_>>().chunks(7) {
+                let all = some.iter().map(|one| async {
+                    let [drain, maintain, kubectl] =
+                        [DrainCommand::Drain, DrainCommand::Maintain, DrainCommand::Kubectl]
+                            .map(|command| (copy(*one, command), command));
+                    // It accepts one node only.
+                    let maintain =
+                        async { if one.1.two { None } else { Some(maintain.0.drained(maintain.1).await) } };
+                    let (kubectl_end, drained) = (kubectl.0.drained(kubectl.1), drain.0.drained(drain.1));
+                    futures::future::join3(kubectl_end, drained, maintain).await
+                });
+                let ends = futures::future::join_all(all).await;
+                for ((_, cluster), (kubectl_end, drained, maintained)) in some.iter().zip(ends) {
+                    wrong.extend(compared(cluster, DrainCommand::Drain, &drained, &kubectl_end));
+                    wrong.extend(maintained.and_then(|own_end| {
+                        compared(cluster, DrainCommand::Maintain, &own_end, &kubectl_end)
+                    }));
+                }
             }
-        }
-        let fails = Cluster { owner: Owner::Custom, webhook: Hook::Fails, ..PLAIN };
-        let (few, fails) = (
-            copy((0, &Cluster { owner: Owner::Custom, ..PLAIN }), DrainCommand::Drain),
-            copy((0, &fails), DrainCommand::Kubectl),
-        );
-        let few = ClusterCopy { name: "few".to_owned(), ..few };
-        let fails = ClusterCopy { name: "fails".to_owned(), ..fails };
-        futures::future::join(limited_rights(&few), permanently_failing_webhook(&fails)).await;
-        kubelets.stop.store(true, Ordering::SeqCst);
-        wrong
-    };
+            let fails = Cluster { owner: Owner::Custom, webhook: Hook::Fails, ..PLAIN };
+            let (few, fails) = (
+                copy((0, &Cluster { owner: Owner::Custom, ..PLAIN }), DrainCommand::Drain),
+                copy((0, &fails), DrainCommand::Kubectl),
+            );
+            let few = ClusterCopy { name: "few".to_owned(), ..few };
+            let fails = ClusterCopy { name: "fails".to_owned(), ..fails };
+            futures::future::join(limited_rights(&few), permanently_failing_webhook(&fails)).await;
+            kubelets.stop.store(true, Ordering::SeqCst);
+            wrong
+        };
     let ((), wrong) = tokio::join!(kubelets.run(&plane), pairs);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What ours did otherwise than kubectl, if that is no better end.
-fn compared(cluster: &Cluster, who: DrainCommand, ours: &Ended, theirs: &Ended) -> Option<String> {
+/// A difference of pod-safety from kubectl, unless it is an improvement.
+fn compared(
+    cluster: &Cluster,
+    command: DrainCommand,
+    pod_safety: &Ended,
+    kubectl_end: &Ended,
+) -> Option<String> {
     let words =
         |end: &Ended| format!("{} gone, {}", end.gone, if end.succeeded { "well" } else { "not well" });
-    println!("{cluster:?}: {who:?} {}, kubectl {}", words(ours), words(theirs));
+    println!("{cluster:?}: {command:?} {}, kubectl {}", words(pod_safety), words(kubectl_end));
     let returns = cluster.reschedules_here && matches!(cluster.owner, Owner::Deployment | Owner::StatefulSet);
-    let is_named = ours.output.contains("after the cordon and stays: it tolerates the cordon");
+    let is_named = pod_safety.output.contains("after the cordon and stays: it tolerates the cordon");
     let is_better = DIFFERENCES.iter().any(|(hook, _)| *hook == cluster.webhook);
-    // Whoever deletes pods meanwhile may meet a successor, too.
-    let differ = ours.gone != theirs.gone && cluster.act != Act::PodGoes && !is_better;
-    let is_unnamed = returns && ours.succeeded && !is_named;
-    // Whoever waits for a webhook, or was refused by one, is told by which.
-    let hides =
-        matches!(cluster.webhook, Hook::Denies(_) | Hook::Fails | Hook::Slow) && !ours.output.contains(NAME);
-    let is_wrong = differ || is_unnamed || hides || (theirs.succeeded && !ours.succeeded && !is_better);
-    is_wrong.then(|| format!("{cluster:?}\n{who:?}: {ours:#?}\nkubectl: {theirs:#?}"))
+    // If pods are deleted meanwhile, either command may also see a successor.
+    let differ = pod_safety.gone != kubectl_end.gone && cluster.act != Act::PodGoes && !is_better;
+    let is_unnamed = returns && pod_safety.succeeded && !is_named;
+    // An error of a webhook must name the webhook.
+    let hides = matches!(cluster.webhook, Hook::Denies(_) | Hook::Fails | Hook::Slow)
+        && !pod_safety.output.contains(NAME);
+    let is_wrong =
+        differ || is_unnamed || hides || (kubectl_end.succeeded && !pod_safety.succeeded && !is_better);
+    is_wrong.then(|| format!("{cluster:?}\n{command:?}: {pod_safety:#?}\nkubectl: {kubectl_end:#?}"))
 }
 
-/// Without `--timeout`: it is tried for a minute, and the webhook is named.
+/// Without `--timeout`: the drain retries for a minute, and names the webhook.
 async fn permanently_failing_webhook(copy: &ClusterCopy<'_>) {
     copy.prepare().await;
     let output = pod_safety(copy.plane, &["drain", &copy.node(), "--apply"]).await;
     assert_eq!(output.status.code(), Some(3), "{output:?}");
-    for says in [
+    for expected in [
         format!(
             "waits, tried for 60s: the API server asks the admission webhook {NAME} first, and that fails"
         ),
         "not evicted, after 6".to_owned(),
     ] {
-        assert!(output.stdout.contains(&says), "{says}: not in\n{}", output.stdout);
+        assert!(output.stdout.contains(&expected), "{expected}: not in\n{}", output.stdout);
     }
 }
 
-/// What `kubectl drain` takes is enough; who has less is told of everything that is missing at once.
+/// The rights of `kubectl drain` are enough; with fewer, all missing rights are reported at once.
 async fn limited_rights(copy: &ClusterCopy<'_>) {
     copy.prepare().await;
     let drain = ["drain", &copy.node(), "--apply", "--timeout=60s"];
     let none = copy.plane.user_kubeconfig("nobody", &[]).unwrap();
     let output = copy.plane.start_pod_safety_once(&none, &drain).await.unwrap();
-    let wanted = ["list pods", "list poddisruptionbudgets", "get nodes"];
-    let named = wanted.iter().all(|right| output.stderr.contains(right));
+    let expected_rights = ["list pods", "list poddisruptionbudgets", "get nodes"];
+    let named = expected_rights.iter().all(|right| output.stderr.contains(right));
     assert!(output.status.code() == Some(1) && named, "{output:?}");
     let rule = |group: &str, resource: &str, verbs: &[&str]| json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs });
     let rules = [

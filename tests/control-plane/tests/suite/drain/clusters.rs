@@ -1,4 +1,4 @@
-//! The small clusters that are drained: those that are told, and those that are drawn.
+//! The small clusters that are drained: fixed ones and random ones.
 
 use super::webhook::Hook;
 
@@ -6,7 +6,7 @@ use super::webhook::Hook;
 pub(super) enum Owner {
     Deployment,
     StatefulSet,
-    /// One whose kind the cluster does not have: nothing recreates its pods.
+    /// A controller whose kind the cluster does not have: its pods are not recreated.
     Custom,
     None,
     DaemonSet,
@@ -18,7 +18,7 @@ pub(super) enum Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pdb {
     None,
-    /// `minAvailable` as many as there are, `maxUnavailable: 0`, `maxUnavailable: 1`.
+    /// `minAvailable` equal to the number of pods, `maxUnavailable: 0`, `maxUnavailable: 1`.
     All,
     Zero,
     One,
@@ -26,14 +26,14 @@ pub(super) enum Pdb {
     Two,
 }
 
-/// What happens two seconds after the cordon.
+/// The action two seconds after the cordon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Nothing,
     PdbGoes,
     PdbLowers,
     PodGoes,
-    /// Before the drain: the namespace is deleted, and its pods go two seconds after the cordon.
+    /// Before the drain: the namespace is deleted, and its pods are removed two seconds after the cordon.
     NamespaceEnds,
 }
 
@@ -41,12 +41,12 @@ pub(super) enum Act {
 pub(super) struct Cluster {
     pub(super) owner: Owner,
     pub(super) replicas: usize,
-    /// Its pods tolerate the cordon, and no other node takes them.
+    /// Its pods tolerate the cordon, and cannot run on any other node.
     pub(super) reschedules_here: bool,
     pub(super) ready: bool,
     pub(super) pdb: Pdb,
     pub(super) act: Act,
-    /// `--force`, and our `--evict-unmanaged`.
+    /// `--force` of kubectl, and `--evict-unmanaged` of pod-safety.
     pub(super) force: bool,
     /// Two nodes are drained by one command.
     pub(super) two: bool,
@@ -94,7 +94,7 @@ pub(super) fn fixed_clusters() -> Vec<Cluster> {
     ]
 }
 
-/// Where ours ends otherwise than kubectl, and why that is better.
+/// Where pod-safety ends differently from kubectl, and why that is better.
 pub(super) const DIFFERENCES: [(Hook, &str); 2] = [
     (
         Hook::Denies(404),
@@ -103,7 +103,7 @@ pub(super) const DIFFERENCES: [(Hook, &str); 2] = [
     (Hook::FailsOnce, "kubectl gives a pod up whose webhook fails once; ours tries for a minute"),
 ];
 
-/// Draws without a dependency: a step of SplitMix64.
+/// Random numbers without a dependency: SplitMix64.
 pub(super) struct Draws(pub(super) u64);
 
 impl Draws {

@@ -1,5 +1,5 @@
-//! `pod-safety drain` as a requester of Kubernetes' Eviction API, against the real API server with its gate. This program plays the
-//! kubelets, and the controllers of evictions where there are some.
+//! `pod-safety drain` as a requester of Kubernetes' Eviction API, against the real API server with its feature gate. This program acts as the
+//! kubelets, and as the eviction controllers where there are any.
 
 use http::{Method, Request};
 use pod_safety_control_plane::binary;
@@ -39,8 +39,8 @@ fn condition(kind: &str, reason: &str) -> Value {
     json!([{ "type": kind, "status": "True", "reason": reason, "message": "", "lastTransitionTime": "2026-11-21T10:00:00Z" }])
 }
 
-/// The controllers, in short: each request is looked at; of `goes` the pod is deleted and recorded as gone; what is withdrawn is
-/// recorded as that.
+/// Simplified eviction controllers: each request is observed; for names in `goes` the pod is deleted and recorded as evicted; a withdrawn
+/// request is recorded as canceled.
 struct Controllers {
     stop: AtomicBool,
     goes: &'static str,
@@ -62,7 +62,7 @@ impl Controllers {
                 } else if request["spec"]["intent"] == "Withdrawn" {
                     status["conditions"] = condition("Failed", "CanceledDueToNoRequesters");
                 } else if pod.starts_with(self.goes) {
-                    // Whoever was quicker has deleted it.
+                    // Another client may have deleted it first.
                     drop(send(plane, Method::DELETE, &path, Value::Null).await);
                 }
                 // The requester may have deleted it meanwhile.
@@ -127,7 +127,7 @@ async fn drain_uses_requests_with_a_responder_and_evicts_directly_without() {
 
 const DRAIN: [&str; 4] = ["drain", "a", "--evict-unmanaged", "--apply"];
 
-/// The plan shows whom each pod waits for, and how long at most; nothing was asked.
+/// The plan shows the responder that each pod waits for, with its limit; nothing was requested.
 async fn planned(plane: &ControlPlane) {
     let plan = ends_with(plane, 0, &["drain", "a", "--evict-unmanaged"]).await;
     let waits = "  pod/shop/db-0 waits for example.com/first, then example.com/move: at most 40m00s while they are silent\n";
@@ -150,16 +150,16 @@ async fn planned(plane: &ControlPlane) {
     assert_eq!(requests(plane).await, Vec::<Value>::new());
 }
 
-/// kube-controller-manager 1.37 has no controller for them: requests stay Pending for ever.
+/// kube-controller-manager 1.37 has no controller for requests: they stay Pending indefinitely.
 async fn without_responder(plane: &ControlPlane) {
     let log = ends_with(plane, 0, &[&DRAIN[..], &["--skip", "shop/db-0"]].concat()).await;
-    for says in [
+    for expected in [
         "pod/shop/web-0 eviction requested",
         "no controller answers EvictionRequests within 10s: they are withdrawn, and pods are evicted directly",
         "pod/shop/web-0 evicted, terminates within 5s",
         "node/a drained: 2 gone",
     ] {
-        assert!(log.contains(says), "{says}: not in\n{log}");
+        assert!(log.contains(expected), "{expected}: not in\n{log}");
     }
     assert_eq!(requests(plane).await, Vec::<Value>::new(), "nothing is left to be answered later");
 }
@@ -187,7 +187,7 @@ async fn with_responder(plane: &ControlPlane) {
     tokio::join!(controllers.run(plane), scenario);
 }
 
-/// Two go; `db-0` and `api-0` are waited for. The drain goes on without the command.
+/// Two pods are evicted; `db-0` and `api-0` are pending. The drain continues without the command.
 async fn ctrl_c_leaves_the_requests(plane: &ControlPlane) {
     let kubeconfig = plane.admin_kubeconfig();
     let args = [&DRAIN[..], &["--kubeconfig", kubeconfig.to_str().unwrap()]].concat();
@@ -202,13 +202,13 @@ async fn ctrl_c_leaves_the_requests(plane: &ControlPlane) {
     assert_eq!(ended.code(), Some(1), "{log}");
     let last = log.lines().last().unwrap();
     assert!(last.ends_with("to withdraw it: pod-safety drain a --withdraw"), "{log}");
-    let left: BTreeMap<String, Value> = requests(plane)
+    let remaining: BTreeMap<String, Value> = requests(plane)
         .await
         .into_iter()
         .map(|one| (one["spec"]["target"]["pod"]["name"].as_str().unwrap().to_owned(), one))
         .collect();
     for name in ["db-0", "api-0"] {
-        let request = &left[name];
+        let request = &remaining[name];
         let uid = request["spec"]["target"]["pod"]["uid"].as_str().unwrap();
         assert_eq!(request["metadata"]["name"], format!("pod-safety-drain-{uid}"));
         assert_eq!(request["metadata"]["labels"], json!({ "pod-safety.dev/node": "a" }));
@@ -242,15 +242,15 @@ async fn explained(plane: &ControlPlane) {
 }
 
 async fn withdrawn(plane: &ControlPlane) {
-    let said = ends_with(plane, 0, &["drain", "a", "--withdraw"]).await;
-    assert!(said.contains("withdrawn and deleted: shop/api-0 shop/db-0"), "{said}");
+    let output = ends_with(plane, 0, &["drain", "a", "--withdraw"]).await;
+    assert!(output.contains("withdrawn and deleted: shop/api-0 shop/db-0"), "{output}");
     assert_eq!(requests(plane).await, Vec::<Value>::new());
     let none = ends_with(plane, 0, &["drain", "a", "--withdraw"]).await;
     assert!(none.contains("node/a has no EvictionRequest of a drain"), "{none}");
     assert!(on_node(plane, "a").await.contains(&"api-0".to_owned()), "it stays");
 }
 
-/// What docs/eviction.md shows to copy is accepted with the gate.
+/// The manifests in docs/eviction.md are accepted with the feature gate.
 async fn documented_commands_work(plane: &ControlPlane) {
     let mut blocks = pod_safety_locks::documents::blocks().unwrap();
     blocks.retain(|block| block.is_yaml() && block.file.ends_with("docs/eviction.md"));
@@ -268,7 +268,7 @@ async fn documented_commands_work(plane: &ControlPlane) {
     }
 }
 
-/// An application that moves its data first: it reports twice, and is done.
+/// An application that migrates its data first: it reports progress twice, and then completion.
 async fn moves_its_data(plane: &ControlPlane, stop: &AtomicBool) {
     while !stop.load(Ordering::SeqCst) {
         let all = send(plane, Method::GET, &format!("{GROUP}/evictions"), Value::Null).await.unwrap();
@@ -289,14 +289,14 @@ async fn moves_its_data(plane: &ControlPlane, stop: &AtomicBool) {
             let patch = json!({ "status": { "responders": [report] } }).to_string();
             let args =
                 ["patch", "eviction.lifecycle.k8s.io", "-n", NS, name, "--subresource=status", "-p", &patch];
-            // Whoever was quicker has changed it.
+            // Another client may have changed it first.
             drop(plane.kubectl(&args).await.unwrap());
         }
         tokio::time::sleep(Duration::from_secs(3)).await;
     }
 }
 
-/// With the rights and the policies that the program ships.
+/// With the shipped rights and policies.
 #[tokio::test]
 async fn pod_safety_controllers_carry_out_requested_evictions() {
     if !crate::versions::can_serve_evictions() {
@@ -307,7 +307,7 @@ async fn pod_safety_controllers_carry_out_requested_evictions() {
     objects::create_node(&plane.admin(), &objects::node("a").with_ready("True")).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     let args = ["--mode=replace", "--controllers=disruption,eviction"];
-    let _ours = plane.leading_pod_safety(&kubeconfig, args).await.unwrap();
+    let _pod_safety = plane.leading_pod_safety(&kubeconfig, args).await.unwrap();
     let kubelets = Kubelets {
         stop: AtomicBool::new(false),
         most_down: AtomicUsize::new(0),
@@ -317,14 +317,14 @@ async fn pod_safety_controllers_carry_out_requested_evictions() {
         pods(&plane, "a", &["web-0"], json!([])).await;
         pods(&plane, "a", &["db-0"], json!([{ "name": RESPONDER, "priority": 10000 }])).await;
         let log = ends_with(&plane, 0, &[&DRAIN[..], &["--requests=always"]].concat()).await;
-        for says in [
+        for expected in [
             "pod/shop/db-0 eviction requested",
             "pod/shop/db-0 waits for responder example.com/move: moves data",
             "pod/shop/db-0 gone",
             "pod/shop/web-0 gone",
             "node/a drained: 2 gone",
         ] {
-            assert!(log.contains(says), "{says}: not in\n{log}");
+            assert!(log.contains(expected), "{expected}: not in\n{log}");
         }
         assert_eq!(requests(&plane).await, Vec::<Value>::new(), "what is done is deleted");
         let page = pod_safety(&plane, &["explain", "eviction", "shop/pod-1-db-0"]).await.stdout;
@@ -334,7 +334,7 @@ async fn pod_safety_controllers_carry_out_requested_evictions() {
     tokio::join!(kubelets.run(&plane), moves_its_data(&plane, &kubelets.stop), scenario);
 }
 
-/// Without the gate nothing differs, and who insists is told.
+/// Without the feature gate nothing changes; with `--requests=always` there is an error.
 #[tokio::test]
 async fn without_the_eviction_request_api_drain_evicts_directly() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();

@@ -1,5 +1,4 @@
-//! An admission webhook that the API server asks about evictions: by the path of its address it allows, refuses with a code,
-//! fails, or is too slow.
+//! An admission webhook for evictions: depending on the path of its URL it allows, denies with a code, fails, or is too slow.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -17,19 +16,19 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::commands::apply;
 
-/// By this name people hear of it.
+/// Its name in error messages.
 pub(super) const NAME: &str = "evictions.example.com";
 
-/// What it does with the evictions of a namespace.
+/// Its behaviour for the evictions of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hook {
     None,
-    /// It refuses, with this code.
+    /// It denies with this code.
     Denies(u16),
-    /// It answers the API server with 500: the first eviction, or each.
+    /// It answers the API server with 500: for the first eviction, or for each.
     FailsOnce,
     Fails,
-    /// It takes longer than the API server waits.
+    /// It takes longer than the timeout of the API server.
     Slow,
 }
 
@@ -75,7 +74,7 @@ impl Webhook {
         Self { url, authority: made.cert.pem(), serving }
     }
 
-    /// The API server asks it about the evictions of this namespace.
+    /// Registers it for the evictions of this namespace.
     pub(super) async fn guard(&self, plane: &ControlPlane, namespace: &str, hook: Hook) {
         let path = match hook {
             Hook::None => return,
@@ -129,7 +128,7 @@ async fn answer(path: &str, review: &Value, failed: &Mutex<BTreeSet<String>>) ->
         let code: u16 = code.parse().unwrap();
         response["allowed"] = json!(false);
         response["status"] = json!({ "code": code, "message": "not now" });
-        // As the libraries for webhooks do it.
+        // Like the common libraries for webhooks.
         if code == 404 {
             response["status"]["reason"] = json!("NotFound");
         }

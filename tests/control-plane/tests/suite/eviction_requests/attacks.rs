@@ -1,4 +1,4 @@
-//! What tenants can do against evictions.
+//! Attacks of tenants on evictions.
 
 use pod_safety_control_plane::PodSafety;
 
@@ -7,8 +7,8 @@ use super::*;
 
 const APP: &str = "example.com/app";
 
-/// Before the controller runs a tenant that may write `evictions/status` initializes an Eviction so that its responders are
-/// done before their turns (kubernetes#140804).
+/// Before the controller runs, a tenant with rights on `evictions/status` initializes an Eviction with responders that have completed
+/// before their turns (kubernetes#140804).
 pub(super) async fn forged(plane: &ControlPlane) -> Tenant {
     let tenant = Tenant::new(plane, "forged").await;
     let uid = tenant.pod("p", responders(&[(APP, 10_000)])).await;
@@ -27,14 +27,14 @@ pub(super) async fn forged(plane: &ControlPlane) -> Tenant {
     tenant
 }
 
-/// The chain is not walked to its end in seconds, and the pod stays.
-pub(super) async fn a_forged_report_stops_the_chain(ours: &PodSafety, tenant: &Tenant) {
-    let held = ours.until_held("p", "ResponderPrefilled").await.unwrap();
+/// The chain of responders does not advance, and the pod stays.
+pub(super) async fn a_forged_report_stops_the_chain(pod_safety: &PodSafety, tenant: &Tenant) {
+    let held = pod_safety.until_held("p", "ResponderPrefilled").await.unwrap();
     assert!(held.contains(EVICTOR), "{held}");
     let eviction = tenant.get("evictions", "mine").await.unwrap();
     assert_eq!(super::tenant::entry(&eviction, "targetResponders", APP)["state"], "Active", "{eviction}");
     assert!(tenant.get("pods", "p").await.unwrap()["metadata"].get("deletionTimestamp").is_none());
-    // The way out that the hold names.
+    // The remedy that the hold names.
     send(
         &tenant.api,
         Method::DELETE,
@@ -47,7 +47,7 @@ pub(super) async fn a_forged_report_stops_the_chain(ours: &PodSafety, tenant: &T
     tenant.until_state("pod-1-p", APP, "Active").await;
 }
 
-/// A tenant with a thousand requests, of pods that are not there: each of them costs a quorum read.
+/// A tenant with a thousand requests for pods that do not exist: each of them costs a quorum read.
 pub(super) async fn a_thousand_requests_do_not_starve_another_namespace(plane: &ControlPlane) {
     let (crowd, other) = (Tenant::new(plane, "thousand").await, Tenant::new(plane, "quiet").await);
     let uid = other.pod("p", json!({})).await;

@@ -1,5 +1,5 @@
-//! The port of the API server's validation of Evictions, with which the model check of our controller works, beside the API
-//! server itself: random writes of statuses, of which both must take and refuse the same.
+//! Compares the port of the API server's Eviction validation, which the model check of the controller uses, with the API server itself:
+//! both must accept and reject the same random status writes.
 
 use super::*;
 
@@ -8,7 +8,7 @@ mod port;
 
 const RESPONDERS: [(&str, i32); 3] = [("example.com/a", 10_000), ("example.com/b", 5_000), (EVICTOR, 100)];
 const STATES: [&str; 5] = ["Active", "Inactive", "Interrupted", "Canceled", "Completed"];
-/// Far from the half minute that the API server allows.
+/// Well within or beyond the half minute that the API server allows.
 const OFFSETS: [i64; 4] = [0, 15, -40, 40];
 const WRITES: usize = 400;
 
@@ -56,7 +56,7 @@ fn new_request() -> Value {
     json!({ "observedGeneration": 1, "targetResponders": targets, "responders": reports })
 }
 
-/// The next one begins, as its controller has it.
+/// Moves to the next responder, like the controller.
 fn advanced(draw: &mut Draw, status: &mut Value) {
     let all = status["targetResponders"].as_array().unwrap();
     let Some(at) = all.iter().position(|one| one["state"] == "Active") else { return };

@@ -1,4 +1,4 @@
-//! What becomes of requests.
+//! The lifecycle of requests.
 
 use pod_safety_control_plane::budgets;
 
@@ -27,10 +27,11 @@ pub(super) async fn requests_are_validated(plane: &ControlPlane) {
         ),
     ] {
         tenant.request_eviction(request, pod, uid, REQUESTERS).await;
-        let said = tenant.until_condition("evictionrequests", request, "Failed=True/EvictionInvalid").await;
-        assert_eq!(said["status"]["conditions"][0]["message"], message, "{request}");
-        assert!(conditions(&said).contains("TargetEvicted=False/EvictionFailed"), "{said}");
-        assert_eq!(said["status"]["observedGeneration"], 1, "{request}");
+        let reported =
+            tenant.until_condition("evictionrequests", request, "Failed=True/EvictionInvalid").await;
+        assert_eq!(reported["status"]["conditions"][0]["message"], message, "{request}");
+        assert!(conditions(&reported).contains("TargetEvicted=False/EvictionFailed"), "{reported}");
+        assert_eq!(reported["status"]["observedGeneration"], 1, "{request}");
         // It is final: only its generation is observed.
         tenant.intent(request, "Withdrawn").await;
         until("its generation is observed", async || {
@@ -44,7 +45,7 @@ pub(super) async fn requests_are_validated(plane: &ControlPlane) {
     assert_eq!(all["items"].as_array().unwrap().len(), 0, "{all}");
 }
 
-/// The pod runs to its end while a responder is active that never reports: it is interrupted.
+/// The pod terminates while the active responder never reports: the responder is marked Interrupted.
 pub(super) async fn a_pod_that_terminates_ends_its_eviction(plane: &ControlPlane) {
     let tenant = Tenant::new(plane, "terminates").await;
     let uid = tenant.pod("p", responders(&[(APP, 10_000), (OTHER, 5_000)])).await;
@@ -77,7 +78,7 @@ pub(super) async fn a_pod_that_terminates_ends_its_eviction(plane: &ControlPlane
     tenant.until_condition("evictionrequests", "r", "TargetEvicted=True/PodTerminal").await;
 }
 
-/// `TestResponderEviction`: without other responders the API server is asked at once.
+/// `TestResponderEviction`: without other responders, the imperative eviction is attempted immediately.
 pub(super) async fn a_pod_is_evicted_by_the_api_server(plane: &ControlPlane) {
     let tenant = Tenant::new(plane, "evicted").await;
     let uid = tenant.pod("p", json!({})).await;
@@ -109,7 +110,7 @@ pub(super) async fn a_withdrawn_eviction_is_canceled_and_requested_again(plane: 
         tenant.until_condition("evictions", "pod-1-p", "Failed=True/CanceledDueToNoRequesters").await;
     assert_eq!(entry(&canceled, "targetResponders", APP)["state"], "Canceled", "{canceled}");
     tenant.until_condition("evictionrequests", "r", "Failed=True/CanceledDueToNoRequesters").await;
-    // Again by the same request, and then by another.
+    // First by the same request, and then by another one.
     tenant.intent("r", "Eviction").await;
     tenant.until_state("pod-2-p", APP, "Active").await;
     tenant.until_condition("evictionrequests", "r", "Failed=False/AwaitingEviction").await;
@@ -122,10 +123,10 @@ pub(super) async fn a_withdrawn_eviction_is_canceled_and_requested_again(plane: 
     tenant.until_condition("evictions", "pod-3-p", "TargetEvicted=True/PodTerminal").await;
 }
 
-/// Complete without termination: the next one has its turn, and in the end a new Eviction follows.
+/// Completed without termination: the next responder has its turn, and in the end a new Eviction follows.
 pub(super) async fn responders_have_their_turns_and_the_next_eviction_follows(plane: &ControlPlane) {
     let tenant = Tenant::new(plane, "turns").await;
-    // The API server's own evictor declines pods of DaemonSets.
+    // The imperative evictor declines pods of DaemonSets.
     let owner = json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "11111111-2222-4333-8444-555555555556", "controller": true }]);
     let mut object = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "ownerReferences": owner }, "spec": responders(&[(APP, 10_000), (OTHER, 5_000)]) });
     object["spec"]["containers"] = json!([{ "name": "main", "image": "registry.example/main:1" }]);
@@ -137,8 +138,8 @@ pub(super) async fn responders_have_their_turns_and_the_next_eviction_follows(pl
     assert_eq!(entry(&second, "targetResponders", APP)["state"], "Completed", "{second}");
     tenant.report("pod-1-p", OTHER, true).await;
     let failed = tenant.until_condition("evictions", "pod-1-p", "Failed=True/NoFurtherResponder").await;
-    let said = entry(&failed, "responders", EVICTOR);
-    assert!(said["message"].as_str().unwrap().contains("DaemonSet"), "{said}");
+    let reported = entry(&failed, "responders", EVICTOR);
+    assert!(reported["message"].as_str().unwrap().contains("DaemonSet"), "{reported}");
     tenant.until_condition("evictionrequests", "r", "Failed=True/NoFurtherResponder").await;
     let next = tenant.until_state("pod-2-p", APP, "Active").await;
     let at = |object: &Value, pointer: &str| -> Timestamp {
@@ -151,7 +152,7 @@ pub(super) async fn responders_have_their_turns_and_the_next_eviction_follows(pl
     tenant.until_condition("evictionrequests", "r", "TargetEvicted=True/PodTerminal").await;
 }
 
-/// `TestResponderEviction`: stalls with attempts, then goes on as soon as the budget allows.
+/// `TestResponderEviction`: stalls with attempts, then continues as soon as the PDB allows it.
 pub(super) async fn a_budget_stalls_an_eviction_until_it_opens(plane: &ControlPlane) {
     let tenant = Tenant::new(plane, "stalls").await;
     let uid = tenant.pod("p", json!({})).await;
@@ -160,8 +161,8 @@ pub(super) async fn a_budget_stalls_an_eviction_until_it_opens(plane: &ControlPl
     budgets::put(&tenant.api, "stalls", "b", &spec(1)).await.unwrap();
     tenant.request_eviction("r", "p", &uid, REQUESTERS).await;
     let stalled = tenant.until_message("pod-1-p", EVICTOR, "(attempts=").await;
-    let said = entry(&stalled, "responders", EVICTOR)["message"].as_str().unwrap().to_owned();
-    assert!(said.starts_with("Budget"), "{said}");
+    let reported = entry(&stalled, "responders", EVICTOR)["message"].as_str().unwrap().to_owned();
+    assert!(reported.starts_with("Budget"), "{reported}");
     tenant.until_message("pod-1-p", EVICTOR, "(attempts=2").await;
     assert!(tenant.get("pods", "p").await.unwrap()["metadata"].get("deletionTimestamp").is_none());
     budgets::put(&tenant.api, "stalls", "b", &spec(0)).await.unwrap();

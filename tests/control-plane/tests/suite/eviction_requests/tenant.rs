@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A namespace of its own, and who works there.
+/// A separate namespace, and the client that acts in it.
 pub(super) struct Tenant {
     pub(super) api: Client,
     pub(super) namespace: &'static str,
@@ -38,7 +38,7 @@ impl Tenant {
         send(&self.api, Method::PATCH, path, "application/strategic-merge-patch+json", patch).await
     }
 
-    /// A pod on no node, with these responders; gives back its UID.
+    /// An unscheduled pod with these responders; returns its UID.
     pub(super) async fn pod(&self, name: &str, spec: Value) -> String {
         let mut whole = json!({ "terminationGracePeriodSeconds": 30, "containers": [{ "name": "main", "image": "registry.example/main:1" }] });
         spec.as_object().unwrap().iter().for_each(|(key, value)| whole[key] = value.clone());
@@ -74,36 +74,39 @@ impl Tenant {
         self.patch(&path, &json!({ "status": { "responders": [entry] } })).await.unwrap();
     }
 
-    /// Waits until the conditions of this object are so, such as `Failed=True/EvictionInvalid`; gives the object back.
-    pub(super) async fn until_condition(&self, plural: &str, name: &str, wanted: &str) -> Value {
-        until(&format!("{}/{name} says {wanted}", self.namespace), async || {
+    /// Waits until the object has these conditions, such as `Failed=True/EvictionInvalid`; returns the object.
+    pub(super) async fn until_condition(&self, plural: &str, name: &str, expected: &str) -> Value {
+        until(&format!("{}/{name} says {expected}", self.namespace), async || {
             let object = self.get(plural, name).await.unwrap_or_default();
-            let said = conditions(&object);
-            check_that(said.split(' ').any(|one| one == wanted), format!("{said} {}", object["status"]))
-                .map(|()| object)
+            let current = conditions(&object);
+            check_that(
+                current.split(' ').any(|one| one == expected),
+                format!("{current} {}", object["status"]),
+            )
+            .map(|()| object)
         })
         .await
         .unwrap()
     }
 
     /// Waits until this responder has that state.
-    pub(super) async fn until_state(&self, eviction: &str, responder: &str, wanted: &str) -> Value {
-        until(&format!("{}/{eviction}: {responder} is {wanted}", self.namespace), async || {
+    pub(super) async fn until_state(&self, eviction: &str, responder: &str, expected: &str) -> Value {
+        until(&format!("{}/{eviction}: {responder} is {expected}", self.namespace), async || {
             let object = self.get("evictions", eviction).await.unwrap_or_default();
-            let found = entry(&object, "targetResponders", responder)["state"] == wanted;
-            check_that(found, object["status"].to_string()).map(|()| object)
+            let is_expected = entry(&object, "targetResponders", responder)["state"] == expected;
+            check_that(is_expected, object["status"].to_string()).map(|()| object)
         })
         .await
         .unwrap()
     }
 
-    /// Waits until this responder's message has these words.
+    /// Waits until this responder's message contains this text.
     pub(super) async fn until_message(&self, eviction: &str, responder: &str, words: &str) -> Value {
         until(&format!("{}/{eviction}: {responder} says {words}", self.namespace), async || {
             let object = self.get("evictions", eviction).await.unwrap_or_default();
-            let said =
+            let message =
                 entry(&object, "responders", responder)["message"].as_str().unwrap_or_default().to_owned();
-            check_that(said.contains(words), said).map(|()| object)
+            check_that(message.contains(words), message).map(|()| object)
         })
         .await
         .unwrap()

@@ -1,4 +1,4 @@
-//! A hostile fence agent, run as the chart has agents run: by a process of its own, as another user.
+//! A hostile fence agent, run like in the chart: by a separate process, as another user.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use super::{CONTROLLERS, apply, device};
 const CONTROLLERS_USER: u32 = 65_532;
 const AGENTS_USER: u32 = 65_531;
 
-/// An agent that tries what it was told: each line of `wanted` is a name and a file. Those that it can open it writes down,
-/// and last that it is through.
+/// An agent that attempts reads: each line of `wanted` is a name and a file. It records the files that it can open, and finally that it is
+/// done.
 const SPY: &str = r#"#!/bin/sh
 here=${0%/*}
 if grep -q action=metadata; then cat <<'END'
@@ -35,25 +35,25 @@ echo 'Status: ON'
 exit 0
 "#;
 
-/// What both processes need, in a folder that other users may enter.
+/// The files of both processes, in a folder that other users may enter.
 struct Fixture {
     folder: tempfile::TempDir,
-    /// Only root can start them as two users. Otherwise they are one, and what is kept from each other is less.
+    /// Only root can start them as two users. Otherwise they share one, and fewer files are protected.
     two_users: bool,
 }
 
 impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let stage = Self { folder, two_users: rustix::process::geteuid().is_root() };
-        stage.mode("", 0o755);
-        std::fs::write(stage.path("fence_spy"), SPY).unwrap();
-        stage.mode("fence_spy", 0o755);
+        let fixture = Self { folder, two_users: rustix::process::geteuid().is_root() };
+        fixture.mode("", 0o755);
+        std::fs::write(fixture.path("fence_spy"), SPY).unwrap();
+        fixture.mode("fence_spy", 0o755);
         for (name, mode) in [("out", 0o777), ("run", 0o777)] {
-            std::fs::create_dir(stage.path(name)).unwrap();
-            stage.mode(name, mode);
+            std::fs::create_dir(fixture.path(name)).unwrap();
+            fixture.mode(name, mode);
         }
-        stage
+        fixture
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -64,7 +64,7 @@ impl Fixture {
         std::fs::set_permissions(self.path(name), PermissionsExt::from_mode(mode)).unwrap();
     }
 
-    /// The kubeconfig, with the token in it, as a file of the controllers' user alone.
+    /// The kubeconfig with its token, as a file that only the controllers' user can read.
     fn token(&self, kubeconfig: &Path) -> PathBuf {
         let mut config: Value = serde_json::from_str(&std::fs::read_to_string(kubeconfig).unwrap()).unwrap();
         let authority = &mut config["clusters"][0]["cluster"]["certificate-authority"];
@@ -80,7 +80,7 @@ impl Fixture {
         token
     }
 
-    /// Starts the binary as this user, with both in one group, as `fsGroup` does.
+    /// Starts the binary as this user, with both in one group, like `fsGroup`.
     async fn start(&self, plane: &ControlPlane, user: u32, args: &[String]) -> Program {
         let program = self.path("pod-safety");
         if !program.exists() {
@@ -91,7 +91,7 @@ impl Fixture {
             format!("--reuid={user}"),
             format!("--regid={CONTROLLERS_USER}"),
             "--clear-groups".to_owned(),
-            // A change of the user takes back what the harness asked for.
+            // A change of the user resets the parent-death signal of the harness.
             "--pdeathsig=KILL".to_owned(),
             program.display().to_string(),
         ];
@@ -106,18 +106,18 @@ impl Fixture {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attack_a_fence_agent_reads_neither_memory_nor_token_of_the_controllers() {
-    let (plane, stage) = (ControlPlane::start(Options::default()).await.unwrap(), Fixture::new());
-    let kubeconfig = stage.token(&plane.install_pod_safety().await.unwrap());
+    let (plane, fixture) = (ControlPlane::start(Options::default()).await.unwrap(), Fixture::new());
+    let kubeconfig = fixture.token(&plane.install_pod_safety().await.unwrap());
     let machine = Machine::new("w1", || true);
     let mut kubelets = JoinSet::new();
     kubelets.spawn(Arc::clone(&machine).run_kubelet(plane.admin()));
 
-    let socket = stage.path("run/agents.sock");
+    let socket = fixture.path("run/agents.sock");
     let listen = format!("--listen={}", socket.display());
-    let path = format!("--fence-agents-path={}", stage.folder.path().display());
-    let client = if stage.two_users { CONTROLLERS_USER } else { rustix::process::geteuid().as_raw() };
+    let path = format!("--fence-agents-path={}", fixture.folder.path().display());
+    let client = if fixture.two_users { CONTROLLERS_USER } else { rustix::process::geteuid().as_raw() };
     let client = format!("--client-uid={client}");
-    let agents = stage.start(&plane, AGENTS_USER, &["fence-agents".to_owned(), listen, path, client]).await;
+    let agents = fixture.start(&plane, AGENTS_USER, &["fence-agents".to_owned(), listen, path, client]).await;
     let args = [
         "run".to_owned(),
         format!("--kubeconfig={}", kubeconfig.display()),
@@ -125,26 +125,26 @@ async fn attack_a_fence_agent_reads_neither_memory_nor_token_of_the_controllers(
         CONTROLLERS.to_owned(),
         format!("--fence-agents-socket={}", socket.display()),
     ];
-    let controllers = stage.start(&plane, CONTROLLERS_USER, &args).await;
+    let controllers = fixture.start(&plane, CONTROLLERS_USER, &args).await;
 
-    let mut wanted = String::new();
+    let mut targets = String::new();
     for (name, pid) in [("controllers", controllers.pid()), ("agents", agents.pid())] {
         for file in ["mem", "environ", "auxv", "maps"] {
-            wanted.push_str(&format!("{name}-{file} /proc/{pid}/{file}\n"));
+            targets.push_str(&format!("{name}-{file} /proc/{pid}/{file}\n"));
         }
     }
-    if stage.two_users {
-        wanted.push_str(&format!("token {}\n", kubeconfig.display()));
+    if fixture.two_users {
+        targets.push_str(&format!("token {}\n", kubeconfig.display()));
     }
-    std::fs::write(stage.path("wanted"), wanted).unwrap();
+    std::fs::write(fixture.path("wanted"), targets).unwrap();
     let spec = json!({ "driver": "Agent", "agent": "fence_spy", "monitorSeconds": 1 });
     apply(&plane, &device("spy", spec)).await;
     let got = until("the agent is through", async || {
-        let got = std::fs::read_to_string(stage.path("out/got"));
+        let got = std::fs::read_to_string(fixture.path("out/got"));
         got.map_err(|error| error.to_string())
     });
     let got = got.await.unwrap();
-    // It can open what is its own, so the others were refused.
+    // It can open its own file, so the others were denied.
     assert_eq!(got.lines().collect::<Vec<_>>(), ["own", "through"]);
     until("the device says that the machine is on", async || {
         let device = plane.find("fencedevices", "pod-safety", "spy").await.unwrap().ok_or("none")?;

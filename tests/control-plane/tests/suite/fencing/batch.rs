@@ -1,5 +1,5 @@
-//! Jobs on lost nodes, with the real Job controller: a pod is replaced when evidence shows that it has ended, not before,
-//! and that costs the Job none of its retries.
+//! Jobs on lost nodes, with the real Job controller: a pod is replaced when evidence shows that it has terminated, not before, and that
+//! does not count as a retry of the Job.
 
 mod job_sets;
 mod kueue;
@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use super::machine::Machine;
 use super::{NAMESPACE, apply, kubelets, leader_beside, policy, spare_machines, switch_log, until_phase};
 
-/// Whose machine can be switched off, and whose cannot.
+/// A node whose machine can be switched off, and one whose machine cannot.
 const SWITCHED: &str = "switched";
 const UNSWITCHED: &str = "nobody";
 
@@ -30,13 +30,13 @@ struct Fixture {
     _pod_safety: PodSafety,
     switched: Arc<Machine>,
     unswitched: Arc<Machine>,
-    _theirs: [Component; 2],
+    _components: [Component; 2],
     _kubelets: JoinSet<()>,
-    /// It has the files that are switched.
+    /// Owns the files of the power switches.
     _rigs: Rigs,
 }
 
-/// As docs/batch.md has it: one pod at a time, and a disruption is no failure. One failure would end the Job.
+/// As in docs/batch.md: one pod at a time, and a disruption is no failure. One failure would end the Job.
 fn job(name: &str, node: &str) -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": { "namespace": NAMESPACE, "name": name },
@@ -63,27 +63,27 @@ async fn fixture() -> Fixture {
     let switched = switch_log(&plane, &rigs, SWITCHED).await;
     let nobody = Machine::new(UNSWITCHED, || true);
     let kubelets = kubelets(&plane, spare_machines().iter().chain([&switched, &nobody]));
-    let (theirs, ours) = leader_beside(&plane, &kubeconfig, "job-controller", &rigs).await;
+    let (components, pod_safety) = leader_beside(&plane, &kubeconfig, "job-controller", &rigs).await;
     Fixture {
         plane,
-        _pod_safety: ours,
+        _pod_safety: pod_safety,
         switched,
         unswitched: nobody,
-        _theirs: theirs,
+        _components: components,
         _kubelets: kubelets,
         _rigs: rigs,
     }
 }
 
 impl Fixture {
-    /// From now on pods of Jobs have their node fenced.
+    /// From now on nodes with pods of Jobs are fenced.
     async fn fences(&self) {
         let mut needed = policy(SWITCHED, SWITCHED, SWITCHED);
         needed["spec"]["neededByKinds"] = json!(["Job"]);
         apply(&self.plane, &needed).await;
     }
 
-    /// All pods of a Job that are there, with those that terminate.
+    /// All existing pods of a Job, including terminating ones.
     async fn pods(&self, job: &str) -> Vec<Pod> {
         let of_it = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={job}"));
         Api::<Pod>::namespaced(self.plane.admin(), NAMESPACE).list(&of_it).await.unwrap().items
@@ -93,12 +93,12 @@ impl Fixture {
         Api::<Job>::namespaced(self.plane.admin(), NAMESPACE).get(name).await.unwrap()
     }
 
-    /// The UID of its only pod, which runs on this node.
+    /// The UID of its only pod, which runs on a matching node.
     async fn until_runs(&self, name: &str, fits: impl Fn(&str) -> bool) -> String {
         until(&format!("the pod of {name} runs where it should"), async || {
             let pods = self.pods(name).await;
-            let found = pods.iter().filter_map(observe::is_running).find(|(node, _)| fits(node));
-            found.map(|(_, uid)| uid).ok_or_else(|| {
+            let running = pods.iter().filter_map(observe::is_running).find(|(node, _)| fits(node));
+            running.map(|(_, uid)| uid).ok_or_else(|| {
                 format!("{:?}", pods.iter().map(|pod| (&pod.spec, &pod.status)).collect::<Vec<_>>())
             })
         })
@@ -121,36 +121,36 @@ impl Fixture {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_pod_on_a_lost_node_is_replaced_by_evidence_without_counting_a_retry() {
-    let scene = fixture().await;
-    scene.fences().await;
+    let fixture = fixture().await;
+    fixture.fences().await;
     for (name, node) in [("train", SWITCHED), ("stuck", UNSWITCHED)] {
-        apply(&scene.plane, &job(name, node)).await;
+        apply(&fixture.plane, &job(name, node)).await;
     }
-    let first = scene.until_runs("train", |node| node == SWITCHED).await;
-    let stuck = scene.until_runs("stuck", |node| node == UNSWITCHED).await;
-    scene.switched.cut_off().await;
-    scene.unswitched.cut_off().await;
+    let first = fixture.until_runs("train", |node| node == SWITCHED).await;
+    let stuck = fixture.until_runs("stuck", |node| node == UNSWITCHED).await;
+    fixture.switched.cut_off().await;
+    fixture.unswitched.cut_off().await;
     until("its node is proved off, and until then there is no second pod", async || {
-        let proofs = scene.plane.list("fenceevidences").await.unwrap();
-        let pods = scene.pods("train").await;
+        let proofs = fixture.plane.list("fenceevidences").await.unwrap();
+        let pods = fixture.pods("train").await;
         let proved = proofs.iter().any(|proof| proof["spec"]["node"]["name"] == SWITCHED);
         assert!(proved || (pods.len() == 1 && pods[0].metadata.uid.as_ref() == Some(&first)), "{pods:?}");
         check_that(proved, format!("{proofs:?}"))
     })
     .await
     .unwrap();
-    let second = scene.until_runs("train", |node| node != SWITCHED).await;
+    let second = fixture.until_runs("train", |node| node != SWITCHED).await;
     assert_ne!(first, second);
-    let status = scene.job("train").await.status.unwrap();
+    let status = fixture.job("train").await.status.unwrap();
     assert_eq!((status.failed.unwrap_or(0), status.active), (0, Some(1)), "{status:?}");
     assert_eq!(status.conditions.unwrap_or_default(), [], "one failure would have ended it");
-    until_phase(&scene.plane, SWITCHED, "Done").await;
+    until_phase(&fixture.plane, SWITCHED, "Done").await;
 
-    // Without evidence it waits: nobody can tell whether it runs.
-    scene.until_terminates("stuck").await;
-    let pods = scene.pods("stuck").await;
+    // Without evidence it waits: the pod may still run.
+    fixture.until_terminates("stuck").await;
+    let pods = fixture.pods("stuck").await;
     assert_eq!(pods.len(), 1, "no second one beside it");
     assert_eq!(pods[0].metadata.uid.as_ref(), Some(&stuck));
-    let status = scene.job("stuck").await.status.unwrap();
+    let status = fixture.job("stuck").await.status.unwrap();
     assert_eq!((status.failed.unwrap_or(0), status.terminating), (0, Some(1)), "{status:?}");
 }

@@ -1,4 +1,4 @@
-//! Instances of a cloud: one FenceDevice for all, which knows each by the providerID of its Node alone.
+//! Cloud instances: one FenceDevice for all nodes, which finds each instance by the providerID of its Node.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use super::machine::Machine;
 use super::{NAMESPACE, apply, leader, secret, stateful_pod, until_phase, until_released};
 
-/// A node of another cloud, whose instance has a name that is no id of this one.
+/// A node of another cloud, with an instance ID that this cloud does not have.
 const ELSEWHERE: &str = "elsewhere";
 
 struct Fixture {
@@ -25,7 +25,7 @@ struct Fixture {
     _kubelets: JoinSet<()>,
 }
 
-/// What docs/quickstart-cloud.md shows.
+/// The device of docs/quickstart-cloud.md.
 fn device() -> Value {
     let spec = json!({
         "driver": "Agent", "agent": "fence_aws",
@@ -36,11 +36,11 @@ fn device() -> Value {
     super::device("aws", spec)
 }
 
-/// One for all nodes.
+/// One policy for all nodes.
 pub(super) fn policy_of_all(device: &str) -> Value {
     let mut policy = super::policy(device, "w1", device);
     policy["spec"]["nodeSelector"] = json!({});
-    // On a busy machine a fence agent, which is Python, may not have begun when its time is over.
+    // On a busy machine a fence agent, a Python program, may not have started within its timeout.
     policy["spec"]["rounds"] = json!(20);
     policy
 }
@@ -82,13 +82,13 @@ async fn fixture() -> Fixture {
         apply(&plane, &object).await;
     }
     let agents = format!("--fence-agents-path={}", cloud.agents().display());
-    // Its instances have only just booted.
+    // The instances have booted just now.
     let behind = "--fence-provider-behind=1s";
-    let ours = leader(&plane, &kubeconfig, &[&agents, behind]).await;
-    Fixture { plane, cloud, nodes, _pod_safety: ours, _kubelets: kubelets }
+    let pod_safety = leader(&plane, &kubeconfig, &[&agents, behind]).await;
+    Fixture { plane, cloud, nodes, _pod_safety: pod_safety, _kubelets: kubelets }
 }
 
-/// What the device's status has of a node, once it has something.
+/// The entry of a node in the device's status, once it exists.
 pub(super) async fn target(plane: &ControlPlane, node: &str) -> Value {
     until(&format!("the device has looked at {node}"), async || {
         let devices = plane.list("fencedevices").await.unwrap();
@@ -101,8 +101,8 @@ pub(super) async fn target(plane: &ControlPlane, node: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cloud_instance_is_selected_by_provider_id() {
-    let scene = fixture().await;
-    let Fixture { plane, cloud, nodes, .. } = &scene;
+    let fixture = fixture().await;
+    let Fixture { plane, cloud, nodes, .. } = &fixture;
     for (machine, id) in nodes {
         let target = target(plane, &machine.name).await;
         assert_eq!((&target["power"], &target["problem"]), (&json!("On"), &Value::Null), "{id}: {target}");
@@ -131,7 +131,7 @@ async fn a_cloud_instance_is_selected_by_provider_id() {
         assert_eq!((cloud.state(id).await.unwrap().as_str(), machine.boots()), ("running", 1), "{id}");
     }
     assert_eq!(evidence(plane, &lost.name).await, ("InstanceStopped".to_owned(), json!(id)));
-    a_terminated_instance(&scene).await;
+    a_terminated_instance(&fixture).await;
 }
 
 /// The kind of the evidence about a node, and the instance that it names.
@@ -141,9 +141,9 @@ async fn evidence(plane: &ControlPlane, node: &str) -> (String, Value) {
     (spec["kind"].as_str().unwrap().to_owned(), spec["samples"][0]["instance"].clone())
 }
 
-/// Somebody terminates an instance, and nobody deletes its Node: its pods are released, and nothing is started.
-async fn a_terminated_instance(scene: &Fixture) {
-    let Fixture { plane, cloud, nodes, .. } = scene;
+/// An instance is terminated, and its Node is not deleted: its pods are released, and no instance is started.
+async fn a_terminated_instance(fixture: &Fixture) {
+    let Fixture { plane, cloud, nodes, .. } = fixture;
     let (lost, id) = &nodes[1];
     stateful_pod(plane, "web", &lost.name).await;
     cloud.terminate(id).await.unwrap();

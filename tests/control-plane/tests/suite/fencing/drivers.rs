@@ -1,5 +1,5 @@
-//! Devices that are objects of the cluster or people, and others who ask for nodes to be fenced: by a real API server,
-//! with foreign controllers that do no more than their contract says.
+//! Devices that are objects of the cluster or operators, and other clients that request fencing: with a real API server, and foreign
+//! controllers that do only what their contract requires.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{
     until_phase, until_released,
 };
 
-/// Where templates and devices are.
+/// The namespace of templates and devices.
 const OPS: &str = "pod-safety";
 const FAR: &str = "fenceagentsremediations.fence-agents-remediation.medik8s.io";
 const MACHINES: &str = "machines.cluster.x-k8s.io";
@@ -45,7 +45,7 @@ impl Fixture {
         all.into_iter().find(|one| one["spec"]["node"]["name"] == node).unwrap()
     }
 
-    /// What a foreign controller writes into its object.
+    /// Writes the status of an object like its foreign controller.
     async fn set_status(&self, kind: &str, name: &str, status: &Value) {
         self.plane.patch_status(kind, OPS, name, status).await.unwrap();
     }
@@ -69,8 +69,8 @@ impl Fixture {
     }
 }
 
-/// What the remediator's operator adds to a role that is shipped unbound: nobody aggregates roles here, for that is
-/// kube-controller-manager's.
+/// The rules that the remediator's operator adds to a shipped but unbound role: kube-controller-manager, which aggregates roles, does not
+/// run here.
 fn role() -> Value {
     let group = "fence-agents-remediation.medik8s.io";
     json!({
@@ -90,7 +90,7 @@ fn far(kind: &str) -> Value {
     json!({ "driver": "External", "external": { "templateRef": reference }, "timeouts": { "powerOff": "60s" } })
 }
 
-/// Nobody switches these machines on again, and no brake holds.
+/// Nobody switches these machines on again, and no gate holds.
 fn policy(node: &str, when: &str) -> Value {
     let mut policy = super::policy(node, node, node);
     policy["spec"]["when"] = json!(when);
@@ -123,27 +123,27 @@ async fn fixture() -> Fixture {
     })
     .await
     .unwrap();
-    let ours = leader(&plane, &kubeconfig, &[]).await;
+    let pod_safety = leader(&plane, &kubeconfig, &[]).await;
     let admin = plane.admin_kubeconfig();
-    Fixture { plane, audit, pod_safety: ours, nodes, admin, _kubelets: kubelets }
+    Fixture { plane, audit, pod_safety, nodes, admin, _kubelets: kubelets }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn drives_and_serves_remediators_deletes_machines_and_waits_for_operators() {
-    let scene = fixture().await;
-    a_device_reports_an_api_that_the_cluster_does_not_serve(&scene).await;
-    attack_objects_in_a_tenant_namespace_are_ignored(&scene).await;
-    a_remediation_is_delegated_to_another_remediator(&scene).await;
-    attack_no_object_was_written_in_the_tenant_namespace(&scene).await;
-    a_deleted_machine_is_evidence_after_it_is_gone(&scene).await;
-    an_operator_is_asked_immediately(&scene).await;
-    each_right_for_remediations_was_used(&scene).await;
+    let fixture = fixture().await;
+    a_device_reports_an_api_that_the_cluster_does_not_serve(&fixture).await;
+    attack_objects_in_a_tenant_namespace_are_ignored(&fixture).await;
+    a_remediation_is_delegated_to_another_remediator(&fixture).await;
+    attack_no_object_was_written_in_the_tenant_namespace(&fixture).await;
+    a_deleted_machine_is_evidence_after_it_is_gone(&fixture).await;
+    an_operator_is_asked_immediately(&fixture).await;
+    each_right_for_remediations_was_used(&fixture).await;
 }
 
-async fn a_device_reports_an_api_that_the_cluster_does_not_serve(scene: &Fixture) {
-    apply(&scene.plane, &device_of("w4", "w4", far("SelfNodeRemediationTemplate"))).await;
+async fn a_device_reports_an_api_that_the_cluster_does_not_serve(fixture: &Fixture) {
+    apply(&fixture.plane, &device_of("w4", "w4", far("SelfNodeRemediationTemplate"))).await;
     until("it says so", async || {
-        let device = scene.get("fencedevices", OPS, "w4").await.ok_or("there is none")?;
+        let device = fixture.get("fencedevices", OPS, "w4").await.ok_or("there is none")?;
         let conditions = device["status"]["conditions"].as_array().ok_or("no status")?;
         let ready = conditions.iter().find(|one| one["type"] == "Ready").ok_or("not Ready")?;
         let message = ready["message"].as_str().unwrap_or_default();
@@ -154,45 +154,45 @@ async fn a_device_reports_an_api_that_the_cluster_does_not_serve(scene: &Fixture
     .await
     .unwrap();
     let mixed = device_of("mixed", "w4", json!({ "driver": "Machine", "parameters": { "ip": "1" } }));
-    let refused = scene.plane.kubectl_with(&["apply", "-f", "-"], &mixed.to_string()).await.unwrap();
+    let refused = fixture.plane.kubectl_with(&["apply", "-f", "-"], &mixed.to_string()).await.unwrap();
     assert!(refused.stderr.contains("are for the drivers Agent and Redfish"), "{}", refused.stderr);
 }
 
-/// A tenant wants node w1 switched off, and would have every node looked at through a device of their own.
-async fn attack_objects_in_a_tenant_namespace_are_ignored(scene: &Fixture) {
+/// A tenant requests that node w1 is switched off, and creates a device of its own for every node.
+async fn attack_objects_in_a_tenant_namespace_are_ignored(fixture: &Fixture) {
     let mut spy = device_of(
         "w1",
         "w1",
         json!({ "driver": "Redfish", "parameters": { "address": "https://192.0.2.1" } }),
     );
     spy["metadata"]["namespace"] = json!(NAMESPACE);
-    apply(&scene.plane, &spy).await;
+    apply(&fixture.plane, &spy).await;
     let wish = json!({
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "PodSafetyRemediation",
         "metadata": { "namespace": NAMESPACE, "name": "w3" }, "spec": {},
     });
-    apply(&scene.plane, &wish).await;
+    apply(&fixture.plane, &wish).await;
 }
 
-/// After one of the followed namespace was.
-async fn attack_no_object_was_written_in_the_tenant_namespace(scene: &Fixture) {
-    let spy = scene.get("fencedevices", NAMESPACE, "w1").await.unwrap();
-    let wish = scene.get("podsafetyremediations", NAMESPACE, "w3").await.unwrap();
+/// Checked after the namespace of the operator was handled.
+async fn attack_no_object_was_written_in_the_tenant_namespace(fixture: &Fixture) {
+    let spy = fixture.get("fencedevices", NAMESPACE, "w1").await.unwrap();
+    let wish = fixture.get("podsafetyremediations", NAMESPACE, "w3").await.unwrap();
     assert_eq!((spy.get("status"), wish.get("status")), (None, None), "{spy:#} {wish:#}");
     assert_eq!(wish["metadata"].get("finalizers"), None, "it can be deleted: {wish:#}");
-    assert!(node_fence_of(&scene.plane, "w3").await.is_none());
+    assert!(node_fence_of(&fixture.plane, "w3").await.is_none());
     let delete = ["delete", "podsafetyremediations", "-n", NAMESPACE, "w3", "--timeout=20s"];
-    scene.plane.kubectl(&delete).await.unwrap().text().unwrap();
+    fixture.plane.kubectl(&delete).await.unwrap().text().unwrap();
 }
 
-async fn a_remediation_is_delegated_to_another_remediator(scene: &Fixture) {
-    stateful_pod(&scene.plane, "db", "w1").await;
-    apply(&scene.plane, &device_of("w1", "w1", far("FenceAgentsRemediationTemplate"))).await;
-    apply(&scene.plane, &policy("w1", "Manual")).await;
-    scene.nodes[0].cut_off().await;
-    // As NodeHealthCheck does.
+async fn a_remediation_is_delegated_to_another_remediator(fixture: &Fixture) {
+    stateful_pod(&fixture.plane, "db", "w1").await;
+    apply(&fixture.plane, &device_of("w1", "w1", far("FenceAgentsRemediationTemplate"))).await;
+    apply(&fixture.plane, &policy("w1", "Manual")).await;
+    fixture.nodes[0].cut_off().await;
+    // Like NodeHealthCheck.
     apply(
-        &scene.plane,
+        &fixture.plane,
         &json!({
             "apiVersion": "pod-safety.dev/v1alpha1", "kind": "PodSafetyRemediation",
             "metadata": {
@@ -206,46 +206,46 @@ async fn a_remediation_is_delegated_to_another_remediator(scene: &Fixture) {
         }),
     )
     .await;
-    let made = scene.until_exists(FAR, "w1").await;
+    let made = fixture.until_exists(FAR, "w1").await;
     assert_eq!(made["spec"]["agent"], "fence_ipmilan", "{made:#}");
     assert_eq!(made["metadata"]["annotations"]["remediation.medik8s.io/template-name"], "far");
     assert_eq!(made["metadata"]["ownerReferences"][0]["kind"], "NodeFence");
-    let said = async |kind: &str| {
-        let found = scene.get("podsafetyremediations", OPS, "w1").await.unwrap();
-        let conditions = found["status"]["conditions"].as_array().unwrap().clone();
+    let reported = async |kind: &str| {
+        let object = fixture.get("podsafetyremediations", OPS, "w1").await.unwrap();
+        let conditions = object["status"]["conditions"].as_array().unwrap().clone();
         let one = conditions.into_iter().find(|one| one["type"] == kind).unwrap();
         one["status"].as_str().unwrap().to_owned()
     };
     assert_eq!(
-        (said("Processing").await, said("Succeeded").await),
+        (reported("Processing").await, reported("Succeeded").await),
         ("True".to_owned(), "Unknown".to_owned())
     );
-    // It says Succeeded after it deleted the pods, which the policies would deny.
+    // It reports Succeeded after it deleted the pods, which the policies would deny.
     let succeeded = json!({ "conditions": [{ "type": "FenceAgentActionSucceeded", "status": "True" }] });
-    scene.set_status(FAR, "w1", &succeeded).await;
-    until_phase(&scene.plane, "w1", "Fenced").await;
-    assert_eq!(scene.evidence("w1").await["spec"]["kind"], "Remediated");
-    until_released(&scene.plane, "db-0").await;
+    fixture.set_status(FAR, "w1", &succeeded).await;
+    until_phase(&fixture.plane, "w1", "Fenced").await;
+    assert_eq!(fixture.evidence("w1").await["spec"]["kind"], "Remediated");
+    until_released(&fixture.plane, "db-0").await;
     until("it is answered", async || {
-        let word = said("Succeeded").await;
+        let word = reported("Succeeded").await;
         check_that(word == "True", word)
     })
     .await
     .unwrap();
-    // The machine boots; who asked sees it well and takes the wish back.
-    scene.nodes[0].reboot();
-    scene.nodes[0].connect();
-    until_phase(&scene.plane, "w1", "Done").await;
-    scene.until_deleted(FAR, "w1").await;
+    // The machine boots; the requester sees a healthy node and deletes its request.
+    fixture.nodes[0].reboot();
+    fixture.nodes[0].connect();
+    until_phase(&fixture.plane, "w1", "Done").await;
+    fixture.until_deleted(FAR, "w1").await;
     let delete = ["delete", "podsafetyremediations", "-n", OPS, "w1", "--wait=false"];
-    scene.plane.kubectl(&delete).await.unwrap().text().unwrap();
-    scene.until_deleted("podsafetyremediations", "w1").await;
+    fixture.plane.kubectl(&delete).await.unwrap().text().unwrap();
+    fixture.until_deleted("podsafetyremediations", "w1").await;
     let released =
-        scene.pod_safety.metric("pod_safety_force_deletes_total", &[("evidence", "Remediated")]).await;
+        fixture.pod_safety.metric("pod_safety_force_deletes_total", &[("evidence", "Remediated")]).await;
     assert!(released.unwrap() >= 1.0);
 }
 
-async fn a_deleted_machine_is_evidence_after_it_is_gone(scene: &Fixture) {
+async fn a_deleted_machine_is_evidence_after_it_is_gone(fixture: &Fixture) {
     let infrastructure =
         json!({ "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSMachine", "name": "w2" });
     let machine = |provider: &str| {
@@ -255,73 +255,73 @@ async fn a_deleted_machine_is_evidence_after_it_is_gone(scene: &Fixture) {
             "spec": { "providerID": provider, "infrastructureRef": infrastructure },
         })
     };
-    // First it is a stranger's.
-    apply(&scene.plane, &machine("cloud:///other")).await;
+    // First the Machine belongs to another node.
+    apply(&fixture.plane, &machine("cloud:///other")).await;
     let mut spec = json!({ "driver": "Machine", "identityCheck": "Required" });
     spec["timeouts"] = json!({ "powerOff": "60s" });
     spec["monitorSeconds"] = json!(1);
-    apply(&scene.plane, &device_of("w2", "w2", spec)).await;
+    apply(&fixture.plane, &device_of("w2", "w2", spec)).await;
     until("attack: a Machine that does not name the node is not its", async || {
-        let device = scene.get("fencedevices", OPS, "w2").await.ok_or("there is none")?;
+        let device = fixture.get("fencedevices", OPS, "w2").await.ok_or("there is none")?;
         let text = device["status"].to_string();
         check_that(text.contains("does not belong to node w2: its status.nodeRef names"), text)
     })
     .await
     .unwrap();
-    scene.set_status(MACHINES, "machine-w2", &json!({ "nodeRef": { "name": "w2" } })).await;
+    fixture.set_status(MACHINES, "machine-w2", &json!({ "nodeRef": { "name": "w2" } })).await;
     until("the device says so", async || {
-        let device = scene.get("fencedevices", OPS, "w2").await.ok_or("there is none")?;
+        let device = fixture.get("fencedevices", OPS, "w2").await.ok_or("there is none")?;
         let text = device["status"].to_string();
         check_that(text.contains("is the machine \\\"cloud:///other\\\", and node w2 runs on"), text)
     })
     .await
     .unwrap();
-    apply(&scene.plane, &machine("cloud:///w2")).await;
-    stateful_pod(&scene.plane, "queue", "w2").await;
-    apply(&scene.plane, &policy("w2", "WhenNeeded")).await;
-    scene.nodes[1].cut_off().await;
+    apply(&fixture.plane, &machine("cloud:///w2")).await;
+    stateful_pod(&fixture.plane, "queue", "w2").await;
+    apply(&fixture.plane, &policy("w2", "WhenNeeded")).await;
+    fixture.nodes[1].cut_off().await;
     until("its Machine is deleted", async || {
-        let found = scene.get(MACHINES, OPS, "machine-w2").await.ok_or("it is gone")?;
-        let fence = node_fence_of(&scene.plane, "w2").await.map(|fence| fence["status"].clone());
-        check_that(found["metadata"]["deletionTimestamp"].is_string(), format!("{fence:#?}"))
+        let object = fixture.get(MACHINES, OPS, "machine-w2").await.ok_or("it is gone")?;
+        let fence = node_fence_of(&fixture.plane, "w2").await.map(|fence| fence["status"].clone());
+        check_that(object["metadata"]["deletionTimestamp"].is_string(), format!("{fence:#?}"))
     })
     .await
     .unwrap();
     assert_eq!(
-        node_fence_of(&scene.plane, "w2").await.unwrap()["status"]["phase"],
+        node_fence_of(&fixture.plane, "w2").await.unwrap()["status"]["phase"],
         "Fencing",
         "it is not gone yet"
     );
     let done = json!({ "metadata": { "finalizers": null } }).to_string();
     let patch = ["patch", MACHINES, "-n", OPS, "machine-w2", "--type=merge", "-p", &done];
-    scene.plane.kubectl(&patch).await.unwrap().text().unwrap();
-    until_phase(&scene.plane, "w2", "Fenced").await;
-    let evidence = scene.evidence("w2").await;
+    fixture.plane.kubectl(&patch).await.unwrap().text().unwrap();
+    until_phase(&fixture.plane, "w2", "Fenced").await;
+    let evidence = fixture.evidence("w2").await;
     assert_eq!(evidence["spec"]["kind"], "Decommissioned", "{evidence:#}");
     assert_eq!(evidence["spec"]["samples"][0]["identity"], "Match", "{evidence:#}");
-    until_released(&scene.plane, "queue-0").await;
-    observe::delete_node(&scene.plane.admin(), "w2").await.unwrap();
-    until_phase(&scene.plane, "w2", "Done").await;
+    until_released(&fixture.plane, "queue-0").await;
+    observe::delete_node(&fixture.plane.admin(), "w2").await.unwrap();
+    until_phase(&fixture.plane, "w2", "Done").await;
 }
 
-async fn an_operator_is_asked_immediately(scene: &Fixture) {
-    stateful_pod(&scene.plane, "log", "w3").await;
-    apply(&scene.plane, &device_of("w3", "w3", json!({ "driver": "Manual" }))).await;
-    apply(&scene.plane, &policy("w3", "WhenNeeded")).await;
-    scene.nodes[2].cut_off().await;
-    let fence = until_phase(&scene.plane, "w3", "AwaitingOperator").await;
+async fn an_operator_is_asked_immediately(fixture: &Fixture) {
+    stateful_pod(&fixture.plane, "log", "w3").await;
+    apply(&fixture.plane, &device_of("w3", "w3", json!({ "driver": "Manual" }))).await;
+    apply(&fixture.plane, &policy("w3", "WhenNeeded")).await;
+    fixture.nodes[2].cut_off().await;
+    let fence = until_phase(&fixture.plane, "w3", "AwaitingOperator").await;
     let message = fence["status"]["message"].as_str().unwrap();
     assert!(message.contains("pod-safety confirm-down w3"), "{message}");
     assert!(fence["status"]["attempts"].as_array().is_none_or(Vec::is_empty), "{fence:#}");
     let confirm = ["confirm-down", "w3", "--reason=unplugged", "--confirm=w3 is off", "--listen=1s"];
-    scene.plane.start_pod_safety_once(&scene.admin, &confirm).await.unwrap().text().unwrap();
-    until_released(&scene.plane, "log-0").await;
+    fixture.plane.start_pod_safety_once(&fixture.admin, &confirm).await.unwrap().text().unwrap();
+    until_released(&fixture.plane, "log-0").await;
 }
 
-async fn each_right_for_remediations_was_used(scene: &Fixture) {
+async fn each_right_for_remediations_was_used(fixture: &Fixture) {
     let roles: [&[&str]; 2] =
         [&["clusterrole", "pod-safety-remediation"], &["clusterrole", "pod-safety-fencing-machines"]];
-    let (granted, used) = granted_and_used(&scene.plane, &scene.audit, &roles).await;
+    let (granted, used) = granted_and_used(&fixture.plane, &fixture.audit, &roles).await;
     // Machines are listed only where nodes do not name theirs.
     let unused: Vec<_> = granted.difference(&used).collect();
     assert_eq!(unused, [&("machines".to_owned(), "list".to_owned())]);

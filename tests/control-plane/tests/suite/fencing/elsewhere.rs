@@ -1,8 +1,8 @@
-//! The whole of it with the real StatefulSet controller and scheduler: whose machine is proved off, its pod runs
-//! elsewhere; whose machine cannot be, its pod stays.
+//! The complete flow with the real StatefulSet controller and scheduler: if the machine of a pod is proved off, the pod is recreated on
+//! another node; if not, the pod stays.
 //!
 //! Four machines are lost at once. One is switched by the Redfish driver, over TLS, one by `fence_redfish`, one by
-//! `fence_dummy`, and for one there is no device.
+//! `fence_dummy`, and one has no device.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,10 +22,10 @@ use super::{
     ACCOUNT, NAMESPACE, apply, device_of, leader_beside, node_fence_of, policy, secret, until_phase,
 };
 
-/// A pod that waits for ever is watched for so long: the others were released within a fraction of it.
+/// How long a permanently waiting pod is watched: the others were released within a fraction of that.
 const NO_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the Redfish service says of the power of its systems, by name.
+/// The power of its systems, as reported by the Redfish service, by name.
 #[derive(Clone, Default)]
 struct Switchboard(Arc<Mutex<BTreeMap<String, Arc<AtomicBool>>>>);
 
@@ -35,7 +35,7 @@ impl Switchboard {
         Arc::clone(systems.entry(name.to_owned()).or_insert_with(|| Arc::new(AtomicBool::new(true))))
     }
 
-    /// Each message is answered, for the service waits for that.
+    /// Each message is answered, because the service waits for that.
     async fn serve(self, listener: TcpListener) {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -47,8 +47,8 @@ impl Switchboard {
                 .unwrap();
             let text = String::from_utf8_lossy(&message);
             let body = text.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
-            let said: Value = serde_json::from_str(body).unwrap_or_default();
-            if let (Some(name), Some(power)) = (said["name"].as_str(), said["power_state"].as_str()) {
+            let change: Value = serde_json::from_str(body).unwrap_or_default();
+            if let (Some(name), Some(power)) = (change["name"].as_str(), change["power_state"].as_str()) {
                 self.system(name).store(power == "On", Ordering::SeqCst);
             }
         }
@@ -61,7 +61,7 @@ struct Fixture {
     pod_safety: PodSafety,
     machines: BTreeMap<&'static str, Arc<Machine>>,
     _redfish: Redfish,
-    _kcm: [Component; 2],
+    _components: [Component; 2],
     _running: JoinSet<()>,
 }
 
@@ -71,7 +71,7 @@ fn policy_of(node: &str) -> Value {
     policy
 }
 
-/// A database of one pod, that would rather run on this node.
+/// A StatefulSet of one pod that prefers this node.
 fn database(node: &str) -> Value {
     let mut set = workloads::stateful_set_near(NAMESPACE, &format!("db-{node}"), node);
     set["spec"]["template"]["spec"]["tolerations"] = workloads::brief_tolerations();
@@ -130,23 +130,31 @@ async fn fixture() -> Fixture {
         apply(&plane, &policy_of(node)).await;
     }
 
-    let (theirs, ours) = leader_beside(&plane, &kubeconfig, "statefulset-controller", &rigs).await;
-    Fixture { plane, audit, pod_safety: ours, machines, _redfish: service, _kcm: theirs, _running: running }
+    let (components, pod_safety) = leader_beside(&plane, &kubeconfig, "statefulset-controller", &rigs).await;
+    Fixture {
+        plane,
+        audit,
+        pod_safety,
+        machines,
+        _redfish: service,
+        _components: components,
+        _running: running,
+    }
 }
 
-async fn pod_of(scene: &Fixture, node: &str) -> Option<Pod> {
-    observe::find_pod(&scene.plane.admin(), NAMESPACE, &format!("db-{node}-0")).await.unwrap()
+async fn pod_of(fixture: &Fixture, node: &str) -> Option<Pod> {
+    observe::find_pod(&fixture.plane.admin(), NAMESPACE, &format!("db-{node}-0")).await.unwrap()
 }
 
-async fn until_at_home(scene: &Fixture, node: &'static str) -> String {
-    apply(&scene.plane, &database(node)).await;
+async fn until_at_home(fixture: &Fixture, node: &'static str) -> String {
+    apply(&fixture.plane, &database(node)).await;
     until(&format!("the database of {node} runs there"), async || {
-        match pod_of(scene, node).await.as_ref().and_then(observe::is_running) {
+        match pod_of(fixture, node).await.as_ref().and_then(observe::is_running) {
             Some((at, uid)) if at == node => Ok(uid),
             Some(other) => {
-                // On a busy machine its home was not heard for a moment, so the scheduler chose another one.
+                // On a busy machine its node may have been not Ready for a moment, so the scheduler chose another one.
                 let pod = format!("db-{node}-0");
-                observe::delete_pod(&scene.plane.admin(), NAMESPACE, &pod, false).await.unwrap();
+                observe::delete_pod(&fixture.plane.admin(), NAMESPACE, &pod, false).await.unwrap();
                 Err(format!("{other:?}"))
             }
             None => Err("it does not run".to_owned()),
@@ -156,22 +164,22 @@ async fn until_at_home(scene: &Fixture, node: &'static str) -> String {
     .unwrap()
 }
 
-/// From the evidence to a pod of another UID that runs on another machine.
-async fn until_elsewhere(scene: &Fixture, node: &'static str, uid: &str) -> Duration {
-    let machine = &scene.machines[node];
+/// From the evidence until a pod with another UID runs on another machine.
+async fn until_elsewhere(fixture: &Fixture, node: &'static str, uid: &str) -> Duration {
+    let machine = &fixture.machines[node];
     let proved = until(&format!("{node} is proved off"), async || {
-        let gone = pod_of(scene, node).await.is_none_or(|pod| pod.metadata.uid.as_deref() != Some(uid));
-        let proofs = scene.plane.list("fenceevidences").await.unwrap();
+        let gone = pod_of(fixture, node).await.is_none_or(|pod| pod.metadata.uid.as_deref() != Some(uid));
+        let proofs = fixture.plane.list("fenceevidences").await.unwrap();
         let proved = proofs.iter().any(|proof| proof["spec"]["node"]["name"] == node);
         assert!(proved || !gone, "{node}: its pod went without evidence");
-        let fence = node_fence_of(&scene.plane, node).await.map(|fence| fence["status"].clone());
+        let fence = node_fence_of(&fixture.plane, node).await.map(|fence| fence["status"].clone());
         if proved { Ok(Instant::now()) } else { Err(format!("{fence:#?}")) }
     })
     .await
     .unwrap();
     assert!(!machine.has_power(), "evidence says off, and it is");
     let (at, new) = until(&format!("the database of {node} runs elsewhere"), async || {
-        match pod_of(scene, node).await.as_ref().and_then(observe::is_running) {
+        match pod_of(fixture, node).await.as_ref().and_then(observe::is_running) {
             Some((at, new)) if new != uid => Ok((at, new)),
             other => Err(format!("{other:?}")),
         }
@@ -180,50 +188,50 @@ async fn until_elsewhere(scene: &Fixture, node: &'static str, uid: &str) -> Dura
     .unwrap();
     let took = proved.elapsed();
     let pod = format!("db-{node}-0");
-    scene.audit.was_soon_after_evidence(node, |entry| entry.matches("delete", "pods", &pod)).unwrap();
+    fixture.audit.was_soon_after_evidence(node, |entry| entry.matches("delete", "pods", &pod)).unwrap();
     assert!(at != node && new != uid && !machine.has_power(), "{node} is off, and it runs on {at}");
     took
 }
 
-async fn the_pod_stays_and_each_view_names_the_cause(scene: &Fixture, node: &'static str, uid: &str) {
+async fn the_pod_stays_and_each_view_names_the_cause(fixture: &Fixture, node: &'static str, uid: &str) {
     let until = Instant::now() + NO_TIMEOUT;
     while Instant::now() < until {
-        let pod = pod_of(scene, node).await.unwrap();
+        let pod = pod_of(fixture, node).await.unwrap();
         assert_eq!(pod.metadata.uid.as_deref(), Some(uid), "nobody proved {node} off");
         assert!(pod.metadata.deletion_timestamp.is_some(), "it was asked to end");
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let why = format!("pod-safety/of-{node}");
-    let (plane, api) = (&scene.plane, scene.plane.admin());
+    let (plane, api) = (&fixture.plane, fixture.plane.admin());
     let fence = node_fence_of(plane, node).await.unwrap();
     assert_eq!(fence["status"]["phase"], "Pending", "{fence:#}");
     let gates = fence["status"]["gates"].as_array().unwrap();
     let gate = gates.iter().find(|gate| gate["name"] == "NoDevices").unwrap();
     assert!(gate["holds"] == true && gate["message"].as_str().unwrap().contains(&why), "{gates:#?}");
-    let said = observe::event(&api, "default", node, "FencingHeld").await.unwrap();
-    assert!(said.contains(&why), "{said}");
-    let holds = scene.pod_safety.holds(&format!("db-{node}-0")).await.unwrap();
+    let message = observe::event(&api, "default", node, "FencingHeld").await.unwrap();
+    assert!(message.contains(&why), "{message}");
+    let holds = fixture.pod_safety.holds(&format!("db-{node}-0")).await.unwrap();
     assert!(!holds.is_empty(), "its pod is held with a reason");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_move_from_machines_proved_off_and_stay_on_others() {
-    let scene = fixture().await;
+    let fixture = fixture().await;
     let mut databases = BTreeMap::new();
     for node in ["native", "redfish", "agent", "nobody"] {
-        databases.insert(node, until_at_home(&scene, node).await);
+        databases.insert(node, until_at_home(&fixture, node).await);
     }
     for node in databases.keys() {
-        scene.machines[node].cut_off().await;
+        fixture.machines[node].cut_off().await;
     }
-    let fenced = ["native", "redfish", "agent"].map(|node| until_elsewhere(&scene, node, &databases[node]));
+    let fenced = ["native", "redfish", "agent"].map(|node| until_elsewhere(&fixture, node, &databases[node]));
     let took = futures::future::join_all(fenced).await;
     println!("from the evidence to Running elsewhere: {took:?}");
     for node in ["native", "redfish", "agent"] {
-        let fence = until_phase(&scene.plane, node, "Done").await;
+        let fence = until_phase(&fixture.plane, node, "Done").await;
         let attempts = fence["status"]["attempts"].as_array().unwrap();
         let acts: Vec<_> = attempts.iter().map(|attempt| attempt["act"].as_str().unwrap()).collect();
         assert_eq!(acts, ["off", "on"], "one shot each: {fence:#}");
     }
-    the_pod_stays_and_each_view_names_the_cause(&scene, "nobody", &databases["nobody"]).await;
+    the_pod_stays_and_each_view_names_the_cause(&fixture, "nobody", &databases["nobody"]).await;
 }

@@ -1,5 +1,5 @@
-//! Objects of other projects as devices, with the definitions that these projects publish, and controllers that do what their
-//! documentation says.
+//! Objects of other projects as devices, with the CRDs that these projects publish, and controllers that act as documented by the
+//! projects.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,7 +26,7 @@ const ROLES: [&str; 3] = [
     "pod-safety-fencing-baremetalhosts",
 ];
 
-/// Their definitions are in no Go module that has them apart: what of them a device reads and writes, by their reference.
+/// Their CRDs are not in a separate Go module: these contain the fields that a device reads and writes, from their API reference.
 const OTHERS: [Kind; 2] = [
     Kind::custom("machine.openshift.io/v1beta1", "Machine", "machines"),
     Kind::custom("metal3.io/v1alpha1", "BareMetalHost", "baremetalhosts"),
@@ -40,7 +40,7 @@ struct Fixture {
     _kubelets: JoinSet<()>,
 }
 
-/// Creates a definition that a project publishes.
+/// Creates a CRD that a project publishes.
 pub(super) async fn published(plane: &ControlPlane, file: &str) {
     let path = tool(file).await.unwrap();
     let path = path.to_str().unwrap();
@@ -58,13 +58,13 @@ async fn fixture() -> Fixture {
     for role in ROLES {
         plane.bind_pod_safety(role).await.unwrap();
     }
-    // Where all nodes are lost, no pod is evicted: most of them stay well.
+    // If all nodes were lost, no pod would be evicted: most of them stay healthy.
     let nodes = ["w1", "w2", "w3", "w4", "w5", "w6", "w7"].map(|name| Machine::new(name, || true)).to_vec();
     let kubelets = kubelets(&plane, &nodes);
     plane.namespace(NAMESPACE).await.unwrap();
-    // By default nodes are tainted ten seconds after each other: the third would wait for twenty.
-    let ours = leader(&plane, &kubeconfig, &["--node-eviction-rate=10"]).await;
-    Fixture { plane, audit, _pod_safety: ours, nodes, _kubelets: kubelets }
+    // By default nodes are tainted ten seconds apart: the third would wait for twenty.
+    let pod_safety = leader(&plane, &kubeconfig, &["--node-eviction-rate=10"]).await;
+    Fixture { plane, audit, _pod_safety: pod_safety, nodes, _kubelets: kubelets }
 }
 
 impl Fixture {
@@ -76,7 +76,7 @@ impl Fixture {
         .unwrap();
     }
 
-    /// What a controller of the other project writes.
+    /// Writes like a controller of the other project.
     async fn patch(&self, kind: &str, name: &str, status: bool, patch: &Value) {
         let patch = patch.to_string();
         let mut args = vec!["patch", kind, name, "--type=merge", "-p", &patch];
@@ -124,12 +124,12 @@ impl Fixture {
         all.into_iter().find(|one| one["spec"]["node"]["name"] == node).unwrap()["spec"].clone()
     }
 
-    /// It is being deleted, and its pod stays: its finalizer goes when its provider has no such machine any more.
+    /// The object is being deleted, and its pod stays: the finalizer is removed when the provider has no such machine any more.
     async fn deleted(&self, kind: &str, name: &str, node: &str) {
         until(&format!("{name} is being deleted"), async || {
-            let found = self.find(kind, name).await.ok_or("it is gone")?;
+            let object = self.find(kind, name).await.ok_or("it is gone")?;
             let fence = node_fence_of(&self.plane, node).await.map(|fence| fence["status"].clone());
-            check_that(found["metadata"]["deletionTimestamp"].is_string(), format!("{fence:#?}"))
+            check_that(object["metadata"]["deletionTimestamp"].is_string(), format!("{fence:#?}"))
         })
         .await
         .unwrap();
@@ -142,16 +142,16 @@ impl Fixture {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_is_released_when_node_claim_machine_or_host_reports_the_machine_gone_or_off() {
-    let scene = fixture().await;
-    // At the same time: each waits for a kubelet to be missed, and for two status checks.
-    tokio::join!(a_node_claim(&scene), a_machine_of_openshift(&scene), a_bare_metal_host(&scene));
-    each_granted_right_was_used(&scene).await;
+    let fixture = fixture().await;
+    // Concurrently: each waits for the grace period, and for two status checks.
+    tokio::join!(a_node_claim(&fixture), a_machine_of_openshift(&fixture), a_bare_metal_host(&fixture));
+    each_granted_right_was_used(&fixture).await;
 }
 
-async fn a_node_claim(scene: &Fixture) {
+async fn a_node_claim(fixture: &Fixture) {
     let requirements = json!([{ "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] }]);
     let class = json!({ "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default" });
-    scene
+    fixture
         .create(&json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
             "metadata": { "name": "default-x7", "finalizers": ["karpenter.sh/termination"] },
@@ -159,18 +159,18 @@ async fn a_node_claim(scene: &Fixture) {
         }))
         .await;
     let status = json!({ "status": { "nodeName": "w1", "providerID": "cloud:///w1" } });
-    scene.patch(CLAIMS, "default-x7", true, &status).await;
-    let begun = scene.lose_node(0, "NodeClaim").await;
-    scene.deleted(CLAIMS, "default-x7", "w1").await;
-    let evidence = scene.until_released("w1", begun, "NodeClaim").await;
+    fixture.patch(CLAIMS, "default-x7", true, &status).await;
+    let begun = fixture.lose_node(0, "NodeClaim").await;
+    fixture.deleted(CLAIMS, "default-x7", "w1").await;
+    let evidence = fixture.until_released("w1", begun, "NodeClaim").await;
     assert_eq!(
         (&evidence["kind"], &evidence["samples"][0]["identity"]),
         (&json!("Decommissioned"), &json!("Match"))
     );
 }
 
-async fn a_machine_of_openshift(scene: &Fixture) {
-    scene
+async fn a_machine_of_openshift(fixture: &Fixture) {
+    fixture
         .create(&json!({
             "apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine",
             "metadata": { "namespace": OPS, "name": "worker-a", "finalizers": ["machine.machine.openshift.io"] },
@@ -178,7 +178,7 @@ async fn a_machine_of_openshift(scene: &Fixture) {
                 "apiVersion": "machine.openshift.io/v1beta1", "kind": "AWSMachineProviderConfig" } } },
         }))
         .await;
-    scene
+    fixture
         .patch(
             OPENSHIFT,
             "worker-a",
@@ -187,28 +187,28 @@ async fn a_machine_of_openshift(scene: &Fixture) {
         )
         .await;
     let named = "machine.openshift.io/machine=pod-safety/worker-a";
-    scene.plane.kubectl(&["annotate", "node", "w2", named]).await.unwrap().text().unwrap();
-    let begun = scene.lose_node(1, "OpenShiftMachine").await;
-    scene.deleted(OPENSHIFT, "worker-a", "w2").await;
-    let evidence = scene.until_released("w2", begun, "OpenShift Machine").await;
+    fixture.plane.kubectl(&["annotate", "node", "w2", named]).await.unwrap().text().unwrap();
+    let begun = fixture.lose_node(1, "OpenShiftMachine").await;
+    fixture.deleted(OPENSHIFT, "worker-a", "w2").await;
+    let evidence = fixture.until_released("w2", begun, "OpenShift Machine").await;
     assert_eq!(evidence["kind"], "Decommissioned");
 }
 
-async fn a_bare_metal_host(scene: &Fixture) {
+async fn a_bare_metal_host(fixture: &Fixture) {
     let reference =
         json!({ "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Metal3Machine", "name": "m3m-3" });
     let bootstrap = json!({ "dataSecretName": "unused" });
-    scene
+    fixture
         .create(&json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
             "metadata": { "namespace": OPS, "name": "machine-w3" },
             "spec": { "clusterName": "c", "providerID": "cloud:///w3", "bootstrap": bootstrap, "infrastructureRef": reference },
         }))
         .await;
-    scene.patch(MACHINES, "machine-w3", true, &json!({ "status": { "nodeRef": { "name": "w3" } } })).await;
+    fixture.patch(MACHINES, "machine-w3", true, &json!({ "status": { "nodeRef": { "name": "w3" } } })).await;
     let consumer = json!({ "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "Metal3Machine",
         "namespace": OPS, "name": "m3m-3" });
-    scene
+    fixture
         .create(&json!({
             "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
             "metadata": { "namespace": OPS, "name": "rack-7" }, "spec": { "online": true, "consumerRef": consumer },
@@ -216,33 +216,33 @@ async fn a_bare_metal_host(scene: &Fixture) {
         .await;
     let operator = async |on: bool| {
         let status = json!({ "status": { "poweredOn": on, "operationalStatus": "OK", "provisioning": { "state": "provisioned" } } });
-        scene.patch(HOSTS, "rack-7", true, &status).await;
+        fixture.patch(HOSTS, "rack-7", true, &status).await;
     };
     operator(true).await;
-    let begun = scene.lose_node(2, "BareMetalHost").await;
+    let begun = fixture.lose_node(2, "BareMetalHost").await;
     until("its operator is told", async || {
-        let host = scene.find(HOSTS, "rack-7").await.ok_or("none")?;
+        let host = fixture.find(HOSTS, "rack-7").await.ok_or("none")?;
         let hold = host["metadata"]["annotations"]["reboot.metal3.io/pod-safety"].clone();
-        let fence = node_fence_of(&scene.plane, "w3").await.map(|fence| fence["status"].clone());
+        let fence = node_fence_of(&fixture.plane, "w3").await.map(|fence| fence["status"].clone());
         check_that(hold.as_str().is_some_and(|hold| hold.contains("\"hard\"")), format!("{fence:#?}"))
     })
     .await
     .unwrap();
     operator(false).await;
-    let evidence = scene.until_released("w3", begun, "BareMetalHost").await;
+    let evidence = fixture.until_released("w3", begun, "BareMetalHost").await;
     assert_eq!(
         (&evidence["kind"], &evidence["samples"][0]["identity"]),
         (&json!("PowerOff"), &json!("Match"))
     );
-    let host = scene.find(HOSTS, "rack-7").await.unwrap();
+    let host = fixture.find(HOSTS, "rack-7").await.unwrap();
     assert_eq!(host["spec"]["online"], true, "that field is its owner's");
     assert!(host["metadata"]["annotations"]["reboot.metal3.io/pod-safety"].is_string(), "recovery is Hold");
 }
 
-async fn each_granted_right_was_used(scene: &Fixture) {
+async fn each_granted_right_was_used(fixture: &Fixture) {
     let roles = ROLES.map(|role| ["clusterrole", role]);
     let roles: Vec<&[&str]> = roles.iter().map(|role| &role[..]).collect();
-    let (granted, used) = granted_and_used(&scene.plane, &scene.audit, &roles).await;
+    let (granted, used) = granted_and_used(&fixture.plane, &fixture.audit, &roles).await;
     // Machines are listed only where nodes do not name theirs.
     let unused: Vec<_> = granted.difference(&used).collect();
     assert_eq!(unused, [&("machines".to_owned(), "list".to_owned())]);

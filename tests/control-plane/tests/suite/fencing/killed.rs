@@ -1,8 +1,8 @@
-//! `kill -9` of whoever leads, right after steps of an incident: machines are lost one after another, and each costs a
-//! leader its life at another step. Every incident ends, nobody is shot twice, nobody is released without
+//! Kills the leader (SIGKILL) right after steps of an incident: machines are lost one after another, and with each the leader is killed
+//! after another step. Every incident ends, no machine is switched off twice, and no pod is released without
 //! evidence.
 //!
-//! The agent is fence_dummy behind a script that writes down when it began and ended, and takes its time.
+//! The agent is fence_dummy with a wrapper script that records its start and end, and waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -23,21 +23,21 @@ use tokio::task::JoinSet;
 use super::machine::Machine;
 use super::{NAMESPACE, apply};
 
-/// How many machines are lost in the thorough test, which goes through all steps.
+/// How many machines are lost in the thorough test, which covers all steps.
 const THOROUGH: usize = 20;
-/// The steps of the short one: between these a shot could be fired twice, or a pod released too early. In the simulator a
+/// The steps of the short test: between these a machine could be switched off twice, or a pod be released too early. In the simulator a
 /// leader dies at every write of an incident.
 const SHORT: [&str; 5] =
     ["off is written down", "the agent runs", "the agent ended", "there is evidence", "the taint is there"];
-/// So many machines are never lost.
+/// How many machines are never lost.
 const SPARE_NODES: usize = 3;
 const REPLICAS: usize = 3;
-/// Between the losses: about as long as it takes to have a leader again.
+/// The time between the losses: about as long as a failover takes.
 const KILL_INTERVAL: Duration = Duration::from_secs(4);
-/// Between two looks at everything: no step that is looked for lasts less than the second of the agent.
+/// The time between two polls: no step lasts less than the second of the agent.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The steps after which somebody is killed, in their order.
+/// The steps after which a process is killed, in order.
 const STEPS: [&str; 14] = [
     "the incident is there",
     "its gates are open",
@@ -55,7 +55,7 @@ const STEPS: [&str; 14] = [
     "the machine is back",
 ];
 
-/// Everything that can be seen of one machine.
+/// The observable state of one machine.
 #[derive(Clone, Default)]
 struct MachineView {
     node_fence: Option<Value>,
@@ -67,7 +67,7 @@ struct MachineView {
     agent: Vec<Run>,
 }
 
-/// One run of the agent that was to change something.
+/// One run of the agent that switches a machine.
 #[derive(Clone, Debug)]
 struct Run {
     act: String,
@@ -85,7 +85,7 @@ impl MachineView {
         self.node_fence.as_ref().and_then(|fence| fence["status"]["phase"].as_str()).unwrap_or_default()
     }
 
-    /// A leader that died in the middle leaves some steps out.
+    /// With a leader that died in between, some steps may be skipped.
     fn has_passed(&self, step: &str) -> bool {
         STEPS.iter().skip_while(|one| **one != step).any(|step| self.shows(step))
     }
@@ -114,7 +114,7 @@ impl MachineView {
     }
 }
 
-/// A `fence_dummy` of its own, for this folder.
+/// A `fence_dummy` for this folder.
 fn agent(agents: &Path, folder: &Path) {
     let script = format!(
         r#"#!/bin/sh
@@ -145,7 +145,7 @@ printf '%s\n' "$input" | "{agents}/fence_dummy"
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
 }
 
-/// What the agent wrote down, by machine.
+/// The log of the agent, by machine.
 fn runs(folder: &Path) -> BTreeMap<String, Vec<Run>> {
     let text = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
     let mut runs: BTreeMap<String, Vec<Run>> = BTreeMap::new();
@@ -162,7 +162,7 @@ fn runs(folder: &Path) -> BTreeMap<String, Vec<Run>> {
     runs
 }
 
-/// An API server that fills a cache says "later" (429).
+/// An API server that fills its watch cache answers 429.
 async fn items(api: &Client, path: &str) -> Vec<Value> {
     loop {
         let request = http::Request::get(path).body(Vec::new()).unwrap();
@@ -173,7 +173,7 @@ async fn items(api: &Client, path: &str) -> Vec<Value> {
     }
 }
 
-/// Looks at everything, for ever. Pods are looked at before evidence: who is missing there is proved here.
+/// Reads everything, indefinitely. Pods are read before evidence: if a pod is missing, its evidence must exist already.
 async fn watch_machines(
     api: Client,
     machines: Vec<Arc<Machine>>,
@@ -209,7 +209,7 @@ async fn watch_machines(
     }
 }
 
-/// Three of ours; who is killed is started again at once.
+/// Three pod-safety processes; a killed one is restarted immediately.
 struct Replicas {
     plane: Arc<ControlPlane>,
     kubeconfig: PathBuf,
@@ -268,19 +268,20 @@ pub(super) fn device(folder: &Path) -> Value {
     super::device("all", spec)
 }
 
-/// A pod of a StatefulSet that was asked to end, on a machine of which nobody hears any more.
+/// A StatefulSet pod is deleted gracefully, on a machine that does not report any more.
 async fn lose(api: &Client, machine: &Machine) {
     machine.cut_off().await;
     let pod = format!("db-{}", machine.name);
     observe::delete_pod(api, NAMESPACE, &pod, false).await.unwrap();
-    let silent = objects::node(&machine.name).with_ready("Unknown").status.unwrap();
-    let only = k8s_openapi::api::core::v1::NodeStatus { conditions: silent.conditions, ..Default::default() };
+    let unreachable = objects::node(&machine.name).with_ready("Unknown").status.unwrap();
+    let only =
+        k8s_openapi::api::core::v1::NodeStatus { conditions: unreachable.conditions, ..Default::default() };
     objects::set_node_status(api, &machine.name, &only).await.unwrap();
 }
 
 struct Fixture {
     plane: Arc<ControlPlane>,
-    /// The files of power lie there.
+    /// Owns the files of the power switches.
     _rigs: Rigs,
     machines: Vec<Arc<Machine>>,
     replicas: Mutex<Replicas>,
@@ -328,10 +329,10 @@ impl Fixture {
         holds: impl Fn(&MachineView) -> bool,
     ) -> MachineView {
         let mut sights = self.views.clone();
-        let found = sights.wait_for(|all| all.get(machine).is_some_and(&holds));
-        let found = tokio::time::timeout(PATIENCE, found).await.map(|found| found.unwrap()[machine].clone());
-        assert!(found.is_ok(), "{machine}, until {what}: {:#?}", self.views.borrow()[machine].node_fence);
-        found.unwrap()
+        let view = sights.wait_for(|all| all.get(machine).is_some_and(&holds));
+        let view = tokio::time::timeout(PATIENCE, view).await.map(|view| view.unwrap()[machine].clone());
+        assert!(view.is_ok(), "{machine}, until {what}: {:#?}", self.views.borrow()[machine].node_fence);
+        view.unwrap()
     }
 
     async fn round(&self, number: usize, step: &str) -> MachineView {
@@ -344,7 +345,7 @@ impl Fixture {
         self.until_view(&machine.name, "its incident ends", ended).await
     }
 
-    /// Of nobody's pod is it true that it is gone while the machine has the power that it had, or without evidence.
+    /// No pod is gone while its machine still has the power that it had, or without evidence.
     async fn no_pod_is_released_without_evidence(&self) {
         let (mut sights, mut gone) = (self.views.clone(), BTreeSet::new());
         while sights.changed().await.is_ok() {
@@ -358,8 +359,8 @@ impl Fixture {
     }
 }
 
-/// Each run of the agent belongs to an intent that was written before it, and is over when that says so; there are no
-/// more runs than intents; and no intent is written while the last may still land.
+/// Each run of the agent belongs to an attempt that was recorded before it, and has ended when the attempt is recorded as ended; there are
+/// no more runs than attempts; and no attempt is recorded while the last one may still take effect.
 fn each_power_off_was_recorded_and_none_repeated(machine: &str, sight: &MachineView) {
     let seconds =
         |text: &Value| text.as_str().unwrap().parse::<Timestamp>().unwrap().as_duration().as_secs_f64();
@@ -403,20 +404,20 @@ async fn a_killed_leader_or_agent_at_any_step_leaves_one_power_off_thorough() {
 
 async fn leaders_die(at: &[&str]) {
     let rounds = at.len();
-    let scene = fixture(rounds).await;
-    let all = at.iter().enumerate().map(|(number, step)| scene.round(number, step));
+    let fixture = fixture(rounds).await;
+    let all = at.iter().enumerate().map(|(number, step)| fixture.round(number, step));
     let all = futures::future::join_all(all);
     let ended = tokio::select! {
         biased;
         ended = all => ended,
-        () = scene.no_pod_is_released_without_evidence() => unreachable!("it looks for ever"),
+        () = fixture.no_pod_is_released_without_evidence() => unreachable!("it looks for ever"),
     };
     let mut phases: BTreeMap<&str, usize> = BTreeMap::new();
-    for (machine, sight) in scene.machines.iter().zip(&ended) {
+    for (machine, sight) in fixture.machines.iter().zip(&ended) {
         each_power_off_was_recorded_and_none_repeated(&machine.name, sight);
         *phases.entry(sight.phase()).or_default() += 1;
     }
-    let replicas = scene.replicas.lock().await;
+    let replicas = fixture.replicas.lock().await;
     assert_eq!(replicas.kills.len(), rounds);
     let killed: BTreeSet<_> = replicas.kills.iter().map(|(_, step)| &**step).collect();
     assert_eq!(killed, at.iter().copied().collect());

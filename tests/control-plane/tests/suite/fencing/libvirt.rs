@@ -1,4 +1,4 @@
-//! Nodes that are machines of libvirt: QEMU's processes, which are there or not.
+//! Nodes that are libvirt domains: QEMU processes, which exist or not.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ const ONE: &str = "5a0f3a52-0c7e-4cb2-9c0e-6d9f0b1f3c01";
 const TWO: &str = "5a0f3a52-0c7e-4cb2-9c0e-6d9f0b1f3c02";
 const NONE: &str = "5a0f3a52-0c7e-4cb2-9c0e-6d9f0b1f3c03";
 
-/// What docs/quickstart-cloud.md shows.
+/// The device of docs/quickstart-cloud.md.
 fn device(hypervisor: &Hypervisor) -> Value {
     let spec = json!({
         "driver": "Agent", "agent": "fence_virsh",
@@ -43,7 +43,7 @@ async fn a_pod_is_released_when_libvirt_reports_its_domain_off() {
         apply(&plane, &object).await;
     }
     let agents = format!("--fence-agents-path={}", hypervisor.agents().display());
-    let _ours = leader(&plane, &kubeconfig, &[&agents]).await;
+    let _pod_safety = leader(&plane, &kubeconfig, &[&agents]).await;
     for name in ["w1", "w2"] {
         let target = target(&plane, name).await;
         assert_eq!((&target["power"], &target["problem"]), (&json!("On"), &Value::Null), "{target}");
@@ -57,7 +57,7 @@ async fn a_pod_is_released_when_libvirt_reports_its_domain_off() {
     stateful_pod(&plane, "db", "w1").await;
     lost.cut_off().await;
     let begun = Instant::now();
-    // Its kubelet no longer reports, and its process runs: the pod stays until that is gone.
+    // Its kubelet does not report any more, and its process runs: the pod stays until the process is gone.
     until("the process of its machine is gone", async || check_that(!hypervisor::runs(ONE), "it runs"))
         .await
         .unwrap();

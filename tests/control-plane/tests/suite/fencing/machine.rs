@@ -1,4 +1,4 @@
-//! Machines of which only the power and the kubelet matter.
+//! Machines with only a power state and a kubelet.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use kube::{Api, Client};
 use pod_safety_control_plane::objects::{self, NodeExt as _};
 use pod_safety_control_plane::{Error, observe};
 
-/// A kubelet without containers: its machine has power, or it does nothing at all.
+/// A kubelet without containers: it runs while its machine has power.
 pub(super) struct Machine {
     pub(super) name: String,
     power: Box<dyn Fn() -> bool + Send + Sync>,
-    /// As its firmware and its kubelet say it.
+    /// As reported by its firmware and its kubelet.
     pub(super) uuid: String,
     provider_id: String,
-    /// It lives, and nobody hears it.
+    /// The machine runs without a connection to the API server.
     cut_off: AtomicBool,
-    /// Its container runtime does not answer: its kubelet sees deletions, and ends no pod.
+    /// Its container runtime does not answer: its kubelet receives deletions, and terminates no pod.
     hangs: AtomicBool,
     boots: AtomicU32,
-    /// Held while it speaks to the API server.
+    /// Locked during requests to the API server.
     reports: tokio::sync::Mutex<()>,
 }
 
@@ -32,7 +32,7 @@ impl Machine {
         Self::in_cloud(name, &format!("cloud:///{name}"), power)
     }
 
-    /// A machine of which a cloud says this.
+    /// A cloud instance with this providerID.
     pub(super) fn in_cloud(
         name: &str,
         provider_id: &str,
@@ -51,7 +51,7 @@ impl Machine {
         })
     }
 
-    /// A machine whose power is in this file, in these words.
+    /// A machine whose power state is this text in this file.
     pub(super) fn of_file(name: &str, file: PathBuf, on: &'static str) -> Arc<Self> {
         Self::new(name, move || std::fs::read_to_string(&file).is_ok_and(|power| power.trim() == on))
     }
@@ -60,7 +60,7 @@ impl Machine {
         (self.power)()
     }
 
-    /// From now on nobody hears it, nor what it was just about to say.
+    /// Disconnects it, also for a request that was about to be sent.
     pub(super) async fn cut_off(&self) {
         self.cut_off.store(true, Ordering::SeqCst);
         drop(self.reports.lock().await);
@@ -71,17 +71,17 @@ impl Machine {
         self.hangs.store(true, Ordering::SeqCst);
     }
 
-    /// It is heard again.
+    /// Connects it again.
     pub(super) fn connect(&self) {
         self.cut_off.store(false, Ordering::SeqCst);
     }
 
-    /// How often it has booted.
+    /// The number of boots.
     pub(super) fn boots(&self) -> u32 {
         self.boots.load(Ordering::SeqCst)
     }
 
-    /// Somebody pressed its button.
+    /// Reboots it, like its power button.
     pub(super) fn reboot(&self) {
         self.boots.fetch_add(1, Ordering::SeqCst);
     }
@@ -94,7 +94,7 @@ impl Machine {
         node
     }
 
-    /// It is a cloud's machine too, and Cluster API knows it.
+    /// A cloud instance that Cluster API also manages.
     fn as_new_node(&self) -> Node {
         let mut node = self.as_node();
         node.spec.get_or_insert_default().provider_id = Some(self.provider_id.clone());
@@ -104,7 +104,7 @@ impl Machine {
         node
     }
 
-    /// Lives until the test ends.
+    /// Runs until the test ends.
     pub(super) async fn run_kubelet(self: Arc<Self>, api: Client) {
         objects::create_node(&api, &self.as_new_node()).await.unwrap();
         let mut had_power = true;
@@ -112,12 +112,12 @@ impl Machine {
             let has_power = self.has_power();
             if has_power && !had_power {
                 self.reboot();
-                // A kubelet that begins is heard, whatever had become of the last.
+                // A kubelet that starts is connected, whatever the state of the last one.
                 self.connect();
             }
             let speaks = self.reports.lock().await;
             if has_power && !self.cut_off.load(Ordering::SeqCst) {
-                // What fails is tried again in a second, as a kubelet does.
+                // A failure is retried in a second, like in a kubelet.
                 let _again = self.heartbeat(&api).await;
             }
             drop(speaks);

@@ -1,4 +1,4 @@
-//! `pod-safety maintain`, the whole way, killed again and again: how far it is stands in the cluster.
+//! `pod-safety maintain` from start to end, killed repeatedly: its progress is stored in the cluster.
 
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ struct Fixture {
     plane: ControlPlane,
     _pod_safety: PodSafety,
     machine: Arc<Machine>,
-    _kcm: [Component; 2],
+    _components: [Component; 2],
     _kubelets: JoinSet<()>,
-    /// It has the files that are switched.
+    /// Owns the files of the power switches.
     _rigs: Rigs,
 }
 
@@ -39,9 +39,16 @@ async fn fixture() -> Fixture {
     (all["spec"]["when"], all["spec"]["brakes"]["collateralSeconds"]) = (json!("Always"), json!(0));
     apply(&plane, &all).await;
     let kubelets = kubelets(&plane, spare_machines().iter().chain([&machine]));
-    let (theirs, ours) =
+    let (components, pod_safety) =
         leader_beside(&plane, &kubeconfig, "statefulset-controller,disruption-controller", &rigs).await;
-    Fixture { plane, _pod_safety: ours, machine, _kcm: theirs, _kubelets: kubelets, _rigs: rigs }
+    Fixture {
+        plane,
+        _pod_safety: pod_safety,
+        machine,
+        _components: components,
+        _kubelets: kubelets,
+        _rigs: rigs,
+    }
 }
 
 const POWER_OFF: [&str; 3] = ["--power-off", "--confirm=switch off sick", "--reason=new disks"];
@@ -53,7 +60,7 @@ impl Fixture {
         self.plane.start_pod_safety_once(&self.plane.admin_kubeconfig(), &args).await.unwrap()
     }
 
-    /// It is killed (SIGKILL) as soon as this is so.
+    /// Kills the command (SIGKILL) as soon as the condition is true.
     async fn killed_when(&self, flags: &[&str], what: &str, so: impl AsyncFn(&Node) -> bool) {
         let so = until(what, async || {
             let node = self.node().await;
@@ -85,11 +92,11 @@ fn is_paused(node: &Node) -> bool {
     node.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(PAUSE))
 }
 
-/// The status of a condition; empty: it is not there.
+/// The status of a condition; empty if it does not exist.
 fn condition_status(node: &Node, kind: &str) -> String {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let found = conditions.into_iter().flatten().find(|one| one.type_ == kind);
-    found.map(|one| one.status.clone()).unwrap_or_default()
+    let condition = conditions.into_iter().flatten().find(|one| one.type_ == kind);
+    condition.map(|one| one.status.clone()).unwrap_or_default()
 }
 
 /// DrainInProgress, Drained, MaintenanceInProgress.
@@ -99,70 +106,70 @@ fn lifecycle(node: &Node) -> [String; 3] {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn maintain_completes_though_the_command_is_killed_at_each_step() {
-    let scene = fixture().await;
-    apply(&scene.plane, &workloads::stateful_set_near(NAMESPACE, "db", NODE)).await;
+    let fixture = fixture().await;
+    apply(&fixture.plane, &workloads::stateful_set_near(NAMESPACE, "db", NODE)).await;
     until("the database runs there", async || {
-        let pod = observe::find_pod(&scene.plane.admin(), NAMESPACE, "db-0").await.unwrap();
+        let pod = observe::find_pod(&fixture.plane.admin(), NAMESPACE, "db-0").await.unwrap();
         let running = pod.as_ref().and_then(|pod| pod.status.as_ref()?.phase.clone());
         check_that(running.as_deref() == Some("Running"), format!("{pod:?}"))
     })
     .await
     .unwrap();
-    a_dry_run_changes_nothing(&scene).await;
-    // Its end takes as long as somebody else wants.
-    scene.finalizers(&json!(["example.com/backup"])).await;
+    a_dry_run_changes_nothing(&fixture).await;
+    // A finalizer of another client delays the end.
+    fixture.finalizers(&json!(["example.com/backup"])).await;
 
-    scene.killed_when(&POWER_OFF, "it is cordoned", async |node| is_cordoned(node)).await;
-    assert_eq!(lifecycle(&scene.node().await), ["True", "False", ""], "what it was doing");
-    assert!(scene.machine.has_power() && node_fence_of(&scene.plane, NODE).await.is_none());
+    fixture.killed_when(&POWER_OFF, "it is cordoned", async |node| is_cordoned(node)).await;
+    assert_eq!(lifecycle(&fixture.node().await), ["True", "False", ""], "what it was doing");
+    assert!(fixture.machine.has_power() && node_fence_of(&fixture.plane, NODE).await.is_none());
 
-    scene.finalizers(&Value::Null).await;
-    let asked = async |_: &Node| node_fence_of(&scene.plane, NODE).await.is_some();
-    scene.killed_when(&POWER_OFF, "it is to be switched off", asked).await;
-    assert_eq!(lifecycle(&scene.node().await)[..2], ["False", "True"]);
-    the_node_is_switched_off_and_stays_off(&scene).await;
+    fixture.finalizers(&Value::Null).await;
+    let is_requested = async |_: &Node| node_fence_of(&fixture.plane, NODE).await.is_some();
+    fixture.killed_when(&POWER_OFF, "it is to be switched off", is_requested).await;
+    assert_eq!(lifecycle(&fixture.node().await)[..2], ["False", "True"]);
+    the_node_is_switched_off_and_stays_off(&fixture).await;
 
-    let output = scene.maintain(&POWER_OFF).await;
+    let output = fixture.maintain(&POWER_OFF).await;
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let node = scene.node().await;
+    let node = fixture.node().await;
     assert_eq!(lifecycle(&node), ["False", "True", "True"]);
-    assert!(is_paused(&node) && is_cordoned(&node) && !scene.machine.has_power());
+    assert!(is_paused(&node) && is_cordoned(&node) && !fixture.machine.has_power());
 
-    scene.killed_when(&FINISH, "the pause is over", async |node| !is_paused(node)).await;
-    let output = scene.maintain(&FINISH).await;
+    fixture.killed_when(&FINISH, "the pause is over", async |node| !is_paused(node)).await;
+    let output = fixture.maintain(&FINISH).await;
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let node = scene.node().await;
+    let node = fixture.node().await;
     assert_eq!(lifecycle(&node), ["False", "False", "False"]);
     assert!(!is_cordoned(&node) && !is_paused(&node));
-    assert_eq!((scene.machine.boots(), scene.machine.has_power()), (2, true));
-    until_phase(&scene.plane, NODE, "Done").await;
+    assert_eq!((fixture.machine.boots(), fixture.machine.has_power()), (2, true));
+    until_phase(&fixture.plane, NODE, "Done").await;
     assert_eq!(
-        scene.plane.list("nodefences").await.unwrap().len(),
+        fixture.plane.list("nodefences").await.unwrap().len(),
         1,
         "one incident, however often it was asked for"
     );
 }
 
-async fn a_dry_run_changes_nothing(scene: &Fixture) {
-    let output = scene.maintain(&["--power-off", "--dry-run"]).await;
+async fn a_dry_run_changes_nothing(fixture: &Fixture) {
+    let output = fixture.maintain(&["--power-off", "--dry-run"]).await;
     assert!(
         output.stdout.contains("shop/db-0") && output.stdout.contains("Nothing was changed"),
         "{output:?}"
     );
-    let node = scene.node().await;
+    let node = fixture.node().await;
     assert_eq!((lifecycle(&node), is_cordoned(&node)), (<[String; 3]>::default(), false));
-    assert_eq!(scene.plane.list("nodefences").await.unwrap(), Vec::<Value>::new());
-    let refused = scene.maintain(&["--power-off", "--confirm=switch off other", "--reason=x"]).await;
+    assert_eq!(fixture.plane.list("nodefences").await.unwrap(), Vec::<Value>::new());
+    let refused = fixture.maintain(&["--power-off", "--confirm=switch off other", "--reason=x"]).await;
     assert_eq!(refused.status.code(), Some(4), "{refused:?}");
-    assert!(!is_cordoned(&scene.node().await));
+    assert!(!is_cordoned(&fixture.node().await));
 }
 
-/// No command runs meanwhile, and the policy would switch it on.
-async fn the_node_is_switched_off_and_stays_off(scene: &Fixture) {
-    until_phase(&scene.plane, NODE, "Fenced").await;
-    let said = observe::event(&scene.plane.admin(), "default", NODE, "MachinePoweredOff").await.unwrap();
-    assert!(!scene.machine.has_power(), "{said}");
-    let fence = node_fence_of(&scene.plane, NODE).await.unwrap();
+/// No command runs meanwhile, and the policy would switch the machine on.
+async fn the_node_is_switched_off_and_stays_off(fixture: &Fixture) {
+    until_phase(&fixture.plane, NODE, "Fenced").await;
+    let message = observe::event(&fixture.plane.admin(), "default", NODE, "MachinePoweredOff").await.unwrap();
+    assert!(!fixture.machine.has_power(), "{message}");
+    let fence = node_fence_of(&fixture.plane, NODE).await.unwrap();
     assert_eq!(fence["spec"]["keepOff"], true, "{fence:#}");
-    assert_eq!(scene.plane.list("fenceevidences").await.unwrap().len(), 1);
+    assert_eq!(fixture.plane.list("fenceevidences").await.unwrap().len(), 1);
 }

@@ -1,6 +1,6 @@
-//! Controllers of other projects that fight for the pods, taints and Nodes of a lost node, beside the chart's policies in `Deny`.
-//! Each is played as its ServiceAccount, by the requests that its source sends, in that order: it ends without a person, and the
-//! pod goes when its machine has no power, by evidence. The rest is real but the kubelets and the containers.
+//! Controllers of other projects that act on the pods, taints and Nodes of a lost node, beside the chart's policies in `Deny`. Each is
+//! simulated with its ServiceAccount and the requests of its source code, in that order: the conflict ends without an operator, and the pod
+//! is released by evidence when its machine has no power. Everything is real except the kubelets and the containers.
 
 mod rows;
 
@@ -26,9 +26,9 @@ use rows::{Proof, Reason, Row, Step};
 
 const LOST: &str = "w1";
 const OPS: &str = "pod-safety";
-/// The user of all kubelets here. The policies let a kubelet write about its own node alone, so this user is exempt.
+/// The user of all kubelets here. The policies allow a kubelet to write its own node only, so this user is exempt.
 const KUBELETS: &str = "kubelets";
-/// It has the rights of these accounts, and no policy exempts it.
+/// A user with the rights of these accounts that no policy exempts.
 const UNEXEMPT_ACCOUNT: &str = "stranger";
 /// The API groups that the accounts may use. Without `breakglass.pod-safety.dev` they override no policy.
 const GROUPS: [&str; 7] = [
@@ -49,16 +49,16 @@ struct Fixture {
     plane: ControlPlane,
     api: Client,
     lost: Arc<Machine>,
-    /// The pod that runs on the lost machine.
+    /// The UID of the pod on the lost machine.
     uid: String,
     file: std::path::PathBuf,
     _pod_safety: PodSafety,
-    _kcm: [Component; 2],
+    _components: [Component; 2],
     _kubelets: JoinSet<()>,
     _rigs: Rigs,
 }
 
-/// Installs the chart with its policies in `Deny`, and gives the account of the row its rights.
+/// Installs the chart with its policies in `Deny`, and grants the account of the row its rights.
 async fn install(plane: &ControlPlane, row: &Row) {
     let set = format!(
         "--set=mode=replace,admissionPolicies.action=Deny,admissionPolicies.exemptUsers={{{KUBELETS}}}{}",
@@ -81,14 +81,14 @@ async fn install(plane: &ControlPlane, row: &Row) {
     apply(plane, &binding).await;
 }
 
-/// A kind of another project, whose objects may hold anything.
+/// A kind of another project, without a schema.
 async fn defined(plane: &ControlPlane, kind: Kind, object: &Value) {
     let scope = if object["metadata"]["namespace"].is_null() { "Cluster" } else { "Namespaced" };
     define(&plane.admin(), kind, scope, &json!({ "status": {} })).await.unwrap();
     apply(plane, object).await;
 }
 
-/// The device by which the machine may be proved off, and the policy that names it.
+/// The device that may prove the machine off, and the policy that names it.
 async fn devices(plane: &ControlPlane, proof: &Proof) {
     let (spec, role) = match proof {
         Proof::None => return,
@@ -113,7 +113,7 @@ async fn devices(plane: &ControlPlane, proof: &Proof) {
             reference["spec"] = json!({ "template": { "spec": {} } });
             reference.as_object_mut().unwrap().remove("name");
             defined(plane, *template, &reference).await;
-            // As their operators ship it.
+            // As shipped by their operators.
             let label = json!({ "rbac.ext-remediation/aggregate-to-ext-remediation": "true" });
             let group = template.api_version.split('/').next();
             let rules = json!([{ "apiGroups": [group], "resources": ["*"], "verbs": ["get", "create", "delete", "patch"] }]);
@@ -177,14 +177,15 @@ async fn fixture(row: &'static Row) -> Fixture {
     let speaks = plane.user_kubeconfig(KUBELETS, &["system:masters"]).unwrap();
     let speaks = plane.client(&speaks).await.unwrap();
     let kubelets = kubelets_as(&speaks, spare_machines().iter().chain([&lost]));
-    let (theirs, ours) = leader_beside_with(&plane, &kubeconfig, CONTROLLERS, &rigs, row.flags).await;
+    let (components, pod_safety) =
+        leader_beside_with(&plane, &kubeconfig, CONTROLLERS, &rigs, row.flags).await;
     let mut set = workloads::stateful_set_near(NAMESPACE, "db", LOST);
     set["spec"]["template"]["spec"]["tolerations"] = workloads::brief_tolerations();
     apply(&plane, &set).await;
     let api = plane.admin();
     let uid = until("the database runs at home", async || match runs(&api).await {
         Some((at, uid)) if at == LOST => Ok(uid),
-        // On a busy machine its home did not report for a moment, so the scheduler chose another one.
+        // On a busy machine its node was not Ready for a moment, so the scheduler chose another one.
         Some(other) => {
             observe::delete_pod(&api, NAMESPACE, "db-0", false).await.unwrap();
             Err(format!("{other:?}"))
@@ -194,12 +195,11 @@ async fn fixture(row: &'static Row) -> Fixture {
     .await
     .unwrap();
     let file = rigs.file(&format!("{LOST}.power"));
-    let (_theirs, _ours, _kubelets, _rigs) = (theirs, ours, kubelets, rigs);
-    let scene =
-        Fixture { row, plane, api, lost, uid, file, _pod_safety: _ours, _kcm: _theirs, _kubelets, _rigs };
-    scene.until_the_policies_hold().await;
+    let (_components, _pod_safety, _kubelets, _rigs) = (components, pod_safety, kubelets, rigs);
+    let fixture = Fixture { row, plane, api, lost, uid, file, _pod_safety, _components, _kubelets, _rigs };
+    fixture.until_the_policies_hold().await;
     until("the devices are ready", async || {
-        let devices = scene.plane.list("fencedevices").await.map_err(|error| error.to_string())?;
+        let devices = fixture.plane.list("fencedevices").await.map_err(|error| error.to_string())?;
         let is_ready = |device: &Value| {
             let mut conditions = device["status"]["conditions"].as_array().into_iter().flatten();
             conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
@@ -208,7 +208,7 @@ async fn fixture(row: &'static Row) -> Fixture {
     })
     .await
     .unwrap();
-    scene
+    fixture
 }
 
 async fn runs(api: &Client) -> Option<(String, String)> {
@@ -241,8 +241,7 @@ impl Fixture {
         pod.is_some_and(|pod| pod.metadata.uid.as_deref() == Some(&self.uid))
     }
 
-    /// Sends a request until it is allowed, or until the pod that it is about is gone. The first answer is checked: allowed, or
-    /// denied by this policy.
+    /// Sends a request until it is allowed, or until its pod is gone. The first answer is checked: allowed, or denied by this policy.
     async fn send_until_allowed(&self, verb: &str, path: &str, body: &str, refusal: Option<&str>) {
         let body = body.replace("UID", &self.uid);
         let body: Value = if body.is_empty() { Value::Null } else { serde_json::from_str(&body).unwrap() };
@@ -267,7 +266,7 @@ impl Fixture {
         .unwrap();
     }
 
-    /// Whoever adds a taint reads the Node first: one that is there already is left.
+    /// A controller that adds a taint reads the Node first, and keeps an existing taint.
     async fn until_tainted(&self, key: &str, effect: &str, refusal: Option<&str>) {
         let body = json!({ "spec": { "taints": [{ "key": key, "effect": effect }] } });
         let what = format!("{}: taint {key}", self.row.name);
@@ -334,7 +333,7 @@ impl Fixture {
         }
     }
 
-    /// From the loss of the node. The first pod goes when its machine has no power, by this evidence.
+    /// Since the loss of the node. The first pod is released when its machine has no power, by this evidence.
     async fn until_elsewhere(&self, begun: Instant) -> Duration {
         until("the first pod is gone", async || {
             let is_there = self.pod_exists().await;
@@ -356,18 +355,18 @@ impl Fixture {
         .unwrap();
         let took = begun.elapsed();
         if let Reason::Reports(words) = self.row.reason {
-            let said = observe::event(&self.api, NAMESPACE, "db-0", "ForceDeleted").await.unwrap();
-            assert!(said.contains(words), "{}: {said}", self.row.name);
+            let message = observe::event(&self.api, NAMESPACE, "db-0", "ForceDeleted").await.unwrap();
+            assert!(message.contains(words), "{}: {message}", self.row.name);
         }
         took
     }
 }
 
 async fn run_row(row: &'static Row) {
-    let scene = fixture(row).await;
+    let fixture = fixture(row).await;
     let begun = Instant::now();
-    scene.lost.cut_off().await;
-    let (took, ()) = tokio::join!(scene.until_elsewhere(begun), scene.run_script());
+    fixture.lost.cut_off().await;
+    let (took, ()) = tokio::join!(fixture.until_elsewhere(begun), fixture.run_script());
     println!(
         "scene {}: Running elsewhere {:.0} s after the loss ({})",
         row.name,

@@ -1,5 +1,5 @@
-//! Nodes that report and are unhealthy: a scripted node-problem-detector writes a condition, and what follows is drained,
-//! switched off, proved and brought back; and a kubelet that plays sick.
+//! Nodes that report and are unhealthy: a scripted node-problem-detector sets a condition, and the node is drained, fenced and recovered;
+//! and a kubelet that reports false conditions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::{
 };
 
 const UNHEALTHY: &str = "sick";
-/// How long the condition must last, as the policy says.
+/// How long the condition must last, as in the policy.
 const LASTS: u64 = 10;
 
 struct Fixture {
@@ -30,9 +30,9 @@ struct Fixture {
     _pod_safety: PodSafety,
     unhealthy: Arc<Machine>,
     lost: Arc<Machine>,
-    _kcm: [Component; 2],
+    _components: [Component; 2],
     _kubelets: JoinSet<()>,
-    /// It has the files that are switched.
+    /// Owns the files of the power switches.
     _rigs: Rigs,
 }
 
@@ -57,22 +57,22 @@ async fn fixture() -> Fixture {
         apply(&plane, &policy_of(node)).await;
     }
     let kubelets = kubelets(&plane, spare_machines().iter().chain([&sick, &lost]));
-    let (theirs, ours) =
+    let (components, pod_safety) =
         leader_beside(&plane, &kubeconfig, "statefulset-controller,disruption-controller", &rigs).await;
     Fixture {
         plane,
         audit,
-        _pod_safety: ours,
+        _pod_safety: pod_safety,
         unhealthy: sick,
         lost,
-        _kcm: theirs,
+        _components: components,
         _kubelets: kubelets,
         _rigs: rigs,
     }
 }
 
 impl Fixture {
-    /// What node-problem-detector does.
+    /// Sets a condition like node-problem-detector.
     async fn detects(&self, node: &str, status: &str) {
         let condition =
             json!({ "type": "KernelDeadlock", "status": status, "reason": "Test", "message": "m" });
@@ -86,7 +86,7 @@ impl Fixture {
         node.spec.unwrap().unschedulable == Some(true)
     }
 
-    /// Where it runs, and its UID.
+    /// Its node and its UID, once they match.
     async fn until_runs(&self, pod: &str, fits: impl Fn(&str, &str) -> bool) -> (String, String) {
         until(&format!("{pod} runs where it should"), async || {
             let pod = observe::find_pod(&self.plane.admin(), NAMESPACE, pod).await.unwrap();
@@ -99,7 +99,7 @@ impl Fixture {
         .unwrap()
     }
 
-    /// How often the machine was ordered off, over all incidents.
+    /// How often the machine was switched off, over all incidents.
     async fn power_offs(&self, node: &str) -> usize {
         let fences = self.plane.list("nodefences").await.unwrap();
         let of_it = fences.iter().filter(|fence| fence["spec"]["node"]["name"] == node);
@@ -126,49 +126,49 @@ impl Fixture {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_with_an_unhealthy_condition_is_drained_fenced_and_recovered_once() {
-    let scene = fixture().await;
+    let fixture = fixture().await;
     for name in ["web", "db"] {
-        apply(&scene.plane, &workloads::stateful_set_near(NAMESPACE, name, UNHEALTHY)).await;
+        apply(&fixture.plane, &workloads::stateful_set_near(NAMESPACE, name, UNHEALTHY)).await;
     }
     let budget = json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": { "namespace": NAMESPACE, "name": "db" },
         "spec": { "minAvailable": 1, "selector": { "matchLabels": { "workload": "db" } } } });
-    apply(&scene.plane, &budget).await;
-    let (_, db) = scene.until_runs("db-0", |node, _| node == UNHEALTHY).await;
-    let (_, web) = scene.until_runs("web-0", |node, _| node == UNHEALTHY).await;
-    a_condition_that_clears_in_time_starts_no_incident(&scene).await;
+    apply(&fixture.plane, &budget).await;
+    let (_, db) = fixture.until_runs("db-0", |node, _| node == UNHEALTHY).await;
+    let (_, web) = fixture.until_runs("web-0", |node, _| node == UNHEALTHY).await;
+    a_condition_that_clears_in_time_starts_no_incident(&fixture).await;
 
-    scene.detects(UNHEALTHY, "True").await;
-    // What its budget allows ends in good order, while the node runs.
-    scene.until_runs("web-0", |node, uid| node != UNHEALTHY && uid != web).await;
-    // What it does not allow is fenced with the machine, and released by the evidence.
-    scene.until_runs("db-0", |node, uid| node != UNHEALTHY && uid != db).await;
-    let fence = until_phase(&scene.plane, UNHEALTHY, "Done").await;
+    fixture.detects(UNHEALTHY, "True").await;
+    // Evictions that the PDB allows complete gracefully, while the node runs.
+    fixture.until_runs("web-0", |node, uid| node != UNHEALTHY && uid != web).await;
+    // The remaining pod is fenced with its machine, and released by the evidence.
+    fixture.until_runs("db-0", |node, uid| node != UNHEALTHY && uid != db).await;
+    let fence = until_phase(&fixture.plane, UNHEALTHY, "Done").await;
     let trigger = &fence["spec"]["trigger"];
     assert_eq!(trigger["kind"], "Unhealthy", "{fence:#}");
     assert_eq!(trigger["condition"], json!({ "type": "KernelDeadlock", "status": "True" }));
     let drain = &fence["status"]["drain"];
     assert!(drain["message"].as_str().unwrap().contains("shop/db-0"), "{drain}");
-    assert_eq!((scene.unhealthy.boots(), scene.unhealthy.has_power()), (2, true));
-    assert!(!scene.is_cordoned().await, "it was cordoned for the drain alone");
-    evictions_precede_power_off_and_power_off_precedes_evidence(&scene, &db).await;
-    a_node_still_unhealthy_after_fencing_is_not_fenced_again(&scene).await;
+    assert_eq!((fixture.unhealthy.boots(), fixture.unhealthy.has_power()), (2, true));
+    assert!(!fixture.is_cordoned().await, "it was cordoned for the drain alone");
+    evictions_precede_power_off_and_power_off_precedes_evidence(&fixture, &db).await;
+    a_node_still_unhealthy_after_fencing_is_not_fenced_again(&fixture).await;
     let (granted, used) =
-        granted_and_used(&scene.plane, &scene.audit, &[&["clusterrole", "pod-safety-drain"]]).await;
+        granted_and_used(&fixture.plane, &fixture.audit, &[&["clusterrole", "pod-safety-drain"]]).await;
     assert!(granted.is_subset(&used), "a right is not needed: {granted:?}, {used:?}");
 }
 
-async fn a_condition_that_clears_in_time_starts_no_incident(scene: &Fixture) {
-    scene.detects(UNHEALTHY, "True").await;
-    scene.detects(UNHEALTHY, "False").await;
+async fn a_condition_that_clears_in_time_starts_no_incident(fixture: &Fixture) {
+    fixture.detects(UNHEALTHY, "True").await;
+    fixture.detects(UNHEALTHY, "False").await;
     tokio::time::sleep(Duration::from_secs(LASTS + 2)).await;
-    assert_eq!(scene.plane.list("nodefences").await.unwrap(), Vec::<Value>::new());
-    assert!(!scene.is_cordoned().await);
+    assert_eq!(fixture.plane.list("nodefences").await.unwrap(), Vec::<Value>::new());
+    assert!(!fixture.is_cordoned().await);
 }
 
-/// By the audit log: both pods were evicted before anything was switched, and only the one that stayed was removed.
-async fn evictions_precede_power_off_and_power_off_precedes_evidence(scene: &Fixture, db: &str) {
-    let entries = scene.audit.entries().unwrap();
+/// From the audit log: both pods were evicted before any power-off, and only the remaining one was force deleted.
+async fn evictions_precede_power_off_and_power_off_precedes_evidence(fixture: &Fixture, db: &str) {
+    let entries = fixture.audit.entries().unwrap();
     let first = |what: &str, verb: &str, name: &str| {
         let of_it = |entry: &&pod_safety_control_plane::AuditEntry| entry.matches(verb, what, name);
         entries.iter().position(|entry| of_it(&entry)).unwrap_or_else(|| panic!("no {verb} of {what} {name}"))
@@ -181,16 +181,16 @@ async fn evictions_precede_power_off_and_power_off_precedes_evidence(scene: &Fix
     assert!(!entries.iter().any(|entry| entry.matches("delete", "pods", "web-0")), "its kubelet ended it");
 }
 
-/// The detector still says so after the boot.
-async fn a_node_still_unhealthy_after_fencing_is_not_fenced_again(scene: &Fixture) {
-    let held = scene.until_repeated().await;
+/// The detector reports the same condition after the boot.
+async fn a_node_still_unhealthy_after_fencing_is_not_fenced_again(fixture: &Fixture) {
+    let held = fixture.until_repeated().await;
     assert_eq!(held["status"]["phase"], "Pending");
-    let said = observe::event(&scene.plane.admin(), "default", UNHEALTHY, "FencingHeld").await.unwrap();
-    assert!(said.contains("powering it off and on did not cure it"), "{said}");
-    assert_eq!((scene.power_offs(UNHEALTHY).await, scene.unhealthy.boots()), (1, 2));
-    scene.detects(UNHEALTHY, "False").await;
+    let message = observe::event(&fixture.plane.admin(), "default", UNHEALTHY, "FencingHeld").await.unwrap();
+    assert!(message.contains("powering it off and on did not cure it"), "{message}");
+    assert_eq!((fixture.power_offs(UNHEALTHY).await, fixture.unhealthy.boots()), (1, 2));
+    fixture.detects(UNHEALTHY, "False").await;
     until("it is called off", async || {
-        let fences = scene.plane.list("nodefences").await.unwrap();
+        let fences = fixture.plane.list("nodefences").await.unwrap();
         let name = &held["metadata"]["name"];
         let phase =
             fences.iter().find(|fence| fence["metadata"]["name"] == *name).map(|one| &one["status"]["phase"]);
@@ -200,24 +200,24 @@ async fn a_node_still_unhealthy_after_fencing_is_not_fenced_again(scene: &Fixtur
     .unwrap();
 }
 
-/// A kubelet may write the conditions and the boot ID of its own Node as it likes.
+/// A kubelet may write the conditions and the boot ID of its own Node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attack_false_unhealthy_conditions_are_limited_by_the_gates() {
-    let scene = fixture().await;
-    scene.detects(UNHEALTHY, "True").await;
-    until_phase(&scene.plane, UNHEALTHY, "Done").await;
+    let fixture = fixture().await;
+    fixture.detects(UNHEALTHY, "True").await;
+    until_phase(&fixture.plane, UNHEALTHY, "Done").await;
     for _boot in 0..3 {
-        scene.unhealthy.reboot();
-        scene.detects(UNHEALTHY, "False").await;
-        scene.detects(UNHEALTHY, "True").await;
-        scene.until_repeated().await;
+        fixture.unhealthy.reboot();
+        fixture.detects(UNHEALTHY, "False").await;
+        fixture.detects(UNHEALTHY, "True").await;
+        fixture.until_repeated().await;
     }
-    assert_eq!(scene.power_offs(UNHEALTHY).await, 1);
-    // Nor does it keep a node that is lost waiting.
-    scene.lost.cut_off().await;
-    until_phase(&scene.plane, "lost", "Done").await;
-    assert_eq!(node_fence_of(&scene.plane, "lost").await.unwrap()["spec"]["trigger"]["kind"], "Detected");
-    assert_eq!((scene.power_offs(UNHEALTHY).await, scene.unhealthy.has_power()), (1, true));
-    let proofs = scene.plane.list("fenceevidences").await.unwrap();
+    assert_eq!(fixture.power_offs(UNHEALTHY).await, 1);
+    // A lost node does not wait for it either.
+    fixture.lost.cut_off().await;
+    until_phase(&fixture.plane, "lost", "Done").await;
+    assert_eq!(node_fence_of(&fixture.plane, "lost").await.unwrap()["spec"]["trigger"]["kind"], "Detected");
+    assert_eq!((fixture.power_offs(UNHEALTHY).await, fixture.unhealthy.has_power()), (1, true));
+    let proofs = fixture.plane.list("fenceevidences").await.unwrap();
     assert_eq!(proofs.len(), 2, "one for each that was off: {proofs:#?}");
 }

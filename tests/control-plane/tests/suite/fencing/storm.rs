@@ -1,5 +1,5 @@
-//! Two hundred nodes lost at once: the brakes hold, each with its numbers, and nothing is shot. When most are back, one at
-//! a time is.
+//! Two hundred nodes are lost at once: the gates hold, each with its numbers, and no machine is switched off. When most nodes are back, one at
+//! a time is fenced.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use super::{apply, device, incidents};
 
-/// How many there are, and how many are lost at first, and in the end.
+/// The number of nodes, of nodes lost at first, and of nodes lost in the end.
 const NODES: usize = 250;
 const LOST: usize = 200;
 const REMAIN_LOST: usize = 20;
@@ -26,28 +26,28 @@ fn name(number: usize) -> String {
     format!("n{number:03}")
 }
 
-/// Those whose kubelets are heard.
+/// The nodes whose kubelets report.
 type Alive = Arc<Mutex<BTreeSet<String>>>;
 
 /// Renews Leases until the test ends.
 async fn renew_leases(api: Client, alive: Alive) {
     loop {
         let names: Vec<_> = alive.lock().unwrap().iter().cloned().collect();
-        // What fails is tried again, as a kubelet does.
+        // A failure is retried, like in a kubelet.
         let _again = join_all(names.iter().map(|name| objects::renew_lease(&api, name))).await;
         tokio::time::sleep(Duration::from_secs(3)).await;
     }
 }
 
 async fn set_ready_conditions(api: &Client, names: impl Iterator<Item = String>, ready: &str) {
-    let said = names.map(|name| async move {
+    let updates = names.map(|name| async move {
         let status = objects::node(&name).with_ready(ready).status.unwrap();
         objects::set_node_status(api, &name, &status).await.unwrap();
     });
-    join_all(said).await;
+    join_all(updates).await;
 }
 
-/// Whose power was touched: each has its own switch.
+/// The nodes whose machines were switched: each has its own switch.
 fn power_offs(switches: &Path) -> Vec<String> {
     let all = (0..NODES).map(name);
     all.filter(|name| std::fs::read_to_string(switches.join(name)).unwrap().trim() != "on").collect()
@@ -58,7 +58,7 @@ fn gate(status: &Value, name: &str) -> Option<String> {
     (gate["holds"] == true).then(|| gate["message"].as_str().unwrap_or_default().to_owned())
 }
 
-/// The number with which a text begins.
+/// The leading number of a text.
 fn leading(text: &str) -> usize {
     text.split(' ').next().unwrap().parse().unwrap()
 }
@@ -105,15 +105,15 @@ async fn two_hundred_nodes_lost_at_once_are_held_by_gates_and_none_is_fenced() {
     let mut kubelets = JoinSet::new();
     kubelets.spawn(renew_leases(api.clone(), Arc::clone(&alive)));
     let agents = format!("--fence-agents-path={}", rigs.agents().display());
-    // Who says that nodes are lost is another one here: ours would hold that back by itself.
+    // Another controller marks lost nodes here: that of pod-safety would itself not mark so many.
     let args = ["--mode=guard", "--controllers=pod-gc,fencing", &agents, "--allow-fence-dummy"];
-    let ours = plane.leading_pod_safety(&kubeconfig, args).await.unwrap();
+    let pod_safety = plane.leading_pod_safety(&kubeconfig, args).await.unwrap();
 
     alive.lock().unwrap().retain(|name| *name >= self::name(LOST));
     set_ready_conditions(&api, (0..LOST).map(name), "Unknown").await;
     until("each incident shows the brakes that hold it", async || {
         let all = incidents(&plane).await;
-        // The numbers are those of when the gate closed: they are not written again when they move.
+        // The numbers are those at the time the gate closed: later changes are not written.
         let held = |status: &&Value| {
             let us = gate(status, "LargeOutage").unwrap_or_default();
             let zone = gate(status, "ZoneInTrouble").unwrap_or_default();
@@ -130,10 +130,10 @@ async fn two_hundred_nodes_lost_at_once_are_held_by_gates_and_none_is_fenced() {
     let begun = incidents(&plane).await.iter().filter(|status| status["attempts"][0].is_object()).count();
     assert_eq!((begun, power_offs(switches)), (0, Vec::new()), "nothing was begun, nothing was shot");
     let labels = [("controller", "fencing"), ("reason", "LargeOutage")];
-    let held = ours.metric("pod_safety_holds", &labels).await.unwrap();
+    let held = pod_safety.metric("pod_safety_holds", &labels).await.unwrap();
     assert!((held - 200.0).abs() < 0.5, "{held}");
 
-    // The network is back for most: now each of the others may be lost by itself.
+    // The network is back for most: each of the others may now be lost by itself.
     alive.lock().unwrap().extend((REMAIN_LOST..LOST).map(name));
     join_all((REMAIN_LOST..LOST).map(name).map(|name| {
         let api = api.clone();
@@ -143,7 +143,7 @@ async fn two_hundred_nodes_lost_at_once_are_held_by_gates_and_none_is_fenced() {
     set_ready_conditions(&api, (REMAIN_LOST..LOST).map(name), "True").await;
     until("one is fenced, and the others wait for their turn", async || {
         let all = incidents(&plane).await;
-        // Nobody waits for its pods, so it does not stay Fenced for long.
+        // No pod waits for it, so it does not stay Fenced for long.
         let fenced = all.iter().filter(|status| status["evidence"].is_string()).count();
         let waits = |status: &&Value| {
             let turn = gate(status, "Concurrency").or_else(|| gate(status, "Cooldown"));

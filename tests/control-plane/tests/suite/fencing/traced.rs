@@ -1,5 +1,5 @@
-//! The trace of an incident, as a collector gets it: through a failover it stays one trace, told once; and a collector that
-//! hangs delays no release.
+//! The trace of an incident, as a collector receives it: across a failover it stays one trace without duplicate spans; and a collector
+//! that hangs delays no release.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -22,17 +22,17 @@ use tokio::task::JoinSet;
 use super::machine::Machine;
 use super::{NAMESPACE, apply, killed, node_fence_of, until_phase, until_released};
 
-/// Two are lost; the others keep that from being a large outage.
+/// Two are lost; the others prevent that this counts as a large outage.
 const MACHINES: usize = 6;
-/// What a leader told in the last 5 s before its last renewal is told again by the next: the order takes longer.
+/// Spans of the last 5 s before a leader's last renewal are exported again by the next leader: the order takes longer than that.
 const ORDER_TAKES: Duration = Duration::from_secs(9);
 const QUIET: Duration = Duration::from_secs(7);
-/// The spans of an incident, in the order of their ends. [`SWITCHED_ON`] is not there if the node is back before its power
-/// was checked: it comes before the last one.
+/// The spans of an incident, in the order of their ends. [`SWITCHED_ON`] is missing if the node is back before its power was checked: its
+/// place is before the last one.
 const STORY: [&str; 6] = ["detect", "gates", "order off", "evidence", "force delete", "incident"];
 const SWITCHED_ON: &str = "order on";
 
-/// A `fence_dummy` that takes its time for the first order.
+/// A `fence_dummy` whose first order takes some time.
 fn agent(agents: &Path, folder: &Path) {
     let script = format!(
         r#"#!/bin/sh
@@ -52,10 +52,10 @@ printf '%s\n' "$input" | exec "{agents}/fence_dummy"
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
 }
 
-/// Its kubelet stops reporting, and the Node says so as kube-controller-manager writes it: the last heartbeat stays.
+/// Its kubelet stops reporting, and the Node is marked like by kube-controller-manager: the last heartbeat time stays.
 async fn lose_node(api: &Client, machine: &Machine) {
     machine.cut_off().await;
-    // Conditions have whole seconds, Leases have less.
+    // Conditions have whole seconds, Leases have fractions.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let pod = format!("db-{}", machine.name);
     observe::delete_pod(api, NAMESPACE, &pod, false).await.unwrap();
@@ -112,7 +112,7 @@ impl Fixture {
         self.plane.pod_safety(name, &self.kubeconfig, args).await.unwrap()
     }
 
-    /// The spans of the node that the collector took.
+    /// The spans of the node that the collector received.
     fn trace_of(&self, node: &str) -> Vec<WireSpan> {
         let all = self.collector.spans();
         let first = all.iter().find(|span| span.text("k8s.node.name").as_deref() == Some(node));
@@ -137,26 +137,26 @@ fn nanos(stamp: &Value) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_incident_is_one_trace_across_a_failover_and_a_hung_collector_delays_nothing() {
-    let scene = fixture().await;
-    let mut first = scene.start("first").await;
+    let fixture = fixture().await;
+    let mut first = fixture.start("first").await;
     first.is_leader().await.unwrap();
-    let mut second = scene.start("second").await;
+    let mut second = fixture.start("second").await;
     second.ready().await.unwrap();
-    a_leader_dies_in_the_middle(&scene, &mut first).await;
-    one_trace_has_each_span_once(&scene).await;
-    each_span_has_the_times_of_the_records(&scene).await;
-    a_collector_that_hangs_delays_no_release(&scene).await;
+    a_leader_dies_in_the_middle(&fixture, &mut first).await;
+    one_trace_has_each_span_once(&fixture).await;
+    each_span_has_the_times_of_the_records(&fixture).await;
+    a_collector_that_hangs_delays_no_release(&fixture).await;
     let failures = second.metric("pod_safety_trace_export_failures_total", &[]).await.unwrap();
     assert!(failures >= 1.0, "{failures}");
-    let said = second.log_text();
-    let complaints = said.lines().filter(|line| line.contains("spans cannot be exported")).count();
+    let log = second.log_text();
+    let complaints = log.lines().filter(|line| line.contains("spans cannot be exported")).count();
     assert_eq!(complaints, 1, "a line, not a flood");
-    assert!(said.lines().any(|line| line.contains("event=\"pod_force_deleted\"")), "{said}");
+    assert!(log.lines().any(|line| line.contains("event=\"pod_force_deleted\"")), "{log}");
 }
 
-async fn a_leader_dies_in_the_middle(scene: &Fixture, first: &mut PodSafety) {
-    let (plane, api) = (&scene.plane, scene.plane.admin());
-    lose_node(&api, &scene.machines[0]).await;
+async fn a_leader_dies_in_the_middle(fixture: &Fixture, first: &mut PodSafety) {
+    let (plane, api) = (&fixture.plane, fixture.plane.admin());
+    lose_node(&api, &fixture.machines[0]).await;
     until("the order is written down", async || {
         let fence = node_fence_of(plane, "m0").await.ok_or("no incident")?;
         let status = &fence["status"];
@@ -164,25 +164,25 @@ async fn a_leader_dies_in_the_middle(scene: &Fixture, first: &mut PodSafety) {
     })
     .await
     .unwrap();
-    scene.until_recorded("m0", "gates").await;
+    fixture.until_recorded("m0", "gates").await;
     tokio::time::sleep(QUIET).await;
     first.kill_9().unwrap();
     until_released(plane, "db-m0").await;
     pod(&api, "db-m0", "m1").await;
     until_phase(plane, "m0", "Done").await;
-    // Spans are exported a batch at a time: that one is there says nothing about another.
+    // Spans are exported in batches: one span does not imply another.
     for name in STORY.into_iter().chain(["taint", "successor ready"]) {
-        scene.until_recorded("m0", name).await;
+        fixture.until_recorded("m0", name).await;
     }
 }
 
-async fn one_trace_has_each_span_once(scene: &Fixture) {
-    let spans = scene.trace_of("m0");
-    let traces: BTreeSet<_> = scene.collector.spans().into_iter().map(|span| span.trace_id).collect();
+async fn one_trace_has_each_span_once(fixture: &Fixture) {
+    let spans = fixture.trace_of("m0");
+    let traces: BTreeSet<_> = fixture.collector.spans().into_iter().map(|span| span.trace_id).collect();
     assert_eq!(traces.len(), 1, "{spans:#?}");
     let ids: BTreeSet<_> = spans.iter().map(|span| span.span_id.clone()).collect();
     assert_eq!(ids.len(), spans.len(), "none is told twice: {spans:#?}");
-    let tellers = scene.collector.requests().into_iter().flat_map(|request| request.resource_spans);
+    let tellers = fixture.collector.requests().into_iter().flat_map(|request| request.resource_spans);
     let tellers: BTreeSet<_> = tellers
         .map(|process| {
             let attributes = process.resource.unwrap().attributes;
@@ -209,7 +209,7 @@ async fn one_trace_has_each_span_once(scene: &Fixture) {
         assert!(root.start_time_unix_nano <= span.start_time_unix_nano, "{}", span.name);
         assert!(span.start_time_unix_nano <= span.end_time_unix_nano, "{}", span.name);
     }
-    // Of orders there may be more than one, because the first leader died.
+    // There may be several orders, because the first leader died.
     let ends =
         |name: &str| spans.iter().filter(|span| span.name == name).map(|span| span.end_time_unix_nano).max();
     let times: Vec<_> = STORY.map(ends).into_iter().collect::<Option<_>>().unwrap();
@@ -219,10 +219,10 @@ async fn one_trace_has_each_span_once(scene: &Fixture) {
     }
 }
 
-async fn each_span_has_the_times_of_the_records(scene: &Fixture) {
-    let spans = scene.trace_of("m0");
+async fn each_span_has_the_times_of_the_records(fixture: &Fixture) {
+    let spans = fixture.trace_of("m0");
     let of = |name: &str| spans.iter().find(|span| span.name == name).unwrap();
-    let fence = node_fence_of(&scene.plane, "m0").await.unwrap();
+    let fence = node_fence_of(&fixture.plane, "m0").await.unwrap();
     let attempts = fence["status"]["attempts"].as_array().unwrap();
     assert_eq!(of("gates").start_time_unix_nano, nanos(&fence["metadata"]["creationTimestamp"]));
     assert_eq!(of("gates").end_time_unix_nano, nanos(&attempts[0]["at"]));
@@ -237,7 +237,7 @@ async fn each_span_has_the_times_of_the_records(scene: &Fixture) {
     let renewed = nanos(&attempts[0]["verified"]["leaseRenewed"]);
     assert_eq!((of("incident").start_time_unix_nano, of("detect").start_time_unix_nano), (renewed, renewed));
     let released = of("force delete");
-    let api = scene.plane.admin();
+    let api = fixture.plane.admin();
     let events = observe::events(&api, NAMESPACE, "db-m0", "ForceDeleted").await.unwrap();
     let event = serde_json::to_value(&events[0]).unwrap();
     assert_eq!(event["related"]["name"], "m0", "{event:#}");
@@ -255,25 +255,25 @@ async fn each_span_has_the_times_of_the_records(scene: &Fixture) {
     assert_eq!(successor.text("k8s.node.name").as_deref(), Some("m1"));
 }
 
-async fn a_collector_that_hangs_delays_no_release(scene: &Fixture) {
-    let (plane, api) = (&scene.plane, scene.plane.admin());
-    scene.collector.stop_responding();
-    let asked = scene.collector.heads().len();
-    lose_node(&api, &scene.machines[2]).await;
+async fn a_collector_that_hangs_delays_no_release(fixture: &Fixture) {
+    let (plane, api) = (&fixture.plane, fixture.plane.admin());
+    fixture.collector.stop_responding();
+    let requests = fixture.collector.heads().len();
+    lose_node(&api, &fixture.machines[2]).await;
     until("there is evidence", async || {
         let fence = node_fence_of(plane, "m2").await.ok_or("no incident")?;
         check_that(fence["status"]["evidence"].is_string(), fence["status"].to_string())
     })
     .await
     .unwrap();
-    assert!(scene.collector.heads().len() > asked, "it hangs with a request in its hands");
+    assert!(fixture.collector.heads().len() > requests, "it hangs with a request in its hands");
     let proved = Instant::now();
     until_released(plane, "db-m2").await;
-    // An export gives up after 10 s: a release that waited for one would take longer.
+    // An export times out after 10 s: a release that waited for one would take longer.
     assert!(proved.elapsed() < Duration::from_secs(9), "released {:?} after the evidence", proved.elapsed());
-    scene.collector.set_response(200, Vec::new());
-    scene.until_recorded("m2", "force delete").await;
-    let spans = scene.trace_of("m2");
+    fixture.collector.set_response(200, Vec::new());
+    fixture.until_recorded("m2", "force delete").await;
+    let spans = fixture.trace_of("m2");
     let ids: BTreeSet<_> = spans.iter().map(|span| span.span_id.clone()).collect();
     assert_eq!(ids.len(), spans.len(), "{spans:#?}");
 }

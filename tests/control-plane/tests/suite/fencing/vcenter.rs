@@ -1,4 +1,4 @@
-//! Machines of a vCenter: one FenceDevice for all, which knows each by the providerID of its Node alone.
+//! Virtual machines of a vCenter: one FenceDevice for all nodes, which finds each machine by the providerID of its Node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use super::cloud::{policy_of_all, target};
 use super::machine::Machine;
 use super::{NAMESPACE, apply, leader, secret, stateful_pod, until_released};
 
-/// What docs/quickstart-cloud.md shows.
+/// The device of docs/quickstart-cloud.md.
 fn device(vcenter: &Vcenter) -> Value {
     let spec = json!({
         "driver": "Agent", "agent": "fence_vmware_soap",
@@ -25,7 +25,7 @@ fn device(vcenter: &Vcenter) -> Value {
     super::device("vsphere", spec)
 }
 
-/// A machine that has power while vSphere says so.
+/// A machine that has power while vSphere reports so.
 fn machine(vcenter: &Arc<Vcenter>, name: &str, uuid: &str, kubelets: &mut JoinSet<()>) -> Arc<Machine> {
     let runs = Arc::new(AtomicBool::new(true));
     let (looks, looked, of) = (Arc::clone(vcenter), Arc::clone(&runs), uuid.to_owned());
@@ -63,17 +63,17 @@ async fn a_vsphere_machine_is_selected_by_provider_id() {
         apply(&plane, &object).await;
     }
     let agents = format!("--fence-agents-path={}", vcenter.agents().display());
-    let _ours = leader(&plane, &kubeconfig, &[&agents]).await;
+    let _pod_safety = leader(&plane, &kubeconfig, &[&agents]).await;
     for machine in [&lost, &neighbour] {
         let target = target(&plane, &machine.name).await;
         assert_eq!((&target["power"], &target["problem"]), (&json!("On"), &Value::Null), "{target}");
     }
-    for (node, problem, says) in [
+    for (node, problem, expected) in [
         ("w3", "Failed", "plug is not available"),
         ("elsewhere", "AnotherMachine", "is an instance of openstack"),
     ] {
         let target = target(&plane, node).await;
-        assert!(target["problem"] == problem && target.to_string().contains(says), "{node}: {target}");
+        assert!(target["problem"] == problem && target.to_string().contains(expected), "{node}: {target}");
     }
 
     stateful_pod(&plane, "db", "w1").await;

@@ -1,5 +1,5 @@
-//! From a dead node to a pod that is released and a node that is back; what cannot be fenced; a device that switches
-//! another machine; and what is said meanwhile.
+//! From a dead node to a released pod and a recovered node; a node that cannot be fenced; a device that switches another machine; and the
+//! status and Events of each.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{
     policy, secret, stateful_pod, until_phase, until_released,
 };
 
-/// What must appear nowhere.
+/// Secrets that must appear nowhere.
 const SECRETS: [&str; 2] = [PASSWORD, "not-the-password"];
 
 /// The management controller of one node.
@@ -37,7 +37,7 @@ struct Fixture {
     pod_safety: PodSafety,
     agents: Program,
     ipmi: Arc<Ipmi>,
-    /// What its device takes for the machine of w3.
+    /// The machine that the device of w3 is wired to.
     _other: Ipmi,
     nodes: Vec<Arc<Machine>>,
     _kubelets: JoinSet<()>,
@@ -67,16 +67,16 @@ async fn fixture() -> Fixture {
     let mut always = policy("w3", "w3", "bmc-w3");
     (always["spec"]["when"], always["spec"]["recovery"]) = (json!("Always"), json!("Hold"));
     apply(&plane, &always).await;
-    // As in the chart: agents run in a process of their own.
+    // As in the chart: agents run in a separate process.
     let socket = rigs.file("agents.sock");
     let runs = plane.fence_agents("fence-agents", &rigs.agents(), &socket).await.unwrap();
     let socket = format!("--fence-agents-socket={}", socket.display());
-    let ours = leader(&plane, &kubeconfig, &[&socket]).await;
+    let pod_safety = leader(&plane, &kubeconfig, &[&socket]).await;
     Fixture {
         plane,
         kubeconfig,
         audit,
-        pod_safety: ours,
+        pod_safety,
         agents: runs,
         ipmi,
         _other: other,
@@ -87,29 +87,30 @@ async fn fixture() -> Fixture {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_node_is_fenced_and_an_unfenceable_one_has_a_reason() {
-    let mut scene = fixture().await;
-    scene.plane.namespace(NAMESPACE).await.unwrap();
-    device_status_shows_usability(&scene).await;
-    policy_status_shows_usability(&scene).await;
-    operators_test_devices_and_run_dry_runs(&scene).await;
-    a_dead_node_is_proved_off_released_and_recovered(&scene).await;
-    an_unfenceable_node_is_released_by_an_operator_confirmation(&scene).await;
-    a_device_wired_to_another_machine_is_detected(&scene).await;
-    no_secret_is_in_logs_events_or_status(&scene).await;
-    a_missing_agent_runner_is_reported(&mut scene).await;
-    old_finished_objects_are_deleted_and_others_kept(&mut scene).await;
-    each_right_that_was_granted_was_used(&scene).await;
+    let mut fixture = fixture().await;
+    fixture.plane.namespace(NAMESPACE).await.unwrap();
+    device_status_shows_usability(&fixture).await;
+    policy_status_shows_usability(&fixture).await;
+    operators_test_devices_and_run_dry_runs(&fixture).await;
+    a_dead_node_is_proved_off_released_and_recovered(&fixture).await;
+    an_unfenceable_node_is_released_by_an_operator_confirmation(&fixture).await;
+    a_device_wired_to_another_machine_is_detected(&fixture).await;
+    no_secret_is_in_logs_events_or_status(&fixture).await;
+    a_missing_agent_runner_is_reported(&mut fixture).await;
+    old_finished_objects_are_deleted_and_others_kept(&mut fixture).await;
+    each_right_that_was_granted_was_used(&fixture).await;
 }
 
-async fn device_status_shows_usability(scene: &Fixture) {
-    for (name, wanted, words) in [("bmc-w1", "True", ""), ("bmc-w2", "False", "node w2: the device failed")] {
-        until(&format!("{name} is Ready {wanted}"), async || {
-            let devices = scene.plane.list("fencedevices").await.unwrap();
+async fn device_status_shows_usability(fixture: &Fixture) {
+    for (name, expected, words) in [("bmc-w1", "True", ""), ("bmc-w2", "False", "node w2: the device failed")]
+    {
+        until(&format!("{name} is Ready {expected}"), async || {
+            let devices = fixture.plane.list("fencedevices").await.unwrap();
             let device = devices.iter().find(|device| device["metadata"]["name"] == name).ok_or("none")?;
             let conditions = device["status"]["conditions"].as_array().ok_or("no status")?;
             let ready = conditions.iter().find(|one| one["type"] == "Ready").ok_or("not Ready")?;
             let fits =
-                ready["status"] == wanted && ready["message"].as_str().unwrap_or_default().contains(words);
+                ready["status"] == expected && ready["message"].as_str().unwrap_or_default().contains(words);
             check_that(fits, ready.to_string())
         })
         .await
@@ -117,16 +118,16 @@ async fn device_status_shows_usability(scene: &Fixture) {
     }
 }
 
-/// What `kubectl get fencepolicies` and `kubectl wait --for=condition=Ready` go by.
-async fn policy_status_shows_usability(scene: &Fixture) {
-    for (name, wanted, reason) in [("w1", "True", "DevicesReady"), ("w2", "False", "DeviceNotReady")] {
-        until(&format!("the policy {name} is Ready {wanted}"), async || {
-            let policies = scene.plane.list("fencepolicies").await.unwrap();
+/// The condition that `kubectl get fencepolicies` and `kubectl wait --for=condition=Ready` use.
+async fn policy_status_shows_usability(fixture: &Fixture) {
+    for (name, expected, reason) in [("w1", "True", "DevicesReady"), ("w2", "False", "DeviceNotReady")] {
+        until(&format!("the policy {name} is Ready {expected}"), async || {
+            let policies = fixture.plane.list("fencepolicies").await.unwrap();
             let policy = policies.iter().find(|policy| policy["metadata"]["name"] == name).ok_or("none")?;
             let status = &policy["status"];
             let ready = &status["conditions"][0];
             check_that(
-                ready["status"] == wanted && ready["reason"] == reason && status["nodes"] == 1,
+                ready["status"] == expected && ready["reason"] == reason && status["nodes"] == 1,
                 status.to_string(),
             )
         })
@@ -135,26 +136,26 @@ async fn policy_status_shows_usability(scene: &Fixture) {
     }
 }
 
-/// From the shell of a person, by the controller's own looks; nothing is switched, and nothing is left lying.
-async fn operators_test_devices_and_run_dry_runs(scene: &Fixture) {
-    let (plane, kubeconfig) = (&scene.plane, scene.plane.admin_kubeconfig());
+/// From an operator's shell, with the status checks of the controller; nothing is switched, and no object remains.
+async fn operators_test_devices_and_run_dry_runs(fixture: &Fixture) {
+    let (plane, kubeconfig) = (&fixture.plane, fixture.plane.admin_kubeconfig());
     let tested = plane.start_pod_safety_once(&kubeconfig, &["devices", "test"]).await.unwrap();
     assert_eq!(tested.status.code(), Some(3), "{tested:?}");
-    for says in ["bmc-w1", "bmc-w2", "password"] {
-        assert!(tested.stdout.contains(says), "{says}: not in\n{}", tested.stdout);
+    for expected_text in ["bmc-w1", "bmc-w2", "password"] {
+        assert!(tested.stdout.contains(expected_text), "{expected_text}: not in\n{}", tested.stdout);
     }
     let drill = ["drill", "w1", "--reason=before the holidays"];
     let drilled = plane.start_pod_safety_once(&kubeconfig, &drill).await.unwrap();
     assert!(drilled.stdout.contains("bmc-w1"), "{drilled:?}");
-    assert!(scene.ipmi.is_on().unwrap(), "nothing is switched");
+    assert!(fixture.ipmi.is_on().unwrap(), "nothing is switched");
     assert_eq!(plane.list("nodefences").await.unwrap(), Vec::<Value>::new(), "nothing is left lying");
 }
 
-async fn a_dead_node_is_proved_off_released_and_recovered(scene: &Fixture) {
-    let (plane, api) = (&scene.plane, scene.plane.admin());
+async fn a_dead_node_is_proved_off_released_and_recovered(fixture: &Fixture) {
+    let (plane, api) = (&fixture.plane, fixture.plane.admin());
     stateful_pod(plane, "db", "w1").await;
     // The kubelet dies; the machine has power.
-    scene.nodes[0].cut_off().await;
+    fixture.nodes[0].cut_off().await;
     until("there is evidence", async || {
         let all = plane.list("fenceevidences").await.unwrap();
         let holds = node_fence_of(plane, "w1").await.map(|fence| fence["status"].clone());
@@ -162,12 +163,12 @@ async fn a_dead_node_is_proved_off_released_and_recovered(scene: &Fixture) {
     })
     .await
     .unwrap();
-    assert!(!scene.ipmi.is_on().unwrap(), "evidence says off, and it is");
+    assert!(!fixture.ipmi.is_on().unwrap(), "evidence says off, and it is");
     until_released(plane, "db-0").await;
-    scene.audit.was_soon_after_evidence("w1", |entry| entry.matches("delete", "pods", "db-0")).unwrap();
+    fixture.audit.was_soon_after_evidence("w1", |entry| entry.matches("delete", "pods", "db-0")).unwrap();
     let message = observe::event(&api, NAMESPACE, "db-0", "ForceDeleted").await.unwrap();
     assert!(message.starts_with("Node w1 was switched off: FenceEvidence w1-"), "{message}");
-    // Who releases pods and who marks the node go by the same evidence, and neither waits for the other.
+    // The pod release and the node's taint use the same evidence, and neither waits for the other.
     until("the node is marked", async || {
         let node = Api::<Node>::all(api.clone()).get("w1").await.map_err(|error| error.to_string())?;
         let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
@@ -176,8 +177,8 @@ async fn a_dead_node_is_proved_off_released_and_recovered(scene: &Fixture) {
     })
     .await
     .unwrap();
-    // Released, it is switched on; the machine boots, and its kubelet with it.
-    until("it has power", async || check_that(scene.ipmi.is_on().unwrap(), "not yet".to_owned()))
+    // After the release it is switched on; the machine boots with its kubelet.
+    until("it has power", async || check_that(fixture.ipmi.is_on().unwrap(), "not yet".to_owned()))
         .await
         .unwrap();
     let fence = until_phase(plane, "w1", "Done").await;
@@ -192,21 +193,25 @@ async fn a_dead_node_is_proved_off_released_and_recovered(scene: &Fixture) {
     let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
     assert!(!taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service"), "{taints:?}");
     assert!(
-        scene.pod_safety.metric("pod_safety_force_deletes_total", &[("evidence", "PowerOff")]).await.unwrap()
+        fixture
+            .pod_safety
+            .metric("pod_safety_force_deletes_total", &[("evidence", "PowerOff")])
+            .await
+            .unwrap()
             >= 1.0
     );
 }
 
-async fn an_unfenceable_node_is_released_by_an_operator_confirmation(scene: &Fixture) {
-    let (plane, api) = (&scene.plane, scene.plane.admin());
+async fn an_unfenceable_node_is_released_by_an_operator_confirmation(fixture: &Fixture) {
+    let (plane, api) = (&fixture.plane, fixture.plane.admin());
     stateful_pod(plane, "queue", "w2").await;
     let kubeconfig = plane.admin_kubeconfig();
     let confirm = ["confirm-down", "w2", "--reason=I pulled its plug", "--confirm=w2 is off", "--listen=3s"];
-    // While it lives, nobody's word counts.
+    // While the kubelet reports, no confirmation is accepted.
     let refused = plane.start_pod_safety_once(&kubeconfig, &confirm).await.unwrap();
     assert_eq!(refused.status.code(), Some(4), "{}", refused.stderr);
-    scene.nodes[1].cut_off().await;
-    // Its device refuses the password.
+    fixture.nodes[1].cut_off().await;
+    // Its device rejects the password.
     let fence = until_phase(plane, "w2", "AwaitingOperator").await;
     let message = fence["status"]["message"].as_str().unwrap();
     assert!(message.contains("level power: fencing") || message.contains("bmc-w2"), "{message}");
@@ -218,18 +223,18 @@ async fn an_unfenceable_node_is_released_by_an_operator_confirmation(scene: &Fix
     until_released(plane, "queue-0").await;
     let message = observe::event(&api, NAMESPACE, "queue-0", "ForceDeleted").await.unwrap();
     assert!(message.contains("confirmed that node w2 is off"), "{message}");
-    // Somebody repairs it and starts it.
-    scene.nodes[1].reboot();
-    scene.nodes[1].connect();
+    // The machine is repaired and started.
+    fixture.nodes[1].reboot();
+    fixture.nodes[1].connect();
     until_phase(plane, "w2", "Done").await;
 }
 
-async fn a_device_wired_to_another_machine_is_detected(scene: &Fixture) {
-    let plane = &scene.plane;
-    scene.nodes[2].cut_off().await;
+async fn a_device_wired_to_another_machine_is_detected(fixture: &Fixture) {
+    let plane = &fixture.plane;
+    fixture.nodes[2].cut_off().await;
     until_phase(plane, "w3", "Fenced").await;
-    // It was never off, and is heard again in the same boot.
-    scene.nodes[2].connect();
+    // It was never off, and reports again in the same boot.
+    fixture.nodes[2].connect();
     let fence = until_phase(plane, "w3", "AwaitingOperator").await;
     let message = fence["status"]["message"].as_str().unwrap();
     assert!(message.starts_with("the evidence is wrong"), "{message}");
@@ -243,10 +248,10 @@ async fn a_device_wired_to_another_machine_is_detected(scene: &Fixture) {
     assert_eq!(trusted["status"], "False", "{conditions:?}");
     until("it is said of the device", async || {
         let events = plane.list("events").await.unwrap();
-        let said = events.iter().any(|event| {
+        let recorded = events.iter().any(|event| {
             event["involvedObject"]["name"] == "bmc-w3" && event["reason"] == "EvidenceContradicted"
         });
-        check_that(said, format!("{} events", events.len()))
+        check_that(recorded, format!("{} events", events.len()))
     })
     .await
     .unwrap();
@@ -255,66 +260,66 @@ async fn a_device_wired_to_another_machine_is_detected(scene: &Fixture) {
     assert!(!taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service"), "{taints:?}");
 }
 
-async fn a_missing_agent_runner_is_reported(scene: &mut Fixture) {
-    let available = async |scene: &Fixture| {
-        scene
+async fn a_missing_agent_runner_is_reported(fixture: &mut Fixture) {
+    let available = async |fixture: &Fixture| {
+        fixture
             .pod_safety
             .metric("pod_safety_fence_agents_available", &[])
             .await
             .map_err(|error| error.to_string())
     };
-    assert_eq!(available(scene).await, Ok(1.0));
-    scene.agents.kill_9().unwrap();
+    assert_eq!(available(fixture).await, Ok(1.0));
+    fixture.agents.kill_9().unwrap();
     until("metric and /readyz say so", async || {
-        let ready = scene.pod_safety.get("/readyz").await.map_err(|error| error.to_string())?;
-        let says = ready.body.contains("[-]fence-agents") && ready.code == 200;
-        check_that(says && available(scene).await? == 0.0, ready.body)
+        let ready = fixture.pod_safety.get("/readyz").await.map_err(|error| error.to_string())?;
+        let expected_text = ready.body.contains("[-]fence-agents") && ready.code == 200;
+        check_that(expected_text && available(fixture).await? == 0.0, ready.body)
     })
     .await
     .unwrap();
-    let kubeconfig = scene.plane.admin_kubeconfig();
+    let kubeconfig = fixture.plane.admin_kubeconfig();
     let test = ["devices", "test", "--output=json"];
-    let tested = scene.plane.start_pod_safety_once(&kubeconfig, &test).await.unwrap();
+    let tested = fixture.plane.start_pod_safety_once(&kubeconfig, &test).await.unwrap();
     assert!(tested.stdout.contains("AgentsUnavailable"), "{tested:?}");
 }
 
-/// The incident of w1 is over, and its machine has booted since; that of w3 waits for a person.
-async fn old_finished_objects_are_deleted_and_others_kept(scene: &mut Fixture) {
+/// The incident of w1 is closed, and its machine has booted since; that of w3 waits for an operator.
+async fn old_finished_objects_are_deleted_and_others_kept(fixture: &mut Fixture) {
     let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", "--fencing-history=1s"];
-    scene.pod_safety = scene.plane.pod_safety("next", &scene.kubeconfig, args).await.unwrap();
-    scene.pod_safety.is_leader().await.unwrap();
+    fixture.pod_safety = fixture.plane.pod_safety("next", &fixture.kubeconfig, args).await.unwrap();
+    fixture.pod_safety.is_leader().await.unwrap();
     let about = async |kind: &str, node: &str| {
-        let all = scene.plane.list(kind).await.unwrap();
+        let all = fixture.plane.list(kind).await.unwrap();
         all.iter().filter(|one| one["spec"]["node"]["name"] == node).count()
     };
     until("what was known of the former life of w1 is deleted", async || {
-        let left = (about("nodefences", "w1").await, about("fenceevidences", "w1").await);
-        check_that(left == (0, 0), format!("{left:?}"))
+        let remaining = (about("nodefences", "w1").await, about("fenceevidences", "w1").await);
+        check_that(remaining == (0, 0), format!("{remaining:?}"))
     })
     .await
     .unwrap();
     assert_eq!(about("nodefences", "w3").await, 1, "it is not over");
     assert!(about("fenceevidences", "w3").await > 0, "what was invalidated is about the life of now");
-    let log = scene.pod_safety.log_text();
+    let log = fixture.pod_safety.log_text();
     assert!(log.contains("nothing depends on it"), "each is said: {log}");
 }
 
-async fn each_right_that_was_granted_was_used(scene: &Fixture) {
+async fn each_right_that_was_granted_was_used(fixture: &Fixture) {
     let roles: [&[&str]; 2] =
         [&["clusterrole", "pod-safety-fencing"], &["role", "-n", "pod-safety", "pod-safety-fencing"]];
-    let (granted, used) = granted_and_used(&scene.plane, &scene.audit, &roles).await;
+    let (granted, used) = granted_and_used(&fixture.plane, &fixture.audit, &roles).await;
     assert_eq!(used, granted);
 }
 
-async fn no_secret_is_in_logs_events_or_status(scene: &Fixture) {
-    let mut said = scene.pod_safety.log_text() + &scene.agents.log_text();
+async fn no_secret_is_in_logs_events_or_status(fixture: &Fixture) {
+    let mut recorded = fixture.pod_safety.log_text() + &fixture.agents.log_text();
     for kind in ["nodefences", "fencedevices", "fenceevidences", "events"] {
-        said += &serde_json::to_string(&scene.plane.list(kind).await.unwrap()).unwrap();
+        recorded += &serde_json::to_string(&fixture.plane.list(kind).await.unwrap()).unwrap();
     }
-    said += &scene.pod_safety.get("/debug/decisions").await.unwrap().body;
-    said += &scene.pod_safety.get("/metrics").await.unwrap().body;
-    assert!(said.contains("fence_ipmilan"), "there is something to look through");
+    recorded += &fixture.pod_safety.get("/debug/decisions").await.unwrap().body;
+    recorded += &fixture.pod_safety.get("/metrics").await.unwrap().body;
+    assert!(recorded.contains("fence_ipmilan"), "there is something to look through");
     for secret in SECRETS {
-        assert!(!said.contains(secret), "{secret} is said");
+        assert!(!recorded.contains(secret), "{secret} is said");
     }
 }

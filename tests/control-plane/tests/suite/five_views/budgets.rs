@@ -1,5 +1,5 @@
-//! PodDisruptionBudgets of every form: the status that the controller writes, `explain pdb`, the plan of a drain, `doctor` and
-//! `status` have the same numbers and the same verdict, and whoever follows the advice gets what it promises.
+//! PodDisruptionBudgets of every form: the status that the controller writes, `explain pdb`, the plan of a drain, `doctor` and `status` have
+//! the same numbers and the same verdict, and the advice has the promised effect.
 
 use pod_safety_control_plane::budgets::{self, BudgetStatus};
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 
 use crate::commands::run;
 
-/// The pods of a budget.
+/// The pods of a PDB.
 #[derive(Clone, Copy, Debug)]
 enum Pods {
-    /// So many, all Ready.
+    /// This many, all Ready.
     Ready(usize),
-    /// Three, the last one not Ready, or ended.
+    /// Three, the last one not Ready, or terminated.
     OneUnready,
     OneEnded,
-    /// Three, of which the budget selects the first.
+    /// Three, of which the PDB selects the first.
     OneSelected,
 }
 
@@ -30,7 +30,7 @@ impl Pods {
     }
 }
 
-/// A row: its name, what manages the pods and how many that wants, the pods, the budget, and how many it allows.
+/// A row: its name, the workload kind and its replicas, the pods, the PDB, and the allowed disruptions.
 type Row = (&'static str, Kind, i32, Pods, Value, i32);
 
 fn rows() -> Vec<Row> {
@@ -57,7 +57,7 @@ fn rows() -> Vec<Row> {
         set("primary", Pods::OneSelected, json!({ "minAvailable": 1 }), 0),
         set("everything", three, json!({ "minAvailable": 2, "selector": {} }), 1),
         ("single", STATEFUL_SET, 1, Pods::Ready(1), json!({ "minAvailable": 1 }), 0),
-        // Its unit is no pod: one of it has two.
+        // One replica of this kind is two pods.
         ("pairs", FLEET, 1, Pods::Ready(2), json!({ "minAvailable": 1 }), 1),
         ("unscaled", HERD, 0, Pods::Ready(1), json!({ "minAvailable": 1 }), 0),
         ("unscaled-least", HERD, 0, Pods::Ready(2), json!({ "minAvailable": 1 }), 1),
@@ -93,11 +93,11 @@ async fn set_up(plane: &ControlPlane, (name, kind, replicas, pods, spec, _): &Ro
 
 async fn until_allows(plane: &ControlPlane, namespace: &str, allowed: i32) -> BudgetStatus {
     until(&format!("{namespace} allows {allowed}"), async || {
-        let look = budgets::budget_status(&plane.admin(), namespace, "app")
+        let status = budgets::budget_status(&plane.admin(), namespace, "app")
             .await
             .map_err(|error| error.to_string())?;
-        let is_so = look.allowed == allowed && look.observed == look.generation && look.healthy > 0;
-        if is_so { Ok(look) } else { Err(look.to_string()) }
+        let is_so = status.allowed == allowed && status.observed == status.generation && status.healthy > 0;
+        if is_so { Ok(status) } else { Err(status.to_string()) }
     })
     .await
     .unwrap()
@@ -108,7 +108,7 @@ async fn query_json(plane: &ControlPlane, args: &[&str]) -> Value {
     serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{args:?} {output:?}"))
 }
 
-/// What `doctor` and `status` say of all of them.
+/// The output of `doctor` and `status` for all of them.
 struct Views {
     doctor: String,
     status: Value,
@@ -118,35 +118,35 @@ impl Views {
     async fn read(plane: &ControlPlane) -> Self {
         let (doctor, status) = (query_json(plane, &["doctor"]).await, query_json(plane, &["status"]).await);
         let checks = doctor["checks"].as_array().unwrap().iter();
-        let mut says = checks
+        let mut messages = checks
             .filter(|check| check["check"] == "PodDisruptionBudgets")
             .map(|check| check["what"].as_str().unwrap());
-        let doctor = says.find(|what| what.starts_with("never allow")).unwrap().to_owned();
+        let doctor = messages.find(|what| what.starts_with("never allow")).unwrap().to_owned();
         Self { doctor, status }
     }
 
-    /// What a view says otherwise than the controller and `explain`, of a budget and of the pods of the node of its name.
+    /// Contradictions of a view with the controller and `explain`, about a PDB and about the pods of the node of its name.
     fn contradictions(
         &self,
         name: &str,
-        look: &BudgetStatus,
+        status: &BudgetStatus,
         explained: &Value,
         drained: &Value,
     ) -> Vec<String> {
         let mut wrong = Vec::new();
         let never = explained["verdict"] == "DisruptionsNeverAllowed";
-        let sum = match look.healthy < look.desired {
-            true => format!("{} healthy of {} needed", look.healthy, look.desired),
-            false => format!("{} healthy - {} needed = {}", look.healthy, look.desired, look.allowed),
+        let sum = match status.healthy < status.desired {
+            true => format!("{} healthy of {} needed", status.healthy, status.desired),
+            false => format!("{} healthy - {} needed = {}", status.healthy, status.desired, status.allowed),
         };
         let numbers = json!([explained["healthy"], explained["needed"], explained["allowed"]]);
-        if numbers != json!([look.healthy, look.desired, look.allowed]) {
+        if numbers != json!([status.healthy, status.desired, status.allowed]) {
             wrong.push(format!("{name}: {sum}, explain: {numbers}"));
         }
         for pod in drained["pods"].as_array().unwrap().iter().filter(|pod| pod["budget"].is_string()) {
-            let (said, blocked) =
+            let (shown, blocked) =
                 (pod["message"].as_str().unwrap(), pod["reason"] == "DisruptionsNeverAllowed");
-            let by_it = pod["action"] == "Evict" || said.contains(&sum);
+            let by_it = pod["action"] == "Evict" || shown.contains(&sum);
             if !by_it || blocked != (never && pod["action"] != "Evict") {
                 wrong.push(format!("{name}: {sum}, {}, drain: {pod}", explained["verdict"]));
             }
@@ -155,7 +155,7 @@ impl Views {
         let mut troubles = self.status["troubles"].as_array().unwrap().iter();
         let in_status =
             troubles.any(|one| one["object"] == object && one["reason"] == "DisruptionsNeverAllowed");
-        // It shows the first few, and how many more there are.
+        // It shows the first few, and the number of the others.
         let in_doctor = self.doctor.split(&[' ', ','][..]).any(|word| word == format!("{name}/app"));
         if in_status != never || (in_doctor && !never) {
             wrong.push(format!(
@@ -175,21 +175,21 @@ async fn all_views_agree_on_pdbs_of_each_form() {
     for row in &rows {
         set_up(&plane, row).await;
     }
-    let _ours = plane.disruption_controller(Implementation::PodSafety).await.unwrap();
+    let _pod_safety = plane.disruption_controller(Implementation::PodSafety).await.unwrap();
     let mut looks = Vec::new();
     for (name, .., allowed) in &rows {
         looks.push(until_allows(&plane, name, *allowed).await);
     }
     let views = Views::read(&plane).await;
     let (mut wrong, mut ways, mut never) = (Vec::new(), Vec::new(), 0);
-    for ((name, .., pods, _, _), look) in rows.iter().zip(&looks) {
+    for ((name, .., pods, _, _), status) in rows.iter().zip(&looks) {
         let explained = query_json(&plane, &["explain", "pdb", "-n", name, "app"]).await;
         let drained = query_json(&plane, &["drain", name]).await;
-        wrong.extend(views.contradictions(name, look, &explained, &drained));
+        wrong.extend(views.contradictions(name, status, &explained, &drained));
         if explained["verdict"] == "DisruptionsNeverAllowed" {
             never += 1;
             let way = explained["ways"].as_array().unwrap().iter().find_map(parse_remedy);
-            // What is promised is promised with every pod healthy.
+            // The promise is for all pods healthy.
             let now = !matches!(pods, Pods::OneUnready);
             ways.extend(way.map(|(patch, allowed)| (*name, patch, allowed, now)));
         }
@@ -219,7 +219,7 @@ async fn apply_remedy(plane: &ControlPlane, name: &str, patch: &Value, allowed: 
     .unwrap();
 }
 
-/// A way out that changes the amount, as a patch, and how many it promises: `maxUnavailable: 1 in place of …`, `1 at a time`.
+/// A remedy that changes the PDB, as a patch, and the number that it promises: `maxUnavailable: 1 in place of …`, `1 at a time`.
 fn parse_remedy(way: &Value) -> Option<(Value, i32)> {
     let (change, effect) = (way["change"].as_str()?, way["effect"].as_str()?);
     let (field, rest) = change.split_once(": ")?;

@@ -1,4 +1,4 @@
-//! What each view says, in the same words.
+//! The results of each view, in the same terms.
 
 use std::collections::BTreeMap;
 
@@ -11,29 +11,29 @@ use crate::prometheus::panels;
 use crate::prometheus::server::Prometheus;
 use crate::questions::browser::{Browser, Tab};
 
-/// How often each word was said. None: that it is not known.
+/// The number of occurrences of each term. None: unknown.
 pub(super) type WordCounts = Option<BTreeMap<String, usize>>;
 
-/// What each view says of a fact.
+/// The result of each view for a fact.
 pub(super) type Views = BTreeMap<&'static str, WordCounts>;
 
 /// How much of a page is shown as good.
 pub(super) const GREEN: &str = "document.querySelectorAll('.mark.Good, .verdict.Good').length";
 
-/// The overview as the page gets it.
+/// The overview as the page receives it.
 const OVERVIEW: &str = "new Promise(got => { const events = new EventSource('/overview' + location.search); \
     events.addEventListener('overview', event => { events.close(); got(event.data); }); })";
 
-/// What views are asked about.
+/// The compared facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fact {
-    /// Why pods wait for a person.
+    /// Why pods wait for an operator.
     Pods,
-    /// Why nodes that are fenced do not go on.
+    /// Why fencing of nodes does not continue.
     Nodes,
-    /// How many pods and nodes wait for a person.
+    /// How many pods and nodes wait for an operator.
     NeedsOperator,
-    /// By which evidence pods were released.
+    /// The evidence by which pods were released.
     Released,
     /// The states of devices that are not ready.
     Devices,
@@ -51,13 +51,13 @@ fn count<'a>(all: impl Iterator<Item = &'a str>) -> WordCounts {
     Some(words)
 }
 
-/// What was read of all views at about the same time.
+/// The content of all views, read at about the same time.
 pub(super) struct ViewsRead {
     status: Value,
     ui: Value,
     green: bool,
     doctor: Value,
-    /// What `explain` says of each node and pod; null: that it is not there.
+    /// The output of `explain` for each node and pod; null: it does not exist.
     explained: BTreeMap<String, Value>,
     panels: BTreeMap<String, Vec<Value>>,
     alerts: Vec<Value>,
@@ -71,37 +71,37 @@ impl ViewsRead {
         tab: &Tab,
     ) -> Result<Self, String> {
         let admin = plane.admin_kubeconfig();
-        let asked = async |args: &[&str]| -> Value {
+        let query = async |args: &[&str]| -> Value {
             let output = run(plane, &admin, &[args, &["-o", "json"]].concat()).await;
             serde_json::from_str(&output.stdout).unwrap_or_default()
         };
         let mut explained = BTreeMap::new();
         for pod in PODS {
-            explained.insert(format!("pod/{pod}"), asked(&["explain", "pod", "-n", NS, pod]).await);
+            explained.insert(format!("pod/{pod}"), query(&["explain", "pod", "-n", NS, pod]).await);
         }
         for node in LOST {
-            explained.insert(format!("node/{node}"), asked(&["explain", "node", node]).await);
+            explained.insert(format!("node/{node}"), query(&["explain", "node", node]).await);
         }
-        let mut found: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        let mut results: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for (title, expr) in panels() {
-            // A panel that shows only what is greater than zero knows the zeros.
+            // A panel with only values above zero implies the zeros.
             let zeros = expr.strip_suffix(" > 0").unwrap_or(&expr);
-            found.entry(title).or_default().extend(prometheus.query(zeros).await?);
+            results.entry(title).or_default().extend(prometheus.query(zeros).await?);
         }
         let overview = browser.evaluate(tab, OVERVIEW).await;
         let overview = overview.as_str().ok_or("the page has no overview")?;
         Ok(Self {
-            status: asked(&["status"]).await,
+            status: query(&["status"]).await,
             ui: serde_json::from_str(overview).map_err(|error| error.to_string())?,
             green: browser.evaluate(tab, GREEN).await != 0,
-            doctor: asked(&["doctor"]).await,
+            doctor: query(&["doctor"]).await,
             explained,
-            panels: found,
+            panels: results,
             alerts: prometheus.alerts().await?,
         })
     }
 
-    /// For whoever must find out why they do not agree.
+    /// For the diagnosis of a mismatch.
     pub(super) fn to_text(&self) -> String {
         let firing: Vec<_> = self.alerts.iter().map(|alert| &alert["labels"]).collect();
         let held = &self.panels["Held now"];
@@ -143,7 +143,7 @@ impl ViewsRead {
     }
 
     fn needs_operator(&self) -> Views {
-        // A node for which pods wait is counted by these, unless an incident waits too.
+        // A node for which pods wait is included here, unless an incident also waits.
         let sum = |seen: &Value| {
             let (pods, nodes) = (blocked(seen)?, troubles(seen, "node/", "NoEvidence")?);
             word_counts(&[("objects", pods.values().chain(nodes.values()).sum())])
@@ -179,17 +179,17 @@ impl ViewsRead {
     }
 
     fn leader(&self) -> Views {
-        let said = |leads: bool| word_counts(&[(if leads { "leads" } else { "none" }, 1)]);
+        let to_counts = |leads: bool| word_counts(&[(if leads { "leads" } else { "none" }, 1)]);
         let leaders = self.panels["Leaders"].first().map(|one| one["value"][1] == "1");
         let mut checks = self.doctor["checks"].as_array().into_iter().flatten();
-        // A leader that is alone is worth a remark.
+        // A single leader without a standby has a remark.
         let check = checks.find(|one| one["check"] == "Leader").map(|one| one["health"] != "Problem");
         Views::from([
-            ("status", said(self.status["leader"].is_string())),
-            ("ui", said(self.ui["leader"].is_string())),
-            ("doctor", check.and_then(said)),
-            ("dashboard", leaders.and_then(said)),
-            ("alerts", said(self.is_led())),
+            ("status", to_counts(self.status["leader"].is_string())),
+            ("ui", to_counts(self.ui["leader"].is_string())),
+            ("doctor", check.and_then(to_counts)),
+            ("dashboard", leaders.and_then(to_counts)),
+            ("alerts", to_counts(self.is_led())),
         ])
     }
 
@@ -198,21 +198,21 @@ impl ViewsRead {
         count(all.filter(|(_, one)| counts(one)).filter_map(|(_, one)| one["reason"].as_str()))
     }
 
-    /// What a panel counts, by a label. Without a series it does not know.
+    /// The counts of a panel, by a label. Without a series they are unknown.
     fn panel(&self, title: &str, label: &str, counts: impl Fn(&Value) -> bool) -> WordCounts {
         let series = self.panels[title].iter().filter(|one| counts(&one["metric"]));
         let numbers = series.filter_map(|one| {
             let number = one["value"][1].as_str()?.parse::<f64>().ok()?;
-            // What increased in a time is extrapolated.
+            // An increase over a range is extrapolated.
             let number = if number > 0.0 { number.round().max(1.0) } else { 0.0 };
             Some((one["metric"][label].as_str()?.to_owned(), number as usize))
         });
         let all: BTreeMap<String, usize> = numbers.collect();
-        let known = !all.is_empty();
-        known.then(|| all.into_iter().filter(|(_, number)| *number > 0).collect())
+        let has_series = !all.is_empty();
+        has_series.then(|| all.into_iter().filter(|(_, number)| *number > 0).collect())
     }
 
-    /// What an alert counts, by a label, or as one word.
+    /// The counts of an alert, by a label, or as one term.
     fn alert(&self, name: &str, label: &str, word: &str) -> WordCounts {
         let firing = self.alerts.iter().filter(|one| one["labels"]["alertname"] == name);
         let numbers = firing.filter_map(|one| {
@@ -228,7 +228,7 @@ impl ViewsRead {
         !self.alerts.iter().any(|one| unled.iter().any(|name| one["labels"]["alertname"] == *name))
     }
 
-    /// By the beginning of what `doctor` found.
+    /// By the beginning of the doctor's findings.
     fn doctors_devices(&self) -> WordCounts {
         let checks = self.doctor["checks"].as_array()?.iter().filter(|one| one["check"] == "FenceDevices");
         count(checks.filter_map(|one| {
@@ -238,7 +238,7 @@ impl ViewsRead {
                 "Unknown" if state("not checked: never contacted") => Some("Unseen"),
                 "Problem" if state("did not answer") || state("the last check found") => Some("NotReady"),
                 "Problem" if state("not trusted") => Some("NotTrusted"),
-                // Advice about a device that works, or that all of them do.
+                // Advice about a working device, or a message that all devices work.
                 _ => None,
             }
         }))
@@ -249,7 +249,7 @@ fn blocked(seen: &Value) -> WordCounts {
     count(seen["blocked"].as_array()?.iter().filter_map(|one| one["reason"].as_str()))
 }
 
-/// What needs a person, of a kind, but for one reason.
+/// What needs an operator, of a kind, without one reason.
 fn troubles(seen: &Value, kind: &str, but: &str) -> WordCounts {
     let all = seen["troubles"].as_array()?.iter();
     let of = all.filter(|one| one["object"].as_str().is_some_and(|object| object.starts_with(kind)));

@@ -1,5 +1,5 @@
-//! A world of nodes that fall silent and come back: a control plane of its own with one node lifecycle controller, and
-//! hollow kubelets, which renew Leases and post what the history tells them to.
+//! Nodes that become unreachable and recover: a control plane with one node lifecycle controller, and simulated kubelets, which renew Leases
+//! and post the statuses of the history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -20,53 +20,53 @@ use crate::beside_kcm::trace::Trace;
 use crate::beside_kcm::{ObservedState, Step, World};
 
 const NAMESPACE: &str = "default";
-/// A kubelet renews its Lease this often: often enough for a machine that does other things, too.
+/// The renewal interval of a kubelet: short enough for a busy machine.
 const RENEW_INTERVAL: Duration = Duration::from_secs(1);
-/// What both sides are told: short, for the defaults would make an hour of the history.
+/// Flags for both sides: short times, because with the defaults the history would take an hour.
 pub(crate) const FLAGS: [&str; 3] =
     ["--node-monitor-grace-period=6s", "--node-startup-grace-period=6s", "--node-eviction-rate=2"];
-/// The prefix of Kubernetes' own taints and labels, which the pictures leave out.
+/// The prefix of Kubernetes' own taints and labels, which the recorded state leaves out.
 const OURS: &str = "node.kubernetes.io/";
 
-/// One thing that happens.
+/// One action.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
-    /// A kubelet registers its node in this zone, and says whether it is ready.
+    /// A kubelet registers its node in this zone, and reports whether it is ready.
     Register(&'static str, &'static str, bool),
-    /// The same, and its node bears the taint `not-ready:NoExecute` from the start.
+    /// The same; its node has the taint `not-ready:NoExecute` from the start.
     RegisterTainted(&'static str, &'static str),
-    /// Somebody creates a node of which no kubelet says anything; with `true` one renews its Lease.
+    /// A node without kubelet status is created; with `true` its Lease is renewed.
     NoLease(&'static str, &'static str, bool),
-    /// Its kubelet says nothing any more.
+    /// Its kubelet stops reporting.
     StopReporting(&'static str),
-    /// It renews its Lease again, and says whether it is ready.
+    /// Its kubelet renews the Lease again, and reports whether it is ready.
     ResumeReporting(&'static str, bool),
-    /// It says this of another condition.
+    /// Its kubelet reports another condition.
     Condition(&'static str, &'static str, bool),
     Cordon(&'static str, bool),
-    /// Somebody adds a taint: key and effect.
+    /// A client adds a taint: key and effect.
     Taint(&'static str, &'static str, &'static str),
     Label(&'static str, &'static str, &'static str),
     Delete(&'static str),
     /// A pod on a node, running and ready.
     Pod(&'static str, &'static str),
-    /// One that has ended, one that its kubelet has not spoken of, one of a static pod.
+    /// A terminated pod, a pod without kubelet status, and a mirror pod.
     UnmanagedPods(&'static str),
-    /// Its kubelet finds it ready.
+    /// Its kubelet reports it ready.
     Ready(&'static str),
     Restart,
     Wait(u64),
 }
 
-/// Where the history happens.
+/// The environment of the history.
 pub(crate) struct Nodes {
     implementation: Implementation,
     plane: ControlPlane,
     controller: Option<SoleController>,
-    /// The nodes whose kubelets speak.
+    /// The nodes whose kubelets report.
     reporting: Arc<Mutex<BTreeSet<&'static str>>>,
     heartbeats: JoinHandle<()>,
-    /// The steps so far, with the second in which each began.
+    /// The steps so far, with the second in which each started.
     started: Vec<(i64, String)>,
     trace: Trace<Node>,
 }
@@ -80,7 +80,7 @@ impl Drop for Nodes {
 impl World for Nodes {
     type Act = Act;
 
-    async fn start(who: Implementation) -> Self {
+    async fn start(implementation: Implementation) -> Self {
         let plane = ControlPlane::start(Options::default()).await.unwrap();
         let alive: Arc<Mutex<BTreeSet<&'static str>>> = Arc::default();
         let (admin, speaking) = (plane.admin(), Arc::clone(&alive));
@@ -92,10 +92,10 @@ impl World for Nodes {
                 tokio::time::sleep(RENEW_INTERVAL).await;
             }
         });
-        let controller = Some(plane.node_lifecycle_controller(who, &FLAGS).await.unwrap());
+        let controller = Some(plane.node_lifecycle_controller(implementation, &FLAGS).await.unwrap());
         let trace = Trace::start(Api::all(plane.admin())).await;
         Self {
-            implementation: who,
+            implementation,
             plane,
             controller,
             reporting: alive,
@@ -105,7 +105,7 @@ impl World for Nodes {
         }
     }
 
-    /// Lets a step happen. It begins in a second of its own, so that times tell steps apart.
+    /// Runs a step. It starts in a new second, so that times distinguish steps.
     async fn run_step(&mut self, step: &Step<Act>) -> ObservedState {
         tokio::time::sleep(Duration::from_millis(1_100)).await;
         self.started.push((Timestamp::now().as_second(), step.name.clone()));
@@ -115,22 +115,22 @@ impl World for Nodes {
         ObservedState::new()
     }
 
-    /// All that a controller can have changed.
+    /// Everything that a controller can have changed.
     async fn observe(&self) -> ObservedState {
-        let mut picture = ObservedState::new();
+        let mut state = ObservedState::new();
         let mut uids = BTreeMap::new();
         for node in self.nodes().list(&ListParams::default()).await.unwrap().items {
             uids.insert(node.name_any(), node.metadata.uid.clone().unwrap_or_default());
-            self.draw_node(&node, &mut picture);
+            self.draw_node(&node, &mut state);
         }
         for pod in self.pods().list(&ListParams::default()).await.unwrap().items {
             let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
             let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
-            let said = ready.map_or_else(|| "unsaid".to_owned(), |ready| ready.status.clone());
-            picture.insert(format!("{} ready", pod.name_any()), said);
+            let readiness = ready.map_or_else(|| "unsaid".to_owned(), |ready| ready.status.clone());
+            state.insert(format!("{} ready", pod.name_any()), readiness);
         }
-        self.draw_events(&uids, &mut picture).await;
-        picture
+        self.draw_events(&uids, &mut state).await;
+        state
     }
 
     /// The taints of each node.
@@ -138,12 +138,13 @@ impl World for Nodes {
         self.trace.drain_versions().await.iter().map(taints).collect()
     }
 
-    /// No taint is there, not even for a moment, of which the node had none before and has none after; but for the one that the
-    /// API server gives each new node. Its effects may come one after another: of zones that are lost together, the first node
-    /// is given up before the last one's silence is long enough.
+    /// Not even for a moment may a node have a taint that it had neither before nor after; except for the one that the API server adds to each
+    /// new node. The changes of a step may come one after another: of zones that are lost together, the first node may be tainted before the
+    /// last one is unreachable for long enough.
     fn lies_between(value: &str, before: &str, after: &str) -> bool {
         let key = |taint: &str| taint.split_once(':').map_or(taint, |(key, _)| key).to_owned();
-        let has = |look: &str, wanted: &str| look.split_whitespace().any(|taint| key(taint) == wanted);
+        let has =
+            |taints: &str, expected: &str| taints.split_whitespace().any(|taint| key(taint) == expected);
         let is_known = |taint: &str| {
             has(before, &key(taint)) || has(after, &key(taint)) || taint == "not-ready:NoSchedule"
         };
@@ -275,9 +276,9 @@ impl Nodes {
         .unwrap();
     }
 
-    fn draw_node(&self, node: &Node, picture: &mut ObservedState) {
+    fn draw_node(&self, node: &Node, state: &mut ObservedState) {
         let name = node.name_any();
-        picture.extend([taints(node)]);
+        state.extend([taints(node)]);
         let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
         let lost = taints.find(|taint| {
             taint.effect == "NoExecute"
@@ -286,14 +287,14 @@ impl Nodes {
         if let Some(added) = lost.and_then(|taint| taint.time_added.as_ref()) {
             let since = self.started.iter().rev().find(|(began, _)| *began <= added.0.as_second());
             let since = since.map_or("before all", |(_, step)| step);
-            picture.insert(format!("{name} tainted since"), since.to_owned());
+            state.insert(format!("{name} tainted since"), since.to_owned());
         }
         for condition in node.status.iter().flat_map(|status| status.conditions.iter().flatten()) {
             let NodeCondition { type_, status, reason, message, .. } = condition;
             let (reason, message) = (reason.as_deref().unwrap_or(""), message.as_deref().unwrap_or(""));
-            // What this version adds has no twin in kube-controller-manager.
+            // Conditions of pod-safety have no counterpart in kube-controller-manager.
             if !type_.starts_with("pod-safety.dev/") {
-                picture.insert(
+                state.insert(
                     format!("{name} {type_}"),
                     format!("{status} {reason} {message}").trim().to_owned(),
                 );
@@ -301,14 +302,14 @@ impl Nodes {
         }
         for label in ["beta.kubernetes.io/os", "beta.kubernetes.io/arch"] {
             if let Some(value) = node.labels().get(label) {
-                picture.insert(format!("{name} {label}"), value.clone());
+                state.insert(format!("{name} {label}"), value.clone());
             }
         }
     }
 
-    /// What was said in the name of kube-controller-manager's controller, and how often. That it knows a node, and knows
-    /// it no longer, is left out: kube-controller-manager says that of all nodes whenever it starts.
-    async fn draw_events(&self, uids: &BTreeMap<String, String>, picture: &mut ObservedState) {
+    /// The Events of the node lifecycle controller, with their counts. RegisteredNode and RemovingNode are left out: kube-controller-manager
+    /// emits them for all nodes whenever it starts.
+    async fn draw_events(&self, uids: &BTreeMap<String, String>, state: &mut ObservedState) {
         let events = Api::<Event>::namespaced(self.api(), NAMESPACE);
         let mut counts: BTreeMap<String, i32> = BTreeMap::new();
         for event in events.list(&ListParams::default()).await.unwrap().items {
@@ -329,11 +330,11 @@ impl Nodes {
             let line = format!("{name} told: {kind} {reason} of {whose}: {message}");
             *counts.entry(line).or_default() += event.count.unwrap_or(1);
         }
-        picture.extend(counts.into_iter().map(|(line, count)| (line, format!("{count} times"))));
+        state.extend(counts.into_iter().map(|(line, count)| (line, format!("{count} times"))));
     }
 }
 
-/// A line of the picture.
+/// A line of the observed state.
 fn taints(node: &Node) -> (String, String) {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     let mut words: Vec<_> =
@@ -342,7 +343,7 @@ fn taints(node: &Node) -> (String, String) {
     (format!("{} taints", node.name_any()), words.join(" "))
 }
 
-/// What a kubelet posts.
+/// The conditions that a kubelet posts.
 fn statuses(ready: bool) -> Vec<NodeCondition> {
     let mut all = vec![condition("Ready", ready, if ready { "KubeletReady" } else { "KubeletNotReady" })];
     all.extend(["MemoryPressure", "DiskPressure"].map(|kind| condition(kind, false, "HollowSays")));

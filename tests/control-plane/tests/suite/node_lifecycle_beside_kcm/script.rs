@@ -1,18 +1,18 @@
-//! The history: what happens, step by step, and what kube-controller-manager makes of it.
+//! The history: the steps, and the resulting states of kube-controller-manager.
 
 use super::nodes::Act;
 use crate::beside_kcm::Step;
 
-/// Its kubelet says nothing any more, and said this much before.
+/// The status after its kubelet stopped reporting.
 const UNREACHABLE: &str = "Unknown NodeStatusUnknown Kubelet stopped posting node status.";
-/// No kubelet ever spoke of it.
+/// The status without any kubelet report.
 const NEVER: &str = "Unknown NodeStatusNeverUpdated Kubelet never posted node status.";
 const READY: &str = "True KubeletReady says a hollow kubelet";
 const NOT_READY: &str = "False KubeletNotReady says a hollow kubelet";
 const LOST: &str = "unreachable:NoExecute unreachable:NoSchedule";
 const UNREADY: &str = "not-ready:NoExecute not-ready:NoSchedule";
 
-/// Nodes by zone. `a` is large enough to stay what it is whatever happens there to three or four.
+/// Nodes by zone. `a` is large enough to stay healthy when three or four of its nodes are lost.
 const ZONES: [(&str, &[&str]); 3] = [
     ("a", &["a-1", "a-2", "a-3", "a-4", "a-5", "a-6", "a-7"]),
     ("b", &["b-1", "b-2"]),
@@ -23,7 +23,7 @@ fn all_nodes() -> impl Iterator<Item = &'static str> {
     ZONES.into_iter().flat_map(|(_, nodes)| nodes.iter().copied())
 }
 
-/// All of it.
+/// All steps.
 pub(crate) fn steps() -> Vec<Step<Act>> {
     let mut steps = vec![initial()];
     steps.extend(of_single_nodes());
@@ -89,7 +89,7 @@ fn lost() -> Step<Act> {
             ("unspoken ready", "unsaid"),
             ("a-2 Ready", NOT_READY),
             ("a-2 taints", UNREADY),
-            // Whose kubelet says so itself tells it itself, of the node and of its pods.
+            // A kubelet that reports not Ready itself emits the Event, for the node and its pods.
             ("a-2 told: Normal NodeNotReady of node: Node a-2 status is now: NodeNotReady", ""),
             ("web-2 ready", "True"),
             ("web-2 told: Warning NodeNotReady of pod: Node is not ready", ""),

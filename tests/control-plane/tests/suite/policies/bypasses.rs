@@ -1,4 +1,4 @@
-//! Ways round the policies on nodes, pods and attachments: first the field goes that a policy reads, and then the object.
+//! Attempts to bypass the policies on nodes, pods and attachments: first the field that a policy reads is changed, and then the object.
 
 use serde_json::{Value, json};
 
@@ -9,11 +9,11 @@ use super::admission::{
 use super::volumes::attachment;
 use crate::versions;
 
-/// A node that somebody else calls Ready can be cordoned and deleted while its pods run, and one that
-/// is created with the taint is off for kube-controller-manager.
-pub(super) async fn attack_a_node_is_marked_ready_or_registered_with_the_taint(scene: &Fixture) {
+/// A node that another client marks Ready could be cordoned and deleted while its pods run, and a node that is created with the taint counts
+/// as off for kube-controller-manager.
+pub(super) async fn attack_a_node_is_marked_ready_or_registered_with_the_taint(fixture: &Fixture) {
     let refused = Some("node");
-    for (name, who, reason, refusal) in [
+    for (name, user, reason, refusal) in [
         ("called-by-dev", DEV, None, refused),
         ("called-by-wild", ALL_VERBS, Some("."), refused),
         ("called-by-another-kubelet", OTHER_KUBELET, None, refused),
@@ -21,14 +21,14 @@ pub(super) async fn attack_a_node_is_marked_ready_or_registered_with_the_taint(s
         ("called-by-an-operator", OPERATOR, Some("its kubelet is mended by hand"), None),
         ("w1", KUBELET, None, None),
     ] {
-        scene.node(name, Some("Unknown"), reason).await;
-        let output = scene.calls(DEV, name, "False").await;
+        fixture.node(name, Some("Unknown"), reason).await;
+        let output = fixture.calls(DEV, name, "False").await;
         Fixture::check_answer(&format!("{name}: another condition"), &output, None);
-        Fixture::check_answer(name, &scene.calls(who, name, "True").await, refusal);
-        let output = scene.calls(who, name, "Unknown").await;
+        Fixture::check_answer(name, &fixture.calls(user, name, "True").await, refusal);
+        let output = fixture.calls(user, name, "Unknown").await;
         Fixture::check_answer(&format!("{name}: less than Ready"), &output, None);
     }
-    for (name, who, reason, refusal) in [
+    for (name, user, reason, refusal) in [
         ("made-by-dev", DEV, None, refused),
         ("made-by-wild", ALL_VERBS, Some("."), refused),
         ("made-by-a-tainter", TAINTER, None, refused),
@@ -40,97 +40,97 @@ pub(super) async fn attack_a_node_is_marked_ready_or_registered_with_the_taint(s
             json!([{ "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute" }]);
         let object = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "annotations": annotations },
             "spec": { "taints": taints } });
-        Fixture::check_answer(name, &scene.run(who, &["create", "-f", "-"], &object).await, refusal);
+        Fixture::check_answer(name, &fixture.run(user, &["create", "-f", "-"], &object).await, refusal);
     }
-    a_node_is_deleted_when_its_condition_is_gone(scene).await;
-    a_volume_is_reported_unmounted(scene).await;
-    an_unreachable_node_is_deleted_after_its_taint_is_removed(scene).await;
+    a_node_is_deleted_when_its_condition_is_gone(fixture).await;
+    a_volume_is_reported_unmounted(fixture).await;
+    an_unreachable_node_is_deleted_after_its_taint_is_removed(fixture).await;
 }
 
-async fn deleted(scene: &Fixture, what: &[&str], refusal: Option<&str>) {
-    let output = scene.run(DEV, &[&["delete"][..], what, &["--wait=false"]].concat(), &Value::Null).await;
+async fn deleted(fixture: &Fixture, what: &[&str], refusal: Option<&str>) {
+    let output = fixture.run(DEV, &[&["delete"][..], what, &["--wait=false"]].concat(), &Value::Null).await;
     Fixture::check_answer(&format!("{what:?} is deleted"), &output, refusal);
 }
 
-/// Without the condition Ready a node counted as one that never reported, and could be deleted.
-async fn a_node_is_deleted_when_its_condition_is_gone(scene: &Fixture) {
-    for (name, who, ready) in [
+/// Without the Ready condition a node counted as one that never reported, and could be deleted.
+async fn a_node_is_deleted_when_its_condition_is_gone(fixture: &Fixture) {
+    for (name, user, ready) in [
         ("forgotten-by-dev", DEV, "Unknown"),
         ("forgotten-by-wild", ALL_VERBS, "True"),
         ("forgotten-by-another-kubelet", OTHER_KUBELET, "False"),
     ] {
-        scene.node(name, Some(ready), Some(".")).await;
+        fixture.node(name, Some(ready), Some(".")).await;
         let node = ["node", name];
         for status in [json!({ "conditions": null }), json!({ "conditions": [] }), Value::Null] {
-            let output = scene.status(who, &node, &status).await;
+            let output = fixture.status(user, &node, &status).await;
             Fixture::check_answer(&format!("{name}: the status becomes {status}"), &output, Some("node"));
         }
         // A request for the Node itself does not write its status.
         let patch = r#"{"status":{"conditions":null}}"#;
         let patch = [&["patch"][..], &node, &["--type=merge", "-p", patch]].concat();
-        scene.run(who, &patch, &Value::Null).await.text().unwrap();
-        deleted(scene, &node, Some("node")).await;
+        fixture.run(user, &patch, &Value::Null).await.text().unwrap();
+        deleted(fixture, &node, Some("node")).await;
     }
-    scene.node("forgotten-by-an-operator", Some("Unknown"), Some("it was never one")).await;
-    let output = scene.status(OPERATOR, &["node", "forgotten-by-an-operator"], &Value::Null).await;
+    fixture.node("forgotten-by-an-operator", Some("Unknown"), Some("it was never one")).await;
+    let output = fixture.status(OPERATOR, &["node", "forgotten-by-an-operator"], &Value::Null).await;
     Fixture::check_answer("an operator removes the condition", &output, None);
 }
 
-/// What a kubelet does not use any more is detached.
-async fn a_volume_is_reported_unmounted(scene: &Fixture) {
+/// A volume that a kubelet does not use any more is detached.
+async fn a_volume_is_reported_unmounted(fixture: &Fixture) {
     let uses = |volumes: &[&str]| json!({ "volumesInUse": volumes });
     let both = uses(&["kubernetes.io/csi/d^a", "kubernetes.io/csi/d^b"]);
-    scene.node("mounts", Some("Unknown"), Some(".")).await;
-    scene.status(EXEMPT, &["node", "mounts"], &both).await.text().unwrap();
-    for (who, status, refusal) in [
+    fixture.node("mounts", Some("Unknown"), Some(".")).await;
+    fixture.status(EXEMPT, &["node", "mounts"], &both).await.text().unwrap();
+    for (user, status, refusal) in [
         (DEV, uses(&["kubernetes.io/csi/d^b"]), Some("node")),
         (ALL_VERBS, json!({ "volumesInUse": null }), Some("node")),
         (OTHER_KUBELET, uses(&[]), Some("node")),
         (ATTACH_DETACH, json!({ "volumesAttached": [] }), None),
         (EXEMPT, uses(&["kubernetes.io/csi/d^b"]), None),
     ] {
-        let output = scene.status(who, &["node", "mounts"], &status).await;
-        Fixture::check_answer(&format!("{who} says that mounts uses {status}"), &output, refusal);
+        let output = fixture.status(user, &["node", "mounts"], &status).await;
+        Fixture::check_answer(&format!("{user} says that mounts uses {status}"), &output, refusal);
     }
 }
 
-/// A Ready node with the taint is silent: neither a cordon nor the removal of the taint makes it one that is drained.
-async fn an_unreachable_node_is_deleted_after_its_taint_is_removed(scene: &Fixture) {
+/// A Ready node with the taint counts as unreachable: neither a cordon nor the removal of the taint makes it a drained one.
+async fn an_unreachable_node_is_deleted_after_its_taint_is_removed(fixture: &Fixture) {
     let node = ["node", "suspected"];
-    scene.node("suspected", Some("True"), None).await;
+    fixture.node("suspected", Some("True"), None).await;
     let taint = |change| [&["taint"][..], &node, &[change]].concat();
     let (there, gone) = (taint("pod-safety.dev/suspect=:NoSchedule"), taint("pod-safety.dev/suspect-"));
-    scene.run(POD_SAFETY, &there, &Value::Null).await.text().unwrap();
-    for (who, refusal) in [(DEV, Some("node")), (ALL_VERBS, Some("node")), (EXEMPT, None)] {
+    fixture.run(POD_SAFETY, &there, &Value::Null).await.text().unwrap();
+    for (user, refusal) in [(DEV, Some("node")), (ALL_VERBS, Some("node")), (EXEMPT, None)] {
         Fixture::check_answer(
-            &format!("{who} removes the taint"),
-            &scene.run(who, &gone, &Value::Null).await,
+            &format!("{user} removes the taint"),
+            &fixture.run(user, &gone, &Value::Null).await,
             refusal,
         );
     }
-    scene.run(POD_SAFETY, &there, &Value::Null).await.text().unwrap();
-    scene.run(DEV, &["cordon", "suspected"], &Value::Null).await.text().unwrap();
-    deleted(scene, &node, Some("node")).await;
+    fixture.run(POD_SAFETY, &there, &Value::Null).await.text().unwrap();
+    fixture.run(DEV, &["cordon", "suspected"], &Value::Null).await.text().unwrap();
+    deleted(fixture, &node, Some("node")).await;
     // Its kubelet reports again.
-    scene.run(POD_SAFETY, &gone, &Value::Null).await.text().unwrap();
-    deleted(scene, &node, None).await;
+    fixture.run(POD_SAFETY, &gone, &Value::Null).await.text().unwrap();
+    deleted(fixture, &node, None).await;
 }
 
-/// The owner goes by which a pod without a grace is started again under its name, and then the pod.
-pub(super) async fn attack_a_pod_is_taken_from_its_controller(scene: &Fixture) {
+/// The owner reference by which the pod would be recreated under its name is removed, and then the pod.
+pub(super) async fn attack_a_pod_is_taken_from_its_controller(fixture: &Fixture) {
     let pod = ["pod", "orphan-0"];
     let refused = Some("force-delete");
     let patch = |change| [&["patch"][..], &pod, &["--type=merge", "-p", change]].concat();
-    scene.pod("orphan-0", true, 0, None).await;
-    deleted(scene, &pod, refused).await;
+    fixture.pod("orphan-0", true, 0, None).await;
+    deleted(fixture, &pod, refused).await;
     let orphan = patch(r#"{"metadata":{"ownerReferences":null}}"#);
-    scene.run(DEV, &orphan, &Value::Null).await.text().unwrap();
-    deleted(scene, &pod, refused).await;
-    let renamed = scene.run(DEV, &patch(r#"{"spec":{"hostname":"other"}}"#), &Value::Null).await;
+    fixture.run(DEV, &orphan, &Value::Null).await.text().unwrap();
+    deleted(fixture, &pod, refused).await;
+    let renamed = fixture.run(DEV, &patch(r#"{"spec":{"hostname":"other"}}"#), &Value::Null).await;
     assert!(!renamed.status.success(), "the hostname was changed: {renamed:?}");
-    // Neither does another part of the pod take what it reported.
+    // Changes of other fields do not remove the report either.
     let mut ended: Value = serde_json::from_str(
-        &scene.run(DEV, &["get", "pod", "orphan-0", "-o", "json"], &Value::Null).await.text().unwrap(),
+        &fixture.run(DEV, &["get", "pod", "orphan-0", "-o", "json"], &Value::Null).await.text().unwrap(),
     )
     .unwrap();
     ended["status"] = json!({ "phase": "Failed" });
@@ -138,22 +138,22 @@ pub(super) async fn attack_a_pod_is_taken_from_its_controller(scene: &Fixture) {
     let resize = versions::pods_are_resized().then_some("/resize");
     for part in ["", "/ephemeralcontainers"].into_iter().chain(resize) {
         let path = format!("/api/v1/namespaces/default/pods/orphan-0{part}");
-        scene.run(DEV, &["replace", "--raw", &path, "-f", "-"], &ended).await.text().unwrap();
-        deleted(scene, &pod, refused).await;
+        fixture.run(DEV, &["replace", "--raw", &path, "-f", "-"], &ended).await.text().unwrap();
+        deleted(fixture, &pod, refused).await;
     }
-    // An operator that gives its pods no hostname.
+    // An operator that sets no hostname for its pods.
     let owner = json!({ "metadata": { "ownerReferences": [{ "apiVersion": "postgresql.cnpg.io/v1", "kind": "Cluster", "name": "db",
         "uid": "5b0a4f0e-0000-4000-8000-000000000002", "controller": true }] } })
     .to_string();
-    scene.pod("cluster-1", false, 0, None).await;
+    fixture.pod("cluster-1", false, 0, None).await;
     let adopt = ["patch", "pod", "cluster-1", "--type=merge", "-p", &owner];
-    scene.run(DEV, &adopt, &Value::Null).await.text().unwrap();
-    deleted(scene, &["pod", "cluster-1"], refused).await;
+    fixture.run(DEV, &adopt, &Value::Null).await.text().unwrap();
+    deleted(fixture, &["pod", "cluster-1"], refused).await;
 }
 
-/// First the mark or the report goes by which a deletion is refused, and then the object.
-pub(super) async fn attack_what_a_denial_depends_on_is_removed(scene: &Fixture) {
-    for (number, (who, change, reason, refusal)) in [
+/// First the mark or the report that makes a policy deny the deletion is removed, and then the object.
+pub(super) async fn attack_what_a_denial_depends_on_is_removed(fixture: &Fixture) {
+    for (number, (user, change, reason, refusal)) in [
         (DEV, "pod-safety.dev/hold-", None, Some("attachment-hold")),
         (DEV, "pod-safety.dev/hold=", None, Some("attachment-hold")),
         (ALL_VERBS, "pod-safety.dev/hold-", Some("."), Some("attachment-hold")),
@@ -171,13 +171,13 @@ pub(super) async fn attack_what_a_denial_depends_on_is_removed(scene: &Fixture) 
         if let Some(reason) = reason {
             annotations[REASON] = json!(reason);
         }
-        scene.make(&attachment(&name, &annotations, "w1", "data")).await;
+        fixture.make(&attachment(&name, &annotations, "w1", "data")).await;
         let annotate = ["annotate", "--overwrite", "volumeattachment", &name, change];
-        let output = scene.run(who, &annotate, &Value::Null).await;
-        Fixture::check_answer(&format!("mark {number}: {who} {change} {reason:?}"), &output, refusal);
+        let output = fixture.run(user, &annotate, &Value::Null).await;
+        Fixture::check_answer(&format!("mark {number}: {user} {change} {reason:?}"), &output, refusal);
     }
-    // A request for the status leaves annotations as they are.
-    scene
+    // A request for the status leaves annotations unchanged.
+    fixture
         .make(&attachment(
             "held-by-status",
             &json!({ "pod-safety.dev/hold": "w1 may still write" }),
@@ -189,32 +189,32 @@ pub(super) async fn attack_what_a_denial_depends_on_is_removed(scene: &Fixture) 
     let change = r#"{"metadata":{"annotations":{"pod-safety.dev/hold":null}},"status":{"attached":false}}"#;
     let patch =
         [&["patch"][..], &attachment, &["--subresource=status", "--type=merge", "-p", change]].concat();
-    scene.run(DEV, &patch, &Value::Null).await.text().unwrap();
-    deleted(scene, &attachment, Some("attachment-hold")).await;
+    fixture.run(DEV, &patch, &Value::Null).await.text().unwrap();
+    deleted(fixture, &attachment, Some("attachment-hold")).await;
     let runs = json!({ "phase": "Failed", "containerStatuses": [{ "name": "main", "image": "i", "imageID": "i", "ready": true,
         "restartCount": 0, "state": { "running": {} } }] });
     let nothing = json!({ "containerStatuses": null });
-    for (name, who, reason, refusal) in [
+    for (name, user, reason, refusal) in [
         ("report-of-dev", DEV, None, Some("terminal-phase or pod-report")),
         ("report-of-wild", ALL_VERBS, Some("."), Some("terminal-phase or pod-report")),
         ("report-of-its-kubelet", KUBELET, None, None),
         ("report-of-an-operator", OPERATOR, Some("the rack burnt down"), Some("pod-report")),
     ] {
-        scene.pod(name, true, 30, reason).await;
-        scene.status(KUBELET, &["pod", name], &runs).await.text().unwrap();
-        let output = scene.status(who, &["pod", name], &nothing).await;
+        fixture.pod(name, true, 30, reason).await;
+        fixture.status(KUBELET, &["pod", name], &runs).await.text().unwrap();
+        let output = fixture.status(user, &["pod", name], &nothing).await;
         Fixture::check_answer(name, &output, refusal);
     }
 }
 
-/// A tenant's pod that shows signs of a running kubelet keeps all pods of a node that is gone.
-pub(super) async fn attack_a_tenant_writes_as_the_kubelet_of_a_node(scene: &Fixture) {
+/// A tenant's pod with signs of a running kubelet blocks the release of all pods of a missing node.
+pub(super) async fn attack_a_tenant_writes_as_the_kubelet_of_a_node(fixture: &Fixture) {
     let refused = Some("pod-report");
     let ready = |status: &str| json!({ "conditions": [{ "type": "Ready", "status": status }] });
     let runs = json!({ "containerStatuses": [{ "name": "main", "image": "i", "imageID": "i", "ready": true,
         "restartCount": 0, "state": { "running": {} } }] });
-    scene.pod("sign", false, 30, None).await;
-    for (who, status, refusal) in [
+    fixture.pod("sign", false, 30, None).await;
+    for (user, status, refusal) in [
         (ALL_VERBS, ready("True"), refused),
         (DEV, runs.clone(), refused),
         (OTHER_KUBELET, ready("True"), refused),
@@ -224,55 +224,59 @@ pub(super) async fn attack_a_tenant_writes_as_the_kubelet_of_a_node(scene: &Fixt
         (EXEMPT, ready("True"), None),
         (DEV, json!({ "conditions": [{ "type": "example.com/gate", "status": "True" }] }), None),
     ] {
-        let output = scene.status(who, &["pod", "sign"], &status).await;
-        Fixture::check_answer(&format!("{who} says {status}"), &output, refusal);
+        let output = fixture.status(user, &["pod", "sign"], &status).await;
+        Fixture::check_answer(&format!("{user} says {status}"), &output, refusal);
     }
     if versions::pods_have_generations() {
-        for (who, refusal) in [(DEV, refused), (ALL_VERBS, refused), (KUBELET, None)] {
+        for (user, refusal) in [(DEV, refused), (ALL_VERBS, refused), (KUBELET, None)] {
             let status = json!({ "observedGeneration": 7 });
-            let output = scene.status(who, &["pod", "sign"], &status).await;
-            Fixture::check_answer(&format!("{who} has observed it"), &output, refusal);
+            let output = fixture.status(user, &["pod", "sign"], &status).await;
+            Fixture::check_answer(&format!("{user} has observed it"), &output, refusal);
         }
     }
 }
 
-/// Who may write Leases, for an election of their own, neither leads nor frees a volume.
-pub(super) async fn attack_leader_election_of_another_component_takes_the_pod_safety_lease(scene: &Fixture) {
+/// A user who may write Leases, for another leader election, can neither become leader nor release a volume.
+pub(super) async fn attack_leader_election_of_another_component_takes_the_pod_safety_lease(
+    fixture: &Fixture,
+) {
     let lease = |namespace: &str, name: &str| {
         json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": { "namespace": namespace, "name": name }, "spec": { "holderIdentity": "x" } })
     };
     const ELECTOR: &str = "elector";
-    scene
+    fixture
         .expect(&["create", "clusterrole", ELECTOR, "--verb=*", "--resource=leases.coordination.k8s.io"])
         .await;
-    scene.expect(&["create", "clusterrolebinding", ELECTOR, "--clusterrole=elector", "--user=elector"]).await;
-    for (who, namespace, name, refusal) in [
+    fixture
+        .expect(&["create", "clusterrolebinding", ELECTOR, "--clusterrole=elector", "--user=elector"])
+        .await;
+    for (user, namespace, name, refusal) in [
         (ELECTOR, "kube-system", "pod-safety", Some("leases")),
         (ELECTOR, "kube-system", "other", None),
         (ELECTOR, "pod-safety-volumes", "data", Some("leases")),
         (POD_SAFETY, "kube-system", "pod-safety", None),
         (POD_SAFETY, "pod-safety-volumes", "data", None),
     ] {
-        let output = scene.run(who, &["create", "-f", "-"], &lease(namespace, name)).await;
-        Fixture::check_answer(&format!("{who} creates the Lease {namespace}/{name}"), &output, refusal);
+        let output = fixture.run(user, &["create", "-f", "-"], &lease(namespace, name)).await;
+        Fixture::check_answer(&format!("{user} creates the Lease {namespace}/{name}"), &output, refusal);
     }
     for (namespace, name) in [("kube-system", "pod-safety"), ("pod-safety-volumes", "data")] {
-        let output = scene.run(ELECTOR, &["delete", "lease", "-n", namespace, name], &Value::Null).await;
+        let output = fixture.run(ELECTOR, &["delete", "lease", "-n", namespace, name], &Value::Null).await;
         Fixture::check_answer(&format!("the Lease {name} is deleted"), &output, Some("leases"));
     }
 }
 
-/// A hostile node must not decide that it is not fenced, nor that it is.
-pub(super) async fn attack_a_kubelet_pauses_the_fencing_of_its_own_node(scene: &Fixture) {
+/// A hostile node must not decide whether it is fenced.
+pub(super) async fn attack_a_kubelet_pauses_the_fencing_of_its_own_node(fixture: &Fixture) {
     const EXCLUDED: &str = "remediation.medik8s.io/exclude-from-remediation";
-    scene.node("w2", Some("True"), None).await;
+    fixture.node("w2", Some("True"), None).await;
     let mark =
         |key: &str, text: Option<&str>| json!({ "metadata": { "annotations": { key: text } } }).to_string();
     let label = |value: Option<&str>| json!({ "metadata": { "labels": { EXCLUDED: value } } }).to_string();
     let pause = |text| mark("pod-safety.dev/pause-fencing", text);
     let other = mark("volumes.kubernetes.io/controller-managed-attach-detach", Some("true"));
-    for (who, patch, refusal) in [
+    for (user, patch, refusal) in [
         (OTHER_KUBELET, &other, None),
         (OTHER_KUBELET, &pause(Some("mine")), Some("pause")),
         (OTHER_KUBELET, &label(Some("true")), Some("pause")),
@@ -287,11 +291,11 @@ pub(super) async fn attack_a_kubelet_pauses_the_fencing_of_its_own_node(scene: &
         for subresource in ["", "--subresource=status"] {
             let mut args = vec!["patch", "node", "w2", "--type=merge", "-p", patch];
             args.extend(Some(subresource).filter(|it| !it.is_empty()));
-            let output = scene.run(who, &args, &Value::Null).await;
-            Fixture::check_answer(&format!("{who} patches w2 with {patch} {subresource}"), &output, refusal);
+            let output = fixture.run(user, &args, &Value::Null).await;
+            Fixture::check_answer(&format!("{user} patches w2 with {patch} {subresource}"), &output, refusal);
         }
     }
     let new = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "w3", "labels": { EXCLUDED: "true" } } });
-    let output = scene.run(NEW_KUBELET, &["create", "-f", "-"], &new).await;
+    let output = fixture.run(NEW_KUBELET, &["create", "-f", "-"], &new).await;
     Fixture::check_answer("a kubelet registers with the label", &output, Some("pause"));
 }

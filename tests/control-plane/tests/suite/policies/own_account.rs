@@ -1,27 +1,31 @@
-//! The token of pod-safety in the hands of somebody else: what RBAC grants it, and what the policy on its account leaves of that. That
-//! each write of its own code passes is shown by every other suite, for `pod-safety manifests` brings the policy.
+//! The token of pod-safety is stolen: its RBAC rights, and the requests that the policy on its account still allows. Every other suite shows
+//! that each write of pod-safety passes, because `pod-safety manifests` includes the policy.
 
 use serde_json::{Value, json};
 
 use super::admission::{ADMIN, Fixture, KUBELET, POD_SAFETY};
 
-/// Writes with the stolen token: kubectl's arguments, an object, and whether it is let through.
+/// A write with the stolen token: kubectl's arguments, an object, and whether it is allowed.
 type Theft<'a> = (&'static str, Vec<&'a str>, Value, bool);
 
-pub(super) async fn attack_the_token_of_pod_safety_is_stolen(scene: &Fixture) {
-    // The policy alone must hold, whatever somebody bound the account to.
+pub(super) async fn attack_the_token_of_pod_safety_is_stolen(fixture: &Fixture) {
+    // The policy alone must be sufficient, whatever roles the account is bound to.
     let all = ["create", "clusterrolebinding", "stolen", "--clusterrole=cluster-admin", "--user", POD_SAFETY];
-    scene.expect(&all).await;
-    pods(scene).await;
-    deletions(scene).await;
-    nodes(scene).await;
-    everything_else(scene).await;
+    fixture.expect(&all).await;
+    pods(fixture).await;
+    deletions(fixture).await;
+    nodes(fixture).await;
+    everything_else(fixture).await;
 }
 
-async fn attempt_all(scene: &Fixture, thefts: &[Theft<'_>]) {
+async fn attempt_all(fixture: &Fixture, thefts: &[Theft<'_>]) {
     for (row, args, input, passes) in thefts {
         let refusal = (!passes).then_some("own-account");
-        Fixture::check_answer(&format!("stolen: {row}"), &scene.run(POD_SAFETY, args, input).await, refusal);
+        Fixture::check_answer(
+            &format!("stolen: {row}"),
+            &fixture.run(POD_SAFETY, args, input).await,
+            refusal,
+        );
     }
 }
 
@@ -34,15 +38,15 @@ fn patch<'a>(what: &[&'a str], subresource: &'a str, patch: &'a str) -> Vec<&'a 
 
 const STATUS: &str = "--subresource=status";
 
-async fn pods(scene: &Fixture) {
-    scene.pod("loot", true, 30, None).await;
+async fn pods(fixture: &Fixture) {
+    fixture.pod("loot", true, 30, None).await;
     let runs = json!({ "conditions": [{ "type": "Ready", "status": "True" }], "containerStatuses": [{ "name": "main", "image": "i",
         "imageID": "i", "ready": true, "restartCount": 0, "state": { "running": {} } }] });
-    scene.status(KUBELET, &["pod", "loot"], &runs).await.text().unwrap();
+    fixture.status(KUBELET, &["pod", "loot"], &runs).await.text().unwrap();
     let pod = ["pod", "loot"];
     let of = |part: &'static str, patched: &'static str| patch(&pod, part, patched);
     attempt_all(
-        scene,
+        fixture,
         &[
             (
                 "another image",
@@ -83,10 +87,10 @@ async fn pods(scene: &Fixture) {
     let gated = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "gated", "namespace": "default" },
         "spec": { "schedulingGates": [{ "name": "pod-safety.dev/volume-guard" }, { "name": "example.com/queue" }],
             "containers": [{ "name": "main", "image": "main" }] } });
-    scene.make(&gated).await;
+    fixture.make(&gated).await;
     let gate = |patched: &'static str| patch(&["pod", "gated"], "", patched);
     attempt_all(
-        scene,
+        fixture,
         &[
             ("the gate of others", gate(r#"{"spec":{"schedulingGates":[{"$patch":"delete","name":"example.com/queue"}]}}"#), Value::Null, false),
             ("its own gate", gate(r#"{"spec":{"schedulingGates":[{"$patch":"delete","name":"pod-safety.dev/volume-guard"}]}}"#), Value::Null, true),
@@ -95,12 +99,12 @@ async fn pods(scene: &Fixture) {
     .await;
 }
 
-/// DELETE with a body, as the code sends it. What is left: step by step, each of which shows in the pod.
-async fn deletions(scene: &Fixture) {
+/// DELETE with a body, as sent by the code. Each remaining step leaves a visible change of the pod.
+async fn deletions(fixture: &Fixture) {
     let path = "/api/v1/namespaces/default/pods/loot";
     let version = async || {
         let text =
-            scene.run(ADMIN, &["get", "pod", "loot", "-o", "json"], &Value::Null).await.text().unwrap();
+            fixture.run(ADMIN, &["get", "pod", "loot", "-o", "json"], &Value::Null).await.text().unwrap();
         serde_json::from_str::<Value>(&text).unwrap()["metadata"].clone()
     };
     let by = async |grace: i64| {
@@ -111,7 +115,7 @@ async fn deletions(scene: &Fixture) {
     let raw = || vec!["delete", "--raw", path, "-f", "-"];
     let force = vec!["delete", "pod", "loot", "--force", "--grace-period=0", "--wait=false"];
     attempt_all(
-        scene,
+        fixture,
         &[
             ("--force", force, Value::Null, false),
             ("by UID, and it runs", raw(), by(0).await, false),
@@ -120,16 +124,16 @@ async fn deletions(scene: &Fixture) {
     )
     .await;
     let why = r#"{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByTaintManager"}]}}"#;
-    attempt_all(scene, &[("a reason", patch(&["pod", "loot"], STATUS, why), Value::Null, true)]).await;
-    attempt_all(scene, &[("by its grace, with the reason", raw(), by(30).await, true)]).await;
+    attempt_all(fixture, &[("a reason", patch(&["pod", "loot"], STATUS, why), Value::Null, true)]).await;
+    attempt_all(fixture, &[("by its grace, with the reason", raw(), by(30).await, true)]).await;
 }
 
-async fn nodes(scene: &Fixture) {
-    scene.node("prey", Some("True"), None).await;
+async fn nodes(fixture: &Fixture) {
+    fixture.node("prey", Some("True"), None).await;
     let node = ["node", "prey"];
     let of = |part: &'static str, patched: &'static str| patch(&node, part, patched);
     attempt_all(
-        scene,
+        fixture,
         &[
             ("a label", of("", r#"{"metadata":{"labels":{"a":"b"}}}"#), Value::Null, false),
             (
@@ -172,7 +176,7 @@ async fn nodes(scene: &Fixture) {
     .await;
 }
 
-async fn everything_else(scene: &Fixture) {
+async fn everything_else(fixture: &Fixture) {
     let lease = |namespace: &str, name: &str| {
         json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": { "namespace": namespace, "name": name }, "spec": {} })
@@ -180,7 +184,7 @@ async fn everything_else(scene: &Fixture) {
     let create = || vec!["create", "-f", "-"];
     let binding = ["create", "clusterrolebinding", "mine", "--clusterrole=cluster-admin", "--user=me"];
     attempt_all(
-        scene,
+        fixture,
         &[
             ("a Secret", vec!["create", "secret", "generic", "loot"], Value::Null, false),
             ("a Deployment", vec!["create", "deployment", "evil", "--image=evil"], Value::Null, false),

@@ -1,4 +1,4 @@
-//! Evictions that are requested: who may write whose turn it is, and ask in whose name, on the real API server with its gate.
+//! Requested evictions: who may write the responders' turns, and request in another's name, on the real API server with its feature gate.
 
 use pod_safety_control_plane::{Options, check_that, until};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ const UID: &str = "11111111-2222-4333-8444-555555555555";
 const KINDS: &str =
     ",evictionrequests.lifecycle.k8s.io,evictions.lifecycle.k8s.io,evictions.lifecycle.k8s.io/status";
 
-/// May write EvictionRequests, as every editor of a namespace, and no nodes.
+/// May write EvictionRequests, like every editor of a namespace, and no nodes.
 const TENANT: &str = "tenant";
 
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn only_pod_safety_and_responders_may_write_eviction_status() {
     }
     let args = ["--feature-gates=EvictionRequestAPI=true", "--runtime-config=lifecycle.k8s.io/v1alpha1=true"];
     let options = Options { apiserver_args: args.map(str::to_owned).into(), ..Options::default() };
-    let scene = fixture_on(
+    let fixture = fixture_on(
         options,
         KINDS,
         "controllers.eviction.enabled=auto,controllers.eviction.lostNode.enabled=true",
@@ -28,10 +28,12 @@ async fn only_pod_safety_and_responders_may_write_eviction_status() {
     .await;
     let tenant =
         ["create", "clusterrole", "tenant", "--verb=*", "--resource=evictionrequests.lifecycle.k8s.io"];
-    scene.expect(&tenant).await;
-    scene.expect(&["create", "clusterrolebinding", "tenant", "--clusterrole=tenant", "--user", TENANT]).await;
+    fixture.expect(&tenant).await;
+    fixture
+        .expect(&["create", "clusterrolebinding", "tenant", "--clusterrole=tenant", "--user", TENANT])
+        .await;
     until("the policies hold", async || {
-        let denied = scene
+        let denied = fixture
             .run(
                 TENANT,
                 &["create", "--dry-run=server", "-f", "-"],
@@ -42,14 +44,14 @@ async fn only_pod_safety_and_responders_may_write_eviction_status() {
     })
     .await
     .unwrap();
-    attack_a_tenant_requests_eviction_in_the_name_of_a_drain(&scene).await;
-    attack_an_account_with_status_rights_ends_an_eviction(&scene).await;
-    pod_safety_writes_what_its_controller_writes(&scene).await;
-    new_pods_name_the_responder_for_lost_nodes(&scene).await;
+    attack_a_tenant_requests_eviction_in_the_name_of_a_drain(&fixture).await;
+    attack_an_account_with_status_rights_ends_an_eviction(&fixture).await;
+    pod_safety_writes_what_its_controller_writes(&fixture).await;
+    new_pods_name_the_responder_for_lost_nodes(&fixture).await;
 }
 
-/// Behind those that they name themselves, by its priority.
-async fn new_pods_name_the_responder_for_lost_nodes(scene: &Fixture) {
+/// It comes after the responders that the pods name themselves, by its priority.
+async fn new_pods_name_the_responder_for_lost_nodes(fixture: &Fixture) {
     let pod = |name: &str, responders: Value, owner: Value| {
         json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name,
         "ownerReferences": owner }, "spec": { "evictionResponders": responders, "containers": [{ "name": "main", "image": "main" }] } })
@@ -61,10 +63,10 @@ async fn new_pods_name_the_responder_for_lost_nodes(scene: &Fixture) {
         ("own", own, json!([]), "example.com/move pod-safety.dev/lost-node"),
         ("daemon", json!(null), daemon, ""),
     ] {
-        scene.make(&pod(name, responders, owner)).await;
+        fixture.make(&pod(name, responders, owner)).await;
         let get = ["get", "pod", name, "-o", "jsonpath={.spec.evictionResponders[*].name}"];
-        let found = scene.run(ADMIN, &get, &Value::Null).await.text().unwrap();
-        let mut names: Vec<&str> = found.split_whitespace().collect();
+        let text = fixture.run(ADMIN, &get, &Value::Null).await.text().unwrap();
+        let mut names: Vec<&str> = text.split_whitespace().collect();
         names.sort_unstable();
         assert_eq!(names.join(" "), named, "{name}");
     }
@@ -79,38 +81,38 @@ fn request(name: &str, requester: &str) -> Value {
         "spec": { "target": target(), "requester": requester, "intent": "Eviction" } })
 }
 
-async fn attack_a_tenant_requests_eviction_in_the_name_of_a_drain(scene: &Fixture) {
+async fn attack_a_tenant_requests_eviction_in_the_name_of_a_drain(fixture: &Fixture) {
     let refused = Some("eviction-requesters");
-    for (who, name, requester, refusal) in [
+    for (user, name, requester, refusal) in [
         (TENANT, "own", "example.com/tool", None),
         (TENANT, "drain", "pod-safety.dev/drain", refused),
         (TENANT, "reserved", "pod-safety.dev/any", refused),
         (DEV, "reserved", "pod-safety.dev/any", refused),
         (DEV, "drain", "pod-safety.dev/drain", None),
     ] {
-        let output = scene.run(who, &["create", "-f", "-"], &request(name, requester)).await;
-        Fixture::check_answer(&format!("{who}: {requester}"), &output, refusal);
+        let output = fixture.run(user, &["create", "-f", "-"], &request(name, requester)).await;
+        Fixture::check_answer(&format!("{user}: {requester}"), &output, refusal);
     }
     let withdraw =
         ["patch", "evictionrequest", "drain", "--type=merge", "-p", r#"{"spec":{"intent":"Withdrawn"}}"#];
-    for (who, args, refusal) in [
+    for (user, args, refusal) in [
         (TENANT, &withdraw[..], refused),
         (TENANT, &["delete", "evictionrequest", "drain"], refused),
         (TENANT, &["delete", "evictionrequest", "own"], None),
         (DEV, &withdraw, None),
     ] {
         Fixture::check_answer(
-            &format!("{who}: {args:?}"),
-            &scene.run(who, args, &Value::Null).await,
+            &format!("{user}: {args:?}"),
+            &fixture.run(user, args, &Value::Null).await,
             refusal,
         );
     }
 }
 
-/// An Eviction whose responder has its turn, as pod-safety begins it.
-async fn begin(scene: &Fixture, name: &str) {
+/// An Eviction whose responder has its turn, as initialized by pod-safety.
+async fn begin(fixture: &Fixture, name: &str) {
     let object = json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "Eviction", "metadata": { "name": name }, "spec": { "target": target() } });
-    scene.make(&object).await;
+    fixture.make(&object).await;
 }
 
 fn turns(state: &str, now: &str) -> Value {
@@ -130,26 +132,26 @@ fn now() -> String {
     format!("{:.0}", k8s_openapi::jiff::Timestamp::now())
 }
 
-/// kubernetes#140804: whoever writes the first status may prefill it, and the chain walks to its end in seconds.
-async fn attack_an_account_with_status_rights_ends_an_eviction(scene: &Fixture) {
+/// kubernetes#140804: the client that writes the first status may prefill it, and the chain of responders ends in seconds.
+async fn attack_an_account_with_status_rights_ends_an_eviction(fixture: &Fixture) {
     let (what, refused) = (["eviction.lifecycle.k8s.io", "e"], Some("eviction-states"));
-    begin(scene, "e").await;
-    let status = async |who: &str, status: Value, refusal: Option<&str>, row: &str| {
-        Fixture::check_answer(row, &scene.run(who, &patch(&what, &status), &Value::Null).await, refusal);
+    begin(fixture, "e").await;
+    let status = async |user: &str, status: Value, refusal: Option<&str>, row: &str| {
+        Fixture::check_answer(row, &fixture.run(user, &patch(&what, &status), &Value::Null).await, refusal);
     };
     status(DEV, turns("Active", &now()), refused, "the first status of all").await;
     status(POD_SAFETY, turns("Active", &now()), None, "pod-safety begins it").await;
-    let told = |reason: &str, kind: &str| {
+    let condition = |reason: &str, kind: &str| {
         json!({ "conditions": [{ "type": kind, "status": "False", "reason": reason, "message": "",
         "lastTransitionTime": "2026-11-21T10:00:00Z" }] })
     };
     let asks = json!({ "requesters": [{ "name": "evil.example/x", "intent": "Eviction" }] });
     status(DEV, asks, refused, "another requester").await;
-    status(DEV, told("Forged", "Failed"), refused, "a condition of the controller").await;
+    status(DEV, condition("Forged", "Failed"), refused, "a condition of the controller").await;
     let beats =
         json!({ "responders": [{ "name": "example.com/move", "heartbeatTime": now(), "message": "moves" }] });
     status(DEV, beats, None, "a responder reports").await;
-    status(DEV, told("Moves", "example.com/Moved"), None, "a condition of one's own").await;
+    status(DEV, condition("Moves", "example.com/Moved"), None, "a condition of one's own").await;
     let done = json!({ "responders": [{ "name": "example.com/move", "completionTime": now() }] });
     status(DEV, done, None, "a responder is done").await;
     let next = |now: &str| {
@@ -167,12 +169,12 @@ fn patch(what: &[&str; 2], status: &Value) -> Vec<&'static str> {
     [&["patch"][..], &what, &["--subresource=status", "-p", text]].concat()
 }
 
-/// With all rights: what is left of them is what the controller does.
-async fn pod_safety_writes_what_its_controller_writes(scene: &Fixture) {
+/// With all RBAC rights: the policy leaves only the writes of the controller.
+async fn pod_safety_writes_what_its_controller_writes(fixture: &Fixture) {
     let all = ["create", "clusterrolebinding", "stolen", "--clusterrole=cluster-admin", "--user", POD_SAFETY];
-    scene.expect(&all).await;
+    fixture.expect(&all).await;
     let owner = async |name: &str| {
-        let uid = scene
+        let uid = fixture
             .run(ADMIN, &["get", "evictionrequest", name, "-o", "jsonpath={.metadata.uid}"], &Value::Null)
             .await;
         json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest", "name": name, "uid": uid.text().unwrap() })
@@ -207,9 +209,10 @@ async fn pod_safety_writes_what_its_controller_writes(scene: &Fixture) {
         ),
         ("a request is made", vec!["create", "-f", "-"], &request("y", "pod-safety.dev/any"), refused),
     ] {
-        Fixture::check_answer(row, &scene.run(POD_SAFETY, &args, input).await, refusal);
+        Fixture::check_answer(row, &fixture.run(POD_SAFETY, &args, input).await, refusal);
     }
     let looked_at = json!({ "observedGeneration": 9 });
-    let output = scene.run(POD_SAFETY, &patch(&["evictionrequest", "drain"], &looked_at), &Value::Null).await;
+    let output =
+        fixture.run(POD_SAFETY, &patch(&["evictionrequest", "drain"], &looked_at), &Value::Null).await;
     Fixture::check_answer("a request is looked at", &output, None);
 }

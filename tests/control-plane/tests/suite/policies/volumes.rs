@@ -1,4 +1,4 @@
-//! Attachments of volumes that are held.
+//! Attachments of held volumes.
 
 use pod_safety_control_plane::{check_that, until};
 use serde_json::{Value, json};
@@ -10,8 +10,8 @@ pub(super) fn attachment(name: &str, annotations: &Value, node: &str, volume: &s
         "spec": { "attacher": "csi.example.com", "nodeName": node, "source": { "persistentVolumeName": volume } } })
 }
 
-pub(super) async fn attachments(scene: &Fixture) {
-    for (number, (who, held, reason, refusal)) in [
+pub(super) async fn attachments(fixture: &Fixture) {
+    for (number, (user, held, reason, refusal)) in [
         (ATTACH_DETACH, true, None, Some("attachment-hold")),
         (ATTACH_DETACH, false, None, None),
         (DEV, true, Some("a reason without the right"), Some("attachment-hold")),
@@ -31,25 +31,25 @@ pub(super) async fn attachments(scene: &Fixture) {
         if let Some(reason) = reason {
             annotations[REASON] = json!(reason);
         }
-        scene.make(&attachment(&name, &annotations, "w1", "data")).await;
+        fixture.make(&attachment(&name, &annotations, "w1", "data")).await;
         let output =
-            scene.run(who, &["delete", "volumeattachment", &name, "--wait=false"], &Value::Null).await;
-        Fixture::check_answer(&format!("attachment {number}: {who} {held} {reason:?}"), &output, refusal);
+            fixture.run(user, &["delete", "volumeattachment", &name, "--wait=false"], &Value::Null).await;
+        Fixture::check_answer(&format!("attachment {number}: {user} {held} {reason:?}"), &output, refusal);
         let held = output.stderr.contains("is held: w1 may still write");
         assert!(refusal != Some("attachment-hold") || held, "{output:?}");
     }
 }
 
-/// Of three volumes one is held by `w1`, one by nobody who can be read, and one by nobody.
-pub(super) async fn held_volumes(scene: &Fixture) {
+/// Three volumes: one is held by `w1`, one has an unreadable holder, and one has none.
+pub(super) async fn held_volumes(fixture: &Fixture) {
     for (volume, holder) in [("held", "w1/uid/boot/-"), ("garbled", "somebody")] {
-        scene.make(&json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        fixture.make(&json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": { "namespace": "pod-safety-volumes", "name": volume, "labels": { "pod-safety.dev/held": "true" },
                 "annotations": { "pod-safety.dev/hold": "w1 may still write" } },
             "spec": { "holderIdentity": holder } })).await;
     }
     let refused = Some("volume-held");
-    // Who; volume; node; a reason on it; whether attaching is refused, and whether detaching is.
+    // User; volume; node; a reason on it; whether attaching is denied, and whether detaching is.
     let rows: [(_, _, _, _, _, _); 11] = [
         (ATTACH_DETACH, "free", "w1", None, None, None),
         (ATTACH_DETACH, "held", "w1", None, None, refused),
@@ -67,18 +67,18 @@ pub(super) async fn held_volumes(scene: &Fixture) {
         let annotations = reason.map_or_else(|| json!({}), |reason| json!({ REASON: reason }));
         attachment(name, &annotations, node, volume)
     };
-    // The Leases are parameters, which hold a moment after they were written.
+    // The Leases are policy parameters, which take effect a moment after they were written.
     let probe = of("probe", "garbled", "w1", None);
     until("the Leases are known", async || {
-        let output = scene.run(DEV, &["create", "--dry-run=server", "-f", "-"], &probe).await;
+        let output = fixture.run(DEV, &["create", "--dry-run=server", "-f", "-"], &probe).await;
         check_that(!output.status.success(), format!("{output:?}"))
     })
     .await
     .unwrap();
-    for (number, (who, volume, node, reason, attaching, detaching)) in rows.into_iter().enumerate() {
-        let row = format!("volume {number}: {who} {volume} {node} {reason:?}");
+    for (number, (user, volume, node, reason, attaching, detaching)) in rows.into_iter().enumerate() {
+        let row = format!("volume {number}: {user} {volume} {node} {reason:?}");
         let attached = of(&format!("new-{number}"), volume, node, reason);
-        let output = scene.run(who, &["create", "--dry-run=server", "-f", "-"], &attached).await;
+        let output = fixture.run(user, &["create", "--dry-run=server", "-f", "-"], &attached).await;
         Fixture::check_answer(&format!("{row}, attached"), &output, attaching);
         assert!(
             attaching.is_none()
@@ -87,9 +87,9 @@ pub(super) async fn held_volumes(scene: &Fixture) {
             "{output:?}"
         );
         let name = format!("there-{number}");
-        scene.run(EXEMPT, &["create", "-f", "-"], &of(&name, volume, node, reason)).await.text().unwrap();
+        fixture.run(EXEMPT, &["create", "-f", "-"], &of(&name, volume, node, reason)).await.text().unwrap();
         let output =
-            scene.run(who, &["delete", "volumeattachment", &name, "--wait=false"], &Value::Null).await;
+            fixture.run(user, &["delete", "volumeattachment", &name, "--wait=false"], &Value::Null).await;
         Fixture::check_answer(&format!("{row}, detached"), &output, detaching);
         assert!(detaching.is_none() || output.stderr.contains("is not detached from"), "{output:?}");
     }

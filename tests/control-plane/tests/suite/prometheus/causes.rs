@@ -1,4 +1,4 @@
-//! What alerts are about, caused: several at once where they do not mind each other.
+//! The causes of alerts: several at once where they are independent.
 
 use futures::future::join_all;
 use pod_safety_control_plane::objects::{self, PodExt as _};
@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use super::{Fixture, NAMESPACE};
 use crate::fencing::device_of;
 
-/// Several times what the hurried alert wants.
+/// Several times the threshold of the shortened alert.
 const MANY: usize = 60;
 
-/// A pod of a node that never was, which for a time must not be deleted; budgets that let nobody go; and then many pods
-/// like the first.
-pub(super) async fn pods_and_budgets(scene: &Fixture) {
-    let api = scene.plane.admin();
+/// A pod of a node that never existed, whose deletion is denied for a time; PDBs that allow no disruption; and then many pods like the
+/// first.
+pub(super) async fn pods_and_budgets(fixture: &Fixture) {
+    let api = fixture.plane.admin();
     let may = async |verbs: &[&str]| {
         let patch = json!([{ "op": "replace", "path": "/rules/0/verbs", "value": verbs }]).to_string();
-        scene
+        fixture
             .kubectl(&["patch", "clusterrole", "pod-safety", "--type=json", "-p", &patch], &Value::Null)
             .await;
     };
@@ -34,7 +34,7 @@ pub(super) async fn pods_and_budgets(scene: &Fixture) {
         let spec = json!({ "minAvailable": 1, "selector": { "matchLabels": { "app": "web" } } });
         budgets::put(&api, NAMESPACE, name, &spec).await.unwrap();
     }
-    scene
+    fixture
         .until_alerts_fire(&["PodSafetyWritesFailing", "PodSafetyBudgetNeverAllows", "PodSafetyBudgetBroken"])
         .await;
 
@@ -48,23 +48,23 @@ pub(super) async fn pods_and_budgets(scene: &Fixture) {
     });
     let pods: Vec<_> = pods.collect();
     join_all(pods.iter().map(async |pod| objects::create_pod(&api, pod).await.unwrap())).await;
-    let told = scene.until_alerts_fire(&["PodSafetyMassRelease", "PodSafetyFinalizersHeld"]).await;
-    assert!(told["PodSafetyMassRelease"].contains("NodeGone"), "{told:?}");
+    let texts = fixture.until_alerts_fire(&["PodSafetyMassRelease", "PodSafetyFinalizersHeld"]).await;
+    assert!(texts["PodSafetyMassRelease"].contains("NodeGone"), "{texts:?}");
     let none = json!({ "metadata": { "finalizers": null } }).to_string();
     let patch = ["patch", "pod", "-n", NAMESPACE, "many-0", "--type=merge", "-p", &none];
-    scene.kubectl(&patch, &Value::Null).await;
-    scene.prometheus.until_quiet().await;
+    fixture.kubectl(&patch, &Value::Null).await;
+    fixture.prometheus.until_quiet().await;
 }
 
-pub(super) async fn a_kubelet_outlives_its_node(scene: &Fixture) {
-    let api = scene.plane.admin();
+pub(super) async fn a_kubelet_outlives_its_node(fixture: &Fixture) {
+    let api = fixture.plane.admin();
     let pod = objects::pod(NAMESPACE, "held").on_node("gone").with_phase("Running");
     objects::create_pod(&api, &pod).await.unwrap();
     observe::delete_node(&api, "gone").await.unwrap();
-    scene.until_alert_fires("PodSafetyPodsHeld", "pod-gc has held pods or nodes for ").await;
-    scene.kubelets.stop_reporting(&["gone"]);
-    scene.until_alerts_stop(&["PodSafetyPodsHeld"]).await;
-    // It goes on as a quarantine, which wakes nobody.
+    fixture.until_alert_fires("PodSafetyPodsHeld", "pod-gc has held pods or nodes for ").await;
+    fixture.kubelets.stop_reporting(&["gone"]);
+    fixture.until_alerts_stop(&["PodSafetyPodsHeld"]).await;
+    // It continues as a quarantine, for which no alert fires.
     until("it is released", async || {
         let pod = observe::find_pod(&api, NAMESPACE, "held").await.map_err(|error| format!("{error:?}"))?;
         check_that(pod.is_none(), "it is there".to_owned())
@@ -88,31 +88,31 @@ pub(crate) fn policy(node: &str, device: &str) -> Value {
     })
 }
 
-/// Whose device nobody reaches; whose policy has none for it; whose policy is paused; and whose device says off while it
-/// lives. And most of a zone.
+/// Nodes with an unreachable device, without a device in the policy, with a paused policy, and with a device that reports off while the node
+/// runs. And most of a zone.
 const LOST: [&str; 7] = ["lost", "blocked", "paused", "liar", "zone-1", "zone-2", "zone-3"];
 
-pub(super) async fn nodes_are_lost_and_fenced_or_not(scene: &Fixture) {
-    // Nobody listens there.
+pub(super) async fn nodes_are_lost_and_fenced_or_not(fixture: &Fixture) {
+    // No server listens there.
     let nobody = json!({ "address": "https://127.0.0.1:1", "insecure": "true" });
-    scene.apply(&device_of("bmc", "lost", json!({ "driver": "Redfish", "nodeParameters": { "lost": nobody }, "timeouts": { "powerOff": "1s", "powerOn": "1s", "status": "1s" } }))).await;
-    let switch = json!({ "status_file": scene.switch });
+    fixture.apply(&device_of("bmc", "lost", json!({ "driver": "Redfish", "nodeParameters": { "lost": nobody }, "timeouts": { "powerOff": "1s", "powerOn": "1s", "status": "1s" } }))).await;
+    let switch = json!({ "status_file": fixture.switch });
     let dummy = json!({ "driver": "Agent", "agent": "fence_dummy", "nodeParameters": { "liar": switch }, "timeouts": { "powerOff": "10s", "powerOn": "10s", "status": "10s" } });
-    scene.apply(&device_of("dummy", "liar", dummy)).await;
-    scene.until_alert_fires("PodSafetyFenceDeviceSilent", "has not reported for 15 minutes: 1.").await;
+    fixture.apply(&device_of("dummy", "liar", dummy)).await;
+    fixture.until_alert_fires("PodSafetyFenceDeviceSilent", "has not reported for 15 minutes: 1.").await;
     let mut paused = policy("paused", "dummy");
     paused["spec"]["paused"] = "the test says so".into();
-    // A machine that is busy may end an attempt.
+    // A busy machine may cause a failed attempt.
     let mut liar = policy("liar", "dummy");
     liar["spec"]["levels"][0]["attempts"] = 5.into();
     for policy in [policy("lost", "bmc"), policy("blocked", "bmc"), liar, paused] {
-        scene.apply(&policy).await;
+        fixture.apply(&policy).await;
     }
-    scene.kubelets.stop_reporting(&LOST);
+    fixture.kubelets.stop_reporting(&LOST);
     // The queue of a zone is short again when all its lost nodes are marked, which may be before a machine is proved off.
-    scene.until_alerts_fire(&["PodSafetyEvictionQueueLong", "PodSafetyRecoveryTooLong"]).await;
-    // It is heard, in the life that was proved to be over. That is not believed at once.
-    scene.kubelets.resume_reporting(&["liar"]);
+    fixture.until_alerts_fire(&["PodSafetyEvictionQueueLong", "PodSafetyRecoveryTooLong"]).await;
+    // It reports again in the incarnation that was proved off. That is not trusted immediately.
+    fixture.kubelets.resume_reporting(&["liar"]);
     let alerts = [
         "PodSafetyFenceAwaitsOperator",
         "PodSafetyFenceBlocked",
@@ -120,26 +120,26 @@ pub(super) async fn nodes_are_lost_and_fenced_or_not(scene: &Fixture) {
         "PodSafetyFenceTooLong",
         "PodSafetyZoneDisrupted",
     ];
-    let told = scene.until_alerts_fire(&alerts).await;
+    let texts = fixture.until_alerts_fire(&alerts).await;
     for (alert, tells) in [
         ("PodSafetyFenceAwaitsOperator", "Incidents in the phase AwaitingOperator: 1."),
         ("PodSafetyFenceBlocked", "Nodes not fenced for 5 minutes: 2. Reason: NoDevices"),
         ("PodSafetyFencePaused", "Lost nodes not fenced for an hour: 1. Reason: Paused"),
     ] {
-        assert!(told[alert].contains(tells), "{alert}: {}", told[alert]);
+        assert!(texts[alert].contains(tells), "{alert}: {}", texts[alert]);
     }
-    scene.until_alerts_fire(&["PodSafetyEvidenceContradicted", "PodSafetyFenceDeviceNotTrusted"]).await;
+    fixture.until_alerts_fire(&["PodSafetyEvidenceContradicted", "PodSafetyFenceDeviceNotTrusted"]).await;
 
-    scene.kubelets.resume_reporting(&LOST);
-    let ours = "fencepolicies,nodefences,fenceevidences";
-    scene.kubectl(&["delete", ours, "--all"], &Value::Null).await;
-    scene.kubectl(&["delete", "fencedevices", "--all", "-n", "pod-safety"], &Value::Null).await;
-    scene.prometheus.until_quiet().await;
+    fixture.kubelets.resume_reporting(&LOST);
+    let own_kinds = "fencepolicies,nodefences,fenceevidences";
+    fixture.kubectl(&["delete", own_kinds, "--all"], &Value::Null).await;
+    fixture.kubectl(&["delete", "fencedevices", "--all", "-n", "pod-safety"], &Value::Null).await;
+    fixture.prometheus.until_quiet().await;
 }
 
-pub(super) async fn all_nodes_are_lost(scene: &Fixture) {
-    scene.kubelets.stop_reporting(&scene.kubelets.all());
-    scene.until_alerts_fire(&["PodSafetyLargeOutage"]).await;
-    scene.kubelets.resume_reporting(&scene.kubelets.all());
-    scene.prometheus.until_quiet().await;
+pub(super) async fn all_nodes_are_lost(fixture: &Fixture) {
+    fixture.kubelets.stop_reporting(&fixture.kubelets.all());
+    fixture.until_alerts_fire(&["PodSafetyLargeOutage"]).await;
+    fixture.kubelets.resume_reporting(&fixture.kubelets.all());
+    fixture.prometheus.until_quiet().await;
 }

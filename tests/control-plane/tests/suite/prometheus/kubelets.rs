@@ -1,4 +1,4 @@
-//! Nodes whose kubelets are this test.
+//! Nodes whose kubelets are simulated.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use kube::Client;
 use pod_safety_control_plane::objects::{self, NodeExt as _};
 use tokio::task::JoinSet;
 
-/// One has a name for what becomes of it. Of the others so many are there that what is lost is less than half.
+/// Named nodes have a role in a test. The others keep the lost ones below half.
 const NODES: [&str; 12] =
     ["well", "fine", "gone", "lost", "blocked", "paused", "liar", "one", "two", "three", "four", "five"];
 
-/// A zone of its own: three of four will be lost.
+/// A separate zone: three of four will be lost.
 const ZONE: [&str; 4] = ["zone-1", "zone-2", "zone-3", "zone-4"];
 
-/// A silence of eight seconds is one. Twice in that time.
+/// Nodes are unreachable after eight seconds without a renewal. Renewed more than twice in that time.
 const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(crate) struct Kubelets {
@@ -24,10 +24,10 @@ pub(crate) struct Kubelets {
     _tasks: JoinSet<()>,
 }
 
-async fn run_kubelet(api: Client, node: &'static str, lives: Arc<AtomicBool>) {
+async fn run_kubelet(api: Client, node: &'static str, reporting: Arc<AtomicBool>) {
     loop {
-        if lives.load(Ordering::SeqCst) {
-            // What fails is tried again, as a kubelet does.
+        if reporting.load(Ordering::SeqCst) {
+            // A failure is retried, like in a kubelet.
             let status = objects::node(node).status.unwrap_or_default();
             let _again = objects::set_node_status(&api, node, &status).await;
             let _again = objects::renew_lease(&api, node).await;
@@ -38,7 +38,7 @@ async fn run_kubelet(api: Client, node: &'static str, lives: Arc<AtomicBool>) {
 
 impl Kubelets {
     pub(crate) async fn start(api: &Client) -> Self {
-        let (mut lives, mut tasks) = (BTreeMap::new(), JoinSet::new());
+        let (mut reporting, mut tasks) = (BTreeMap::new(), JoinSet::new());
         for name in NODES.into_iter().chain(ZONE) {
             let mut node = objects::node(name).with_ready("True");
             if ZONE.contains(&name) {
@@ -47,9 +47,9 @@ impl Kubelets {
             objects::create_node(api, &node).await.unwrap();
             let alive = Arc::new(AtomicBool::new(true));
             tasks.spawn(run_kubelet(api.clone(), name, Arc::clone(&alive)));
-            lives.insert(name, alive);
+            reporting.insert(name, alive);
         }
-        Self { reporting: lives, _tasks: tasks }
+        Self { reporting, _tasks: tasks }
     }
 
     pub(crate) fn stop_reporting(&self, nodes: &[&str]) {
@@ -60,7 +60,7 @@ impl Kubelets {
         nodes.iter().for_each(|node| self.reporting[node].store(true, Ordering::SeqCst));
     }
 
-    /// Those that are nodes still.
+    /// The nodes that still exist.
     pub(crate) fn all(&self) -> Vec<&'static str> {
         self.reporting.keys().copied().filter(|node| *node != "gone").collect()
     }

@@ -1,5 +1,5 @@
-//! What no test can cause within its time: the page of the running binary, as it prints it, with some samples changed,
-//! served to the same Prometheus as another cluster's.
+//! Conditions that no test can cause in time: the metrics page of the running binary with some changed samples, served to the same Prometheus
+//! as another cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,23 +12,23 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-/// Its name in the label `cluster`.
+/// Its value of the label `cluster`.
 pub(super) const CLUSTER: &str = "replayed";
 
-/// What becomes of a sample.
+/// The change of a sample.
 #[derive(Clone, Copy)]
 enum Change {
     To(f64),
-    /// It is greater by so much with each second.
+    /// It increases by this number each second.
     Grows(f64),
-    /// So many seconds from now.
+    /// This many seconds from now.
     Now(f64),
 }
 
-/// An alert, why it is not caused for real, and which samples are changed how: a name, and labels among its own.
+/// An alert, why it is not caused for real, and the changed samples: a name, and a subset of its labels.
 type Row = (&'static str, &'static str, &'static [(&'static str, &'static str, Change)]);
 
-/// All that are not caused for real. Every other alert is.
+/// All alerts that are not caused for real. Every other alert is.
 const ROWS: [Row; 14] = [
     (
         "PodSafetyLeaderFlapping",
@@ -101,16 +101,16 @@ const ROWS: [Row; 14] = [
         "nothing here has volumes, and those who attach them are to keep one from two nodes",
         &[("pod_safety_holds", "reason=\"VolumeOnSeveralNodes\"", Change::To(1.0))],
     ),
-    // By the page of kube-controller-manager, below.
+    // From the metrics page of kube-controller-manager, below.
     ("PodSafetyTwinRunning", "a kube-controller-manager here runs no twin of what is replaced", &[]),
 ];
 
-/// The names of all that are not caused for real.
+/// The names of all alerts that are not caused for real.
 pub(super) fn alerts() -> Vec<&'static str> {
     ROWS.iter().map(|(alert, ..)| *alert).collect()
 }
 
-/// What a kube-controller-manager prints when its own disruption controller works.
+/// The metrics of a kube-controller-manager whose own disruption controller runs.
 fn kcm_metrics(works: bool, seconds: f64) -> String {
     let adds = if works { seconds } else { 1.0 };
     format!("# TYPE workqueue_adds_total counter\nworkqueue_adds_total{{name=\"disruption\"}} {adds}\n")
@@ -155,7 +155,7 @@ impl Drop for Replayed {
 }
 
 impl Replayed {
-    /// As this process is, until something is to be wrong.
+    /// Unchanged pages of this process, until changes are switched on.
     pub(super) async fn of_process(process: &PodSafety) -> Self {
         let page = process.get("/metrics").await.unwrap().body;
         for (alert, _, changes) in ROWS {
@@ -174,7 +174,7 @@ impl Replayed {
         Self { address, replays: is_changed, serves }
     }
 
-    /// From now on something, everything, is wrong, or nothing any more.
+    /// Switches the changes of all rows on or off.
     pub(super) fn is_wrong(&self, wrong: bool) {
         self.replays.store(wrong, Ordering::SeqCst);
     }
@@ -198,7 +198,7 @@ async fn serve(listener: TcpListener, client: Client, is_changed: Arc<AtomicBool
     }
 }
 
-/// One page, if the binary gives its own.
+/// Serves one page, if the binary serves its own.
 async fn answer(mut stream: TcpStream, client: Client, is_changed: bool, began: f64) -> Option<()> {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") && stream.read_buf(&mut request).await.ok()? > 0 {}
@@ -206,8 +206,8 @@ async fn answer(mut stream: TcpStream, client: Client, is_changed: bool, began: 
     let page = if request.starts_with(b"GET /twin") {
         kcm_metrics(is_changed, now - began)
     } else {
-        let asked = http::Request::get("/metrics").body(Vec::new()).ok()?;
-        let page = client.request_text(asked).await.ok()?;
+        let metrics_request = http::Request::get("/metrics").body(Vec::new()).ok()?;
+        let page = client.request_text(metrics_request).await.ok()?;
         if is_changed { changed(&page, began, now) } else { page }
     };
     let head = format!(

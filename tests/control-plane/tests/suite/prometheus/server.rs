@@ -1,4 +1,4 @@
-//! What Prometheus says of the processes of a test.
+//! Prometheus with the processes of a test as targets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::replayed::Replayed;
 
-/// The cluster that the processes of a test are in: rules know clusters only where one Prometheus watches several.
+/// The cluster label of the processes of a test: rules use it only where one Prometheus scrapes several clusters.
 pub(crate) const LIVE: &str = "";
 
 /// A running Prometheus. Dropping it kills it and removes its files.
@@ -21,15 +21,15 @@ impl Prometheus {
         Self(pod_safety_control_plane::Prometheus::start(plane, &program).await.unwrap())
     }
 
-    /// It scrapes these from now on.
+    /// Sets these targets.
     pub(in crate::prometheus) async fn scrapes(&self, processes: &[PodSafety], replayed: Option<&Replayed>) {
         self.scrapes_and(processes, replayed.into_iter().flat_map(Replayed::targets).collect()).await;
     }
 
-    /// It scrapes these, and these groups of targets, from now on.
+    /// Sets these targets, and these groups of targets.
     pub(crate) async fn scrapes_and(&self, processes: &[PodSafety], more: Vec<Value>) {
         let addresses: Vec<_> = processes.iter().map(|process| process.address()).collect();
-        // As a ServiceMonitor labels them.
+        // With the labels of a ServiceMonitor.
         let mut groups = vec![json!({ "targets": addresses, "labels": { "namespace": "pod-safety" } })];
         groups.extend(more);
         let count = groups.iter().filter_map(|group| group["targets"].as_array()).flatten().count();
@@ -45,7 +45,7 @@ impl Prometheus {
         .unwrap();
     }
 
-    /// The alerts that fire, as Prometheus has them.
+    /// The firing alerts of Prometheus.
     pub(crate) async fn alerts(&self) -> Result<Vec<Value>, String> {
         self.0.firing().await
     }
@@ -54,7 +54,7 @@ impl Prometheus {
         self.0.query(expr).await
     }
 
-    /// The alerts that fire in a cluster, with what they tell.
+    /// The firing alerts of a cluster, with their texts.
     pub(crate) async fn firing(&self, cluster: &str) -> Result<BTreeMap<String, String>, String> {
         let alerts = self.0.firing().await?;
         let of = |alert: &&Value| alert["labels"]["cluster"].as_str().unwrap_or(LIVE) == cluster;
@@ -63,23 +63,23 @@ impl Prometheus {
         Ok(firing.map(|alert| (word(alert), alert["annotations"].to_string())).collect())
     }
 
-    /// Until each of them has fired; gives back what they told. It must be all that they want to tell.
+    /// Waits until each alert has fired; returns their texts. All template values must be filled in.
     pub(crate) async fn until_fire(&self, cluster: &str, alerts: &[&str]) -> BTreeMap<String, String> {
-        let told: Mutex<BTreeMap<String, String>> = Mutex::default();
+        let texts: Mutex<BTreeMap<String, String>> = Mutex::default();
         until(&format!("{alerts:?} fire"), async || {
             let firing = self.firing(cluster).await?;
-            let mut told = told.lock().unwrap();
-            told.extend(firing);
-            let lacks: Vec<_> = alerts.iter().filter(|alert| !told.contains_key(**alert)).collect();
-            check_that(lacks.is_empty(), format!("{lacks:?} do not; {:?} did", told.keys()))
+            let mut texts = texts.lock().unwrap();
+            texts.extend(firing);
+            let lacks: Vec<_> = alerts.iter().filter(|alert| !texts.contains_key(**alert)).collect();
+            check_that(lacks.is_empty(), format!("{lacks:?} do not; {:?} did", texts.keys()))
         })
         .await
         .unwrap();
-        let told = told.into_inner().unwrap();
-        for (alert, words) in &told {
+        let texts = texts.into_inner().unwrap();
+        for (alert, words) in &texts {
             assert!(!words.contains("<error") && !words.contains("no value"), "{alert}: {words}");
         }
-        told
+        texts
     }
 
     pub(crate) async fn until_stop(&self, cluster: &str, alerts: &[&str]) {
@@ -90,7 +90,7 @@ impl Prometheus {
         until(&format!("{alerts:?} stop"), stopped).await.unwrap();
     }
 
-    /// Until nothing fires.
+    /// Waits until no alert fires.
     pub(crate) async fn until_quiet(&self) {
         let quiet = async || {
             let firing = self.firing(LIVE).await?;
@@ -99,7 +99,7 @@ impl Prometheus {
         until("nothing fires while all is well", quiet).await.unwrap();
     }
 
-    /// The alerts that fired in a cluster since it was started.
+    /// The alerts that fired in a cluster since Prometheus was started.
     pub(crate) async fn fired(&self, cluster: &str) -> BTreeSet<String> {
         let all = format!(
             "count by (alertname) (count_over_time(ALERTS{{alertstate=\"firing\", cluster=\"{cluster}\"}}[1h]))"

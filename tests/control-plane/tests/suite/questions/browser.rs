@@ -1,4 +1,4 @@
-//! A headless Chromium, told what to do over its debugging pipe: JSON, each message ended by a zero byte.
+//! A headless Chromium, controlled over its debugging pipe: JSON messages, each terminated by a zero byte.
 
 use std::process::Stdio;
 
@@ -7,10 +7,10 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// The browser that tests/install.sh has found, by whatever name it has here.
+/// The browser that tests/install.sh found, whatever its name.
 const CHROMIUM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.cache/bin/chromium");
 
-/// It reads from descriptor 3 and writes to 4.
+/// It reads from file descriptor 3 and writes to 4.
 const START: &str = r#"exec "$0" --headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
     --disable-background-networking --disable-component-update --disable-sync --remote-debugging-pipe \
     --user-data-dir="$1" 3<&0 4>&1 </dev/null >/dev/null 2>&1"#;
@@ -23,7 +23,7 @@ pub(crate) struct Browser {
     _profile: TempDir,
 }
 
-/// A page that is open.
+/// An open page.
 pub(crate) struct Tab(String);
 
 impl Browser {
@@ -48,7 +48,7 @@ impl Browser {
             let mut answer = Vec::new();
             self.answers.read_until(0, &mut answer).await.unwrap();
             answer.pop();
-            // The others are events.
+            // Other messages are events.
             let answer: Value = serde_json::from_slice(&answer).unwrap();
             if answer["id"] == self.number {
                 assert!(answer["error"].is_null(), "{method}: {answer}");
@@ -64,13 +64,13 @@ impl Browser {
         Tab(session["sessionId"].as_str().unwrap().to_owned())
     }
 
-    /// What a person reads there now.
+    /// The visible text of the page.
     pub(crate) async fn text(&mut self, tab: &Tab) -> String {
-        let said = self.evaluate(tab, "document.body.innerText").await;
-        said.as_str().unwrap_or_default().to_owned()
+        let value = self.evaluate(tab, "document.body.innerText").await;
+        value.as_str().unwrap_or_default().to_owned()
     }
 
-    /// What an expression is there; a promise, when it is kept.
+    /// The value of an expression; a promise is awaited.
     pub(crate) async fn evaluate(&mut self, tab: &Tab, expression: &str) -> Value {
         let wish = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         self.order(Some(&tab.0), "Runtime.evaluate", wish).await["result"]["value"].clone()

@@ -7,12 +7,12 @@ use super::apply;
 use crate::commands::{ends_with, json_of, run};
 use crate::fencing::device;
 
-/// Each ends with this code and says this, on stderr if it is an error.
-async fn expect_output(plane: &ControlPlane, code: i32, args: &[&str], words: &str) {
+/// Expects this exit code and this text, on stderr for an error.
+async fn expect(plane: &ControlPlane, code: i32, args: &[&str], words: &str) {
     let output = run(plane, &plane.admin_kubeconfig(), args).await;
     assert_eq!(output.status.code(), Some(code), "{args:?} {output:?}");
-    let said = if code == 0 { &output.stdout } else { &output.stderr };
-    assert!(said.contains(words), "{args:?}: {words}: not in {output:?}");
+    let output_text = if code == 0 { &output.stdout } else { &output.stderr };
+    assert!(output_text.contains(words), "{args:?}: {words}: not in {output:?}");
 }
 
 pub(super) async fn a_pause_records_user_and_reason_and_ends_by_command(plane: &ControlPlane) {
@@ -21,26 +21,15 @@ pub(super) async fn a_pause_records_user_and_reason_and_ends_by_command(plane: &
     apply(plane, &policy).await;
     let admin = plane.kubectl(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).await;
     let admin = admin.unwrap().text().unwrap();
-    expect_output(plane, 0, &["pause", "well", "--reason=hands in it"], "node/well is paused").await;
-    expect_output(
-        plane,
-        0,
-        &["pause", "--policy=rack", "--reason=rack moves"],
-        "pod-safety resume --policy rack",
-    )
-    .await;
-    expect_output(
-        plane,
-        1,
-        &["pause", "well", "--reason=mine"],
-        "node/well is already paused: hands in it (by ",
-    )
-    .await;
-    expect_output(plane, 1, &["pause", "nosuch", "--reason=x"], "there is no node").await;
-    expect_output(plane, 1, &["pause", "--policy=nosuch", "--reason=x"], "there is no FencePolicy nosuch")
+    expect(plane, 0, &["pause", "well", "--reason=hands in it"], "node/well is paused").await;
+    expect(plane, 0, &["pause", "--policy=rack", "--reason=rack moves"], "pod-safety resume --policy rack")
         .await;
-    expect_output(plane, 2, &["pause", "well"], "--reason").await;
-    expect_output(plane, 2, &["resume", "well", "--policy=rack", "--reason=x"], "cannot be used with").await;
+    expect(plane, 1, &["pause", "well", "--reason=mine"], "node/well is already paused: hands in it (by ")
+        .await;
+    expect(plane, 1, &["pause", "nosuch", "--reason=x"], "there is no node").await;
+    expect(plane, 1, &["pause", "--policy=nosuch", "--reason=x"], "there is no FencePolicy nosuch").await;
+    expect(plane, 2, &["pause", "well"], "--reason").await;
+    expect(plane, 2, &["resume", "well", "--policy=rack", "--reason=x"], "cannot be used with").await;
     let status = json_of(plane, 3, &["status"]).await;
     let paused: Vec<Value> = status["paused"].as_array().unwrap().clone();
     let fields = |one: &Value| {
@@ -57,23 +46,18 @@ pub(super) async fn a_pause_records_user_and_reason_and_ends_by_command(plane: &
     let diagnosis = json_of(plane, 3, &["doctor"]).await.to_string();
     assert!(diagnosis.contains("node/well is paused: hands in it"), "{diagnosis}");
     let story = json_of(plane, 0, &["timeline"]).await;
-    let told = |object: &str, what: &str| {
+    let is_listed = |object: &str, what: &str| {
         let all = story["moments"].as_array().unwrap();
         all.iter().any(|one| one["object"] == object && one["what"] == what)
     };
     assert!(
-        told("node/well", "node/well is paused") && told("pod/shop/orders-1", "deletion requested"),
+        is_listed("node/well", "node/well is paused") && told("pod/shop/orders-1", "deletion requested"),
         "{story:#}"
     );
-    expect_output(plane, 0, &["resume", "well", "--reason=done"], "It was paused because: hands in it").await;
-    expect_output(
-        plane,
-        0,
-        &["resume", "--policy=rack", "--reason=rack is there"],
-        "fencepolicy/rack is resumed",
-    )
-    .await;
-    expect_output(plane, 1, &["resume", "well", "--reason=done"], "node/well is not paused").await;
+    expect(plane, 0, &["resume", "well", "--reason=done"], "It was paused because: hands in it").await;
+    expect(plane, 0, &["resume", "--policy=rack", "--reason=rack is there"], "fencepolicy/rack is resumed")
+        .await;
+    expect(plane, 1, &["resume", "well", "--reason=done"], "node/well is not paused").await;
     let kept = "jsonpath={.metadata.annotations.pod-safety\\.dev/resumed-fencing}";
     let kept = plane.kubectl(&["get", "fencepolicy", "rack", "-o", kept]).await.unwrap().text().unwrap();
     assert!(kept.starts_with(&format!("rack is there (by {admin} since ")), "{kept}");
@@ -91,8 +75,8 @@ pub(super) async fn a_support_report_has_readable_objects_and_no_credentials(pla
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("report");
     let into = format!("--into={}", folder.display());
-    expect_output(plane, 0, &["report", &into], "Review them, then pack them:").await;
-    expect_output(plane, 1, &["report", &into], "the folder cannot be made").await;
+    expect(plane, 0, &["report", &into], "Review them, then pack them:").await;
+    expect(plane, 1, &["report", &into], "the folder cannot be made").await;
     for (file, words) in [
         ("README.md", "- status.txt\n"),
         ("status.txt", "NEEDS A PERSON"),
@@ -122,7 +106,7 @@ pub(super) async fn a_support_report_has_readable_objects_and_no_credentials(pla
     plane.kubectl(&["delete", "fencedevice", "-n", "pod-safety", "bmc"]).await.unwrap().text().unwrap();
 }
 
-/// Who may read little gets a report of that, and is told of the rest.
+/// With limited rights the report has the readable objects, and a list of the others.
 pub(super) async fn limited_rights_give_a_partial_support_report(plane: &ControlPlane) {
     let reader = plane.user_kubeconfig("reader", &[]).unwrap();
     let place = tempfile::tempdir().unwrap();

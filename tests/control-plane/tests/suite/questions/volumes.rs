@@ -1,5 +1,5 @@
-//! `explain volume`: a claim whose pod is on a lost node, and what is not clear. Nobody plays kube-controller-manager, so
-//! the test binds and attaches.
+//! `explain volume`: a claim whose pod is on a lost node, and ambiguous cases. kube-controller-manager does not run, so the test binds and
+//! attaches.
 
 use pod_safety_control_plane::ControlPlane;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{NS, apply};
 use crate::commands::{ends_with, json_of, run};
 
-/// A claim, its volume, and that `lost` holds it; the pod `stock-0` uses it there.
+/// A claim and its volume, which `lost` holds; the pod `stock-0` uses it there.
 async fn held(plane: &ControlPlane) {
     let size = json!({ "storage": "1Gi" });
     let modes = json!(["ReadWriteOnce"]);
@@ -46,18 +46,18 @@ async fn held(plane: &ControlPlane) {
 pub(super) async fn explain_names_the_holder_by_claim_and_by_volume(plane: &ControlPlane) {
     held(plane).await;
     let text = ends_with(plane, 3, &["explain", "volume", "-n", NS, "stock"]).await;
-    for says in [
+    for expected in [
         "persistentvolumeclaim/shop/stock   bound to persistentvolume/pv-1   ReadWriteOnce",
         "Blocked (NoEvidence): lost holds it for pod/shop/stock-0",
         "volumeattachment/csi-1",
         "By its last report lost has it mounted (volumesInUse).",
         "pod-safety explain pod -n shop stock-0",
     ] {
-        assert!(text.contains(says), "{says}: not in\n{text}");
+        assert!(text.contains(expected), "{expected}: not in\n{text}");
     }
     let by_claim = json_of(plane, 3, &["explain", "pvc/stock", "-n", NS]).await;
     assert_eq!((&by_claim["kind"], &by_claim["reason"]), (&json!("VolumeExplanation"), &json!("NoEvidence")));
-    // Nobody has bound it by its UID, so it might be of another claim of that name.
+    // The volume is not bound to the claim's UID, so it might belong to an earlier claim of that name.
     let by_volume = json_of(plane, 0, &["explain", "pv", "pv-1"]).await;
     assert_eq!(by_volume["reason"], "Unclaimed", "{by_volume:#}");
     let uid = plane
@@ -73,7 +73,7 @@ pub(super) async fn explain_names_the_holder_by_claim_and_by_volume(plane: &Cont
         answer
     };
     assert_eq!(without_missing(by_volume)["items"], without_missing(by_claim)["items"]);
-    for (args, says) in [
+    for (args, expected) in [
         (
             &["explain", "volume", "-n", NS, "nosuch"][..],
             "there is no PersistentVolumeClaim nosuch in namespace shop",
@@ -82,6 +82,6 @@ pub(super) async fn explain_names_the_holder_by_claim_and_by_volume(plane: &Cont
     ] {
         let output = run(plane, &plane.admin_kubeconfig(), args).await;
         assert_eq!(output.status.code(), Some(1), "{args:?} {output:?}");
-        assert!(output.stderr.contains(says), "{args:?} {output:?}");
+        assert!(output.stderr.contains(expected), "{args:?} {output:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! A world in which nodes are tainted and pods tolerate that or not: a control plane of its own with one controller
-//! that ends pods for taints, and no kubelet, so that whoever is asked to end stays to be looked at.
+//! Tainted nodes and pods with or without tolerations: a control plane with one taint eviction controller, and no kubelet, so that deleted
+//! pods remain visible.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::beside_kcm::trace::Trace;
 use crate::beside_kcm::{ObservedState, Step, World};
 
 const NAMESPACE: &str = "default";
-/// Pods that tolerate the taints of their nodes for a time that is not changed: name, node, seconds.
+/// Pods with a toleration period that is not changed: name, node, seconds.
 const TIMED: [(&str, &str, i64); 4] = [
     ("across", "across", ACROSS),
     ("two-seconds", "plain", 2),
@@ -28,7 +28,7 @@ const TIMED: [(&str, &str, i64); 4] = [
 ];
 const NODES: [&str; 6] = ["across", "plain", "two", "spared", "changing", "narrowing"];
 
-/// Nobody may delete the pod `denied`, like many a webhook would have it.
+/// Denies the deletion of the pod `denied`, like an admission webhook.
 const POLICY: &str = r#"{
     "apiVersion": "v1", "kind": "List", "items": [
         { "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
@@ -41,7 +41,7 @@ const POLICY: &str = r#"{
     ]
 }"#;
 
-/// A toleration of a taint that ends pods: of this key (empty: all), of this value (empty: all), for so long.
+/// A toleration of a NoExecute taint: key (empty: all), value (empty: all), seconds.
 #[derive(Clone, Copy)]
 pub(crate) struct TolerationSpec(pub(crate) &'static str, pub(crate) &'static str, pub(crate) Option<i64>);
 
@@ -59,29 +59,29 @@ impl TolerationSpec {
     }
 }
 
-/// For so many seconds a pod tolerates the taint during which the controller is restarted: half of them before that.
+/// The toleration period, in seconds, during which the controller is restarted: half of it before that.
 pub(crate) const ACROSS: i64 = 20;
-/// For so many seconds pods tolerate a taint whose time is changed before they are over.
+/// The toleration period, in seconds, of a taint that is changed before its end.
 pub(crate) const SHORT: i64 = 8;
 
-/// One thing that happens.
+/// One action.
 pub(crate) enum Act {
-    /// A running pod with a grace period of 30 s: its node, its name, what it tolerates.
+    /// A running pod with a grace period of 30 s: its node, its name, its tolerations.
     Pod(&'static str, &'static str, Vec<TolerationSpec>),
-    /// Pods without tolerations, to which something else is odd.
+    /// Pods without tolerations, each with another special property.
     SpecialPods(&'static str),
-    /// The node has these taints, key and value, and no others; those that it had stay as old as they are.
+    /// The node has exactly these taints, key and value; existing ones keep their times.
     Taint(&'static str, &'static [(&'static str, &'static str)]),
-    /// The node has one more taint.
+    /// The node gets one more taint.
     AlsoTaint(&'static str, &'static str),
-    /// The pod tolerates this from now on.
+    /// The pod has this toleration from now on.
     Tolerate(&'static str, TolerationSpec),
-    /// Somebody takes the pod away at once.
+    /// The pod is force deleted.
     Vanish(&'static str),
-    /// Nobody may delete the pod `denied`, until they may again.
+    /// Denies the deletion of the pod `denied`, until it is allowed again.
     Deny,
     Allow,
-    /// The controller ends as in a rollout, and another starts.
+    /// The controller stops like in a rollout, and another starts.
     Restart,
     /// Milliseconds.
     Wait(u64),
@@ -91,15 +91,15 @@ pub(crate) enum Act {
     WaitShort,
 }
 
-/// Where the history happens.
+/// The environment of the history.
 pub(crate) struct Taints {
     implementation: Implementation,
     plane: ControlPlane,
     controller: Option<SoleController>,
     taints: BTreeMap<(&'static str, &'static str), String>,
-    /// The seconds in which pods may end at the earliest, by name.
+    /// The earliest second in which each pod may be deleted, by name.
     earliest: BTreeMap<&'static str, i64>,
-    /// In which second the controller was started again.
+    /// The second in which the controller was restarted.
     restarted: i64,
     trace: Trace<Pod>,
 }
@@ -107,15 +107,15 @@ pub(crate) struct Taints {
 impl World for Taints {
     type Act = Act;
 
-    async fn start(who: Implementation) -> Self {
+    async fn start(implementation: Implementation) -> Self {
         let plane = ControlPlane::start(Options::default()).await.unwrap();
         for node in NODES {
             objects::create_node(&plane.admin(), &objects::node(node)).await.unwrap();
         }
-        let controller = Some(plane.taint_eviction_controller(who).await.unwrap());
+        let controller = Some(plane.taint_eviction_controller(implementation).await.unwrap());
         let trace = Trace::start(Api::namespaced(plane.admin(), NAMESPACE)).await;
         let (taints, earliest) = (BTreeMap::new(), BTreeMap::new());
-        Self { implementation: who, plane, controller, taints, earliest, restarted: 0, trace }
+        Self { implementation, plane, controller, taints, earliest, restarted: 0, trace }
     }
 
     async fn run_step(&mut self, step: &Step<Act>) -> ObservedState {
@@ -126,25 +126,25 @@ impl World for Taints {
     }
 
     async fn observe(&self) -> ObservedState {
-        let mut picture = self.outcomes().await;
+        let mut state = self.outcomes().await;
         let ends = self.moments().await;
         let early =
             self.earliest.iter().filter(|(pod, earliest)| ends.get(**pod).is_some_and(|end| end < *earliest));
         let early: Vec<_> = early.map(|(pod, _)| *pod).collect();
-        picture.insert("ended before their times".to_owned(), early.join(" "));
+        state.insert("ended before their times".to_owned(), early.join(" "));
         if let Some(end) = ends.get("across") {
             // Times in the API have no fractions.
             let anew = *end >= self.restarted + ACROSS - 1;
-            let said = if anew { "its time began anew" } else { "its time went on" };
-            picture.insert("across a restart".to_owned(), said.to_owned());
+            let value = if anew { "its time began anew" } else { "its time went on" };
+            state.insert("across a restart".to_owned(), value.to_owned());
         }
         let conditions = self.conditions().await;
-        picture.extend(conditions.into_iter().map(|(pod, said)| (format!("{pod} condition"), said)));
-        self.draw_metrics(&mut picture).await;
-        picture
+        state.extend(conditions.into_iter().map(|(pod, value)| (format!("{pod} condition"), value)));
+        self.draw_metrics(&mut state).await;
+        state
     }
 
-    /// What was said of each pod in every version of it.
+    /// The condition of each pod in every version of it.
     async fn intermediate_values(&mut self) -> Vec<(String, String)> {
         let marked = |pod: &Pod| {
             let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -203,7 +203,7 @@ impl Taints {
         objects::create_pod(&self.api(), &pod).await.unwrap();
     }
 
-    /// Pods without tolerations, to which something else is odd.
+    /// Pods without tolerations, each with another special property.
     async fn special_pods(&self, node: &str) {
         self.pod(node, "long-grace", &[], |pod| *pod = pod.clone().with_grace(45)).await;
         self.pod(node, "pending", &[], |pod| pod.status = None).await;
@@ -215,13 +215,13 @@ impl Taints {
         observe::delete_pod(&self.api(), NAMESPACE, "ending", false).await.unwrap();
     }
 
-    /// Whoever tolerates one of them for a time may stay as long, unless that is changed.
+    /// Sets the earliest deletions of pods that tolerate one of them for a time.
     async fn taint(&mut self, node: &'static str, taints: &[(&'static str, &str)]) {
         let now = Timestamp::now();
         self.taints.retain(|(of, key), _| *of != node || taints.iter().any(|(kept, _)| kept == key));
-        let known = &mut self.taints;
+        let current = &mut self.taints;
         let taints = taints.iter().map(|(key, value)| {
-            let added = known.entry((node, *key)).or_insert_with(|| format!("{now:.0}"));
+            let added = current.entry((node, *key)).or_insert_with(|| format!("{now:.0}"));
             json!({ "key": key, "value": value, "effect": "NoExecute", "timeAdded": added })
         });
         let taints: Vec<Value> = taints.collect();
@@ -241,7 +241,7 @@ impl Taints {
     async fn tolerate(&self, name: &str, bears: TolerationSpec) {
         let pod = self.pods().get(name).await.unwrap();
         let mut all = pod.spec.unwrap().tolerations.unwrap_or_default();
-        // What is there may get another time, but may not go.
+        // An existing toleration may get another period, but may not be removed.
         all.retain(|one| one.key != bears.toleration().key);
         all.push(bears.toleration());
         let patch = Patch::Merge(json!({ "spec": { "tolerations": all } }));
@@ -258,7 +258,7 @@ impl Taints {
         .unwrap();
     }
 
-    /// In which second each pod that ends was asked to.
+    /// The second in which each deleted pod was deleted.
     async fn moments(&self) -> BTreeMap<String, i64> {
         let pods = self.pods().list(&ListParams::default()).await.unwrap().items.into_iter();
         let moment = |pod: Pod| {
@@ -269,7 +269,7 @@ impl Taints {
         pods.filter_map(moment).collect()
     }
 
-    /// What became of each pod that there is, or of which there is an Event, in words.
+    /// The outcome of each pod that exists or has an Event, as text.
     async fn outcomes(&self) -> ObservedState {
         let pods = self.pods().list(&ListParams::default()).await.unwrap().items;
         let mut fates: BTreeMap<String, (String, Vec<String>)> = BTreeMap::new();
@@ -279,30 +279,30 @@ impl Taints {
             let fate = ends.map_or_else(|| "stays".to_owned(), |grace| format!("ends in {grace}s"));
             fates.insert(meta.name.unwrap(), (fate, Vec::new()));
         }
-        for (pod, said) in self.events().await {
-            fates.entry(pod).or_insert_with(|| ("gone".to_owned(), Vec::new())).1.push(said);
+        for (pod, event) in self.events().await {
+            fates.entry(pod).or_insert_with(|| ("gone".to_owned(), Vec::new())).1.push(event);
         }
-        let words = |(fate, mut said): (String, Vec<String>)| {
-            said.sort_unstable();
-            said.dedup();
-            match said.as_slice() {
+        let words = |(fate, mut event): (String, Vec<String>)| {
+            event.sort_unstable();
+            event.dedup();
+            match event.as_slice() {
                 [] if fate.starts_with("ends") => format!("{fate} without a word"),
                 [] => fate,
-                said => format!("{fate}, {}", said.join(", ")),
+                event => format!("{fate}, {}", event.join(", ")),
             }
         };
         fates.into_iter().map(|(pod, fate)| (pod, words(fate))).collect()
     }
 
-    /// What was said of pods in the name of kube-controller-manager's controller.
+    /// The Events about pods by the taint eviction controller.
     async fn events(&self) -> Vec<(String, String)> {
         let events = Api::<k8s_openapi::api::core::v1::Event>::namespaced(self.api(), NAMESPACE);
-        let ours = ListParams::default().fields("reason=TaintManagerEviction,type=Normal");
-        let events = events.list(&ours).await.unwrap().items.into_iter();
-        let said = |event: k8s_openapi::api::core::v1::Event| {
+        let of_taint_manager = ListParams::default().fields("reason=TaintManagerEviction,type=Normal");
+        let events = events.list(&of_taint_manager).await.unwrap().items.into_iter();
+        let to_line = |event: k8s_openapi::api::core::v1::Event| {
             let (pod, message) = (event.involved_object.name.unwrap(), event.message.unwrap());
             let from = event.source.and_then(|source| source.component).unwrap_or_default();
-            let said = match (message.as_str(), from.as_str()) {
+            let line = match (message.as_str(), from.as_str()) {
                 (marked, "taint-eviction-controller")
                     if marked == format!("Marking for deletion Pod default/{pod}") =>
                 {
@@ -315,12 +315,12 @@ impl Taints {
                 }
                 (other, from) => format!("{from} says {other:?}"),
             };
-            (pod, said)
+            (pod, line)
         };
-        events.map(said).collect()
+        events.map(to_line).collect()
     }
 
-    /// The condition `DisruptionTarget` of each pod that has one, but for its time.
+    /// The condition `DisruptionTarget` of each pod that has one, without its time.
     async fn conditions(&self) -> BTreeMap<String, String> {
         let pods =
             Api::<DynamicObject>::namespaced_with(self.api(), NAMESPACE, &ApiResource::erase::<Pod>(&()));
@@ -335,8 +335,8 @@ impl Taints {
         pods.filter_map(condition).collect()
     }
 
-    /// Which metrics there are of it, and whether they say what they seem to.
-    async fn draw_metrics(&self, picture: &mut ObservedState) {
+    /// Which of its metrics exist, and whether their units are right.
+    async fn draw_metrics(&self, state: &mut ObservedState) {
         let page = self.controller.as_ref().unwrap().metrics().await.unwrap();
         let samples = page.lines().filter_map(|line| line.rsplit_once(' '));
         let samples = samples.filter(|(name, _)| name.starts_with("taint_eviction_controller"));
@@ -347,7 +347,7 @@ impl Taints {
         let (deletions, count) = (of("deletions_total"), of("deletion_duration_seconds_count"));
         let yes = |holds: bool| if holds { "yes" } else { "no" }.to_owned();
         let seconds = of("deletion_duration_seconds_sum").is_some_and(|sum| (0.0..600.0).contains(&sum));
-        picture.extend([
+        state.extend([
             ("metrics".to_owned(), names.join(" ")),
             ("deletions are counted".to_owned(), yes(deletions > Some(10.0) && deletions == count)),
             ("durations are seconds".to_owned(), yes(seconds)),

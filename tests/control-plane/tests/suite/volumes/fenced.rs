@@ -1,5 +1,5 @@
-//! A NetworkFence alone, and CSI-Addons that does no more than its contract says: the volumes of its class's driver are free when
-//! it is in force, those of another driver are not, no pod is released, and it is lifted when the node has ended its own.
+//! A NetworkFence alone, with a CSI-Addons that does only what its contract requires: the volumes of its driver are released when it is
+//! active, those of another driver are not, no pod is released, and it is removed when the node has terminated its pods.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,21 +15,21 @@ use super::{Fixture, NO_TIMEOUT, fixture, lease, policy, until_held};
 use crate::fencing::device_of;
 
 const VERSION: &str = "csiaddons.openshift.io/v1alpha1";
-/// Of CSI-Addons, with their scopes.
+/// Kinds of CSI-Addons, with their scopes.
 const KINDS: [(Kind, &str); 3] = [
     (Kind::custom(VERSION, "CSIAddonsNode", "csiaddonsnodes"), "Namespaced"),
     (Kind::custom(VERSION, "NetworkFenceClass", "networkfenceclasses"), "Cluster"),
     (Kind::custom(VERSION, "NetworkFence", "networkfences"), "Cluster"),
 ];
 const CLASS: &str = "hollow";
-/// By what the storage knows w1.
+/// The address of w1 on the storage network.
 const ADDRESS: &str = "192.0.2.1/32";
 
 async fn set_status(plane: &ControlPlane, kind: &str, name: &str, status: &Value) {
     plane.patch_status(kind, NAMESPACE, name, status).await.unwrap();
 }
 
-/// What CSI-Addons knows before anything goes wrong; the device, and a policy that has nothing else.
+/// The objects of CSI-Addons before any failure; the device, and a policy with only that device.
 async fn storage(plane: &ControlPlane) {
     for (kind, scope) in KINDS {
         define(&plane.admin(), kind, scope, &json!({ "status": {} })).await.unwrap();
@@ -52,7 +52,7 @@ async fn storage(plane: &ControlPlane) {
     .unwrap();
 }
 
-/// CSI-Addons: whatever a NetworkFence asks for is done, once it answers.
+/// Acts as CSI-Addons: every NetworkFence takes effect, once it answers.
 async fn csi_addons(plane: &ControlPlane, answers: &AtomicBool) {
     loop {
         for fence in plane.list("networkfences").await.unwrap() {
@@ -83,51 +83,51 @@ async fn csi_addons(plane: &ControlPlane, answers: &AtomicBool) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn storage_fencing_alone_releases_volumes_and_no_pod() {
-    let scene = fixture(&[]).await;
-    storage(&scene.plane).await;
+    let fixture = fixture(&[]).await;
+    storage(&fixture.plane).await;
     let answers = AtomicBool::new(false);
     let story = async {
-        no_volume_is_detached_before_the_storage_fence_is_active(&scene).await;
+        no_volume_is_detached_before_the_storage_fence_is_active(&fixture).await;
         answers.store(true, Ordering::SeqCst);
-        let took = volumes_of_its_driver_are_free(&scene).await;
+        let took = volumes_of_its_driver_are_free(&fixture).await;
         println!("from the storage's answer to Running with the volume elsewhere: {took:?}");
-        nothing_else_is_released(&scene).await;
-        the_storage_fence_is_removed_after_the_pods_terminated(&scene).await;
+        nothing_else_is_released(&fixture).await;
+        the_storage_fence_is_removed_after_the_pods_terminated(&fixture).await;
     };
     tokio::select! {
         biased;
         () = story => {}
-        () = csi_addons(&scene.plane, &answers) => {}
+        () = csi_addons(&fixture.plane, &answers) => {}
     }
 }
 
-async fn no_volume_is_detached_before_the_storage_fence_is_active(scene: &Fixture) {
-    let plane = &scene.plane;
-    two_volumes_of_an_isolated_node(scene).await;
+async fn no_volume_is_detached_before_the_storage_fence_is_active(fixture: &Fixture) {
+    let plane = &fixture.plane;
+    two_volumes_of_an_isolated_node(fixture).await;
     until_held(plane, "data", "w1", true).await;
     until_held(plane, "other", "w1", true).await;
     let delete = |name: &'static str| ["delete", "pod", "-n", NAMESPACE, name, "--wait=false"];
     plane.kubectl(&delete("old-other")).await.unwrap().text().unwrap();
-    // By force, so that attach/detach has nothing to wait for but its six minutes, which the taint spares it.
+    // Force deleted, so that attach/detach waits only for its six minutes, which the taint skips.
     let force = ["delete", "pod", "old", "-n", NAMESPACE, "--force", "--grace-period=0"];
     plane.kubectl(&force).await.unwrap().text().unwrap();
     let taint = ["taint", "node", "w1", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"];
     plane.kubectl(&taint).await.unwrap().text().unwrap();
-    pod(scene, "new", "w2", "data").await;
+    pod(fixture, "new", "w2", "data").await;
     until("a NetworkFence is asked for", async || {
         let fences = plane.list("networkfences").await.unwrap();
-        let asked = fences.iter().any(|fence| fence["spec"]["cidrs"] == json!([ADDRESS]));
-        check_that(asked, format!("{:#?}", plane.list("nodefences").await.unwrap()))
+        let is_requested = fences.iter().any(|fence| fence["spec"]["cidrs"] == json!([ADDRESS]));
+        check_that(is_requested, format!("{:#?}", plane.list("nodefences").await.unwrap()))
     })
     .await
     .unwrap();
-    assert_eq!(nodes(&attachments_of(scene, "data").await), ["w1"]);
+    assert_eq!(nodes(&attachments_of(fixture, "data").await), ["w1"]);
     assert_eq!(plane.list("fenceevidences").await.unwrap(), [] as [Value; 0]);
 }
 
-async fn volumes_of_its_driver_are_free(scene: &Fixture) -> Duration {
-    let (plane, since) = (&scene.plane, Instant::now());
-    until_running(scene, "new").await;
+async fn volumes_of_its_driver_are_free(fixture: &Fixture) -> Duration {
+    let (plane, since) = (&fixture.plane, Instant::now());
+    until_running(fixture, "new").await;
     let took = since.elapsed();
     let lease = until_held(plane, "data", "w2", false).await;
     assert_eq!(lease["spec"]["leaseTransitions"], 1, "it was broken once: {lease:#}");
@@ -141,12 +141,12 @@ async fn volumes_of_its_driver_are_free(scene: &Fixture) -> Duration {
     took
 }
 
-async fn nothing_else_is_released(scene: &Fixture) {
-    let plane = &scene.plane;
+async fn nothing_else_is_released(fixture: &Fixture) {
+    let plane = &fixture.plane;
     let until = Instant::now() + NO_TIMEOUT;
     while Instant::now() < until {
         assert!(plane.find("pod", NAMESPACE, "old-other").await.unwrap().is_some(), "it was released");
-        assert_eq!(nodes(&attachments_of(scene, "other").await), ["w1"]);
+        assert_eq!(nodes(&attachments_of(fixture, "other").await), ["w1"]);
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     assert_eq!(super::holder(&lease(plane, "other").await.unwrap()), "w1");
@@ -154,10 +154,10 @@ async fn nothing_else_is_released(scene: &Fixture) {
     assert_eq!(fences[0]["status"]["phase"], "AwaitingOperator", "{fences:#?}");
 }
 
-async fn the_storage_fence_is_removed_after_the_pods_terminated(scene: &Fixture) {
-    let plane = &scene.plane;
+async fn the_storage_fence_is_removed_after_the_pods_terminated(fixture: &Fixture) {
+    let plane = &fixture.plane;
     assert_eq!(plane.list("networkfences").await.unwrap().len(), 1);
-    scene.hosts[0].connect();
+    fixture.hosts[0].connect();
     until("it is lifted", async || {
         let fences = plane.list("networkfences").await.unwrap();
         check_that(fences.is_empty(), format!("{fences:#?} {:#?}", plane.list("nodefences").await.unwrap()))

@@ -1,5 +1,4 @@
-//! Kubelets that mount, and the attacher of a CSI driver: the two parties of attach and detach that are not part of
-//! kube-controller-manager.
+//! Kubelets that mount, and the attacher of a CSI driver: the two parties of attach and detach that are not part of kube-controller-manager.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +19,7 @@ pub(super) const DRIVER: &str = "hollow.csi.example.com";
 const FINALIZER: &str = "external-attacher/hollow-csi-example-com";
 const RENEW_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A volume as kubelets call it.
+/// A volume's unique name, as used by kubelets.
 pub(super) fn unique(volume: &str) -> String {
     format!("kubernetes.io/csi/{DRIVER}^{volume}")
 }
@@ -50,7 +49,7 @@ impl Host {
         self.power.as_ref().is_none_or(read)
     }
 
-    /// From now on nobody hears it, and it runs on.
+    /// Disconnects it, while it continues to run.
     pub(super) async fn cut_off(&self) {
         self.cut_off.store(true, Ordering::SeqCst);
         drop(self.reports.lock().await);
@@ -71,7 +70,7 @@ impl Host {
         node
     }
 
-    /// Lives until the test ends.
+    /// Runs until the test ends.
     pub(super) async fn run_kubelet(self: Arc<Self>, api: Client) {
         objects::create_node(&api, &self.as_node(&BTreeSet::new())).await.unwrap();
         let mut had_power = true;
@@ -85,7 +84,7 @@ impl Host {
                 self.connect();
             }
             if has_power && !self.cut_off.load(Ordering::SeqCst) {
-                // What fails is tried again at the next beat, as a kubelet does.
+                // A failure is retried at the next heartbeat, like in a kubelet.
                 let _again = self.heartbeat(&api, &mut mounted).await;
             }
             drop(mounted);
@@ -94,21 +93,21 @@ impl Host {
         }
     }
 
-    /// Says what it mounts before it does, and what it has unmounted after.
+    /// Reports volumes before it mounts them, and until after it has unmounted them.
     async fn heartbeat(&self, api: &Client, mounted: &mut BTreeSet<String>) -> Result<(), Error> {
         let fields = format!("spec.nodeName={}", self.name);
         let pods = Api::<Pod>::all(api.clone()).list(&ListParams::default().fields(&fields)).await;
         let pods = pods.map(|list| list.items).unwrap_or_default();
         let (leaving, staying): (Vec<_>, Vec<_>) =
             pods.into_iter().partition(|pod| pod.metadata.deletion_timestamp.is_some());
-        let wanted: BTreeSet<String> = staying.iter().flat_map(claims).collect();
+        let desired: BTreeSet<String> = staying.iter().flat_map(claims).collect();
         for pod in &leaving {
             let ended = objects::PodExt::with_phase(objects::pod("x", "x"), "Succeeded").status.unwrap();
             let (namespace, name) =
                 (pod.metadata.namespace.as_deref().unwrap(), pod.metadata.name.as_deref().unwrap());
             objects::set_pod_status(api, namespace, name, &ended).await?;
         }
-        *mounted = wanted.clone();
+        *mounted = desired.clone();
         objects::set_node_status(api, &self.name, &self.as_node(mounted).status.unwrap()).await?;
         objects::renew_lease(api, &self.name).await?;
         for pod in &leaving {
@@ -129,7 +128,7 @@ impl Host {
     }
 }
 
-/// The volumes of a pod: here each claim is called after its volume.
+/// The volumes of a pod: here each claim has the name of its volume.
 fn claims(pod: &Pod) -> impl Iterator<Item = String> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     volumes.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.clone()))
@@ -144,7 +143,7 @@ async fn attached_to(api: &Client, node: &str) -> BTreeSet<String> {
     items.into_iter().filter(here).filter_map(|one| one.spec.source.persistent_volume_name).collect()
 }
 
-/// The external attacher of the driver: whatever is asked for is done.
+/// Acts as the external attacher of the driver: every attachment succeeds.
 pub(super) async fn attach(api: Client) {
     let attachments = Api::<VolumeAttachment>::all(api);
     loop {

@@ -1,5 +1,5 @@
-//! Answers of the API server that come so late that evidence is over before it can be used: no pod and no volume is released
-//! by it, people are told, and it goes on when answers come in time.
+//! Answers of the API server that are so slow that evidence expires before it can be used: it releases no pod and no volume, this is
+//! reported, and work continues when answers are fast again.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::hosts::DRIVER;
 use super::objects::{NAMESPACE, apply, volume};
 use super::{lease, until_held, user};
 
-/// Evidence lasts for two seconds from when it was asked for (`VALID_FOR` of the kernel).
+/// Evidence is valid for two seconds from its request (`VALID_FOR` of the kernel).
 const REQUEST_DELAY: Duration = Duration::from_secs(3);
 const NODE: &str = "w1";
 
-/// Each read of the node takes too long.
+/// Delays each read of the node too long.
 async fn slow(relay: &Relay) {
     loop {
         relay.hold(&format!("GET /api/v1/nodes/{NODE}"));
@@ -52,10 +52,10 @@ async fn until_event(plane: &ControlPlane, namespace: &str, object: &str, reason
 }
 
 /// Waits for this while each read of the node takes too long.
-async fn slowly(relay: &Relay, told: impl Future<Output = ()>) {
+async fn slowly(relay: &Relay, reported: impl Future<Output = ()>) {
     tokio::select! {
         biased;
-        () = told => {}
+        () = reported => {}
         () = slow(relay) => {}
     }
 }
@@ -67,7 +67,7 @@ async fn evidence_that_expires_before_use_releases_nothing_and_is_reported() {
     database(&plane).await;
     let relay = plane.relay("road", &kubeconfig).await.unwrap();
     let args = ["--controllers=*,volume-guard", "--pod-gc-quarantine=6s"];
-    let _ours = plane.leading_pod_safety(relay.kubeconfig(), args).await.unwrap();
+    let _pod_safety = plane.leading_pod_safety(relay.kubeconfig(), args).await.unwrap();
     until_held(&plane, "data", NODE, false).await;
     let pod = async || observe::find_pod(&plane.admin(), NAMESPACE, "db-0").await.unwrap();
 
@@ -85,7 +85,7 @@ async fn evidence_that_expires_before_use_releases_nothing_and_is_reported() {
     let refused = async {
         until_event(&plane, NAMESPACE, "db-0", "ForceDeleteRefused").await;
         assert!(pod().await.is_some(), "the pod went without evidence");
-        // The volume waits for its pods. A person removes them.
+        // The volume waits for its pods. An operator removes them.
         observe::delete_pod(&plane.admin(), NAMESPACE, "db-0", true).await.unwrap();
         until_event(&plane, "default", "data", "VolumeLeaseNotRevoked").await;
     };

@@ -1,4 +1,4 @@
-//! A database on an exclusive volume, and what the chart has for such volumes.
+//! A database on an exclusive volume, and the chart's policies for such volumes.
 
 use pod_safety_control_plane::{ControlPlane, chart, helm, workloads};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ pub(super) async fn apply(plane: &ControlPlane, object: &Value) {
     plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().text().unwrap();
 }
 
-/// What the chart has for volumes, and only that: who forces is not what is looked at here.
+/// Only the chart's policies for volumes: those on force deletes are not tested here.
 pub(super) async fn policies(plane: &ControlPlane) {
     let chart = chart();
     let args = [
@@ -43,7 +43,7 @@ pub(super) async fn volume_of(plane: &ControlPlane, name: &str, driver: &str) {
     apply(plane, &claim(NAMESPACE, name)).await;
 }
 
-/// A claim that names the volume of its own name.
+/// A claim for the volume of the same name.
 pub(super) fn claim(namespace: &str, name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "namespace": namespace, "name": name },
@@ -52,7 +52,7 @@ pub(super) fn claim(namespace: &str, name: &str) -> Value {
     })
 }
 
-/// A database of one pod with the volume `data`, that would rather run on `w1`.
+/// A StatefulSet of one pod with the volume `data`, that prefers `w1`.
 pub(super) fn database(replicas: u32) -> Value {
     let mut set = workloads::stateful_set_near(NAMESPACE, "db", "w1");
     set["spec"]["replicas"] = json!(replicas);

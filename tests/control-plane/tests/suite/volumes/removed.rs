@@ -1,5 +1,5 @@
-//! The pod of a node without a Node object is removed by another client. Its kubelet may just have begun to terminate it, so
-//! its volume waits for the pod's grace period and a quarantine: without a holder, and held by that node.
+//! The pod of a node without a Node object is removed by another client. Its kubelet may just have begun to terminate it, so its volume waits
+//! for the pod's grace period and a quarantine: without a holder, and held by that node.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ async fn run(plane: &ControlPlane, name: &str, node: &str) {
     objects::create_pod(&plane.admin(), &pod).await.unwrap();
 }
 
-/// As kube-controller-manager's binder leaves the claim and its volume.
+/// The claim and its volume as bound by kube-controller-manager.
 async fn bound(plane: &ControlPlane) {
     let claim = plane.find("pvc", NAMESPACE, "data").await.unwrap().unwrap();
     let by_uid = json!({ "spec": { "claimRef": { "uid": claim["metadata"]["uid"] } } }).to_string();
@@ -34,7 +34,7 @@ async fn bound(plane: &ControlPlane) {
     }
 }
 
-/// A tenant names the volume in a claim of its own, and has pods with that claim on a node, and on one that is missing.
+/// A tenant names the volume in its own claim, and has pods with that claim on an existing node, and on a missing one.
 async fn attack(plane: &ControlPlane, node: &str) {
     plane.namespace("tenant").await.unwrap();
     apply(plane, &claim("tenant", "data")).await;
@@ -45,7 +45,7 @@ async fn attack(plane: &ControlPlane, node: &str) {
     }
 }
 
-/// What a tired person types.
+/// A mistake of an operator.
 async fn force_delete(plane: &ControlPlane, pod: &str) -> Instant {
     let before = Instant::now();
     let force = ["delete", "pod", pod, "-n", NAMESPACE, "--force", "--grace-period=0"];
@@ -53,7 +53,7 @@ async fn force_delete(plane: &ControlPlane, pod: &str) -> Instant {
     before
 }
 
-/// The next node gets the volume, and not before the processes of the removed pod have had their time.
+/// The next node gets the volume, and not before the processes of the removed pod have had their grace period.
 async fn moves_in_time(plane: &ControlPlane, removed: Instant, to: &str) -> Value {
     let lease = until_held(plane, "data", to, false).await;
     let took = removed.elapsed();
@@ -62,11 +62,11 @@ async fn moves_in_time(plane: &ControlPlane, removed: Instant, to: &str) -> Valu
     lease
 }
 
-/// Why the pod waits. Where a machine stalls, the wait may be over before it is seen: [`moves_in_time`] looks at its length.
-async fn until_waits(plane: &ControlPlane, ours: &PodSafety, pod: &str, why: &str) {
+/// Why the pod waits. On a slow machine the wait may be over before it is observed: [`moves_in_time`] checks its length.
+async fn until_waits(plane: &ControlPlane, pod_safety: &PodSafety, pod: &str, why: &str) {
     until(&format!("{pod} waits: {why}"), async || {
         let is_over = lease(plane, "data").await.is_some();
-        let holds = ours.holds(pod).await.map_err(|error| format!("{error:?}"))?;
+        let holds = pod_safety.holds(pod).await.map_err(|error| format!("{error:?}"))?;
         let waits = holds.iter().any(|hold| hold.to_string().contains(why));
         check_that(is_over || waits, format!("{holds:#?}"))
     })
@@ -85,18 +85,19 @@ async fn a_volume_waits_for_a_pod_that_was_removed_on_a_missing_node() {
         node(&plane, name).await;
     }
     attack(&plane, "w4").await;
-    // The Node w1 went before pod-safety started, so no Lease names it.
+    // The Node w1 was deleted before pod-safety started, so no Lease names it.
     run(&plane, "first", "w1").await;
     run(&plane, "second", "w2").await;
     let quarantine = format!("--pod-gc-quarantine={QUARANTINE}s");
-    let ours =
+    let pod_safety =
         plane.leading_pod_safety(&kubeconfig, ["--controllers=volume-guard", &quarantine]).await.unwrap();
 
-    until_waits(&plane, &ours, "second", "pod shop/first uses it on node w1, which has no Node object").await;
+    until_waits(&plane, &pod_safety, "second", "pod shop/first uses it on node w1, which has no Node object")
+        .await;
     let removed = force_delete(&plane, "first").await;
     until_waits(
         &plane,
-        &ours,
+        &pod_safety,
         "second",
         "a pod that was removed on node w1, which has no Node object, may still run",
     )
@@ -107,16 +108,16 @@ async fn a_volume_waits_for_a_pod_that_was_removed_on_a_missing_node() {
     objects::renew_lease(&plane.admin(), "w2").await.unwrap();
     observe::delete_node(&plane.admin(), "w2").await.unwrap();
     until_held(&plane, "data", "w2", true).await;
-    let says = ends_with(&plane, 3, &["explain", "pv/data"]).await;
+    let output = ends_with(&plane, 3, &["explain", "pv/data"]).await;
     assert!(
-        says.contains("It is free when no pod that uses it is left there and the quarantine is over"),
-        "{says}"
+        output.contains("It is free when no pod that uses it is left there and the quarantine is over"),
+        "{output}"
     );
     let removed = force_delete(&plane, "second").await;
     let lease = moves_in_time(&plane, removed, "w3").await;
     assert_eq!(lease["spec"]["leaseTransitions"], 1, "{lease:#}");
     until("nothing is held", async || {
-        let holds = ours.metric("pod_safety_holds", &[("controller", "volume-guard")]).await;
+        let holds = pod_safety.metric("pod_safety_holds", &[("controller", "volume-guard")]).await;
         let holds = holds.map_err(|error| format!("{error:?}"))?;
         check_that(holds == 0.0, holds.to_string())
     })

@@ -1,8 +1,8 @@
-//! Five hundred volumes, two controllers that are killed at random, pods that move, nodes that fall silent and boot:
-//! no volume has two owners, none is given away before its owner has ended, and none is left held without a reason.
+//! Five hundred volumes, two controllers that are killed at random, pods that move, nodes that become unreachable and boot: no volume has two
+//! owners, none changes its owner before the processes there have ended, and none stays held without a reason.
 //!
-//! What is true is known here and nowhere else: a process writes to its volume from when its kubelet starts it until the
-//! test ends it, whatever a Lease says. What the Leases say is heard on a watch, every version of each.
+//! The ground truth is only known here: a process writes to its volume from its start by the kubelet until the test ends it, whatever a Lease
+//! states. The Leases are observed with a watch, every version of each.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,21 +26,21 @@ use super::hosts::{DRIVER, unique};
 
 const VOLUMES: usize = 500;
 const NODES: usize = 10;
-/// For how long things happen, and for how long in the thorough test.
+/// The duration of the changes, and that in the thorough test.
 const STORM: Duration = Duration::from_secs(20);
 const LONG_STORM: Duration = Duration::from_secs(60);
 const SPACE: &str = "storm";
 
-/// A node of this name in this life.
+/// A node of this name in this incarnation.
 type Incarnation = (String, u32);
 
-/// What is true.
+/// The ground truth.
 #[derive(Default)]
 struct GroundTruth {
     incarnations: BTreeMap<String, u32>,
-    /// Who writes to each volume: where, and for which pod.
+    /// The writer of each volume: its node, and its pod.
     writers: BTreeMap<String, (Incarnation, String)>,
-    /// Who owned it last, for which pod, and how often it was broken, as the watch brought it.
+    /// The last owner of each volume, its pod, and the number of revocations, as observed by the watch.
     owners: BTreeMap<String, (Option<(Incarnation, String)>, i32)>,
     violations: Vec<String>,
     changes: usize,
@@ -48,15 +48,15 @@ struct GroundTruth {
 }
 
 impl GroundTruth {
-    /// One version of a Lease.
+    /// Observes one version of a Lease.
     fn observe_lease(&mut self, lease: &Lease) {
         let volume = lease.metadata.name.clone().unwrap();
         let spec = lease.spec.clone().unwrap_or_default();
         let owner = spec.holder_identity.filter(|identity| !identity.is_empty()).map(|identity| {
             let parts: Vec<&str> = identity.split('/').collect();
             let boot = parts[2].rsplit('-').next().unwrap();
-            let life = (parts[0].to_owned(), u32::from_str_radix(boot, 16).unwrap());
-            (life, (*parts.last().unwrap()).to_owned())
+            let incarnation = (parts[0].to_owned(), u32::from_str_radix(boot, 16).unwrap());
+            (incarnation, (*parts.last().unwrap()).to_owned())
         });
         let generation = spec.lease_transitions.unwrap_or(0);
         let (before, broken) = self.owners.get(&volume).cloned().unwrap_or_default();
@@ -64,8 +64,8 @@ impl GroundTruth {
             return;
         }
         self.changes += 1;
-        // Pods here are bound whoever owns the volume. So the owner can have ended, and another write, before anybody
-        // looked: then the Lease goes to the writer at once. So it does from one boot of a node to the next.
+        // Pods here are bound independently of the volume's owner. So the owner can have ended, and another pod write, before any controller
+        // observes it: then the Lease changes to the writer at once. The same happens from one boot of a node to the next.
         if let (Some((before, pod)), Some((after, _))) = (&before, &owner)
             && before != after
             && !(before.0 == after.0 && generation == broken + 1 && self.incarnations[&before.0] != before.1)
@@ -73,15 +73,19 @@ impl GroundTruth {
         {
             self.violations.push(format!("{volume} went from {before:?} to {after:?} without being free"));
         }
-        if let (Some((life, pod)), None) = (&before, &owner) {
+        if let (Some((incarnation, pod)), None) = (&before, &owner) {
             if generation > broken {
                 self.broken += 1;
-                if self.incarnations[&life.0] == life.1 {
-                    self.violations.push(format!("{volume} was taken from {life:?}, which lives"));
+                if self.incarnations[&incarnation.0] == incarnation.1 {
+                    self.violations.push(format!("{volume} was taken from {incarnation:?}, which lives"));
                 }
-            } else if self.writers.get(&volume).is_some_and(|writer| writer == &(life.clone(), pod.clone())) {
+            } else if self
+                .writers
+                .get(&volume)
+                .is_some_and(|writer| writer == &(incarnation.clone(), pod.clone()))
+            {
                 self.violations
-                    .push(format!("{volume} was given back while pod {pod} on {life:?} wrote to it"));
+                    .push(format!("{volume} was given back while pod {pod} on {incarnation:?} wrote to it"));
             }
         }
         self.owners.insert(volume, (owner, generation));
@@ -96,7 +100,7 @@ fn node(number: usize) -> String {
     format!("n{number}")
 }
 
-/// Each volume with its claim, a pod and a place.
+/// Each volume with its claim, a pod and a node.
 async fn set_up(api: &Client, truth: &Mutex<GroundTruth>) {
     for number in 0..NODES {
         truth.lock().unwrap().incarnations.insert(node(number), 1);
@@ -120,13 +124,14 @@ async fn set_up(api: &Client, truth: &Mutex<GroundTruth>) {
     futures::stream::iter(made).buffer_unordered(16).collect::<Vec<_>>().await;
 }
 
-/// What a kubelet says: the volumes that are written to on its node are in use.
+/// A kubelet's report: the volumes that are written to on its node are in use.
 async fn report_volumes_in_use(api: &Client, truth: &Mutex<GroundTruth>, node: &str, ready: &str) {
     let (boot, in_use) = {
         let truth = truth.lock().unwrap();
-        let life = (node.to_owned(), truth.incarnations[node]);
-        let used = truth.writers.iter().filter(|(_, (at, _))| *at == life).map(|(volume, _)| unique(volume));
-        (life.1, used.collect::<Vec<_>>())
+        let incarnation = (node.to_owned(), truth.incarnations[node]);
+        let used =
+            truth.writers.iter().filter(|(_, (at, _))| *at == incarnation).map(|(volume, _)| unique(volume));
+        (incarnation.1, used.collect::<Vec<_>>())
     };
     let mut status =
         objects::node(node).with_boot_id(&objects::boot_id(node, boot)).with_ready(ready).status.unwrap();
@@ -140,11 +145,11 @@ async fn start(api: &Client, truth: &Mutex<GroundTruth>, volume: &str, node: &st
     pod.spec.get_or_insert_default().volumes = Some(serde_json::from_value(claim).unwrap());
     let made = objects::create_pod(api, &pod).await.unwrap();
     let mut truth = truth.lock().unwrap();
-    let life = (node.to_owned(), truth.incarnations[node]);
-    truth.writers.insert(volume.to_owned(), (life, made.metadata.uid.unwrap()));
+    let incarnation = (node.to_owned(), truth.incarnations[node]);
+    truth.writers.insert(volume.to_owned(), (incarnation, made.metadata.uid.unwrap()));
 }
 
-/// In order: the process ends, the kubelet says so, the pod goes.
+/// In this order: the process ends, the kubelet reports it, the pod is removed.
 async fn end(api: &Client, truth: &Mutex<GroundTruth>, volume: &str) {
     truth.lock().unwrap().writers.remove(volume);
     let over = objects::pod(SPACE, volume).with_phase("Succeeded").status.unwrap();
@@ -152,7 +157,7 @@ async fn end(api: &Client, truth: &Mutex<GroundTruth>, volume: &str) {
     observe::delete_pod(api, SPACE, volume, true).await.unwrap();
 }
 
-/// A number that nobody foresees, and that is the same in each run.
+/// Pseudorandom numbers, equal in each run.
 struct Draws(u64);
 
 impl Draws {
@@ -176,7 +181,7 @@ impl Pair {
         self.pod_safety.push(self.plane.pod_safety(&name, &self.kubeconfig, args).await.unwrap());
     }
 
-    /// Without a word; its successor is started at once.
+    /// Kills it without warning; its replacement is started immediately.
     async fn kill(&mut self, which: usize) {
         self.pod_safety.remove(which).kill_9().unwrap();
         self.kills += 1;
@@ -229,7 +234,7 @@ async fn storm(lasts: Duration) {
             _ => {
                 moved += 1;
                 let (volume, to) = (name(draws.below(VOLUMES)), node(draws.below(NODES)));
-                // What was just moved by a reboot may have no pod.
+                // A pod that was just moved by a reboot may not exist.
                 if observe::find_pod(&api, SPACE, &volume).await.unwrap().is_some() {
                     end(&api, &truth, &volume).await;
                 }
@@ -256,7 +261,7 @@ async fn storm(lasts: Duration) {
     );
 }
 
-/// What runs on the node ends with its life; its kubelet, which is new, runs the pods again.
+/// The processes on the node end with its incarnation; its new kubelet starts the pods again.
 async fn reboot(api: &Client, truth: &Mutex<GroundTruth>, node: &str) {
     {
         let mut truth = truth.lock().unwrap();
@@ -266,7 +271,7 @@ async fn reboot(api: &Client, truth: &Mutex<GroundTruth>, node: &str) {
     report_volumes_in_use(api, truth, node, "True").await;
 }
 
-/// When all nodes are well, each volume belongs to the node of its pod, and nothing is refused.
+/// When all nodes are healthy, each volume belongs to the node of its pod, and no attachment is denied.
 async fn until_settled(api: &Client, truth: &Mutex<GroundTruth>) {
     let all = Api::<Node>::all(api.clone()).list(&ListParams::default()).await.unwrap().items;
     join_all(
@@ -275,7 +280,7 @@ async fn until_settled(api: &Client, truth: &Mutex<GroundTruth>) {
     )
     .await;
     until("each volume belongs to the node of its pod", async || {
-        // To read a thousand objects is work, and some of them are given back after minutes only.
+        // Reading a thousand objects takes time, and some volumes are only released after minutes.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let pods = Api::<Pod>::namespaced(api.clone(), SPACE)
             .list(&ListParams::default())

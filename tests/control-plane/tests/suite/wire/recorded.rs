@@ -1,5 +1,5 @@
-//! The API server of the day still sends what `shared/testdata/wire` has of an earlier one, for objects that have
-//! everything that we read. `POD_SAFETY_WRITE_WIRE=1` records them anew: look at the difference before you commit it.
+//! The current API server still sends what `shared/testdata/wire` has recorded from an earlier one, for objects with all fields that pod-safety
+//! reads. `POD_SAFETY_WRITE_WIRE=1` records them again: review the difference before you commit it.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::versions;
 
 const AT: &str = "2026-01-02T03:04:05Z";
 
-/// An object, what is written to its status, and whether it is deleted then, which a finalizer survives.
+/// An object, its status, and whether it is deleted then, which a finalizer survives.
 struct RecordedObject {
     name: &'static str,
     path: &'static str,
@@ -110,7 +110,7 @@ fn volume() -> RecordedObject {
     }
 }
 
-/// What was recorded, as the selected version of Kubernetes has it.
+/// The recording, adapted to the selected version of Kubernetes.
 fn of_the_version(mut recorded: Value) -> Value {
     if !versions::pods_have_generations() {
         for (part, field) in [("metadata", "generation"), ("status", "observedGeneration")] {
@@ -122,19 +122,19 @@ fn of_the_version(mut recorded: Value) -> Value {
     recorded
 }
 
-/// What of an object is the same whenever it is made.
+/// The fields of an object that do not depend on when it was created.
 fn without_volatile_fields(mut value: Value) -> Value {
     if let Some(metadata) = value.pointer_mut("/metadata").and_then(Value::as_object_mut) {
         for made in ["uid", "resourceVersion", "namespace", "creationTimestamp", "deletionTimestamp"] {
             metadata.remove(made);
         }
     }
-    // The API server takes no other time than the present one.
+    // The API server accepts only the current time here.
     for report in value.pointer_mut("/status/responders").and_then(Value::as_array_mut).into_iter().flatten()
     {
-        for (field, said) in report.as_object_mut().into_iter().flatten() {
+        for (field, time) in report.as_object_mut().into_iter().flatten() {
             if field.ends_with("Time") {
-                *said = json!(AT);
+                *time = json!(AT);
             }
         }
     }
@@ -146,7 +146,7 @@ fn decoded<T: Decode + Serialize>(encoding: Encoding, bytes: bytes::Bytes) -> Va
     without_blanks(serde_json::to_value(read).unwrap())
 }
 
-/// What is there now is what was recorded, in both encodings.
+/// The current object equals the recorded one, in both encodings.
 async fn compare<T: Decode + Serialize>(api: &Client, thing: &RecordedObject) {
     let name = thing.object["metadata"]["name"].as_str().unwrap();
     let path = format!("{}/{name}", thing.path);
@@ -192,7 +192,7 @@ async fn make(api: &Client, things: &[RecordedObject]) {
     }
 }
 
-/// The kinds of the Eviction API, and what pods say of it.
+/// The kinds of the Eviction API, and the related fields of pods.
 fn evictions() -> [RecordedObject; 4] {
     let base = "/apis/lifecycle.k8s.io/v1alpha1/namespaces/default";
     let target = json!({ "pod": { "name": "evictee", "uid": "0aa0c0de-0000-4000-8000-000000000003" } });
@@ -250,7 +250,7 @@ async fn evictions_with_all_fields_are_sent_as_recorded() {
 
 #[tokio::test]
 async fn objects_with_all_fields_are_served_as_recorded() {
-    // What it adds to new nodes is another's matter.
+    // The taint that it adds to new nodes is not tested here.
     let apiserver_args = vec!["--disable-admission-plugins=TaintNodesByCondition".to_owned()];
     let plane = ControlPlane::start(Options { apiserver_args, ..Options::default() }).await.unwrap();
     let api = &plane.admin();

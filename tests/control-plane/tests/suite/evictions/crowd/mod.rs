@@ -1,4 +1,4 @@
-//! Pods that somebody replaces and a kubelet runs, and a witness who counts them.
+//! Pods with a simulated workload controller and kubelet, and a watch that counts them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,15 +12,15 @@ use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::observe;
 use serde_json::json;
 
-/// How often the kubelet looks.
+/// How often the kubelet acts.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The pods of one workload, in a namespace of their own.
+/// The pods of one workload, in their own namespace.
 pub(crate) struct Crowd {
     pub(crate) namespace: &'static str,
     api: Client,
     owner: OwnerReference,
-    /// How many there should be.
+    /// The desired number of pods.
     replicas: Cell<usize>,
     created: Cell<usize>,
 }
@@ -31,22 +31,22 @@ impl Crowd {
         api: &Client,
         namespace: &'static str,
         owner: OwnerReference,
-        wanted: usize,
+        replicas: usize,
     ) -> Self {
         let crowd =
-            Self { namespace, api: api.clone(), owner, replicas: Cell::new(wanted), created: Cell::new(0) };
+            Self { namespace, api: api.clone(), owner, replicas: Cell::new(replicas), created: Cell::new(0) };
         for _ in 0..wanted {
             crowd.create(true).await;
         }
         crowd
     }
 
-    /// The name of the `number`-th of those that were created.
+    /// The name of created pod number `number`.
     pub(crate) fn name(number: usize) -> String {
         format!("pod-{number}")
     }
 
-    /// How many were ever created.
+    /// How many pods were created in total.
     pub(crate) fn created(&self) -> usize {
         self.created.get()
     }
@@ -70,8 +70,8 @@ impl Crowd {
         pods.list(&ListParams::default()).await.unwrap().items
     }
 
-    /// What the workload's controller and the kubelet do, for ever: pods that were asked to end end, others take
-    /// their places and are ready a moment later.
+    /// Acts as the workload's controller and the kubelet, indefinitely: deleted pods terminate, replacements are created and become ready a
+    /// moment later.
     pub(crate) async fn run_workload(&self) {
         loop {
             tokio::time::sleep(TICK).await;
@@ -102,7 +102,7 @@ fn readiness(ready: bool) -> PodStatus {
     .unwrap()
 }
 
-/// Ready, and nobody asked it to end.
+/// Whether the pod is ready and not being deleted.
 fn healthy(pod: &Pod) -> bool {
     let conditions = pod.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
     let ready =
@@ -110,28 +110,35 @@ fn healthy(pod: &Pod) -> bool {
     ready && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// Counts the healthy pods after every single change, in the order in which the changes were made.
+/// Counts the healthy pods after every single change, in the order of the changes.
 pub(crate) struct HealthWatch<'a> {
     crowd: &'a Crowd,
     version: String,
     pods: RefCell<BTreeMap<String, bool>>,
-    /// For each pod that stopped being healthy, how many others were then.
+    /// For each pod that stopped being healthy, the number of healthy pods after that.
     lost: RefCell<BTreeMap<String, usize>>,
-    /// Who was asked to end, or is gone.
+    /// Pods that are being deleted, or are gone.
     ends: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> HealthWatch<'a> {
-    /// What is there now; [`watch`](Self::watch) goes on from here.
+    /// The current pods; [`watch`](Self::watch) continues from here.
     pub(crate) async fn start(crowd: &'a Crowd) -> Self {
         let pods = Api::<Pod>::namespaced(crowd.api.clone(), crowd.namespace);
         let list = pods.list(&ListParams::default()).await.unwrap();
-        let known = list.items.iter().map(|pod| (pod.metadata.name.clone().unwrap(), healthy(pod))).collect();
+        let initial =
+            list.items.iter().map(|pod| (pod.metadata.name.clone().unwrap(), healthy(pod))).collect();
         let version = list.metadata.resource_version.unwrap();
-        Self { crowd, version, pods: RefCell::new(known), lost: RefCell::default(), ends: RefCell::default() }
+        Self {
+            crowd,
+            version,
+            pods: RefCell::new(initial),
+            lost: RefCell::default(),
+            ends: RefCell::default(),
+        }
     }
 
-    /// Watches for ever.
+    /// Watches indefinitely.
     pub(crate) async fn watch(&self) {
         let pods = Api::<Pod>::namespaced(self.crowd.api.clone(), self.crowd.namespace);
         observe::watch_all_versions(pods, self.version.clone(), |pod, gone| {
@@ -147,23 +154,23 @@ impl<'a> HealthWatch<'a> {
         let name = pod.metadata.name.clone().unwrap();
         let was = self.pods.borrow_mut().insert(name.clone(), is_healthy);
         if was == Some(true) && !is_healthy {
-            let left = self.pods.borrow().values().filter(|healthy| **healthy).count();
-            self.lost.borrow_mut().insert(name, left);
+            let remaining = self.pods.borrow().values().filter(|healthy| **healthy).count();
+            self.lost.borrow_mut().insert(name, remaining);
         }
     }
 
-    /// How many were healthy after the losses of these pods, at the least; `None` if none of them was lost.
+    /// The lowest number of healthy pods after the disruption of these pods; `None` if none of them was disrupted.
     pub(crate) fn lowest<'n>(&self, pods: impl IntoIterator<Item = &'n String>) -> Option<usize> {
         let lost = self.lost.borrow();
         pods.into_iter().filter_map(|name| lost.get(name).copied()).min()
     }
 
-    /// Whether it has heard that this one ends.
+    /// Whether it has observed the deletion of this pod.
     pub(crate) fn saw_deletion(&self, name: &str) -> bool {
         self.ends.borrow().contains(name)
     }
 
-    /// How many were lost so far.
+    /// The pods that were disrupted so far.
     pub(crate) fn disrupted_pods(&self) -> Vec<String> {
         self.lost.borrow().keys().cloned().collect()
     }

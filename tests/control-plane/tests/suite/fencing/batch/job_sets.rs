@@ -1,4 +1,4 @@
-//! What JobSet v0.10.1 writes for a JobSet of two Jobs, with its own definition.
+//! The writes of JobSet v0.10.1 for a JobSet of two Jobs, with its own CRD.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::jiff::Timestamp;
@@ -17,7 +17,7 @@ pub(super) async fn install(plane: &ControlPlane) {
     published(plane, "jobset.x-k8s.io_jobsets.yaml").await;
 }
 
-/// A JobSet that fails with the first of its Jobs, and these, made as its controller makes them (`constructJob`).
+/// A JobSet that fails with the first of its Jobs, and the Jobs, created like by its controller (`constructJob`).
 pub(super) async fn create(plane: &ControlPlane, name: &str, jobs: &[(&str, Value)]) {
     let replicated: Vec<_> = jobs
         .iter()
@@ -52,7 +52,7 @@ async fn find(plane: &ControlPlane, name: &str) -> Value {
     plane.find(KIND, NAMESPACE, name).await.unwrap().unwrap()
 }
 
-/// What its reconciler does at each change of a Job: the failure policy (`executeFailurePolicy`), and the end of a JobSet.
+/// Its reconciler at each change of a Job: the failure policy (`executeFailurePolicy`), and the end of a JobSet.
 pub(super) async fn reconcile(plane: &ControlPlane, name: &str) {
     let jobs = Api::<Job>::namespaced(plane.admin(), NAMESPACE);
     let owned =
@@ -95,7 +95,7 @@ pub(super) async fn reconcile(plane: &ControlPlane, name: &str) {
     }
 }
 
-/// How it ended, if it has, and how often it began anew.
+/// Its terminal state, if it has one, and its number of restarts.
 pub(super) async fn end_of(plane: &ControlPlane, name: &str) -> (Value, u64) {
     let status = find(plane, name).await["status"].clone();
     (status["terminalState"].clone(), status["restarts"].as_u64().unwrap_or(0))

@@ -1,5 +1,5 @@
-//! What Kueue v0.17.0 writes for a Job in one of its queues, with its own account and its own definitions. Its minute after the
-//! grace period is not waited for: the requests are the same.
+//! The writes of Kueue v0.17.0 for a Job in one of its queues, with its own account and CRDs. Its minute after the grace period is
+//! skipped: the requests are the same.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use super::super::foreign::published;
 use super::{NAMESPACE, apply};
 
-/// A pod with this annotation is removed by time (`SafeToForcefullyDeleteAnnotationKey`).
+/// Kueue force deletes a pod with this annotation after a timeout (`SafeToForcefullyDeleteAnnotationKey`).
 pub(super) const BY_TIME: &str = "kueue.x-k8s.io/safe-to-forcefully-delete";
 pub(super) const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const STOPPING: &str = "kueue.x-k8s.io/stopping";
 const VERSION: &str = "kueue.x-k8s.io/v1beta2";
-/// What the pod of each Job asks for, and what there is for all.
+/// The CPU request of each Job's pod, and the quota of the queue.
 const CPU: &str = "1";
 
 pub(super) struct Kueue {
@@ -26,7 +26,7 @@ pub(super) struct Kueue {
 }
 
 impl Kueue {
-    /// Its definitions, its account with what its own role grants (`config/components/rbac/role.yaml`), and a queue.
+    /// Its CRDs, its account with the rights of its role (`config/components/rbac/role.yaml`), and a queue.
     pub(super) async fn install(plane: &ControlPlane) -> Self {
         for kind in ["resourceflavors", "clusterqueues", "localqueues", "workloads"] {
             published(plane, &format!("kueue.x-k8s.io_{kind}.yaml")).await;
@@ -80,7 +80,7 @@ impl Kueue {
         Api::namespaced(self.api.clone(), NAMESPACE)
     }
 
-    /// Makes the Workload of a suspended Job, reserves its quota, and starts the Job.
+    /// Creates the Workload of a suspended Job, reserves its quota, and starts the Job.
     pub(super) async fn admits(&self, name: &str) {
         let job = self.jobs().get(name).await.unwrap();
         let uid = job.metadata.uid.unwrap();
@@ -97,7 +97,7 @@ impl Kueue {
         self.starts(name).await;
     }
 
-    /// Its scheduler finds that there is quota.
+    /// Its scheduler reserves quota.
     pub(super) async fn reserves(&self, name: &str) {
         let assigned = json!({ "name": "main", "count": 1, "flavors": { "cpu": "default" }, "resourceUsage": { "cpu": CPU } });
         let admission = json!({ "clusterQueue": "default", "podSetAssignments": [assigned] });
@@ -110,13 +110,13 @@ impl Kueue {
         self.change(name, &json!({ "spec": { "suspend": false } })).await;
     }
 
-    /// A Workload that is evicted: for a more important one, or because its pods are not ready for too long.
+    /// A Workload that is evicted: preempted, or because its pods are not ready for too long.
     pub(super) async fn evicts(&self, name: &str) {
         let evicted = [("QuotaReserved", true), ("Admitted", true), ("Evicted", true)];
         self.set_conditions(name, &evicted, &self.status(name).await["admission"]).await;
     }
 
-    /// What its reconciler does at each change of the Job: steps 2 and 6 of `reconciler.go`.
+    /// Its reconciler at each change of the Job: steps 2 and 6 of `reconciler.go`.
     pub(super) async fn reconciles(&self, name: &str) {
         let workload = self.status(name).await;
         let job = self.jobs().get(name).await.unwrap();
@@ -147,7 +147,7 @@ impl Kueue {
         self.change(name, &json!({ "metadata": { "annotations": { STOPPING: null } } })).await;
     }
 
-    /// Whether its Workload takes quota, as its cache counts.
+    /// Whether its Workload uses quota, as counted by its cache.
     pub(super) async fn takes_quota(&self, name: &str) -> bool {
         let status = self.status(name).await;
         holds(&status, "QuotaReserved") && !holds(&status, "Finished")
@@ -169,21 +169,21 @@ impl Kueue {
         self.jobs().patch(job, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    /// `TerminatingPodReconciler`, first request: the pod has failed, says its status.
+    /// The first request of `TerminatingPodReconciler`: the pod's status becomes Failed.
     pub(super) async fn calls_failed(&self, pod: &str, dry_run: bool) -> kube::Result<Pod> {
-        let found = self.pods().get(pod).await?;
-        let annotations = found.metadata.annotations.unwrap_or_default();
+        let current = self.pods().get(pod).await?;
+        let annotations = current.metadata.annotations.unwrap_or_default();
         assert_eq!(annotations.get(BY_TIME).map(String::as_str), Some("true"), "it removes no other pod");
-        assert!(found.metadata.deletion_timestamp.is_some(), "{pod} does not terminate");
-        let node = Api::<Node>::all(self.api.clone()).get(&found.spec.unwrap().node_name.unwrap()).await?;
+        assert!(current.metadata.deletion_timestamp.is_some(), "{pod} does not terminate");
+        let node = Api::<Node>::all(self.api.clone()).get(&current.spec.unwrap().node_name.unwrap()).await?;
         let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
         assert!(taints.iter().any(|taint| taint.key == "node.kubernetes.io/unreachable"), "{taints:?}");
-        let mut conditions = json!(found.status.unwrap().conditions);
+        let mut conditions = json!(current.status.unwrap().conditions);
         conditions.as_array_mut().unwrap().push(json!({
             "type": "KueueFailureRecovery", "status": "True", "reason": "KueueForcefullyDeleted",
             "message": "Pod forcefully terminated after 1m0s grace period due to unreachable node",
         }));
-        let patch = json!({ "metadata": { "resourceVersion": found.metadata.resource_version },
+        let patch = json!({ "metadata": { "resourceVersion": current.metadata.resource_version },
             "status": { "phase": "Failed", "conditions": conditions } });
         self.pods()
             .patch_status(pod, &PatchParams { dry_run, ..PatchParams::default() }, &Patch::Merge(patch))
@@ -206,7 +206,7 @@ fn holds(status: &Value, condition: &str) -> bool {
     conditions.any(|one| one["type"] == condition && one["status"] == "True")
 }
 
-/// Without the hash that the real name ends in.
+/// Without the hash suffix of the real name.
 fn workload(job: &str) -> String {
     format!("job-{job}")
 }

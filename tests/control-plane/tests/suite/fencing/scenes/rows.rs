@@ -1,4 +1,4 @@
-//! The controllers, the requests that each sends, and what ends them. `source` says which code sends them in this order.
+//! The controllers, the requests that each sends, and what ends them. `source` names the code that sends them in this order.
 
 use pod_safety_control_plane::workloads::Kind;
 
@@ -21,7 +21,7 @@ const SBR: &str =
 const SBR_STATUS: &str = "/apis/storage-based-remediation.medik8s.io/v1alpha1/namespaces/pod-safety/storagebasedremediations/w1/status";
 
 const NOTHING: &str = "";
-/// Each controller reads the pod before it deletes it: the UID stands for that.
+/// Each controller reads the pod before it deletes it, so the request has the UID.
 const AT_ONCE: &str = r#"{"gracePeriodSeconds":0,"preconditions":{"uid":"UID"}}"#;
 const IN_A_SECOND: &str = r#"{"gracePeriodSeconds":1,"preconditions":{"uid":"UID"}}"#;
 const EVICTS_AT_ONCE: &str = r#"{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"db-0","namespace":"shop"},"deleteOptions":{"gracePeriodSeconds":0,"preconditions":{"uid":"UID"}}}"#;
@@ -38,24 +38,24 @@ const CLAIMED: Reason = Reason::Evidence("Remediated");
 const NODE_GONE: Reason = Reason::Reports("does not exist");
 const TAINTED: Reason = Reason::Reports("accepts as proof");
 
-/// Why the pod may go.
+/// Why the pod may be removed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reason {
-    /// There is a FenceEvidence of this kind. When pod-safety has set the pod to `Failed`, other controllers may remove it too.
+    /// There is a FenceEvidence of this kind. After pod-safety has set the pod to `Failed`, other controllers may remove it, too.
     Evidence(&'static str),
-    /// The Event of the release says this.
+    /// The Event of the release contains this text.
     Reports(&'static str),
 }
 
-/// What a controller does next.
+/// The next action of a controller.
 pub(super) enum Step {
-    /// Sends a request until it is allowed; or, where this policy refuses the first one, until the pod is gone.
+    /// Sends a request until it is allowed; or, if this policy denies the first one, until the pod is gone.
     Sends(&'static str, &'static str, &'static str, Option<&'static str>),
-    /// Sends a request that is refused, and goes on.
+    /// Sends a request that is denied, and continues.
     Once(&'static str, &'static str, &'static str, &'static str),
-    /// Adds a taint, unless it is there; this policy refuses it at first.
+    /// Adds a taint, unless it exists; this policy denies it at first.
     Taints(&'static str, &'static str, Option<&'static str>),
-    /// The machine is off, or its instance terminated.
+    /// The machine is switched off, or its instance terminated.
     Off,
     /// Waits until pod-safety has deleted this object.
     Deleted(&'static str),
@@ -66,7 +66,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// The policy that refuses it at first.
+    /// The policy that denies it at first.
     pub(super) const fn refused(&self) -> Option<&'static str> {
         match *self {
             Self::Sends(_, _, _, policy) | Self::Taints(_, _, policy) => policy,
@@ -76,13 +76,13 @@ impl Step {
     }
 }
 
-/// By what pod-safety may learn that the machine is off.
+/// The source of evidence that the machine is off.
 pub(super) enum Proof {
     /// No FencePolicy selects the node.
     None,
-    /// A device of its own.
+    /// A separate fence device.
     Switch,
-    /// The object of another project that stands for the machine.
+    /// The object of another project that represents the machine.
     Object { driver: &'static str, kind: Kind, at: &'static str, object: &'static str, role: &'static str },
     /// A remediator of medik8s: its kind, and that of its template.
     Remediator([Kind; 2]),
@@ -282,7 +282,7 @@ pub(super) static ROWS: [Row; 17] = [
         ],
     )
     .proved(Proof::Remediator(REMEDIATORS[2]), CLAIMED),
-    // Its Machine goes after its Node: neither waits for the other, because it is among the default deleters.
+    // The Machine is deleted after its Node: neither waits for the other, because the controller is among the default deleters.
     Row::new(
         "machine_api",
         MACHINE_API,

@@ -1,5 +1,5 @@
-//! A node without a switch: the agent as it is shipped, a pod that is a process, a keeper in place of a watchdog that cuts the
-//! power, and a cable to the API server.
+//! A node without a power switch: the shipped agent, a pod that is a process, a task that acts as the watchdog and cuts the power, and a
+//! connection to the API server that can be cut.
 
 use std::fs::{self, OpenOptions};
 use std::io::Read as _;
@@ -19,24 +19,24 @@ use tokio::task::JoinSet;
 
 use super::super::machine::Machine;
 
-/// W: the least that the agent takes.
+/// The watchdog timeout: the minimum of the agent.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(4);
 /// From a reset to the next kernel.
 const FIRMWARE: Duration = Duration::from_secs(2);
 const NAMESPACE: &str = "pod-safety";
-/// Where its pods have their cgroups.
+/// The cgroups of its pods.
 const PODS: &str = "cgroups/pids/kubepods";
-/// The pod of the agent itself.
+/// The UID of the agent's own pod.
 const OWN: &str = "0aaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d";
 
-/// What a keeper knows.
+/// The state of the machine.
 #[derive(Default)]
 pub(super) struct MachineState {
     petted: Option<Instant>,
     boots_at: Option<Instant>,
-    /// How often it cut the power.
+    /// How often the watchdog cut the power.
     pub(super) resets: u32,
-    /// When the process of the pod was seen to have ended.
+    /// When the process of the pod was observed to have ended.
     pub(super) ended: Option<Instant>,
     agent: Option<Child>,
     pod: Option<Child>,
@@ -45,7 +45,7 @@ pub(super) struct MachineState {
 }
 
 impl MachineState {
-    /// Nothing is left in the cgroup of the pod.
+    /// Whether the cgroup of the pod is empty.
     fn empty(&self) {
         self.cgroup.iter().for_each(|cgroup| fs::write(cgroup.join("cgroup.procs"), "").unwrap());
     }
@@ -72,7 +72,7 @@ pub(super) struct Guarded {
 }
 
 impl Guarded {
-    /// Its parts live until `tasks` are dropped. Its files are in `folder`.
+    /// Its tasks run until `tasks` are dropped. Its files are in `folder`.
     pub(super) async fn start(
         plane: &ControlPlane,
         name: &str,
@@ -81,7 +81,7 @@ impl Guarded {
     ) -> Arc<Self> {
         let (powered, closed) = (Arc::new(AtomicBool::new(true)), folder.join("run/closed"));
         let power = Arc::clone(&powered);
-        // Its kubelet does nothing while its gate is closed.
+        // Its kubelet does nothing while the machine has no power.
         let machine = Machine::new(name, move || power.load(Ordering::SeqCst) && !closed.exists());
         tasks.spawn(Arc::clone(&machine).run_kubelet(plane.admin()));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -102,13 +102,13 @@ impl Guarded {
         guarded.prepare_folders(plane).await;
         mknodat(CWD, folder.join("keeper"), FileType::Fifo, 0o600.into(), 0).unwrap();
         tasks.spawn(Arc::clone(&guarded).run_watchdog());
-        let mut kept = guarded.state.lock().await;
-        guarded.boot(&mut kept, 1);
-        drop(kept);
+        let mut state = guarded.state.lock().await;
+        guarded.boot(&mut state, 1);
+        drop(state);
         guarded
     }
 
-    /// The folders of a machine, and what the kubelet mounts into the agent's pod.
+    /// The folders of the machine, and the volumes of the agent's pod.
     async fn prepare_folders(&self, plane: &ControlPlane) {
         let own = format!("{PODS}/pod{OWN}");
         fs::create_dir_all(self.folder.join(&own)).unwrap();
@@ -124,8 +124,8 @@ impl Guarded {
         fs::write(self.folder.join("account/token"), plane.agent_token(&self.name).await.unwrap()).unwrap();
     }
 
-    /// A kernel and an agent begin.
-    fn boot(&self, kept: &mut MachineState, number: u32) {
+    /// Starts a kernel and an agent.
+    fn boot(&self, state: &mut MachineState, number: u32) {
         let path = |path: &str| self.folder.join(path).display().to_string();
         fs::write(
             self.folder.join("proc/sys/kernel/random/boot_id"),
@@ -135,7 +135,7 @@ impl Guarded {
         let log = OpenOptions::new().create(true).append(true).open(self.folder.join("log")).unwrap();
         let agent = Command::new(&self.program)
             .args(["run", "--node", &self.name, "--namespace", NAMESPACE, "--server", "127.0.0.1", "--gated"])
-            // Nobody serves it: an agent asks no proxy.
+            // No server is there: the agent must not use a proxy.
             .env("HTTPS_PROXY", "http://127.0.0.1:1")
             .args(["--port", &self.port.to_string(), "--timeout", "4", "--interval", "1", "--late", "2"])
             .args(["--account", &path("account"), "--keeper", &path("keeper"), "--marks", &path("run")])
@@ -145,7 +145,7 @@ impl Guarded {
             .stderr(log)
             .spawn()
             .unwrap();
-        kept.agent = Some(agent);
+        state.agent = Some(agent);
         self.powered.store(true, Ordering::SeqCst);
     }
 
@@ -155,8 +155,8 @@ impl Guarded {
         let cgroup = self.folder.join(PODS).join(format!("pod{uid}"));
         fs::create_dir_all(&cgroup).unwrap();
         fs::write(cgroup.join("cgroup.procs"), format!("{}\n", pod.id())).unwrap();
-        let mut kept = self.state.lock().await;
-        (kept.pod, kept.ended, kept.cgroup) = (Some(pod), None, Some(cgroup));
+        let mut state = self.state.lock().await;
+        (state.pod, state.ended, state.cgroup) = (Some(pod), None, Some(cgroup));
     }
 
     /// The process of the pod ends, and its container runtime does not notice.
@@ -182,54 +182,54 @@ impl Guarded {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    /// Cuts the power of a machine that is not petted, and switches it on again.
+    /// Cuts the power of a machine whose watchdog is not petted, and switches it on again.
     async fn run_watchdog(self: Arc<Self>) {
         let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();
         let mut pipe =
             OpenOptions::new().read(true).custom_flags(nonblocking).open(self.folder.join("keeper")).unwrap();
         let mut words = [0; 64];
         loop {
-            let mut kept = self.state.lock().await;
+            let mut state = self.state.lock().await;
             let length = pipe.read(&mut words).unwrap_or(0);
             match words[..length].last() {
-                Some(b'V') => kept.petted = None,
-                Some(_) => kept.petted = Some(Instant::now()),
+                Some(b'V') => state.petted = None,
+                Some(_) => state.petted = Some(Instant::now()),
                 None => {}
             }
-            self.check_programs(&mut kept);
-            drop(kept);
+            self.check_programs(&mut state);
+            drop(state);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    fn check_programs(&self, kept: &mut MachineState) {
-        if kept.petted.is_some_and(|petted| petted.elapsed() > TIMEOUT) {
-            kept.petted = None;
-            kept.resets += 1;
+    fn check_programs(&self, state: &mut MachineState) {
+        if state.petted.is_some_and(|petted| petted.elapsed() > TIMEOUT) {
+            state.petted = None;
+            state.resets += 1;
             self.powered.store(false, Ordering::SeqCst);
-            for child in [kept.agent.take(), kept.pod.take()].iter_mut().flatten() {
+            for child in [state.agent.take(), state.pod.take()].iter_mut().flatten() {
                 child.kill().unwrap();
                 child.wait().unwrap();
             }
-            kept.empty();
+            state.empty();
             fs::remove_dir_all(self.folder.join("run")).unwrap();
-            kept.ended.get_or_insert_with(Instant::now);
-            kept.boots_at = Some(Instant::now() + FIRMWARE);
+            state.ended.get_or_insert_with(Instant::now);
+            state.boots_at = Some(Instant::now() + FIRMWARE);
         }
-        // The kernel of the test reaps it; the cgroup is empty then.
-        if kept.pod.as_mut().is_some_and(|pod| pod.try_wait().unwrap().is_some()) {
-            kept.empty();
-            (kept.pod, kept.ended) = (None, Some(Instant::now()));
+        // The kernel of the test reaps it; the cgroup is then empty.
+        if state.pod.as_mut().is_some_and(|pod| pod.try_wait().unwrap().is_some()) {
+            state.empty();
+            (state.pod, state.ended) = (None, Some(Instant::now()));
         }
-        if kept.boots_at.is_some_and(|at| Instant::now() >= at) {
-            kept.boots_at = None;
-            let number = kept.resets + 1;
-            self.boot(kept, number);
+        if state.boots_at.is_some_and(|at| Instant::now() >= at) {
+            state.boots_at = None;
+            let number = state.resets + 1;
+            self.boot(state, number);
         }
     }
 }
 
-/// A cable that can be pulled.
+/// A connection that can be cut.
 async fn forward(listener: TcpListener, server: u16, mut connected: watch::Receiver<bool>) {
     let mut open = JoinSet::new();
     loop {
