@@ -1,5 +1,5 @@
-//! The agent of a node beside its kubelet: what one reports, and when the other may start a process yet. The kernel's own functions
-//! judge; the adversary delays, loses and reorders.
+//! Model of the agent of a node beside its kubelet: what each one reports, and when the kubelet may still start a process. The shipped
+//! functions of the kernel decide; the adversary delays, loses and reorders messages.
 
 use pod_safety_model::{Mono, Pod};
 use pod_safety_proof::{
@@ -14,13 +14,13 @@ use crate::world::{ObservedAt, PodObject};
 /// A small world of one pod.
 #[derive(Clone, Debug)]
 pub struct Agents {
-    /// How many rounds all processes of the agent send together.
+    /// How many rounds all agent processes send in total.
     pub rounds: u8,
-    /// How many times its process is killed and started again.
+    /// How often the agent process is killed and started again.
     pub kills: u8,
     /// How many times the kubelet starts the process.
     pub starts: u8,
-    /// A kubelet that restarts lists pods from the past (kubernetes#59848).
+    /// A restarted kubelet lists an old state of the pods (kubernetes#59848).
     pub lists_the_past: bool,
     /// A bug.
     pub plant: Option<Bug>,
@@ -33,17 +33,17 @@ pub enum Bug {
     NoMark,
     /// The round after the mark is enough.
     OneRound,
-    /// The agent says of an old look that it is of this round.
+    /// The agent reports an old check as one of the current round.
     StaleCheck,
-    /// Whether the kubelet saw the deletion is not asked.
+    /// Whether the kubelet received the deletion is not checked.
     KubeletNotAsked,
-    /// Rounds of one process of the agent count from the mark of another.
+    /// Rounds of one agent process count from the mark of another.
     AnyEpoch,
-    /// A mark is made of what was read before the pod was claimed.
+    /// The mark uses reads from before the pod was claimed.
     ReadsFirst,
 }
 
-/// What the Lease of the agent says.
+/// The content of the agent's Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Report {
     epoch: u8,
@@ -63,14 +63,14 @@ pub struct State {
     /// The pod was released.
     released: bool,
     lease: Option<Report>,
-    /// Of the agent: what it sends, and whether that was confirmed.
+    /// The agent: the report that it sends, and whether that was confirmed.
     agent: Report,
     confirmed: bool,
-    /// On its way to the API server: the report, and over which one.
+    /// Requests to the API server: the report, and the report that it replaces.
     sent: Vec<(Report, Option<Report>)>,
-    /// What our watch brought last.
+    /// The pod as the watch delivered it last.
     cached: PodObject,
-    /// The version that was claimed before the Lease was read, and what it said.
+    /// The version that was claimed before the Lease was read, and the content of the Lease.
     claimed: Option<u8>,
     read: Option<Report>,
     /// Generation, epoch and round.
@@ -95,30 +95,30 @@ pub enum Step {
     Deletes,
     /// The kubelet sees the deletion.
     Sees,
-    /// It says so.
+    /// The kubelet acknowledges the deletion.
     Acknowledges,
-    /// It restarts.
+    /// The kubelet restarts.
     Restarts,
-    /// The agent looks, before its next round.
+    /// The agent checks the processes before its next round.
     ChecksProcesses,
-    /// It sends its next round, or the same once more.
+    /// The agent sends its next round, or repeats the last one.
     Sends,
-    /// Its request arrives, and its answer too, or not.
+    /// The agent's request arrives; its answer arrives or is lost.
     Arrives {
         /// Which.
         which: u8,
         /// The answer is lost.
         lost: bool,
     },
-    /// The process of the agent is killed, and another one begins.
+    /// The agent process is killed, and a new one starts.
     AgentKilled,
     /// The watch of pods delivers.
     Delivers,
-    /// The pod is claimed to have ended.
+    /// The pod is claimed to have terminated.
     Claims,
     /// The Lease is read.
     Reads,
-    /// The kernel judges.
+    /// The kernel checks the evidence.
     Judges,
     /// The pod is released by compare-and-swap.
     Releases,
@@ -126,7 +126,7 @@ pub enum Step {
 
 const OBSERVED: ObservedAt = ObservedAt { deletion: 1, maybe_known: true };
 
-/// Nothing of a pod that was released runs.
+/// No process of a released pod runs.
 pub const NOTHING_RUNS: &str = "nothing of a pod that was released runs";
 
 impl Model for Agents {
@@ -228,7 +228,7 @@ impl State {
             Step::Acknowledges if self.saw_deletion && self.pod.observed < 2 && !self.released => {
                 self.write(|pod| pod.observed = 2);
             }
-            // Of a list from the past the pod was not deleted.
+            // In an old list the pod is not deleted.
             Step::Restarts => {
                 self.restarts = self.restarts.checked_sub(1)?;
                 self.saw_deletion = false;
@@ -238,7 +238,7 @@ impl State {
         Some(())
     }
 
-    /// One order at a time: the agent looks and sends when its last round was confirmed.
+    /// One request at a time: the agent checks and sends after its last round was confirmed.
     fn apply_agent(&mut self, step: Step, world: &Agents) -> Option<()> {
         match step {
             Step::ChecksProcesses if self.confirmed && self.agent.round < world.rounds => {
@@ -255,7 +255,7 @@ impl State {
             }
             Step::AgentKilled => {
                 self.kills = self.kills.checked_sub(1)?;
-                // Rounds go on counting, so that those of two processes look alike.
+                // Rounds continue across agent processes, so that rounds of two processes can have equal numbers.
                 self.agent =
                     Report { epoch: self.agent.epoch + 1, checked_at: 0, ended: false, ..self.agent };
                 self.confirmed = true;
@@ -270,7 +270,7 @@ impl State {
         if over == self.lease {
             self.lease = Some(report);
         }
-        // Kept until its answer arrives: an agent asks again until it knows.
+        // Kept until its answer arrives: the agent retries until it has one.
         if !lost {
             self.sent.remove(which);
             self.confirmed |= self.lease == Some(report) && self.agent == report;
@@ -327,15 +327,15 @@ impl State {
             let round = round - u8::from(world.plant == Some(Bug::OneRound));
             mark(&version, generation, &Report { epoch, round, ..read })
         };
-        let kept = self.mark.and_then(marked);
-        let kept = if world.plant == Some(Bug::NoMark) {
+        let current_mark = self.mark.and_then(marked);
+        let current_mark = if world.plant == Some(Bug::NoMark) {
             mark(&version, 2, &Report { round: 0, ..read })
         } else {
-            kept
+            current_mark
         };
-        if verify_pods_ended(&force, Some(&pod), kept.as_ref(), &agent).is_ok() {
+        if verify_pods_ended(&force, Some(&pod), current_mark.as_ref(), &agent).is_ok() {
             self.evidence = Some(self.cached.version);
-        } else if !kept.is_some_and(|kept| kept.matches(&version, &agent)) {
+        } else if !current_mark.is_some_and(|current_mark| current_mark.matches(&version, &agent)) {
             let generation = u8::try_from(version.generation).ok()?;
             self.mark = Some((generation, read.epoch, read.round));
         }
@@ -352,7 +352,7 @@ fn mark(version: &PodVersion, generation: u8, read: &Report) -> Option<Mark> {
     Some(Mark::new(version, &agent_read(read)?))
 }
 
-/// The Lease as the API server would answer with it.
+/// The Lease as the API server would return it.
 fn agent_read(report: &Report) -> Option<AgentRead> {
     let Report { epoch, round, checked_at: looked, ended } = report;
     let ended = if *ended { "pod-1" } else { "" };

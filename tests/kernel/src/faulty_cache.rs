@@ -1,4 +1,4 @@
-//! The cache as the kernel sees it, or as a planted bug shows it.
+//! The cache as the kernel sees it, or as a planted bug distorts it.
 
 use jiff::Timestamp;
 use pod_safety_model::Mono;
@@ -12,7 +12,7 @@ pub(crate) fn view<'a>(world: &'a World, scope: &'a Scope) -> FaultyCache<'a> {
     FaultyCache(View::new(&world.process, scope), scope)
 }
 
-/// The cache, or one that lies as the planted bug does.
+/// The cache, distorted by the planted bug if there is one.
 pub(crate) struct FaultyCache<'a>(View<'a>, &'a Scope);
 
 impl Liveness for FaultyCache<'_> {

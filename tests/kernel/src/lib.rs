@@ -1,4 +1,4 @@
-//! The shipped kernel of proof, searched beside an adversary.
+//! Model check of the shipped proof kernel against an adversary.
 
 pub mod agents;
 mod faulty_cache;

@@ -1,9 +1,9 @@
-//! The doubtful machine and its kubelet: what each may do, and by when it must have done it.
+//! The machine under suspicion and its kubelet: the steps of each, and the deadlines that the axioms set.
 
 use crate::search::{Axiom, Scope};
 use crate::world::{Lease, Node, Power, World};
 
-/// What the kubelet does.
+/// Steps of the kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kubelet {
     /// Renews its Lease and its Node's condition.
@@ -14,19 +14,19 @@ pub enum Kubelet {
     Lists,
     /// Starts the process.
     Starts,
-    /// Reports that it runs.
+    /// Reports that the process runs.
     Reports,
-    /// Receives the deletion of the pod, and says so if it is a new one.
+    /// Receives the deletion of the pod, and acknowledges it if the kubelet is recent enough.
     Receives,
     /// Terminates the process.
     Terminates,
-    /// Reports that it has ended.
+    /// Reports that the process terminated.
     ReportsEnd,
     /// Removes the pod that it terminated.
     Removes,
-    /// Restarts: its process does not.
+    /// Restarts; the process of the pod keeps running.
     Restarts,
-    /// Has started the container with which its worker was busy.
+    /// The kubelet's worker has started its container and is free again.
     IsFree,
 }
 
@@ -47,7 +47,7 @@ impl Kubelet {
     ];
 }
 
-/// The kubelet's step, if it can take it.
+/// Applies a step of the kubelet, if the step is possible.
 pub(crate) fn kubelet(world: &mut World, step: Kubelet, scope: &Scope) -> Option<()> {
     let on = world.machine.power == Power::On;
     let reports = world.is_reporting();
@@ -101,7 +101,7 @@ pub(crate) fn kubelet(world: &mut World, step: Kubelet, scope: &Scope) -> Option
     }
 }
 
-/// Without its Node it cannot make its Lease anew: it has no owner.
+/// Without its Node the kubelet cannot create its Lease: the Lease would have no owner.
 fn renew(world: &mut World) -> Option<()> {
     let now = world.now;
     match &mut world.lease {
@@ -118,7 +118,7 @@ fn renew(world: &mut World) -> Option<()> {
     Some(())
 }
 
-/// A kubelet registers when it starts, and not again: a Node that is deleted under it stays away.
+/// A kubelet registers when it starts and never again: if its Node is deleted later, the Node stays away.
 fn register(world: &mut World) -> Option<()> {
     let boot = world.machine.boot;
     if std::mem::replace(&mut world.machine.registered, true) {
@@ -136,7 +136,7 @@ fn register(world: &mut World) -> Option<()> {
     Some(())
 }
 
-/// It starts what was neither deleted nor called finished. Before it starts a container it writes that it will.
+/// The kubelet starts pods that are neither deleted nor finished. Before it starts a container it writes to the pod.
 fn list(world: &mut World, scope: &Scope) -> Option<()> {
     if !world.machine.registered && !scope.breaks(Axiom::WritesBeforeItStarts) {
         return None;
@@ -155,7 +155,7 @@ fn list(world: &mut World, scope: &Scope) -> Option<()> {
     Some(())
 }
 
-/// Whether what the axioms promise within a tick has been done, so that the tick may end.
+/// Whether everything that the axioms promise within a tick has been done, so that the tick may end.
 pub(crate) fn may_tick(world: &World, scope: &Scope) -> bool {
     let machine = &world.machine;
     let renewed = world.lease.map(|lease| lease.renewed);
@@ -175,7 +175,7 @@ pub(crate) fn may_tick(world: &World, scope: &Scope) -> bool {
     if world.is_reporting() && to_list && !machine.listed && !machine.terminated {
         return false;
     }
-    let over = machine.deletion_seen_at.is_some_and(|told| world.now >= told + scope.grace);
+    let over = machine.deletion_seen_at.is_some_and(|seen_at| world.now >= seen_at + scope.grace);
     if over && !machine.terminated {
         return false;
     }

@@ -11,20 +11,20 @@ use pod_safety_wire::{Encoding, Raw};
 
 use crate::world::{FenceEvidence, Lease, Node, ObservedAt, PodObject};
 
-/// The one node whose fate is doubtful.
+/// The node whose state is in doubt.
 pub(crate) const NODE: &str = "a";
-/// The node on which every successor runs.
+/// The node on which each successor runs.
 pub(crate) const OTHER_NODE: &str = "b";
 
-/// Ticks begin so late that no age reaches before the clock's start.
+/// Ticks start this late, so that no age reaches back before the start of the clock.
 const EPOCH: u64 = 100_000;
 
-/// A tick on our monotonic clock.
+/// A tick on the monotonic clock of pod-safety.
 pub(crate) fn mono(tick: u8, seconds: u64) -> Mono {
     Mono::from_start(Duration::from_secs(EPOCH + u64::from(tick) * seconds))
 }
 
-/// Text for a tick on a kubelet's clock, which agrees with no other one.
+/// Timestamp text for a tick on the kubelet's clock, which is not synchronised with any other clock.
 pub(crate) fn stamp(tick: u8) -> String {
     format!("2026-01-01T00:{tick:02}:00Z")
 }
@@ -38,7 +38,7 @@ fn raw(text: String) -> Option<Raw> {
     Raw::from_body(Encoding::Json, text.into()).ok()
 }
 
-/// The Node, with all that its taint needs.
+/// The Node with all fields that its taint needs.
 pub(crate) fn node_text(node: &Node, boot: &str) -> String {
     let ready = if node.ready { "True" } else { "Unknown" };
     let taints = if node.tainted {
@@ -92,7 +92,7 @@ pub(crate) fn pod(object: &PodObject, seen: ObservedAt, seconds: u64, grace: u64
     let key = PodKey {
         namespace: "ns".into(),
         name: "db-0".into(),
-        // A constant prefix makes it an identity, always.
+        // The constant prefix makes this a valid UID.
         uid: Uid::new(&format!("pod-{}", object.uid)).unwrap_or_else(|| unreachable!()),
     };
     let deletion = object.deleted.then(|| Deletion {
@@ -132,7 +132,7 @@ pub(crate) fn pod(object: &PodObject, seen: ObservedAt, seconds: u64, grace: u64
     pod
 }
 
-/// Versions of one cluster are never given twice.
+/// resourceVersions of one cluster are never reused.
 pub(crate) fn version(object: &PodObject) -> String {
     (u32::from(object.uid) * 100 + u32::from(object.version)).to_string()
 }

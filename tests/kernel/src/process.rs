@@ -1,5 +1,5 @@
-//! One process of ours: what its watches delivered, what it has read, and the act that it has begun. It asks the shipped kernel
-//! every question, and keeps the kernel's own answers.
+//! Model of one pod-safety process: what its watches delivered, what it has read, and the force delete that it has begun. It calls the
+//! shipped kernel for every decision and keeps the values that the kernel returned.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::objects;
 use crate::search::Scope;
 use crate::world::{Lease, Node, ObservedAt, PodObject, World};
 
-/// A gap of the watch that may go unnoticed (15 s), rounded up to whole ticks by [`Scope`].
+/// A gap of the watch that may remain undetected (15 s), rounded up to whole ticks by [`Scope`].
 pub(crate) const BREAK_SECONDS: u64 = 15;
 
-/// Evidence that the kernel made, in a state of the search, and a digest of it. Two are equal if they say the same.
+/// Evidence that the kernel made, kept in a state of the search with a digest. Two are equal if their digests are.
 #[derive(Clone, Debug)]
 pub struct Held<S>(pub(crate) Arc<Evidence<S>>, u64);
 
@@ -47,22 +47,22 @@ impl<S> Hash for Held<S> {
 pub struct CachedPod {
     /// The object.
     pub object: PodObject,
-    /// When it was seen.
+    /// When the process observed it.
     pub seen: ObservedAt,
 }
 
 /// The Lease, as it was delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CachedLease {
-    /// There was none since this process began.
+    /// No Lease was observed since this process started.
     Never,
-    /// There is one.
+    /// The Lease exists.
     There(Lease),
-    /// It went in that tick.
+    /// The Lease was deleted in that tick.
     Gone(u8),
 }
 
-/// What was heard of a kubelet before its Node went.
+/// The last report of a kubelet before its Node was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LastReport {
     at: u8,
@@ -74,44 +74,44 @@ pub(crate) struct LastReport {
 pub struct Absence {
     since: u8,
     before: Option<LastReport>,
-    /// This process saw the Node go.
+    /// This process observed the deletion of the Node.
     deletion_observed: bool,
     /// The first read.
     pub(crate) first: Option<FirstRead>,
 }
 
-/// What the first read of a missing Node found.
+/// The result of the first read of a missing Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FirstRead {
-    /// Sent.
+    /// Tick at which the read was sent.
     pub sent_at: u8,
-    /// Answered.
+    /// Tick at which the read was answered.
     pub answered_at: u8,
-    /// The Lease then.
+    /// The Lease at that time.
     pub lease: Option<Lease>,
 }
 
-/// Two reads under way: of the Node and of its Lease.
+/// Two reads in flight: of the Node and of its Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reads {
-    /// Sent.
+    /// Tick at which the reads were sent.
     pub sent_at: u8,
-    /// The answer about the Node, if it is there.
+    /// The answer about the Node, once it has arrived.
     pub node: Option<Option<Node>>,
-    /// The answer about the Lease, if it is there.
+    /// The answer about the Lease, once it has arrived.
     pub lease: Option<Option<Lease>>,
-    /// The first read, which these shall confirm.
+    /// The first read, if these reads are to confirm it.
     pub first: Option<FirstRead>,
     /// The pod that was claimed before.
     pub claimed: Option<(u8, u8)>,
 }
 
-/// A force deletion that was begun.
+/// A force delete that has begun.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PendingDelete {
-    /// On what.
+    /// The evidence that permits it.
     pub evidence: Held<PodVersion>,
-    /// The version that the PATCH was answered with.
+    /// The version in the answer to the PATCH.
     pub answer: Option<u8>,
 }
 
@@ -124,31 +124,31 @@ pub struct Process {
     pub node: Option<u8>,
     /// The Lease.
     pub lease: CachedLease,
-    /// A renewal was seen.
+    /// When a renewal was observed.
     pub renewed_at: Option<u8>,
-    /// A report on a pod was seen.
+    /// When a report about a pod was observed.
     pub reported_at: Option<u8>,
     /// The Node is missing.
     pub absence: Option<Absence>,
-    /// The watch of Leases has had no gap since.
+    /// Since when the watch of Leases has had no gap.
     pub watching_since: u8,
-    /// It last brought something.
+    /// When the watch last delivered something.
     pub last_contact: u8,
-    /// Reads under way.
+    /// Reads in flight.
     pub reads: Option<Reads>,
-    /// The device reported off.
+    /// When the device reported off.
     pub checked_off_at: Option<u8>,
-    /// What was found about the node.
+    /// The incarnation that was verified.
     pub verified: Option<Held<Incarnation>>,
-    /// The pod that was claimed before it was found.
+    /// The pod that was claimed before the verification.
     pub claimed: Option<(u8, u8)>,
-    /// The act.
+    /// The force delete in progress.
     pub pending_delete: Option<PendingDelete>,
-    /// Not delivered yet: a renewal.
+    /// Not delivered yet: a renewal of the Lease.
     pub lease_renewed: bool,
-    /// Not delivered yet: a report on the pod.
+    /// Not delivered yet: a kubelet's report about the pod.
     pub pod_reported: bool,
-    /// Not delivered yet: a Node that came.
+    /// Not delivered yet: a new Node.
     pub node_created: bool,
 }
 
@@ -164,7 +164,7 @@ pub enum Stream {
 }
 
 impl Process {
-    /// A process that begins, and lists everything.
+    /// A process that starts, and lists everything.
     pub(crate) fn begin(now: u8, pod: Option<PodObject>, node: Option<Node>, lease: Option<Lease>) -> Self {
         let seen =
             |pod: &PodObject| ObservedAt { deletion: if pod.deleted { now } else { 0 }, maybe_known: true };
@@ -194,7 +194,7 @@ impl Process {
         }
     }
 
-    /// The pod was written: by its kubelet, as the cache would tell?
+    /// Called for a write of the pod: notes whether the cache would count it as a write of the kubelet.
     pub(crate) fn on_write(&mut self, before: &PodObject, after: &PodObject) {
         let seen = ObservedAt { deletion: 0, maybe_known: false };
         let (before, after) = (objects::pod(before, seen, 1, 1), objects::pod(after, seen, 1, 1));
@@ -202,7 +202,7 @@ impl Process {
     }
 }
 
-/// A watch delivers all that it has. `None`: nothing.
+/// A watch delivers all pending changes. `None`: there are none.
 pub(crate) fn deliver(world: &mut World, stream: Stream, scope: &Scope) -> Option<()> {
     let now = world.now;
     match stream {
@@ -213,15 +213,15 @@ pub(crate) fn deliver(world: &mut World, stream: Stream, scope: &Scope) -> Optio
 }
 
 fn pods(world: &mut World, now: u8) -> Option<()> {
-    let ours = &mut world.process;
-    let before = ours.pod;
-    if before.map(|cached| cached.object) == world.pod && !ours.pod_reported {
+    let process = &mut world.process;
+    let before = process.pod;
+    if before.map(|cached| cached.object) == world.pod && !process.pod_reported {
         return None;
     }
-    if std::mem::take(&mut ours.pod_reported) {
-        ours.reported_at = Some(now);
+    if std::mem::take(&mut process.pod_reported) {
+        process.reported_at = Some(now);
     }
-    ours.pod = world.pod.map(|object| {
+    process.pod = world.pod.map(|object| {
         let reported = object.observed >= if object.deleted { 2 } else { 1 };
         let seen = match before.filter(|cached| cached.object.uid == object.uid) {
             Some(CachedPod { object: before, seen }) if before.deleted => {
@@ -237,50 +237,50 @@ fn pods(world: &mut World, now: u8) -> Option<()> {
 }
 
 fn nodes(world: &mut World, now: u8, scope: &Scope) -> Option<()> {
-    let ours = &mut world.process;
+    let process = &mut world.process;
     let uid = world.node.map(|node| node.uid);
-    let came = std::mem::take(&mut ours.node_created);
-    if ours.node == uid && !came {
+    let came = std::mem::take(&mut process.node_created);
+    if process.node == uid && !came {
         return None;
     }
-    ours.node = uid;
-    let unbroken = now - ours.last_contact <= scope.break_ticks();
-    let gone_at = if let CachedLease::Gone(at) = ours.lease { Some(at) } else { None };
-    let at = ours.renewed_at.unwrap_or(0).max(ours.watching_since);
+    process.node = uid;
+    let unbroken = now - process.last_contact <= scope.break_ticks();
+    let gone_at = if let CachedLease::Gone(at) = process.lease { Some(at) } else { None };
+    let at = process.renewed_at.unwrap_or(0).max(process.watching_since);
     let before =
         (unbroken && scope.follows_heartbeats()).then_some(LastReport { at, until: gone_at.unwrap_or(now) });
-    ours.absence =
+    process.absence =
         uid.is_none().then_some(Absence { since: now, before, deletion_observed: true, first: None });
     Some(())
 }
 
 fn leases(world: &mut World, now: u8, scope: &Scope) -> Option<()> {
-    let ours = &mut world.process;
-    let moved = std::mem::take(&mut ours.lease_renewed);
-    let after = match (world.lease, ours.lease) {
+    let process = &mut world.process;
+    let moved = std::mem::take(&mut process.lease_renewed);
+    let after = match (world.lease, process.lease) {
         (Some(lease), _) => CachedLease::There(lease),
         (None, CachedLease::There(_)) => CachedLease::Gone(now),
-        // It came and went.
+        // The Lease was created and deleted in between.
         (None, CachedLease::Never) if moved => CachedLease::Gone(now),
         (None, before) => before,
     };
-    if ours.lease == after && !moved && (ours.last_contact == now || !scope.follows_heartbeats()) {
+    if process.lease == after && !moved && (process.last_contact == now || !scope.follows_heartbeats()) {
         return None;
     }
     if scope.follows_heartbeats() {
-        if now - ours.last_contact > scope.break_ticks() {
-            ours.watching_since = now;
+        if now - process.last_contact > scope.break_ticks() {
+            process.watching_since = now;
         }
-        ours.last_contact = now;
+        process.last_contact = now;
     }
     if moved {
-        ours.renewed_at = Some(now);
+        process.renewed_at = Some(now);
     }
-    ours.lease = after;
+    process.lease = after;
     Some(())
 }
 
-/// What the kernel asks of the cache.
+/// The kernel's view of the cache.
 pub(crate) struct View<'a> {
     ours: &'a Process,
     scope: &'a Scope,
@@ -288,14 +288,14 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub(crate) fn new(ours: &'a Process, scope: &'a Scope) -> Self {
-        let witness = ours.absence.and_then(|absence| absence.first);
-        Self { ours, scope, first: witness.and_then(|first| scope.first_read(&first)) }
+    pub(crate) fn new(process: &'a Process, scope: &'a Scope) -> Self {
+        let witness = process.absence.and_then(|absence| absence.first);
+        Self { ours: process, scope, first: witness.and_then(|first| scope.first_read(&first)) }
     }
 }
 
 impl Liveness for View<'_> {
-    // Nothing is so far behind within the horizon (150 s).
+    // Within the horizon of 150 s no watch is so far behind.
     fn is_current(&self, _now: Mono) -> bool {
         true
     }
@@ -344,9 +344,9 @@ impl Liveness for View<'_> {
     }
 }
 
-/// That a first read was made, if the Node is missing since.
-pub(crate) fn first_read_of(ours: &mut Process, first: FirstRead) -> Option<()> {
-    let absence = ours.absence.as_mut().filter(|absence| first.sent_at >= absence.since)?;
+/// Records a first read, if the Node has been missing since then.
+pub(crate) fn first_read_of(process: &mut Process, first: FirstRead) -> Option<()> {
+    let absence = process.absence.as_mut().filter(|absence| first.sent_at >= absence.since)?;
     absence.first = Some(first);
     Some(())
 }

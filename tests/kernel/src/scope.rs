@@ -1,4 +1,4 @@
-//! How large a world is, how it begins, which axiom is broken, and which bug is planted.
+//! The size of a world, its initial state, the broken axiom and the planted bug.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::objects;
 use crate::process::{self, FirstRead, Process};
 use crate::world::{AdversaryBudget, Lease, Machine, Node, PodObject, Power, Released, World};
 
-/// What must be true of the world outside. A search breaks one at most, and then finds why it is needed.
+/// Assumptions about the environment. A search breaks at most one, and must then find a counterexample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axiom {
-    /// Nobody deletes the Node of a kubelet that is cut off, or has not reported yet since it was; nor is it cut off later.
+    /// Nobody deletes the Node of a kubelet that is isolated, or has not reported since it was; nor is the kubelet isolated later.
     /// docs/assumptions.md: cut-off-nodes-are-kept
     CutOffNodesAreKept,
     /// A kubelet that reaches the API server receives a deletion and reports what it runs within a tick, and terminates a pod
@@ -25,50 +25,50 @@ pub enum Axiom {
     /// A kubelet whose worker starts a container has reported that before.
     /// docs/assumptions.md: says-what-it-starts
     ReportsWhatItStarts,
-    /// A kubelet that starts lists its pods as they are.
+    /// A starting kubelet lists the current state of its pods.
     /// docs/assumptions.md: lists-the-present
     ListsThePresent,
-    /// A device that switches another machine than it should is noticed, because the kubelet reports.
+    /// A device that switches the wrong machine is noticed, because the kubelet of the node still reports.
     /// docs/assumptions.md: device-is-the-nodes
     MisnamedDevicesAreNoticed,
-    /// A person who confirms that a machine is off is right.
+    /// An operator who confirms that a machine is off is right.
     /// docs/assumptions.md: people-are-right
     PeopleAreRight,
-    /// Our process claims a pod at the version that it has before it reads the node.
+    /// The process claims a pod at its current version before it reads the node.
     /// docs/assumptions.md: claims-before-it-reads
     ClaimsBeforeItReads,
 }
 
-/// A bug planted in what surrounds the kernel: one judgement is replaced, or one fact is invented.
+/// A bug planted around the kernel: it replaces one check, or invents one fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     /// The boot ID is not compared.
     NoBootId,
-    /// Neither the Lease nor the condition Ready is looked at.
+    /// Neither the Lease nor the Ready condition is checked.
     NoLease,
     /// The pod's node is not compared with the claim's.
     NodeOfTheClaim,
-    /// Pods of a kubelet that was active are not deleted gracefully first.
+    /// Pods of a kubelet that reported recently are not deleted gracefully first.
     NoSignal,
-    /// A worker that may be busy is taken for one that is free.
+    /// A worker that may be busy is treated as free.
     NeverBusy,
-    /// What was found, and the act, do not expire.
+    /// Neither verified facts nor the force delete expire.
     NoExpiry,
     /// The quarantine counts from the claim, not from the first read.
     NoQuarantine,
     /// The requests name no version.
     NoVersion,
-    /// They name no UID either.
+    /// The requests name neither version nor UID.
     NoIdentity,
-    /// A terminal phase is enough, whatever runs.
+    /// A terminal phase is enough, whatever still runs.
     PhaseAlone,
     /// The request is about another pod than its permit.
     OtherPermit,
-    /// A process that begins takes what is deleted for newly deleted.
+    /// A starting process treats a pod that is already deleted as newly deleted.
     DeletionIsNew,
 }
 
-/// How large a world is.
+/// The size of a world.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
     /// Seconds of a tick.
@@ -81,19 +81,19 @@ pub struct Scope {
     pub quarantine: u8,
     /// Ticks of the pod's grace period.
     pub grace: u8,
-    /// Ticks after which nothing is searched any more.
+    /// Ticks after which the search stops.
     pub horizon: u8,
     /// The kubelet reports `observedGeneration`.
     pub reports_observed_generation: bool,
-    /// What the adversary may do.
+    /// What the adversary may still do.
     pub budget: AdversaryBudget,
-    /// Whose evidence is written.
+    /// Whether an operator confirms the evidence; else a device provides it.
     pub by_person: bool,
-    /// The device speaks for the provider of an instance: stopped while it may start again, and terminated when it never does.
+    /// The device is a cloud provider: the instance is stopped while it may start again, and terminated when it never will.
     pub of_provider: bool,
-    /// How the world begins.
+    /// Initial states of the world.
     pub begins: &'static [Begin],
-    /// Kinds of evidence that must be found to release a pod.
+    /// Kinds of evidence that the search must find to release a pod.
     pub releases: &'static [Released],
     /// The axiom that is broken.
     pub broken: Option<Axiom>,
@@ -101,25 +101,25 @@ pub struct Scope {
     pub plant: Option<Plant>,
 }
 
-/// How a world begins.
+/// An initial state of the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// The pod runs, and its kubelet reported it.
+    /// The pod runs, and its kubelet has reported that.
     Running,
-    /// The kubelet has it, and has not started it yet.
+    /// The pod is bound, and its kubelet has not started it yet.
     Bound,
-    /// It is bound to no node.
+    /// The pod is bound to no node.
     Unbound,
-    /// It runs, and the device that is said to switch its machine switches another.
+    /// The pod runs, and the device of its machine is wired to another machine.
     Misnamed,
-    /// It runs, and somebody else called it Failed.
+    /// The pod runs, and another client has set its phase to Failed.
     CalledFailed,
-    /// It runs, and its kubelet's worker starts a second container, for as long as it likes.
+    /// The pod runs, and its kubelet's worker is busy with a second container for any length of time.
     Busy,
 }
 
 impl Scope {
-    /// A moment.
+    /// A moment on the monotonic clock.
     pub(crate) fn mono(&self, tick: u8) -> Mono {
         objects::mono(tick, self.tick)
     }
@@ -128,12 +128,12 @@ impl Scope {
         Duration::from_secs(u64::from(self.quarantine) * self.tick)
     }
 
-    /// A gap of the watch that may go unnoticed.
+    /// Ticks of a watch gap that may remain undetected.
     pub(crate) const fn break_ticks(&self) -> u8 {
         (process::BREAK_SECONDS / self.tick) as u8
     }
 
-    /// Whether a kubelet can have been silent for long enough before its Node goes; else nothing that tells is kept.
+    /// Whether a kubelet can be unreachable for long enough before its Node is deleted; else the state keeps no heartbeats.
     pub(crate) const fn follows_heartbeats(&self) -> bool {
         self.lease_seconds + process::BREAK_SECONDS <= self.horizon as u64 * self.tick
     }
@@ -146,7 +146,7 @@ impl Scope {
         self.plant == Some(plant)
     }
 
-    /// The first read, made by the kernel from the bytes of its answers.
+    /// The first read, made by the kernel from the bytes of the answers.
     pub(crate) fn first_read(&self, first: &FirstRead) -> Option<AbsenceRead> {
         let lease = first.lease.and_then(|lease| objects::lease(&lease, self.lease_seconds));
         let times = (self.mono(first.sent_at), self.mono(first.answered_at));

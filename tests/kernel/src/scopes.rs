@@ -1,9 +1,9 @@
-//! The worlds that are searched: each gives the adversary other powers, and `docs/kernel-search.md` says which.
+//! The worlds that are searched. Each gives the adversary other powers; `docs/kernel-search.md` lists them.
 
 use crate::search::{Begin, Scope};
 use crate::world::{AdversaryBudget, Released};
 
-/// No powers.
+/// The adversary may do nothing.
 const NONE: AdversaryBudget = AdversaryBudget {
     cuts: 0,
     node_deletions: 0,
@@ -17,7 +17,7 @@ const NONE: AdversaryBudget = AdversaryBudget {
     lag: false,
 };
 
-/// Ten seconds a tick, and two renewals in the duration of a Lease.
+/// Ten seconds per tick, and two renewals per `leaseDurationSeconds`.
 const GONE: Scope = Scope {
     tick: 10,
     lease_seconds: 10,
@@ -35,7 +35,7 @@ const GONE: Scope = Scope {
     plant: None,
 };
 
-/// A Node is deleted while its kubelet runs. The watches are behind.
+/// A Node is deleted while its kubelet runs. The watches lag.
 pub const SIGNAL: Scope = Scope {
     horizon: 3,
     budget: AdversaryBudget { node_deletions: 1, pod_deletions: 1, outages: 1, lag: true, ..NONE },
@@ -45,7 +45,7 @@ pub const SIGNAL: Scope = Scope {
 /// The kubelet's worker for the pod is busy when the Node is deleted.
 pub const BUSY: Scope = Scope { begins: &[Begin::Busy], ..SIGNAL };
 
-/// The same with a kubelet before Kubernetes 1.34, which does not report what it observed.
+/// The same with a kubelet older than Kubernetes 1.34, which does not report `observedGeneration`.
 pub const OLD_KUBELET: Scope = Scope {
     reports_observed_generation: false,
     horizon: 4,
@@ -53,7 +53,7 @@ pub const OLD_KUBELET: Scope = Scope {
     ..GONE
 };
 
-/// The kubelet restarts, registers its Node anew, and loses it again.
+/// The kubelet restarts and registers its Node again; the Node is then deleted again.
 pub const RESTARTS: Scope = Scope {
     horizon: 3,
     budget: AdversaryBudget {
@@ -67,14 +67,14 @@ pub const RESTARTS: Scope = Scope {
     ..GONE
 };
 
-/// A machine is cut off, or dies and boots again; its Node is deleted meanwhile.
+/// A machine is isolated, or dies and boots again; its Node is deleted meanwhile.
 pub const UNREACHABLE: Scope = Scope {
     horizon: 5,
     budget: AdversaryBudget { cuts: 1, node_deletions: 1, outages: 1, boots: 1, ..NONE },
     ..GONE
 };
 
-/// A pod that nobody runs any more, or never ran. Requests arrive late; our process restarts, or another leads.
+/// A pod that no longer runs, or never ran. Requests arrive late; the process restarts, or another replica leads.
 pub const OWN_DELETION: Scope = Scope {
     horizon: 2,
     begins: &[Begin::Running, Begin::Bound, Begin::Unbound, Begin::CalledFailed],
@@ -83,7 +83,7 @@ pub const OWN_DELETION: Scope = Scope {
     ..GONE
 };
 
-/// Five seconds a tick, and Kubernetes' own durations.
+/// Five seconds per tick, and the default durations of Kubernetes.
 pub const POWER: Scope = Scope {
     tick: 5,
     lease_seconds: 40,
@@ -97,7 +97,7 @@ pub const POWER: Scope = Scope {
     ..GONE
 };
 
-/// The same with an instance, which may be terminated after it was proved to be stopped, or after it was started again.
+/// The same with a cloud instance, which may be terminated after it was proved stopped, or after it was started again.
 pub const INSTANCE: Scope = Scope {
     of_provider: true,
     begins: &[Begin::Running],
@@ -105,11 +105,11 @@ pub const INSTANCE: Scope = Scope {
     ..POWER
 };
 
-/// The same with a person's confirmation.
+/// The same with an operator's confirmation.
 pub const CONFIRMED: Scope =
     Scope { by_person: true, releases: &[Released::Confirmed], begins: &[Begin::Running], ..POWER };
 
-/// The same, and requests arrive after the machine has booted again.
+/// The same; requests arrive after the machine has booted again.
 pub const LATE: Scope = Scope {
     begins: &[Begin::Running, Begin::Bound],
     budget: AdversaryBudget { pod_deletions: 1, outages: 1, boots: 1, evidence: 1, sent: 2, ..NONE },

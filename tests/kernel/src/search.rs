@@ -1,4 +1,4 @@
-//! A search: what can happen in a world, in any order, and what must never.
+//! The model: which steps are possible in a world, and which properties must always hold.
 
 use stateright::{Model, Property};
 
@@ -8,64 +8,64 @@ pub use crate::scope::{Axiom, Begin, Plant, Scope};
 use crate::steps::{self, Claimed, ReadOrder};
 use crate::world::{FenceEvidence, Lease, PodObject, Power, Released, World};
 
-/// What can happen.
+/// Steps of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Time passes.
     Tick,
-    /// The kubelet does something.
+    /// The kubelet makes a step.
     Kubelet(Kubelet),
-    /// The kubelet is cut off from the API server.
+    /// The kubelet loses its connection to the API server.
     CutOff,
-    /// It reaches it again.
+    /// The kubelet reaches the API server again.
     Reconnects,
-    /// The machine loses its power.
+    /// The machine loses power.
     PowerOff,
-    /// Somebody powers it on.
+    /// The machine gets power.
     PowerOn,
-    /// It has booted.
+    /// The machine has booted.
     Boots,
-    /// A person or an autoscaler deletes the Node.
+    /// An operator or an autoscaler deletes the Node.
     NodeDeleted,
-    /// The garbage collector takes its Lease.
+    /// The garbage collector deletes the Lease.
     LeaseCollected,
-    /// The node lifecycle marks the Node as not Ready.
+    /// The node lifecycle controller marks the Node not Ready.
     NotReady,
-    /// Somebody deletes the pod gracefully.
+    /// The pod is deleted gracefully.
     PodDeleted,
-    /// The scheduler binds it.
+    /// The scheduler binds the pod.
     Bound,
-    /// The StatefulSet makes its successor, which runs at once on the other node.
+    /// The StatefulSet controller creates the successor, which runs immediately on the other node.
     Successor,
-    /// Evidence is written: by a fence device, or by a person.
+    /// Evidence is written: by a fence device, or by an operator.
     EvidenceWritten {
-        /// By a person.
+        /// An operator confirmed it.
         by_person: bool,
     },
-    /// A watch of ours delivers.
+    /// A watch of the process delivers.
     Delivers(Stream),
-    /// We begin to read.
+    /// The process starts to read.
     BeginsReads(ReadOrder),
-    /// The other of the two reads is answered.
+    /// The second of the two reads is answered.
     Reads,
-    /// We ask the device, which says off.
+    /// The process checks the device, which reports off.
     ChecksDevice,
-    /// The kernel judges what was read.
+    /// The kernel checks what was read.
     Judges,
-    /// The kernel judges the pod, and the first request leaves.
+    /// The kernel checks the pod, and the first request is sent.
     Releases(Claimed),
-    /// The DELETE leaves.
+    /// The DELETE is sent.
     Removes,
-    /// A request arrives. Its answer arrives too, or is lost.
+    /// A request arrives. Its answer arrives or is lost.
     Arrives {
         /// Which.
         which: u8,
         /// The answer is lost.
         lost: bool,
     },
-    /// A request never arrives.
+    /// A request is lost.
     Lost(u8),
-    /// Our process restarts, or another leads.
+    /// The process restarts, or another replica leads.
     ProcessRestarts,
 }
 
@@ -144,51 +144,51 @@ impl Model for Scope {
     }
 }
 
-/// The property that everything is about.
+/// The main safety property.
 pub const ONE_PROCESS: &str = "never two processes of one identity";
-/// The guard lets what the kernel asks for pass, and nothing else; every request is about what its evidence is about.
+/// The guard accepts exactly the requests of the kernel, and each request names the subject of its evidence.
 pub const NOTHING_WRONG: &str = "every request is about what its evidence is about";
 
 impl Scope {
-    /// Nothing of the first pod can run any more, whatever happens: all that may still go wrong is on its way.
+    /// Whether no process of the first pod can run any more, and only requests in flight may still do harm.
     fn is_over(&self, world: &World) -> bool {
         let machine = &world.machine;
         let replaced = world.pod.is_some_and(|pod| pod.uid > 1);
         let ended = !world.runs(1) && (machine.terminated || replaced && !machine.listed);
-        let wanted = self.releases.contains(&Released::KubeletTerminated) && !replaced;
+        let needs_first_pod = self.releases.contains(&Released::KubeletTerminated) && !replaced;
         let other = self.breaks(Axiom::ListsThePresent) || self.has_plant(Plant::NodeOfTheClaim);
-        ended && !wanted && !other
+        ended && !needs_first_pod && !other
     }
 
-    /// What the machine, its kubelet and people may do. Whether they can is asked again when it is done.
+    /// Steps of the machine, its kubelet and operators. Each step checks again whether it is possible.
     fn world_actions(&self, world: &World, actions: &mut Vec<Step>) {
-        let (left, machine) = (&world.budget, &world.machine);
+        let (budget, machine) = (&world.budget, &world.machine);
         match machine.power {
             Power::On => actions.extend(Kubelet::ALL.map(Step::Kubelet)),
-            Power::Off if left.boots > 0 => actions.push(Step::PowerOn),
+            Power::Off if budget.boots > 0 => actions.push(Step::PowerOn),
             Power::Off => {}
             Power::Boots(_) => actions.push(Step::Boots),
         }
         let may = [
-            (left.cuts > 0 && machine.connected, Step::CutOff),
+            (budget.cuts > 0 && machine.connected, Step::CutOff),
             (!machine.connected, Step::Reconnects),
-            (left.outages > 0, Step::PowerOff),
-            (left.node_deletions > 0, Step::NodeDeleted),
+            (budget.outages > 0, Step::PowerOff),
+            (budget.node_deletions > 0, Step::NodeDeleted),
             (world.lease.is_some(), Step::LeaseCollected),
             (self.budget.evidence > 0, Step::NotReady),
-            (left.pod_deletions > 0, Step::PodDeleted),
+            (budget.pod_deletions > 0, Step::PodDeleted),
             (world.pod.is_some_and(|pod| !pod.bound), Step::Bound),
-            (left.evidence > 0, Step::EvidenceWritten { by_person: self.by_person }),
+            (budget.evidence > 0, Step::EvidenceWritten { by_person: self.by_person }),
         ];
         actions.extend(may.into_iter().filter(|(may, _)| *may).map(|(_, step)| step));
     }
 
     fn process_actions(&self, world: &World, actions: &mut Vec<Step>) {
-        let ours = &world.process;
+        let process = &world.process;
         if self.budget.lag {
             actions.extend([Stream::Pods, Stream::Nodes, Stream::Leases].map(Step::Delivers));
         }
-        match &ours.reads {
+        match &process.reads {
             Some(reads) if reads.node.is_some() && reads.lease.is_some() => actions.push(Step::Judges),
             Some(_) => actions.push(Step::Reads),
             None => {
@@ -198,7 +198,7 @@ impl Scope {
                 }
             }
         }
-        if ours.pending_delete.is_some() {
+        if process.pending_delete.is_some() {
             actions.push(Step::Removes);
         } else {
             actions.extend(Claimed::ALL.map(Step::Releases));
@@ -324,25 +324,25 @@ impl Scope {
         Some(())
     }
 
-    /// The rule by which evidence is written: the device says off, and the Lease was not renewed for as long as a kubelet that
-    /// runs would have taken; or a person says so.
+    /// Evidence may be written if the device reports off and the Lease was not renewed for as long as a running kubelet would have
+    /// taken, or if an operator confirms it.
     fn evidence(&self, world: &mut World, by_person: bool) -> Option<()> {
         let node = world.node.filter(|_| world.evidence.is_none())?;
         let renewed = world.lease.map(|lease| lease.renewed);
-        let silent = renewed.is_none_or(|at| u64::from(world.now - at) * self.tick >= 15);
+        let unreachable = renewed.is_none_or(|at| u64::from(world.now - at) * self.tick >= 15);
         let off = world.machine.power == Power::Off;
-        let said = if by_person {
+        let may_write = if by_person {
             off || self.breaks(Axiom::PeopleAreRight)
         } else {
-            (silent || self.has_plant(Plant::NoLease)) && (off || world.machine.device_miswired)
+            (unreachable || self.has_plant(Plant::NoLease)) && (off || world.machine.device_miswired)
         };
-        world.budget.evidence = world.budget.evidence.checked_sub(1).filter(|_| said)?;
+        world.budget.evidence = world.budget.evidence.checked_sub(1).filter(|_| may_write)?;
         world.evidence = Some(FenceEvidence { node: node.uid, boot: node.boot, by_person, renewed });
         Some(())
     }
 }
 
-/// The controller of a StatefulSet makes the next pod as soon as the name is free.
+/// The StatefulSet controller creates the next pod as soon as the name is free.
 fn successor(world: &mut World) -> Option<()> {
     if world.pod.is_some() {
         return None;

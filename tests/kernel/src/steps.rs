@@ -1,4 +1,4 @@
-//! What our process does: it reads, has the kernel judge, and sends what the kernel's acts ask for.
+//! Steps of the process: it reads, calls the kernel, and sends the requests that the kernel permits.
 
 use jiff::Timestamp;
 use pod_safety_model::{FenceEvidenceKind, Grade, Mono, Pod};
@@ -18,9 +18,9 @@ use crate::world::{KernelError, Lease, Node, Power, Released, Sent, World};
 /// Which of two reads is answered first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOrder {
-    /// That of the Node.
+    /// The read of the Node.
     NodeFirst,
-    /// That of its Lease.
+    /// The read of the Lease.
     LeaseFirst,
 }
 
@@ -28,12 +28,12 @@ impl ReadOrder {
     pub(crate) const ALL: [Self; 2] = [Self::NodeFirst, Self::LeaseFirst];
 }
 
-/// What is claimed. Anything may be.
+/// What is claimed. The kernel must refuse false claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claimed {
     /// The node is gone.
     NodeGone,
-    /// It was fenced.
+    /// The node was fenced.
     Fenced,
     /// The kubelet terminated the pod.
     KubeletTerminated,
@@ -57,8 +57,8 @@ impl Claimed {
     }
 }
 
-/// The reads begin: for a first read, to confirm one, or to judge evidence. One of the two is answered at once: had it been
-/// sent before, its evidence would expire sooner.
+/// Starts the reads: for a first read, to confirm one, or to check evidence. One of the two is answered immediately: if it had been
+/// sent earlier, its evidence would expire sooner.
 pub(crate) fn begin_reads(world: &mut World, ask: ReadOrder, scope: &Scope) -> Option<()> {
     if world.process.reads.is_some() {
         return None;
@@ -76,13 +76,13 @@ pub(crate) fn begin_reads(world: &mut World, ask: ReadOrder, scope: &Scope) -> O
     Some(())
 }
 
-/// `Some(None)`: a first read is to be made. `None`: it is too early.
+/// `Some(None)`: a first read is due. `None`: it is too early.
 fn first(world: &mut World, now: Mono, scope: &Scope) -> Option<Option<FirstRead>> {
     let witness = world.process.absence?.first;
     let quarantine =
         if scope.has_plant(Plant::NoQuarantine) { std::time::Duration::ZERO } else { scope.quarantine() };
-    let said = pod_safety_proof::check_quarantine(NODE, quarantine, &view(world, scope), now);
-    match said {
+    let checked = pod_safety_proof::check_quarantine(NODE, quarantine, &view(world, scope), now);
+    match checked {
         Ok(_) => Some(witness),
         Err(Refusal::NoWitness) => Some(None),
         Err(refusal) => {
@@ -101,7 +101,7 @@ fn refute(world: &mut World) {
     }
 }
 
-/// The other read is answered.
+/// The second read is answered.
 pub(crate) fn answer_read(world: &mut World) -> Option<()> {
     let (node, lease) = (world.node, world.lease);
     let reads = world.process.reads.as_mut().filter(|reads| reads.node.is_none() || reads.lease.is_none())?;
@@ -110,7 +110,7 @@ pub(crate) fn answer_read(world: &mut World) -> Option<()> {
     Some(())
 }
 
-/// The device says off, of the machine that it switches.
+/// The device reports off for the machine that it is wired to.
 pub(crate) fn check_device(world: &mut World) -> Option<()> {
     let evidence = world.evidence.filter(|evidence| !evidence.by_person)?;
     let off = world.machine.power == Power::Off || world.machine.device_miswired;
@@ -121,19 +121,20 @@ pub(crate) fn check_device(world: &mut World) -> Option<()> {
     Some(())
 }
 
-/// The kernel judges what was read. What it finds is kept; what it refuses is dropped.
+/// The kernel checks what was read. Verified facts are kept; refused ones are dropped.
 pub(crate) fn verify(world: &mut World, scope: &Scope) -> Option<()> {
     let Reads { sent_at: asked, node, lease, first, claimed } = world.process.reads?;
     let (node, lease) = (node?, lease?);
     let now = scope.mono(world.now);
     let raws = answers(world, node, lease, scope);
-    let look = QuorumRead::decode(NODE, (scope.mono(asked), now), raws.0.as_ref(), raws.1.as_ref()).ok()?;
+    let quorum_read =
+        QuorumRead::decode(NODE, (scope.mono(asked), now), raws.0.as_ref(), raws.1.as_ref()).ok()?;
     world.process.reads = None;
     if claimed.is_some() {
         (world.process.verified, world.process.claimed) = (None, claimed);
     }
     if world.evidence.is_some() {
-        return verify_fenced(world, &look, scope);
+        return verify_fenced(world, &quorum_read, scope);
     }
     let Some(first) = first else {
         if node.is_some() {
@@ -145,10 +146,17 @@ pub(crate) fn verify(world: &mut World, scope: &Scope) -> Option<()> {
     let quarantine =
         if scope.has_plant(Plant::NoQuarantine) { std::time::Duration::ZERO } else { scope.quarantine() };
     let judged = scope.first_read(&first).map(|first| {
-        pod_safety_proof::verify_node_gone(&NODE.into(), &first, &look, quarantine, &view(world, scope), now)
+        pod_safety_proof::verify_node_gone(
+            &NODE.into(),
+            &first,
+            &quorum_read,
+            quarantine,
+            &view(world, scope),
+            now,
+        )
     });
     match judged? {
-        Ok(found) => world.process.verified = Some(Held::new(found)),
+        Ok(verified) => world.process.verified = Some(Held::new(verified)),
         Err(refusal) if refusal.refutes_absence() => refute(world),
         Err(_) => {}
     }
@@ -178,7 +186,7 @@ fn answers(
     )
 }
 
-/// What the device shows, if it says off.
+/// The kind of evidence that the device reports, if it reports off.
 const fn evidence_kind(world: &World, scope: &Scope) -> FenceEvidenceKind {
     match (scope.of_provider, world.budget.boots) {
         (false, _) => FenceEvidenceKind::PowerOff,
@@ -187,19 +195,20 @@ const fn evidence_kind(world: &World, scope: &Scope) -> FenceEvidenceKind {
     }
 }
 
-fn verify_fenced(world: &mut World, look: &QuorumRead, scope: &Scope) -> Option<()> {
+fn verify_fenced(world: &mut World, quorum_read: &QuorumRead, scope: &Scope) -> Option<()> {
     let evidence = world.evidence?;
     let wall = Timestamp::UNIX_EPOCH;
     let read = EvidenceRead::decode("e", &objects::evidence(&evidence, scope.of_provider)?, wall).ok()?;
     let shown = world.process.checked_off_at.take();
     let kind = evidence_kind(world, scope);
     let shown = shown.map(|tick| DeviceCheck { kind, requested_at: scope.mono(tick) });
-    let judged = pod_safety_proof::verify_fenced(&read, shown, look, Grade::Asserted, &view(world, scope));
+    let judged =
+        pod_safety_proof::verify_fenced(&read, shown, quorum_read, Grade::Asserted, &view(world, scope));
     world.process.verified = judged.ok().map(Held::new);
     Some(())
 }
 
-/// The kernel judges the pod as the cache has it. If there is evidence, the first request of the act leaves.
+/// The kernel checks the pod as cached. If there is evidence, the first request of the force delete is sent.
 pub(crate) fn release(world: &mut World, claimed: Claimed, scope: &Scope) -> Option<()> {
     if world.process.pending_delete.is_some() || world.sent.len() >= usize::from(world.budget.sent) {
         return None;
@@ -223,20 +232,21 @@ pub(crate) fn release(world: &mut World, claimed: Claimed, scope: &Scope) -> Opt
     }
     let now = scope.mono(world.now);
     let now = match &world.process.verified {
-        Some(found) if scope.has_plant(Plant::NoExpiry) => {
-            found.0.expires().saturating_sub(std::time::Duration::from_nanos(1))
+        Some(verified) if scope.has_plant(Plant::NoExpiry) => {
+            verified.0.expires().saturating_sub(std::time::Duration::from_nanos(1))
         }
         _ => now,
     };
     let force = ForceDeleteRequest::new(&pod, claimed.claim());
-    let found = world.process.verified.as_ref().map(|found| &*found.0);
-    let evidence = pod_safety_proof::verify_pod(&force, Some(&pod), found, &view(world, scope), now).ok()?;
+    let verified = world.process.verified.as_ref().map(|verified| &*verified.0);
+    let evidence =
+        pod_safety_proof::verify_pod(&force, Some(&pod), verified, &view(world, scope), now).ok()?;
     let held = Held::new(evidence.copied());
     let force = ForceDelete::new(evidence);
     send(world, &force, &pod, &held, scope)
 }
 
-/// Sends the request that is due; after a PATCH the process waits for its answer.
+/// Sends the next request; after a PATCH the process waits for its answer.
 fn send(
     world: &mut World,
     force: &ForceDelete,
@@ -265,7 +275,7 @@ const fn released_by(kind: &EvidenceKind) -> Released {
         EvidenceKind::Confirmed { .. } => Released::Confirmed,
         EvidenceKind::KubeletTerminated => Released::KubeletTerminated,
         EvidenceKind::Fenced { .. }
-        // It has a search of its own (`agents`).
+        // `agents` is the model of this kind.
         | EvidenceKind::PodsEnded { .. }
         | EvidenceKind::TrustedTaint { .. }
         | EvidenceKind::BootChanged { .. }
@@ -273,7 +283,7 @@ const fn released_by(kind: &EvidenceKind) -> Released {
     }
 }
 
-/// The bytes pass the guard, and are read as the API server reads them.
+/// The bytes of the request pass the guard, and are decoded as the API server decodes them.
 fn send_request(world: &mut World, request: Request, pod: &Pod, scope: &Scope) -> Sent {
     let (verb, path, mut body, permit) = request.into_parts();
     let method = if verb == Verb::Delete { "DELETE" } else { "PATCH" };
@@ -306,7 +316,7 @@ fn send_request(world: &mut World, request: Request, pod: &Pod, scope: &Scope) -
     Sent { removes: verb == Verb::Delete, uid: small(uid), version: small(version) }
 }
 
-/// The guard refuses the request with another UID, another version, another path, or no permit.
+/// Whether the guard accepts the request with another UID, version or path, or without a permit.
 fn bypasses_guard(method: &str, path: &str, body: &Value, permit: &Permit) -> bool {
     let place = if method == "DELETE" { "preconditions" } else { "metadata" };
     let with = |key: &str, text: &str| {
@@ -322,7 +332,7 @@ fn bypasses_guard(method: &str, path: &str, body: &Value, permit: &Permit) -> bo
         && check(method, path, None, Some(bytes.as_bytes()), None).is_err()
 }
 
-/// The DELETE leaves, if the PATCH was answered and the evidence has not expired.
+/// Sends the DELETE, if the PATCH was answered and the evidence has not expired.
 pub(crate) fn remove(world: &mut World, scope: &Scope) -> Option<()> {
     if world.sent.len() >= usize::from(world.budget.sent) {
         return None;
@@ -362,29 +372,29 @@ pub(crate) fn arrive(world: &mut World, which: u8, lost: bool) -> Option<()> {
     Some(())
 }
 
-/// What can make no difference any more is forgotten, so that states do not differ by it: what expired, and signs of life that
-/// are older than every read that they could refute.
+/// Drops state that can no longer matter, so that equivalent states are equal: expired facts, and heartbeats older than every read that
+/// they could refute.
 pub(crate) fn normalize(world: &mut World, scope: &Scope) {
-    let (now, ours) = (world.now, &mut world.process);
+    let (now, process) = (world.now, &mut world.process);
     if !scope.has_plant(Plant::NoExpiry) {
         let now = scope.mono(now);
-        ours.verified = ours.verified.take().filter(|found| found.0.expires() > now);
-        ours.claimed = ours.claimed.filter(|_| ours.verified.is_some());
-        ours.pending_delete = ours.pending_delete.take().filter(|act| act.evidence.0.expires() > now);
-        ours.checked_off_at =
-            ours.checked_off_at.filter(|at| scope.mono(*at) + pod_safety_proof::MINIMUM_BOOT > now);
+        process.verified = process.verified.take().filter(|verified| verified.0.expires() > now);
+        process.claimed = process.claimed.filter(|_| process.verified.is_some());
+        process.pending_delete = process.pending_delete.take().filter(|act| act.evidence.0.expires() > now);
+        process.checked_off_at =
+            process.checked_off_at.filter(|at| scope.mono(*at) + pod_safety_proof::MINIMUM_BOOT > now);
     }
     if scope.follows_heartbeats() {
         return;
     }
-    let witness = ours.absence.and_then(|absence| absence.first).map(|first| first.sent_at);
-    let first = ours.reads.and_then(|reads| reads.first).map(|first| first.sent_at);
-    let asked = ours.reads.map(|reads| reads.sent_at);
-    let oldest = witness.into_iter().chain(first).chain(asked).min();
+    let first_read = process.absence.and_then(|absence| absence.first).map(|first| first.sent_at);
+    let first = process.reads.and_then(|reads| reads.first).map(|first| first.sent_at);
+    let reads_sent = process.reads.map(|reads| reads.sent_at);
+    let oldest = first_read.into_iter().chain(first).chain(reads_sent).min();
     let counts = |at: &u8| match scope.budget.evidence {
         0 => oldest.is_some_and(|oldest| *at >= oldest),
         _ => u64::from(now - at) * scope.tick <= 15 || oldest.is_some_and(|oldest| *at >= oldest),
     };
-    ours.renewed_at = ours.renewed_at.filter(counts);
-    ours.reported_at = ours.reported_at.filter(counts);
+    process.renewed_at = process.renewed_at.filter(counts);
+    process.reported_at = process.reported_at.filter(counts);
 }

@@ -1,4 +1,4 @@
-//! The state of a small world: what the API server has, one machine, the requests under way, and one process of ours.
+//! The state of a small world: the objects of the API server, one machine, the requests in flight, and one pod-safety process.
 
 use crate::objects::{NODE, OTHER_NODE};
 use crate::process::Process;
@@ -6,26 +6,26 @@ use crate::process::Process;
 /// A pod `db-0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PodObject {
-    /// Which one of that name: 1, then its successors.
+    /// 1 for the first pod of that name, then its successors.
     pub uid: u8,
-    /// Counts writes.
+    /// Increases with each write.
     pub version: u8,
     /// It is bound to a node.
     pub bound: bool,
     /// It was deleted gracefully.
     pub deleted: bool,
-    /// The generation that its kubelet reported about; 0: it never says.
+    /// The `observedGeneration` that its kubelet reported; 0: none.
     pub observed: u8,
-    /// Its kubelet reported a container that runs.
+    /// Its kubelet reported a running container.
     pub running: bool,
     /// Its phase is terminal.
     pub failed: bool,
-    /// By its last report a container is being started, so its kubelet's worker may be busy.
+    /// Its last report shows a container that is being started, so the kubelet's worker may be busy.
     pub busy: bool,
 }
 
 impl PodObject {
-    /// The node that it is bound to: the first pod to the doubtful one, successors to the other.
+    /// The node that it is bound to: the node in doubt for the first pod, the other one for successors.
     pub(crate) const fn node(&self) -> Option<&'static str> {
         match (self.bound, self.uid) {
             (false, _) => None,
@@ -35,64 +35,64 @@ impl PodObject {
     }
 }
 
-/// When this process saw a pod.
+/// When this process observed a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ObservedAt {
-    /// Deleted, for the first time.
+    /// The deletion, for the first time.
     pub deletion: u8,
-    /// Its kubelet may have known of the deletion before.
+    /// Its kubelet may have received the deletion earlier.
     pub maybe_known: bool,
 }
 
-/// The Node of the doubtful machine.
+/// The Node in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
-    /// Which one of that name.
+    /// 1 for the first Node of that name, then its successors.
     pub uid: u8,
-    /// Counts writes, where a taint depends on them.
+    /// Increases with each write that a taint depends on.
     pub version: u8,
     /// The boot that it reports.
     pub boot: u8,
-    /// Its condition Ready.
+    /// Its Ready condition.
     pub ready: bool,
-    /// It is declared out of service.
+    /// It has the out-of-service taint.
     pub tainted: bool,
 }
 
 /// The Lease of its kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
-    /// Which one of that name.
+    /// 1 for the first Lease of that name, then its successors.
     pub uid: u8,
     /// The tick of the last renewal.
     pub renewed: u8,
 }
 
-/// A FenceEvidence about the doubtful node.
+/// A FenceEvidence about the node in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FenceEvidence {
-    /// The Node.
+    /// UID of the Node.
     pub node: u8,
-    /// The boot.
+    /// The boot of the machine.
     pub boot: u8,
-    /// A person confirmed it; else a device did.
+    /// An operator confirmed it; else a device reported it.
     pub by_person: bool,
-    /// The Lease's `renewTime` then.
+    /// The Lease's `renewTime` at that time.
     pub renewed: Option<u8>,
 }
 
 /// The power of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Power {
-    /// It runs.
+    /// The machine has power.
     On,
-    /// It does not.
+    /// The machine has no power.
     Off,
-    /// It was powered on in that tick.
+    /// The machine was powered on in that tick.
     Boots(u8),
 }
 
-/// The doubtful machine, and its kubelet.
+/// The machine in doubt, and its kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Machine {
     /// Its power.
@@ -107,29 +107,29 @@ pub struct Machine {
     pub listed: bool,
     /// Since when its kubelet knows that the pod was deleted.
     pub deletion_seen_at: Option<u8>,
-    /// Its kubelet terminated the pod, and starts it no more.
+    /// Its kubelet terminated the pod, and will not start it again.
     pub terminated: bool,
-    /// Its kubelet's worker starts a container of the pod beside the one that runs, and does nothing else until that is done.
+    /// Its kubelet's worker starts another container of the pod, and does nothing else until that is done.
     pub busy: bool,
-    /// The device that is said to switch it switches another one, which is off.
+    /// Its fence device is wired to another machine, which is off.
     pub device_miswired: bool,
 }
 
-/// A request on its way to the API server, as its bytes say. 0: they do not say.
+/// A request to the API server, as decoded from its bytes. 0: not named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Sent {
-    /// DELETE with grace 0; else a PATCH to phase Failed.
+    /// DELETE with grace period 0; else a PATCH to phase Failed.
     pub removes: bool,
-    /// The UID that it names.
+    /// The UID precondition.
     pub uid: u8,
-    /// The version that it names.
+    /// The resourceVersion precondition.
     pub version: u8,
 }
 
-/// What the adversary may do yet.
+/// What the adversary may still do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AdversaryBudget {
-    /// Cut the kubelet off.
+    /// Disconnect the kubelet.
     pub cuts: u8,
     /// Delete the Node.
     pub node_deletions: u8,
@@ -145,18 +145,18 @@ pub struct AdversaryBudget {
     pub kubelet_restarts: u8,
     /// Write evidence.
     pub evidence: u8,
-    /// Requests at once on their way.
+    /// Requests in flight at the same time.
     pub sent: u8,
     /// The watches may be behind.
     pub lag: bool,
 }
 
-/// What went wrong, if anything.
+/// Errors of the kernel or its guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KernelError {
-    /// The guard refused what an act of the kernel asked for.
+    /// The guard refused a request of the kernel.
     GuardRefused,
-    /// The guard let a request pass with the permit for another.
+    /// The guard accepted a request with the permit of another.
     GuardFooled,
     /// A request names another UID or version than the evidence.
     OtherSubject,
@@ -165,7 +165,7 @@ pub enum KernelError {
 /// Kinds of evidence that released a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Released {
-    /// By `NodeGone`, and the kubelet had been silent before.
+    /// By `NodeGone`, and the kubelet was unreachable before.
     NodeGone,
     /// By `PowerOff`.
     PowerOff,
@@ -196,15 +196,16 @@ pub struct World {
     pub machine: Machine,
     /// The processes that run, by the UID of their pod.
     pub processes: u8,
-    /// Requests under way.
+    /// Requests in flight.
     pub sent: Vec<Sent>,
     /// Our process.
     pub process: Process,
-    /// What may happen yet.
+    /// What the adversary may still do.
     pub budget: AdversaryBudget,
-    /// What went wrong.
+    /// The error of the kernel or its guard, if any.
     pub error: Option<KernelError>,
-    /// What released a pod last.
+    /// A machine that is off may since be reported as a stopped instance, and a stopped instance as a terminated one.
+    /// No later report is weaker.
     pub released: Option<Released>,
 }
 
@@ -222,12 +223,12 @@ impl World {
         self.processes &= !(1 << uid);
     }
 
-    /// The first pod, if it has the name still.
+    /// The first pod, while it still has the name.
     pub(crate) fn first_pod(&self) -> Option<PodObject> {
         self.pod.filter(|pod| pod.uid == 1)
     }
 
-    /// The kubelet runs and reaches the API server.
+    /// Whether the kubelet runs and reaches the API server.
     pub(crate) fn is_reporting(&self) -> bool {
         self.machine.connected && self.machine.power == Power::On
     }
@@ -243,7 +244,7 @@ impl World {
         Some(())
     }
 
-    /// Carries out a request, as the API server does: it compares, then writes. Gives back the version that it answers with.
+    /// Applies a request like the API server: compares, then writes. Returns the version of the answer.
     pub(crate) fn carry_out(&mut self, sent: Sent) -> Option<u8> {
         let pod = self.pod.filter(|pod| sent.uid == 0 || pod.uid == sent.uid)?;
         if sent.version != 0 && sent.version != pod.version {

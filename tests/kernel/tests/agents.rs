@@ -1,4 +1,4 @@
-//! What agents report of pods: every state of a small world, and a way to what must not be for each planted bug.
+//! Agent reports about pods: every state of a small world, and a counterexample for each planted bug.
 #![expect(
     clippy::panic,
     clippy::print_stdout,

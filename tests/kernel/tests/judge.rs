@@ -1,4 +1,4 @@
-//! The judge, for any input: what an act sends is about the subject of its evidence, and the guard lets exactly that pass.
+//! The kernel's checks for arbitrary input: each request names the subject of its evidence, and the guard accepts exactly that request.
 #![expect(clippy::unwrap_used, reason = "what the strategies draw is well formed")]
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ use pod_safety_wire::{Encoding, ObjectMeta, Raw};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A cache that knows of nothing.
+/// An empty cache.
 struct EmptyCache;
 
 impl Liveness for EmptyCache {
@@ -82,7 +82,7 @@ fn claims() -> impl Strategy<Value = Claim> {
     ])
 }
 
-/// What a node and its evidence say: their UIDs, boot IDs, and the rest.
+/// The facts about a node and its evidence: UIDs, boot IDs and the rest.
 #[derive(Clone, Debug)]
 struct EvidenceCase {
     node: (u8, u8, bool),
@@ -103,7 +103,7 @@ fn evidence_cases() -> impl Strategy<Value = EvidenceCase> {
         ])
     };
     let incarnation = || (0_u8..2, 0_u8..3, prop::bool::weighted(0.3));
-    // That the devices show what the evidence says is not left to chance.
+    // Half of the cases have devices that report what the evidence states.
     let shown = (kinds(), prop::option::of(kinds()), any::<bool>());
     (incarnation(), incarnation(), shown).prop_map(|(node, evidence, (kind, shown, same))| {
         let shown = if same { Some(kind) } else { shown };
@@ -111,50 +111,51 @@ fn evidence_cases() -> impl Strategy<Value = EvidenceCase> {
     })
 }
 
-/// Boot 0 is not reported.
+/// Boot 0 means that no boot ID is reported.
 fn boot(boot: u8) -> String {
     if boot == 0 { String::new() } else { format!("b0000000-0000-4000-8000-{boot:012}") }
 }
 
-fn node(doubt: &EvidenceCase) -> Value {
-    let (uid, booted, ready) = doubt.node;
+fn node(case: &EvidenceCase) -> Value {
+    let (uid, booted, ready) = case.node;
     let status = if ready { "True" } else { "Unknown" };
     json!({ "metadata": { "name": "a", "uid": format!("u{uid}"), "resourceVersion": "7" },
         "status": { "nodeInfo": { "bootID": boot(booted) }, "conditions": [{ "type": "Ready", "status": status }] } })
 }
 
-fn verify_case(doubt: &EvidenceCase) -> Option<NodeEvidence> {
-    verify_case_with(doubt, 100, 100).ok()
+fn verify_case(case: &EvidenceCase) -> Option<NodeEvidence> {
+    verify_case_with(case, 100, 100).ok()
 }
 
-/// The Node is asked for at 100, and its devices at `shown`.
-fn verify_case_with(doubt: &EvidenceCase, answered: u64, shown: u64) -> Result<NodeEvidence, Refusal> {
-    let (uid, booted, invalidated) = doubt.evidence;
-    let mut object = json!({ "metadata": { "name": "e" }, "spec": { "kind": doubt.kind, "samples": [{}],
+/// The Node is read at 100, and its devices are checked at `shown`.
+fn verify_case_with(case: &EvidenceCase, answered: u64, shown: u64) -> Result<NodeEvidence, Refusal> {
+    let (uid, booted, invalidated) = case.evidence;
+    let mut object = json!({ "metadata": { "name": "e" }, "spec": { "kind": case.kind, "samples": [{}],
         "node": { "name": "a", "uid": format!("u{uid}"), "bootID": boot(booted) } } });
     if invalidated {
         object["status"] = json!({ "invalidated": {} });
     }
     let read = EvidenceRead::decode("e", &raw(&object), Timestamp::UNIX_EPOCH).unwrap();
-    let look = QuorumRead::decode("a", (at(100), at(answered)), Some(&raw(&node(doubt))), None).unwrap();
-    let shown = doubt.shown.map(|kind| DeviceCheck { kind, requested_at: at(shown) });
-    verify_fenced(&read, shown, &look, Grade::Asserted, &EmptyCache)
+    let quorum_read =
+        QuorumRead::decode("a", (at(100), at(answered)), Some(&raw(&node(case))), None).unwrap();
+    let shown = case.shown.map(|kind| DeviceCheck { kind, requested_at: at(shown) });
+    verify_fenced(&read, shown, &quorum_read, Grade::Asserted, &EmptyCache)
 }
 
-/// A kubelet that reports after its Node was read, while the devices are asked, would go unheard.
+/// A kubelet that reports after its Node was read, while the devices are checked, would be missed.
 #[test]
 fn device_checks_sent_after_the_node_read_are_no_evidence() {
     let (node, evidence) = ((1, 1, false), (1, 1, false));
     let kind = FenceEvidenceKind::PowerOff;
-    let doubt = EvidenceCase { node, evidence, kind, shown: Some(kind) };
-    assert!(verify_case_with(&doubt, 102, 100).is_ok());
+    let case = EvidenceCase { node, evidence, kind, shown: Some(kind) };
+    assert!(verify_case_with(&case, 102, 100).is_ok());
     for shown in [101, 103] {
-        let refusal = verify_case_with(&doubt, 102, shown).unwrap_err();
+        let refusal = verify_case_with(&case, 102, shown).unwrap_err();
         assert!(matches!(refusal, Refusal::EvidenceInvalid(_)), "{refusal}");
     }
 }
 
-/// The guard lets the request pass as it is, and in no other form.
+/// The guard accepts the request unchanged, and in no other form.
 fn accepts_exactly_the_valid_cases(
     request: Request,
     uid: &str,
@@ -183,7 +184,7 @@ fn accepts_exactly_the_valid_cases(
     ] {
         let mut changed = body.clone();
         changed[place][key] = other;
-        // A harmless request needs no permit; these are none.
+        // A harmless request needs no permit; these requests do.
         prop_assert!(!sent(&path, &changed, Some(&permit)), "{} {}", key, changed);
     }
     Ok((verb, path, body))
@@ -193,28 +194,29 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn evidence_that_releases_a_pod_names_that_pod(subject in pods(), other in pods(), is_other in any::<bool>(), claim in claims(), doubt in evidence_cases(), answer in 1_u64..99) {
+    fn evidence_that_releases_a_pod_names_that_pod(subject in pods(), other in pods(), is_other in any::<bool>(), claim in claims(), case in evidence_cases(), answer in 1_u64..99) {
         let force = ForceDeleteRequest::new(&subject, claim.clone());
-        let found = verify_case(&doubt);
+        let verified = verify_case(&case);
         let cached = if is_other { &other } else { &subject };
-        let evidence = verify_pod(&force, Some(cached), found.as_ref(), &EmptyCache, at(101));
+        let evidence = verify_pod(&force, Some(cached), verified.as_ref(), &EmptyCache, at(101));
         let Ok(evidence) = evidence else { return Ok(()) };
         prop_assert_eq!((&cached.key, cached.rv), (&subject.key, subject.rv));
         if let Claim::Fenced { node, .. } = &claim {
             prop_assert_eq!(cached.node.as_ref(), Some(node));
-            let ((uid, booted, ready), (about, about_boot, invalidated)) = (doubt.node, doubt.evidence);
+            let ((uid, booted, ready), (about, about_boot, invalidated)) = (case.node, case.evidence);
             prop_assert!((uid, booted) == (about, about_boot) && booted != 0 && !ready && !invalidated);
-            // What is off may be called a stopped instance since, and that a terminated one. Nothing says less than before.
+            // A machine that is off may since be reported as a stopped instance, and a stopped instance as a terminated one.
+            // No later report is weaker.
             let weight = |kind| match kind {
                 FenceEvidenceKind::PowerOff => Some(0),
                 FenceEvidenceKind::InstanceStopped => Some(1),
                 FenceEvidenceKind::InstanceGone => Some(2),
                 _ => None,
             };
-            let shown = doubt.shown.unwrap();
-            let more = weight(shown).zip(weight(doubt.kind)).is_some_and(|(shown, said)| shown > said);
-            prop_assert!(more || shown == doubt.kind, "{shown:?} {:?}", doubt.kind);
-            prop_assert!(doubt.kind != FenceEvidenceKind::StorageFenced);
+            let shown = case.shown.unwrap();
+            let more = weight(shown).zip(weight(case.kind)).is_some_and(|(shown, stated)| shown > stated);
+            prop_assert!(more || shown == case.kind, "{shown:?} {:?}", case.kind);
+            prop_assert!(case.kind != FenceEvidenceKind::StorageFenced);
             prop_assert!(evidence.expires() <= at(102));
         }
         let (uid, path) = (subject.key.uid.to_string(), format!("/api/v1/namespaces/ns/pods/{}", subject.key.name));
@@ -236,10 +238,10 @@ proptest! {
 
     #[test]
     fn the_taint_is_added_to_the_incarnation_that_the_evidence_is_about(then in evidence_cases(), now in evidence_cases()) {
-        let Some(found) = verify_case(&then) else { return Ok(()) };
+        let Some(verified) = verify_case(&then) else { return Ok(()) };
         let object = node(&now);
-        let about = found.subject().clone();
-        let act = taint_out_of_service(found, &WholeNode::new("a", &object), "v", Timestamp::UNIX_EPOCH);
+        let about = verified.subject().clone();
+        let act = taint_out_of_service(verified, &WholeNode::new("a", &object), "v", Timestamp::UNIX_EPOCH);
         let Ok((request, expires)) = act else { return Ok(()) };
         prop_assert_eq!((about.uid, about.boot_id), (format!("u{}", now.node.0), boot(now.node.1)));
         prop_assert!(!now.node.2 && expires <= at(102));
@@ -248,15 +250,15 @@ proptest! {
     }
 
     #[test]
-    fn a_volume_is_revoked_for_the_incarnation_that_acquired_it(doubt in evidence_cases(), taken in (0_u8..2, 0_u8..3), rv in 1_u64..99) {
-        let Some(found) = verify_case(&doubt) else { return Ok(()) };
+    fn a_volume_is_revoked_for_the_incarnation_that_acquired_it(case in evidence_cases(), taken in (0_u8..2, 0_u8..3), rv in 1_u64..99) {
+        let Some(verified) = verify_case(&case) else { return Ok(()) };
         let identity = format!("a/u{}/{}/-", taken.0, boot(taken.1));
         let holder = pod_safety_model::Holder::parse(&identity).unwrap();
         let lease = LeaseVersion { volume: "pv".into(), uid: Uid::new("l").unwrap(), rv: rv.to_string().parse().unwrap() };
         let by = ReleaseBasis::Evidence { proof: "e".into(), newest: Default::default() };
-        let evidence = verify_volume(lease, &holder, &by, &HolderFacts::Fenced(&found));
+        let evidence = verify_volume(lease, &holder, &by, &HolderFacts::Fenced(&verified));
         let Ok(evidence) = evidence else { return Ok(()) };
-        prop_assert_eq!(taken, (doubt.evidence.0, doubt.evidence.1));
+        prop_assert_eq!(taken, (case.evidence.0, case.evidence.1));
         let (request, _) = break_volume(evidence, 3, None, json!({ "metadata": {}, "spec": {} }));
         let (_, path, body) = accepts_exactly_the_valid_cases(request, "l", &rv.to_string())?;
         prop_assert_eq!((&body["metadata"]["uid"], &body["metadata"]["resourceVersion"]), (&json!("l"), &json!(rv.to_string())));

@@ -1,4 +1,4 @@
-//! Every state of every world is visited. A search that becomes smaller, or finds no release any more, fails.
+//! Visits every state of every world. A search that becomes smaller, or no longer finds a release, fails.
 #![expect(
     clippy::panic,
     clippy::print_stdout,
@@ -9,17 +9,17 @@ use pod_safety_kernel_search::scopes;
 use pod_safety_kernel_search::search::{Axiom, NOTHING_WRONG, ONE_PROCESS, Plant, Scope};
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// All states: so many, and none farther than so many steps from the beginning.
+/// Visits all states: exactly this many, at most this many steps from the initial state.
 fn all(scope: Scope, states: usize, depth: usize) {
     let checker = scope.checker().spawn_bfs().join();
     checker.assert_properties();
     assert_eq!((checker.unique_state_count(), checker.max_depth()), (states, depth));
 }
 
-/// A short way to what must not be.
+/// Finds a short path to a violation.
 fn broken(scope: Scope, property: &'static str) {
-    let wanted = HasDiscoveries::AnyFailures;
-    let checker = scope.checker().finish_when(wanted).spawn_bfs().join();
+    let finish_when = HasDiscoveries::AnyFailures;
+    let checker = scope.checker().finish_when(finish_when).spawn_bfs().join();
     let path = checker.discovery(property);
     let path = path.unwrap_or_else(|| panic!("{:?} {:?}: no counter-example", scope.plant, scope.broken));
     println!("{:?} {:?}: {property} does not hold:", scope.plant, scope.broken);
@@ -50,7 +50,7 @@ fn old_kubelet() {
     all(scopes::OLD_KUBELET, 527_364, 30);
 }
 
-/// The evidence of one first read was used with a later one. The kubelet restarts, registers its Node anew, and loses it again.
+/// The evidence of one first read was used with a later one. The kubelet restarts and registers its Node again; the Node is then deleted.
 #[test]
 fn bug_a_first_read_that_replaced_another_had_no_quarantine_behind_it() {
     all(scopes::RESTARTS, 1_255_164, 34);
