@@ -1,5 +1,5 @@
-//! The Leases of node agents on a real API server: each agent replaces its own, naming the version of the round before. pod-safety
-//! watches none of them, and so the cost is that of the API server and etcd.
+//! Cost of the Leases of node agents on a real API server: each agent replaces its own Lease with the version of the previous round.
+//! pod-safety does not watch these Leases, so only the API server and etcd are measured.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::results::{number, percentile};
 
 const NAMESPACE: &str = "pod-safety";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/pod-safety/leases";
-/// Each agent has a connection of its own. Here so many share the work, because a client is not what is measured.
+/// A real agent has its own connection. Here the agents share this many clients, because the clients are not measured.
 const CLIENTS: usize = 16;
-/// Until all agents have begun and the API server has what it needs.
+/// Time until all agents have started and the API server's caches are warm.
 const WARM_UP_TIME: Duration = Duration::from_secs(5);
 
 /// Measures what the Leases of node agents cost the API server and etcd.
@@ -42,7 +42,7 @@ pub(crate) struct Agents {
     seconds: u64,
 }
 
-/// Measures all of it, and gives back the table.
+/// Measures all combinations, and returns the table.
 pub(crate) async fn run(plan: Agents) -> Result<String> {
     let mut table = HEAD.to_owned();
     for &agents in &plan.agents {
@@ -71,11 +71,11 @@ struct Row {
 
 impl Row {
     fn line(&self, agents: usize, interval: u64) -> String {
-        let wanted = number(agents) / Duration::from_secs(interval).as_secs_f64();
+        let expected = number(agents) / Duration::from_secs(interval).as_secs_f64();
         let writes = number(self.took.len());
         let at = |percent| percentile(&self.took, 0, percent).unwrap_or_default();
         format!(
-            "| {agents} | {interval} s | {wanted:.0} | {:.0} | {:.1} ms | {:.1} ms | {} | {:.2} | {:.2} | {:.0} us |",
+            "| {agents} | {interval} s | {expected:.0} | {:.0} | {:.1} ms | {:.1} ms | {} | {:.2} | {:.2} | {:.0} us |",
             writes / self.seconds,
             at(50),
             at(99),
@@ -87,7 +87,7 @@ impl Row {
     }
 }
 
-/// On a control plane of its own, so that no row pays for the history of another.
+/// Each measurement has its own control plane, so that none is affected by the history of another.
 async fn measure(agents: usize, interval: Duration, length: Duration) -> Result<Row> {
     let mut plane = ControlPlane::start(Options { measured: true, ..Options::default() }).await?;
     plane.kubectl(&["create", "namespace", NAMESPACE]).await?.text()?;
@@ -116,13 +116,13 @@ async fn measure(agents: usize, interval: Duration, length: Duration) -> Result<
     Ok(Row { seconds, took, late, apiserver: after.0 - before.0, etcd: after.1 - before.1 })
 }
 
-/// The processor time of the API server and of etcd so far.
+/// The CPU time that the API server and etcd have used so far.
 fn usage(plane: &mut ControlPlane) -> Result<(f64, f64)> {
     let apiserver = plane.apiserver().context("the API server has ended")?.cpu_seconds()?;
     Ok((apiserver, plane.etcd_of(0).context("etcd has ended")?.cpu_seconds()?))
 }
 
-/// One agent, until it ends: when each of its writes was sent, and how long it took.
+/// One agent until its end: when each write was sent, and how long it took.
 async fn grants(
     client: Client,
     at: usize,
@@ -138,12 +138,12 @@ async fn grants(
         version = Some(write(&client, &node, &record, version.as_ref()).await?);
         record.round += 1;
         writes.push((sent, sent.elapsed()));
-        let left = interval.saturating_sub(sent.elapsed());
-        if left.is_zero() {
+        let remaining = interval.saturating_sub(sent.elapsed());
+        if remaining.is_zero() {
             late.fetch_add(1, Ordering::Relaxed);
         }
-        // As the agent does: the next round is due an interval after this one was sent.
-        let _ended = tokio::time::timeout(left, ends.changed()).await;
+        // Like the agent: the next round is due one interval after this one was sent.
+        let _ended = tokio::time::timeout(remaining, ends.changed()).await;
     }
     Ok(writes)
 }
@@ -168,7 +168,7 @@ fn first(at: usize) -> Record {
     }
 }
 
-/// What the agent sends, and what it takes of the answer.
+/// The request of the agent, and the fields of the answer that it uses.
 async fn write(client: &Client, node: &str, record: &Record, over: Option<&Version>) -> Result<Version> {
     let body = lease::encode((NAMESPACE, node), record, None, None, over);
     let (method, path) = match over {

@@ -1,4 +1,4 @@
-//! What others see of the API server: a ServiceAccount without rights but one reads one object, again and again.
+//! The API server's latency for other clients: a ServiceAccount with one right reads one object repeatedly.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::results::{BACKGROUND_BEFORE, BACKGROUND_P50, BACKGROUND_P99, Sample, 
 
 const READ_INTERVAL: Duration = Duration::from_millis(20);
 
-/// One that reads until it is dropped.
+/// Reads in the background until it is dropped.
 pub(crate) struct BackgroundReads {
     times: Arc<Mutex<Vec<Duration>>>,
     before: Option<f64>,
@@ -28,7 +28,7 @@ impl Drop for BackgroundReads {
 }
 
 impl BackgroundReads {
-    /// Begins to read, as a client that the API server counts among all other ServiceAccounts.
+    /// Starts to read, as a client that API priority and fairness counts among all other ServiceAccounts.
     pub(crate) async fn start(cluster: &Cluster) -> Result<Self> {
         let plane = &cluster.plane;
         let kubeconfig = plane.service_account("others", "others").await?;
@@ -41,7 +41,7 @@ impl BackgroundReads {
             "--serviceaccount=others:others",
         ];
         for args in [&role[..], &binding[..]] {
-            // The second time they are there.
+            // In later runs they exist already.
             plane.kubectl(args).await?;
         }
         let client = plane.client(&kubeconfig).await?;
@@ -51,7 +51,7 @@ impl BackgroundReads {
         let task = tokio::spawn(async move {
             loop {
                 let began = Instant::now();
-                // A read that fails has taken its time, too.
+                // A failed read counts with its duration, too.
                 let _answer = api.get("others").await;
                 into.lock().push(began.elapsed());
                 tokio::time::sleep(READ_INTERVAL).await;
@@ -60,13 +60,13 @@ impl BackgroundReads {
         Ok(Self { times, before: None, task })
     }
 
-    /// What comes now is measured. What was before it is compared with that.
+    /// Starts the measurement. Earlier reads are the baseline.
     pub(crate) fn begin(&mut self) {
         self.before = self.percentile(99);
         self.times.lock().clear();
     }
 
-    /// Adds what was seen until now.
+    /// Adds the measured latencies.
     pub(crate) fn add_to(&self, sample: Sample) -> Sample {
         let sample = sample.with(BACKGROUND_BEFORE, self.before);
         sample.with(BACKGROUND_P50, self.percentile(50)).with(BACKGROUND_P99, self.percentile(99))

@@ -1,5 +1,5 @@
-//! The bare loop: the two writes of a removal as fast as the API server takes them, with nothing in between.
-//! What it reaches is what any collector could reach here at best.
+//! The bare loop: the two writes of a removal as fast as the API server accepts them, without any other work.
+//! Its rate is the upper limit for any pod garbage collector on this machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,10 +19,10 @@ use crate::cluster::{Cluster, Orphan};
 use crate::plan::{Phase, Plan};
 use crate::results::{API_CPU, RATE, Sample, number};
 
-/// For how long others are looked at before it begins.
+/// How long the background reads are measured before the loop starts.
 const BEFORE: Duration = Duration::from_secs(5);
 
-/// What writes ask the API server to answer.
+/// What the writes ask the API server to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Answers {
@@ -74,12 +74,16 @@ pub(crate) async fn run(
         Sample::new(Phase::Bare, format!("bare loop, {connections} connections"), format!("{count} orphans"));
     let sample =
         others.add_to(sample.with(RATE, number(count) / seconds.max(0.001)).with(API_CPU, apiserver_cpu));
-    let left = cluster.orphans_left().await?;
-    ensure!(left == 0 && orphans.len() == count, "of {count} orphans {} found, {left} left", orphans.len());
+    let remaining = cluster.orphans_left().await?;
+    ensure!(
+        remaining == 0 && orphans.len() == count,
+        "of {count} orphans {} found, {remaining} left",
+        orphans.len()
+    );
     Ok(sample)
 }
 
-/// Removes them as fast as these connections do.
+/// Removes them as fast as these connections can.
 pub(crate) async fn remove_all(
     client: &Client,
     answers: Answers,

@@ -1,5 +1,5 @@
-//! Phases in which nothing changes: from the start of a process to its synced caches, and minutes without changes, but
-//! for the heartbeats of nodes if they are asked for.
+//! Phases without changes: from the start of a process to its synced caches, and minutes without changes, except for the heartbeats of
+//! nodes if they are enabled.
 
 use anyhow::Result;
 
@@ -9,8 +9,7 @@ use crate::kubelets::Kubelets;
 use crate::plan::{Phase, Plan};
 use crate::results::{Meter, OF_A_CORE, OWN_CPU, Results, SYNCED, Sample, number};
 
-/// Starts each contender in turn. Every other round the order is turned round, so that neither always finds
-/// the API server as the other left it.
+/// Starts each contender in turn. Every second round reverses the order, so that neither always starts after the same other one.
 pub(crate) async fn starts(
     cluster: &mut Cluster,
     starter: &mut Starter,
@@ -44,13 +43,13 @@ async fn start(
     let sample = sample.with(SYNCED, running.synced_after.as_secs_f64());
     let meter = Meter::since_start(before, &running);
     let sample = meter.read(sample, idle, cluster, &mut running).await?;
-    // What it did after its caches were synced is none of the start.
+    // CPU time after the caches were synced does not count as start.
     let sample = sample.with(OWN_CPU, running.synced_cpu);
     starter.stop(running).await?;
     Ok(sample)
 }
 
-/// Lets `contender` be. With heartbeats, the API server's own work on them is part of what counts as idle.
+/// Measures an idle `contender`. With heartbeats, the API server's own work on them counts as idle use.
 pub(crate) async fn quiet(
     cluster: &mut Cluster,
     starter: &mut Starter,

@@ -1,4 +1,4 @@
-//! The cluster on which everything is measured: one control plane, filled once, calm before each measurement.
+//! The cluster for all measurements: one control plane, filled once, idle before each measurement.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -17,34 +17,34 @@ use crate::plan::Plan;
 use crate::print_line;
 use crate::requests::{self, Requests};
 
-/// What pod-safety may do in a cluster, as it is shipped.
+/// The RBAC rules of pod-safety as shipped.
 const RBAC: &str = include_str!("../../../charts/pod-safety/files/rbac.yaml");
 
-/// The API server is calm when it uses less than this share of a core.
+/// The API server is idle when it uses less than this share of a core.
 const CALM: f64 = 0.10;
 
-/// How long a storm may last; after that it is measured in spite of it.
+/// How long to wait for an idle API server; after that the measurement starts anyway.
 const CALM_WITHIN: Duration = Duration::from_secs(90);
 
-/// Where orphans live: a namespace of their own, so that counting them does not walk over the others.
+/// The namespace of the orphans: separate, so that counting them does not list other pods.
 const NAMESPACE: &str = "orphans";
 
 pub(crate) struct Cluster {
     pub(crate) plane: ControlPlane,
     pub(crate) etcd: Etcd,
-    /// pod-safety's own identity, with the rights that it is shipped with.
+    /// The ServiceAccount of pod-safety, with its shipped rights.
     pub(crate) kubeconfig: PathBuf,
     ghosts: u16,
     calm_seconds: u32,
     bursts: u32,
 }
 
-/// The nodes of machines that are dead, as the loader calls them.
+/// The nodes of dead machines, by the loader's naming.
 fn dead_node(number: u16) -> String {
     format!("ghost-{number}")
 }
 
-/// One of them: what a precondition needs.
+/// An orphan: the fields that a precondition needs.
 pub(crate) struct Orphan {
     pub(crate) name: String,
     pub(crate) uid: String,
@@ -52,7 +52,7 @@ pub(crate) struct Orphan {
 }
 
 impl Cluster {
-    /// Starts a control plane in which nothing is.
+    /// Starts an empty control plane.
     pub(crate) async fn empty(plan: &Plan) -> Result<Self> {
         print_line("starting the control plane");
         let plane = ControlPlane::start(Options { measured: true, ..Options::default() }).await?;
@@ -74,22 +74,22 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// A client with pod-safety's own identity, in the present runtime.
+    /// A client with the ServiceAccount of pod-safety, in the current runtime.
     pub(crate) async fn client(&self) -> Result<Client> {
         Ok(self.plane.client(&self.kubeconfig).await?)
     }
 
-    /// The processor time that the API server has used so far.
+    /// The CPU time that the API server has used so far.
     pub(crate) fn apiserver_cpu(&mut self) -> Result<f64> {
         self.plane.apiserver().map_or(Ok(0.0), |program| Ok(program.cpu_seconds()?))
     }
 
-    /// Waits until the API server has digested what happened.
+    /// Waits until the API server is idle.
     pub(crate) async fn calm(&mut self) -> Result<()> {
         self.calm_by(Instant::now() + CALM_WITHIN).await
     }
 
-    /// The same, but not longer than until `deadline`.
+    /// The same, until `deadline` at the latest.
     pub(crate) async fn calm_by(&mut self, deadline: Instant) -> Result<()> {
         let mut calm = 0;
         while calm < self.calm_seconds && Instant::now() < deadline {
@@ -99,7 +99,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What share of a core the API server uses, over `length`.
+    /// The share of a core that the API server uses, over `length`.
     pub(crate) async fn apiserver_share(&mut self, length: Duration) -> Result<f64> {
         let (began, before) = (Instant::now(), self.apiserver_cpu()?);
         tokio::time::sleep(length).await;
@@ -111,7 +111,7 @@ impl Cluster {
         Ok(requests::parse_counters(&http::page(&self.plane.admin(), "metrics").await?))
     }
 
-    /// The nodes of machines that are dead, each with a Lease that nobody renews any more.
+    /// The nodes of dead machines, each with a Lease that is no longer renewed.
     pub(crate) async fn add_dead_nodes(&self) -> Result<()> {
         let admin = self.plane.admin();
         for name in (0..self.ghosts).map(dead_node) {
@@ -121,13 +121,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// Makes the Lease of a node, if it is not there, and renews it.
+    /// Creates the Lease of a node, if it does not exist, and renews it.
     pub(crate) async fn renew_lease(&self, node: &str) -> Result<()> {
         objects::renew_lease(&self.plane.admin(), node).await?;
         Ok(())
     }
 
-    /// Deletes them, as a cloud provider does, and their Leases, as the garbage collector does. Gives back when that began.
+    /// Deletes the nodes like a cloud provider, and their Leases like the garbage collector. Returns when that began.
     pub(crate) async fn delete_dead_nodes(&self) -> Result<Instant> {
         let admin = self.plane.admin();
         let (nodes, leases) =
@@ -140,9 +140,9 @@ impl Cluster {
         Ok(began)
     }
 
-    /// Writes `count` pods of dead nodes straight into etcd, and waits until the first is stored.
+    /// Writes `count` pods of dead nodes directly into etcd, and waits until the first is stored.
     pub(crate) async fn add_orphans(&mut self, count: usize) -> Result<()> {
-        // Names are never used twice: a pod of the same name as one that was just removed is another matter.
+        // Names are unique: a new pod with the name of a removed one would be a different case.
         self.bursts += 1;
         let prefix = format!("burst-{}", self.bursts);
         let (number, ghosts) = (count.to_string(), self.ghosts.to_string());
@@ -153,12 +153,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// How many of them are there still: asked of etcd, at no cost to the API server.
+    /// How many of them still exist, read from etcd at no cost to the API server.
     pub(crate) async fn orphans_left(&self) -> Result<usize> {
         self.etcd.count(&format!("/registry/pods/{NAMESPACE}/")).await
     }
 
-    /// The orphans as the API has them.
+    /// The orphans as the API server returns them.
     pub(crate) async fn orphans(&self) -> Result<Vec<Orphan>> {
         let pods = Api::<PartialObjectMeta<Pod>>::namespaced(self.plane.admin(), NAMESPACE);
         let list = pods.list(&ListParams::default()).await.context("cannot list the orphans")?;

@@ -1,4 +1,4 @@
-//! Who is measured, and how each is started and found ready.
+//! The measured programs, and how each is started and found ready.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,23 +14,25 @@ use crate::http;
 use crate::plan::{Phase, Plan};
 use crate::reflect;
 
-/// kube-controller-manager's log, in the order of time: the controller starts, waits, and goes on. Other parts of it
-/// wait in the same words, so all of them must have ended.
+/// The log messages of kube-controller-manager in order: the controller starts, waits for its caches, and continues. Other controllers
+/// log the same waits, so all of them must have ended.
 const KCM_WAITS: &str = "Waiting for caches to sync";
 const KCM_SYNCED: &str = "Caches are synced";
 
-/// The name of its log: one for all its runs on a cluster.
+/// The name of its log file: one for all its runs on a cluster.
 const KCM: &str = "kube-controller-manager";
 
 const SYNCED_WITHIN: Duration = Duration::from_secs(600);
 
-/// Fine against the seconds that are measured, coarse against the work of looking.
+/// Fine enough for measured seconds, coarse enough to cost little.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Contender {
     /// pod-safety
+    #[serde(rename = "ours")]
+    #[value(name = "ours")]
     PodSafety,
     /// kube-controller-manager with nothing but the controller of that duty
     Kcm,
@@ -50,11 +52,11 @@ impl Contender {
         }
     }
 
-    /// Whether it follows the Leases of nodes, and does something else than to follow.
+    /// Whether it watches the Leases of nodes and does more than that.
     pub(crate) const fn takes_part(self, phase: Phase) -> bool {
         match self {
             Self::PodSafety => true,
-            // Its pod garbage collector does not look at Leases.
+            // Its pod garbage collector does not read Leases.
             Self::Kcm => !matches!(phase, Phase::Heartbeats),
             Self::KubeRuntime | Self::Floor => {
                 matches!(phase, Phase::Start | Phase::Quiet | Phase::Heartbeats)
@@ -63,21 +65,21 @@ impl Contender {
     }
 }
 
-/// What a contender is started for, and with nothing else.
+/// The controllers for which a contender is started, without any others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
     /// The collection of pods.
     PodGc,
     /// The statuses of disruption budgets.
     Budgets,
-    /// The same, by the one of two processes that leads.
+    /// The same, by the leader of two processes.
     Failover,
-    /// The loss of nodes, and what follows for their pods.
+    /// Node loss, and the eviction of pods from lost nodes.
     Nodes,
 }
 
 impl Duty {
-    /// The name of kube-controller-manager's controller.
+    /// The name of the controller in kube-controller-manager.
     const fn kcm_controllers(self) -> &'static str {
         match self {
             Self::PodGc => "pod-garbage-collector-controller",
@@ -86,7 +88,7 @@ impl Duty {
         }
     }
 
-    /// What kube-controller-manager writes to its log when it starts that.
+    /// The log message of kube-controller-manager when the controller starts.
     const fn kcm_starts(self) -> &'static str {
         match self {
             Self::PodGc => "Starting GC controller",
@@ -95,7 +97,7 @@ impl Duty {
         }
     }
 
-    /// Alone it needs no election.
+    /// A single process needs no leader election.
     const fn kcm_flags(self) -> &'static [&'static str] {
         match self {
             Self::Failover => &["--leader-elect=true"],
@@ -123,16 +125,16 @@ pub(crate) struct Running {
     process: Process,
     /// From its start until its caches were synced.
     pub(crate) synced_after: Duration,
-    /// The processor time that it had used by then.
+    /// The CPU time that it had used by then.
     pub(crate) synced_cpu: f64,
-    /// The API server's processor time right before the start.
+    /// The API server's CPU time right before the start.
     pub(crate) apiserver_before: f64,
     pub(crate) started: Instant,
-    /// pod-safety's own port.
+    /// The admin port of pod-safety.
     pub(crate) admin: Option<Client>,
 }
 
-/// One that does not lead.
+/// A standby.
 pub(crate) struct StandBy(Process);
 
 enum Process {
@@ -198,7 +200,7 @@ impl Starter {
         })
     }
 
-    /// Starts another beside the one that leads, and waits until it is ready for that: kube-controller-manager lists when it leads.
+    /// Starts a standby beside the leader, and waits until it is ready: kube-controller-manager lists only when it leads.
     pub(crate) async fn stand_by(
         &mut self,
         contender: Contender,
@@ -221,7 +223,7 @@ impl Starter {
         Ok(cluster.plane.program(&name, &self.binary, args, &[])?)
     }
 
-    /// This program, as one of the contenders that are no products.
+    /// This program, as a reference contender.
     fn reflect(&mut self, cluster: &Cluster, flags: &[&str]) -> Result<Program> {
         self.starts += 1;
         let kubeconfig = format!("--kubeconfig={}", cluster.kubeconfig.display());
@@ -230,12 +232,12 @@ impl Starter {
         Ok(cluster.plane.program(&format!("reflect-{}", self.starts), &this, args, &[])?)
     }
 
-    /// Ends a contender as a rollout would: its lease is given back.
+    /// Stops a contender like a rollout: its Lease is released.
     pub(crate) async fn stop(&mut self, running: Running) -> Result<()> {
         self.end(running.process).await
     }
 
-    /// The same of one that stood by.
+    /// The same for a standby.
     pub(crate) async fn stop_standby(&mut self, StandBy(process): StandBy) -> Result<()> {
         self.end(process).await
     }
@@ -247,22 +249,22 @@ impl Starter {
 }
 
 impl Running {
-    /// At once, as a machine that loses its power: its Lease is not given back.
+    /// Kills it like a power loss: its Lease is not released.
     pub(crate) fn kill(mut self) -> Result<()> {
         Ok(self.process.program().kill_9()?)
     }
 
-    /// The processor time that it has used so far.
+    /// The CPU time that it has used so far.
     pub(crate) fn cpu(&mut self) -> Result<f64> {
         Ok(self.process.program().cpu_seconds()?)
     }
 
-    /// The most memory that it had resident so far, in MiB.
+    /// Its peak resident memory so far, in MiB.
     pub(crate) fn peak_mib(&mut self) -> Result<f64> {
         Ok(mib(self.process.program().rss_peak_kib()?))
     }
 
-    /// The memory that it has resident now, in MiB.
+    /// Its current resident memory, in MiB.
     pub(crate) fn resident_mib(&mut self) -> Result<f64> {
         Ok(mib(self.process.program().rss_kib()?))
     }
@@ -274,7 +276,7 @@ pub(crate) fn mib(kib: u64) -> f64 {
     kib / 1024.0
 }
 
-/// Waits for /readyz at the address that the log tells.
+/// Waits for /readyz at the address that the log names.
 pub(crate) async fn pod_safety_synced(program: &mut Program) -> Result<Client> {
     let address = wait(program, |log| {
         let (_, behind) = log.split_once("\"address\":\"")?;
@@ -293,13 +295,13 @@ pub(crate) async fn pod_safety_synced(program: &mut Program) -> Result<Client> {
     }
 }
 
-/// Waits until `find` finds something in the program's log.
+/// Waits until `find` returns a value for the program's log.
 async fn wait<T>(program: &mut Program, find: impl Fn(&str) -> Option<T>) -> Result<T> {
     let deadline = Instant::now() + SYNCED_WITHIN;
     loop {
         let log = program.log_text();
-        if let Some(found) = find(&log) {
-            return Ok(found);
+        if let Some(value) = find(&log) {
+            return Ok(value);
         }
         if Instant::now() > deadline || program.exited()?.is_some() {
             let end: Vec<&str> = log.lines().rev().take(10).collect();
@@ -310,7 +312,7 @@ async fn wait<T>(program: &mut Program, find: impl Fn(&str) -> Option<T>) -> Res
     }
 }
 
-/// How much was written to a log before the next run.
+/// The length of the log before the next run.
 fn length(log: &Path) -> Result<usize> {
     match std::fs::metadata(log) {
         Ok(metadata) => Ok(usize::try_from(metadata.len())?),
@@ -329,7 +331,7 @@ fn kcm_synced(duty: Duty, log: &str) -> Option<()> {
 mod tests {
     use super::*;
 
-    /// It was how much an earlier cluster's had, so nothing on the next one was seen to sync.
+    /// The length of an earlier cluster's log was used, so on the next cluster no sync was found.
     #[test]
     fn bug_each_cluster_has_a_log_of_its_own() -> Result<()> {
         let folder = tempfile::tempdir()?;

@@ -1,5 +1,4 @@
-//! etcd through its JSON gateway: to see what is stored, and to write as another API server would, without
-//! any work for the one that is measured.
+//! etcd through its JSON gateway: reads stored objects, and writes as another API server would, without any work for the measured one.
 
 use anyhow::Result;
 use k8s_openapi::ByteString;
@@ -9,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::http;
 
-/// How many objects one read brings.
+/// The number of objects per read.
 const PAGE: usize = 1_000;
 
 #[derive(Clone)]
 pub(crate) struct Etcd(Client);
 
-/// An object as it is stored: its key, and the API server's encoding of it.
+/// A stored object: its key, and its encoding by the API server.
 #[derive(Deserialize)]
 pub(crate) struct Stored {
     pub(crate) key: ByteString,
@@ -26,7 +25,7 @@ pub(crate) struct Stored {
 struct RangeResponse {
     #[serde(default)]
     kvs: Vec<Stored>,
-    /// A 64-bit number, which JSON carries as text; absent when it is zero.
+    /// A 64-bit number, as text in JSON; absent when it is zero.
     #[serde(default)]
     count: Option<String>,
 }
@@ -38,8 +37,8 @@ impl Etcd {
 
     /// How many objects there are under `prefix`.
     pub(crate) async fn count(&self, prefix: &str) -> Result<usize> {
-        let found = self.range(prefix.as_bytes().to_vec(), prefix, true).await?;
-        Ok(found.count.and_then(|count| count.parse().ok()).unwrap_or(0))
+        let response = self.range(prefix.as_bytes().to_vec(), prefix, true).await?;
+        Ok(response.count.and_then(|count| count.parse().ok()).unwrap_or(0))
     }
 
     pub(crate) async fn all(&self, prefix: &str) -> Result<Vec<Stored>> {
@@ -50,13 +49,13 @@ impl Etcd {
             let full = page.len() == PAGE;
             all.extend(page);
             let Some(last) = all.last().filter(|_| full) else { return Ok(all) };
-            // The next key there can be.
+            // The smallest following key.
             from = last.key.0.clone();
             from.push(0);
         }
     }
 
-    /// The object of this key, if it is there.
+    /// The object with this key, if it exists.
     pub(crate) async fn get(&self, key: &str) -> Result<Option<Stored>> {
         let one = json!({ "key": ByteString(key.as_bytes().to_vec()) });
         Ok(http::post::<RangeResponse>(&self.0, "/v3/kv/range", &one).await?.kvs.pop())
@@ -73,7 +72,7 @@ impl Etcd {
     }
 
     async fn range(&self, from: Vec<u8>, prefix: &str, count_only: bool) -> Result<RangeResponse> {
-        // Prefixes end with a slash; behind all that begins with one comes what begins with its successor.
+        // Prefixes end with a slash; the end of the range is the prefix with its last byte incremented.
         let mut range_end = prefix.as_bytes().to_vec();
         if let Some(last) = range_end.last_mut() {
             *last += 1;

@@ -1,4 +1,4 @@
-//! The leader dies: how soon the one that stands by decides. A budget is made at that moment, and its status is waited for.
+//! The leader dies: measures how soon the standby decides. A PDB is created at that moment, and its status is awaited.
 
 use std::time::{Duration, Instant};
 
@@ -17,12 +17,12 @@ use crate::results::{Results, Sample};
 const NAMESPACE: &str = "default";
 pub(crate) const DECIDED: &str = "until the next leader has decided, s";
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// kube-controller-manager lists all that it needs after it has become the leader.
+/// kube-controller-manager lists its objects only after it has become the leader.
 const WITHIN: Duration = Duration::from_secs(600);
-/// Where in its period of renewals the leader dies: another time in each round.
+/// When the leader dies within its renewal period: later in each round.
 const LATER_EACH_ROUND: Duration = Duration::from_millis(700);
 
-/// Each contender with its own defaults of leader election.
+/// Each contender uses its default flags of leader election.
 pub(crate) async fn run(
     cluster: &mut Cluster,
     starter: &mut Starter,

@@ -1,4 +1,4 @@
-//! Plain requests: etcd's JSON gateway, the admin server of pod-safety, metrics pages.
+//! HTTP requests without TLS: etcd's JSON gateway, the admin server of pod-safety, metrics pages.
 
 use anyhow::{Context as _, Result};
 use kube::api::{GetParams, PostParams};
@@ -7,7 +7,7 @@ use kube::{Client, Config};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A client for the server on loopback at `url`, which asks nobody for a name and is not contacted yet.
+/// A client for the server on loopback at `url`; it does no name resolution and does not connect yet.
 pub(crate) fn client(url: &str) -> Result<Client> {
     let mut config = Config::new(url.parse().with_context(|| format!("{url:?} is no address"))?);
     config.default_retry = false;

@@ -1,5 +1,5 @@
-//! The heartbeats of a real cluster: each node's Lease is renewed every ten seconds, straight in etcd, so that
-//! the API server's work on them is that of telling watchers.
+//! Heartbeats as in a real cluster: each node's Lease is renewed every ten seconds, directly in etcd, so that the API server's only work
+//! is to notify watchers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,13 +17,13 @@ use crate::etcd::{Etcd, Stored};
 /// The kubelet's default.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// How many renew at the same time.
+/// How many tasks renew concurrently.
 const WORKERS: usize = 4;
 
 /// Where the Leases of nodes are stored.
 const PREFIX: &str = "/registry/leases/kube-node-lease/";
 
-/// What stands before every stored object.
+/// The prefix of every stored object.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// `runtime.Unknown`: the envelope of a stored object.
@@ -39,7 +39,7 @@ struct Envelope {
     content_type: Option<String>,
 }
 
-/// A Lease. What is not changed stays bytes, so that nothing of it is lost.
+/// A Lease. Unchanged parts remain bytes, so that nothing is lost.
 #[derive(Clone, PartialEq, Message)]
 struct Lease {
     #[prost(bytes = "vec", optional, tag = "1")]
@@ -68,12 +68,12 @@ struct Time {
     nanos: Option<i32>,
 }
 
-/// What is known of one node's Lease.
+/// The state of one node's Lease.
 #[derive(Clone, Copy, Debug)]
 struct LeaseState {
-    /// When etcd had taken its last renewal.
+    /// When etcd had stored its last renewal.
     last: Instant,
-    /// It is renewed no more.
+    /// It is not renewed any more.
     stopped: bool,
 }
 
@@ -87,43 +87,43 @@ pub(crate) struct Kubelets {
 }
 
 impl Kubelets {
-    /// Of all nodes.
+    /// For all nodes.
     pub(crate) async fn start(etcd: &Etcd) -> Result<Self> {
         Self::start_some(etcd, usize::MAX).await
     }
 
-    /// Of so many nodes.
+    /// For this many nodes.
     pub(crate) async fn start_some(etcd: &Etcd, count: usize) -> Result<Self> {
         let leases = etcd.all(PREFIX).await?.into_iter().take(count);
         let leases = leases.map(StoredLease::decode).collect::<Result<Vec<_>>>()?;
-        let (renewed, beats) = (Arc::new(AtomicUsize::new(0)), LeaseStates::default());
+        let (renewed, states) = (Arc::new(AtomicUsize::new(0)), LeaseStates::default());
         let mut tasks = JoinSet::new();
         let share = leases.len().div_ceil(WORKERS).max(1);
-        for hearts in leases.chunks(share) {
+        for stored in leases.chunks(share) {
             tasks.spawn(renew_leases(
                 etcd.clone(),
-                hearts.to_vec(),
+                stored.to_vec(),
                 Arc::clone(&renewed),
-                Arc::clone(&beats),
+                Arc::clone(&states),
             ));
         }
-        Ok(Self { tasks, renewed, leases: beats })
+        Ok(Self { tasks, renewed, leases: states })
     }
 
-    /// These nodes are lost: from now on nothing is heard of them.
+    /// These nodes are lost: their Leases are not renewed from now on.
     pub(crate) fn stop_renewing(&self, nodes: &[String]) {
-        let mut beats = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
         for node in nodes {
-            if let Some(beat) = beats.get_mut(node) {
-                beat.stopped = true;
+            if let Some(lease) = states.get_mut(node) {
+                lease.stopped = true;
             }
         }
     }
 
     /// When this node's Lease was renewed for the last time.
     pub(crate) fn last_renewal(&self, node: &str) -> Option<Instant> {
-        let beats = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
-        beats.get(node).map(|beat| beat.last)
+        let states = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        states.get(node).map(|lease| lease.last)
     }
 
     /// How many renewals there were so far.
@@ -131,7 +131,7 @@ impl Kubelets {
         self.renewed.load(Ordering::Relaxed)
     }
 
-    /// Stops them; tells whether all went well until now.
+    /// Stops the renewals; fails if one of them failed.
     pub(crate) fn stop(mut self) -> Result<()> {
         match self.tasks.try_join_next() {
             Some(ended) => ended?,
@@ -155,15 +155,15 @@ impl StoredLease {
         Ok(Self { key: stored.key, envelope, lease })
     }
 
-    /// The node's name, which is the Lease's.
+    /// The node's name, which is also the Lease's.
     fn node(&self) -> String {
         String::from_utf8_lossy(self.key.0.strip_prefix(PREFIX.as_bytes()).unwrap_or_default()).into_owned()
     }
 
-    /// The object, renewed at `now` since 1970.
+    /// The object, renewed at `now` since the Unix epoch.
     fn renewed(&mut self, now: Duration) -> Vec<u8> {
         let seconds = i64::try_from(now.as_secs()).ok();
-        // Leases count in microseconds.
+        // Leases have times in microseconds.
         let nanos = i32::try_from(now.subsec_micros() * 1_000).ok();
         self.lease.spec.get_or_insert_default().renew_time = Some(Time { seconds, nanos });
         self.envelope.raw = Some(self.lease.encode_to_vec());
@@ -173,30 +173,30 @@ impl StoredLease {
 
 async fn renew_leases(
     etcd: Etcd,
-    mut hearts: Vec<StoredLease>,
+    mut stored: Vec<StoredLease>,
     renewed: Arc<AtomicUsize>,
-    beats: LeaseStates,
+    states: LeaseStates,
 ) -> Result<()> {
-    let Ok(count) = u32::try_from(hearts.len()) else { return Ok(()) };
+    let Ok(count) = u32::try_from(stored.len()) else { return Ok(()) };
     let mut ticks = tokio::time::interval(PERIOD / count.max(1));
-    // Late ones are made up for: the rate is what is measured.
+    // Late renewals are caught up, because the rate is measured.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     loop {
-        for heart in &mut hearts {
+        for stored_lease in &mut stored {
             ticks.tick().await;
-            let node = heart.node();
-            let silent =
-                |beats: &BTreeMap<String, LeaseState>| beats.get(&node).is_some_and(|beat| beat.stopped);
-            if silent(&beats.lock().unwrap_or_else(PoisonError::into_inner)) {
+            let node = stored_lease.node();
+            let stopped =
+                |states: &BTreeMap<String, LeaseState>| states.get(&node).is_some_and(|lease| lease.stopped);
+            if stopped(&states.lock().unwrap_or_else(PoisonError::into_inner)) {
                 continue;
             }
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let value = heart.renewed(now);
-            etcd.put(&heart.key, value).await?;
+            let value = stored_lease.renewed(now);
+            etcd.put(&stored_lease.key, value).await?;
             renewed.fetch_add(1, Ordering::Relaxed);
-            let mut beats = beats.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut states = states.lock().unwrap_or_else(PoisonError::into_inner);
             let first = LeaseState { last: Instant::now(), stopped: false };
-            beats.entry(node).or_insert(first).last = first.last;
+            states.entry(node).or_insert(first).last = first.last;
         }
     }
 }
@@ -212,9 +212,10 @@ mod tests {
         let lease = Lease { metadata: metadata.clone(), spec: Some(spec) };
         let envelope = Envelope { raw: Some(lease.encode_to_vec()), ..Envelope::default() };
         let value = ByteString([MAGIC, &envelope.encode_to_vec()].concat());
-        let mut heart = StoredLease::decode(Stored { key: ByteString(b"key".to_vec()), value }).unwrap();
+        let mut stored_lease =
+            StoredLease::decode(Stored { key: ByteString(b"key".to_vec()), value }).unwrap();
 
-        let value = ByteString(heart.renewed(Duration::new(1_700_000_000, 123_456_789)));
+        let value = ByteString(stored_lease.renewed(Duration::new(1_700_000_000, 123_456_789)));
         let after = StoredLease::decode(Stored { key: ByteString(b"key".to_vec()), value }).unwrap().lease;
         assert_eq!(after.metadata, metadata);
         let spec = after.spec.unwrap();

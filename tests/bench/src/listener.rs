@@ -1,5 +1,4 @@
-//! Hears of every object of a kind that is written, by a watch of its own: it costs the API server the same whoever
-//! writes.
+//! Watches every object of a kind with a separate watch, which costs the API server the same for each contender.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
-/// Listens until it is dropped.
+/// Watches until it is dropped.
 pub(crate) struct Listener<M> {
     sender: UnboundedSender<M>,
     received: UnboundedReceiver<M>,
@@ -19,13 +18,13 @@ pub(crate) struct Listener<M> {
 }
 
 impl<M: Send + 'static> Listener<M> {
-    /// One that hears nothing yet.
+    /// Without a watch yet.
     pub(crate) fn new() -> Self {
         let (sender, received) = unbounded_channel();
         Self { sender, received, tasks: JoinSet::new() }
     }
 
-    /// Hears from now on of every `T` that is written, as `tell` has it.
+    /// Watches every `T` that is written from now on, mapped by `tell`.
     pub(crate) async fn watch_kind<T>(&mut self, client: Client, tell: fn(&T, Instant) -> M) -> Result<()>
     where
         T: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
@@ -37,15 +36,15 @@ impl<M: Send + 'static> Listener<M> {
         Ok(())
     }
 
-    /// What is heard next; `None` if that is nothing for so long.
+    /// The next change; `None` if there is none within this time.
     pub(crate) async fn next(&mut self, within: Duration) -> Result<Option<M>> {
-        let Ok(heard) = tokio::time::timeout(within, self.received.recv()).await else {
+        let Ok(received) = tokio::time::timeout(within, self.received.recv()).await else {
             return match self.tasks.try_join_next() {
                 Some(ended) => ended?.map(|()| None),
                 None => Ok(None),
             };
         };
-        Ok(heard)
+        Ok(received)
     }
 }
 
@@ -59,7 +58,7 @@ where
     T: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
 {
     loop {
-        // The server ends a watch every few minutes.
+        // The server ends each watch after a few minutes.
         let watch = objects.watch(&WatchParams::default(), &version).await;
         let mut events = Box::pin(watch.context("cannot watch what is measured")?);
         while let Some(event) = events.next().await {

@@ -1,17 +1,19 @@
 //! # The benchmark
 //!
-//! pod-safety and kube-controller-manager's controllers of the same duties, measured one after the other on the
-//! same real API server with the same objects, beside a bare loop that shows what the API server can take.
+//! Measures pod-safety and the controllers of kube-controller-manager with the same duties, one after the other on the same real API server
+//! with the same objects, beside a bare loop that shows the limit of the API server.
 //!
-//! - `plan`: what is measured, from the command line; `cluster`: where; `contender`: who
-//! - `calm`, `failover`, `removal`, `bare`, `budgets`, `losses`, `tenants`: a phase each; `scale`, `mass`, `silent`: made-up clusters; `agents`: Leases of node agents
-//! - `reflect`: contenders that are no products: a client on kube-runtime, and a floor
+//! - `plan`: what is measured, from the command line; `cluster`: where; `contender`: which program
+//! - `calm`, `failover`, `removal`, `bare`, `budgets`, `losses`, `tenants`: a phase each
+//! - `scale`, `mass`, `unreachable`: synthetic clusters; `agents`: Leases of node agents
+//! - `reflect`: reference contenders: a client on kube-runtime, and a floor
 //! - `drains`: many nodes drained, beside kubectl
-//! - `kubelets`: heartbeats; `etcd`, `http`, `requests`, `listener`: what they look at; `others`: what others see
-//! - `synthetic`: an API server of a cluster of any size that is made up, for sizes that no machine carries
-//! - `results`: every measurement; `report`: tables to look at; `page`: docs/benchmarks.md; `sizes`: docs/scale.md; `pictures`: of its tables
+//! - `kubelets`: heartbeats; `etcd`, `http`, `requests`, `listener`: sources of the measurements; `background_reads`: latency for other clients
+//! - `synthetic`: an API server with a generated cluster of any size, for sizes that no machine can hold
+//! - `results`: every measurement; `report`: tables for the terminal; `page`: docs/benchmarks.md; `sizes`: docs/scale.md;
+//!   `pictures`: charts of its tables
 //!
-//! `docs/benchmarks.md` says what the numbers mean and how they are taken.
+//! `docs/benchmarks.md` explains the numbers and how they are measured.
 #![expect(
     clippy::disallowed_methods,
     reason = "it measures real time, and its bare loop is the one that writes without proof, to a cluster of its own"
@@ -57,7 +59,7 @@ use contender::{Contender, Starter};
 use plan::{Command, Phase, Plan};
 use results::{Origin, Results};
 
-/// Threads that run the bare loop; the API server needs the machine more.
+/// Threads that run the bare loop; the API server needs the other cores.
 const THREADS: usize = 2;
 
 fn main() -> Result<()> {
@@ -84,10 +86,10 @@ fn main() -> Result<()> {
 
 async fn run(plan: Plan) -> Result<()> {
     let binary = match &plan.pod_safety {
-        // Programs run in a folder of their own.
+        // Each program runs in its own folder.
         Some(binary) => std::path::absolute(binary)?,
         None => {
-            // Minutes of silence would look like a hang.
+            // Minutes without output would look like a hang.
             print_line("building pod-safety");
             pod_safety_control_plane::binary().await?
         }
@@ -97,7 +99,7 @@ async fn run(plan: Plan) -> Result<()> {
     let mut starter = Starter::new(binary, &plan);
     let mut results = Results { origin: Origin::this(versions), plan: plan.clone(), samples: Vec::new() };
     let done = measure(&plan, &mut starter, &mut results).await;
-    // Of an hour's work, what was done before it failed is worth seeing.
+    // After an hour's work, the results before a failure are still useful.
     std::io::stdout().write_all(report::markdown(&results).as_bytes()).context("writing the tables")?;
     done?;
     plan.docs.as_ref().map_or(Ok(()), |folder| page::write(folder, results))
@@ -121,7 +123,7 @@ async fn measure(plan: &Plan, starter: &mut Starter, results: &mut Results) -> R
     Ok(())
 }
 
-/// All that has to do with the collection of pods, and the failover, on one cluster.
+/// All measurements of pod garbage collection, and the failover, on one cluster.
 async fn measure_on_one(plan: &Plan, starter: &mut Starter, results: &mut Results) -> Result<()> {
     let mut cluster = Cluster::start(plan).await?;
     if plan.includes(Phase::Start) {
@@ -141,8 +143,8 @@ async fn measure_on_one(plan: &Plan, starter: &mut Starter, results: &mut Result
     Ok(())
 }
 
-/// The bare loop and pod-safety take turns, so that what else the machine does meets both alike. At its own limit of twenty
-/// requests a second kube-controller-manager takes as long for each orphan, however many there are: it removes the `first` number.
+/// The bare loop and pod-safety take turns, so that other load on the machine affects both. kube-controller-manager is limited to twenty
+/// requests per second and takes the same time for each orphan, however many there are: it removes the `first` number.
 async fn measure_removal(
     results: &mut Results,
     cluster: &mut Cluster,
@@ -172,7 +174,7 @@ async fn version(program: &Path) -> Result<String> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// Tells the person who waits. When even that fails there is nobody to tell.
+/// Prints a line of progress. If that fails there is no other place to report it.
 pub(crate) fn print_line(line: &str) {
     let _nobody = writeln!(std::io::stderr(), "bench: {line}");
 }

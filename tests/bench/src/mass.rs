@@ -1,5 +1,5 @@
-//! A zone is lost with all its Nodes: how fast its pods are removed, and what that takes. On the synthetic API server, beside the
-//! bare loop on another one.
+//! A zone is lost with all its Nodes: how fast its pods are removed, and the cost. On the synthetic API server, beside the bare loop on
+//! another instance of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) struct Mass {
     pod_safety: PathBuf,
 }
 
-/// A cluster of which one zone is lost.
+/// A cluster with one lost zone.
 #[derive(Clone, Copy, Debug)]
 struct Zone {
     nodes: usize,
@@ -102,14 +102,14 @@ async fn measure(plan: &Mass, zone: &Zone) -> Result<String> {
     };
     print_line("pod-safety");
     let server = zone.server().await?;
-    let mut ours = PodSafetyProcess::start(&plan.pod_safety, &server.kubeconfig(), &plan.flags).await?;
-    let (ready, synced) = (Instant::now(), ours.mib("VmRSS")?);
-    let (before, all) = (usage::cpu_seconds(ours.pid)?, number(zone.pods));
+    let mut pod_safety = PodSafetyProcess::start(&plan.pod_safety, &server.kubeconfig(), &plan.flags).await?;
+    let (ready, synced) = (Instant::now(), pod_safety.mib("VmRSS")?);
+    let (before, all) = (usage::cpu_seconds(pod_safety.pid)?, number(zone.pods));
     let (mut first, mut queued) = (None, 0.0_f64);
     let took = loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        let pods = ours.metric(&cached("pods")).await?;
-        queued = queued.max(ours.metric("pod_safety_authority_queued_intents").await?);
+        let pods = pod_safety.metric(&cached("pods")).await?;
+        queued = queued.max(pod_safety.metric("pod_safety_authority_queued_intents").await?);
         if pods < all {
             first.get_or_insert(ready.elapsed());
         }
@@ -119,7 +119,7 @@ async fn measure(plan: &Mass, zone: &Zone) -> Result<String> {
     };
     let first = first.unwrap_or(took);
     let rate = number(orphans.len()) / (took.saturating_sub(first)).as_secs_f64();
-    let cpu = usage::cpu_seconds(ours.pid)? - before;
+    let cpu = usage::cpu_seconds(pod_safety.pid)? - before;
     Ok(format!(
         "| {} of {} | {} | {:.1} | {:.1} | {rate:.0} | {bare:.0} | {:.2} | {queued:.0} | {synced:.0} | {:.0} |\n",
         zone.lost,
@@ -128,6 +128,6 @@ async fn measure(plan: &Mass, zone: &Zone) -> Result<String> {
         first.as_secs_f64(),
         took.as_secs_f64(),
         1e3 * cpu / number(orphans.len()),
-        ours.mib("VmHWM")?,
+        pod_safety.mib("VmHWM")?,
     ))
 }

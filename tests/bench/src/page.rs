@@ -1,5 +1,5 @@
-//! `docs/benchmarks.md`, made of `docs/benchmarks.json`: what was promised and what counts beside kube-controller-manager, as a table
-//! and a picture. The file has every measurement.
+//! `docs/benchmarks.md`, generated from `docs/benchmarks.json`: the promised numbers and the main comparison with kube-controller-manager, as
+//! a table and a chart. The file has every measurement.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -34,7 +34,7 @@ enum Better {
 #[derive(Clone, Copy)]
 enum Target {
     Nothing,
-    /// So many times as good as kube-controller-manager.
+    /// This many times as good as kube-controller-manager.
     Times(f64),
     AtMost(f64),
 }
@@ -42,17 +42,17 @@ enum Target {
 struct Row {
     phase: Phase,
     number: &'static str,
-    /// On the page.
+    /// Its label on the page.
     label: &'static str,
     better: Better,
     target: Target,
 }
 
-const fn row(phase: Phase, number: &'static str, says: &'static str, better: Better, wanted: Target) -> Row {
-    Row { phase, number, label: says, better, target: wanted }
+const fn row(phase: Phase, number: &'static str, label: &'static str, better: Better, target: Target) -> Row {
+    Row { phase, number, label, better, target }
 }
 
-/// For every scene of the phase that has this number.
+/// Each row is repeated for every scene of the phase that has this number.
 const ROWS: [Row; 14] = [
     row(Phase::Start, PEAK, "memory at its peak, MiB", Better::Less, Target::Times(20.0)),
     row(Phase::Start, SYNCED, "until caches are synced, s", Better::Less, Target::Times(2.0)),
@@ -70,10 +70,10 @@ const ROWS: [Row; 14] = [
     row(Phase::Tenants, PEAK, "memory at its peak, MiB", Better::Less, Target::Nothing),
 ];
 
-/// What a removal must reach of the bare loop's rate.
+/// The required share of the bare loop's rate.
 const OF_BARE: f64 = 0.8;
 
-/// The file of numbers.
+/// The content of benchmarks.json.
 #[derive(Default, Serialize, Deserialize)]
 struct Record {
     runs: Vec<Run>,
@@ -86,13 +86,13 @@ struct Run {
     samples: Vec<Sample>,
 }
 
-/// A line of the table, and how many times as good as kube-controller-manager it is.
+/// A line of the table, with the ratio to kube-controller-manager.
 struct Line {
     cells: [String; 6],
     times: Option<f64>,
 }
 
-/// Writes a run into the documentation. What it measured takes the place of what earlier runs had measured of the same.
+/// Adds a run to the documentation. Its measurements replace those of earlier runs of the same phase and contender.
 pub(crate) fn write(folder: &Path, results: Results) -> Result<()> {
     let mut record = read_numbers(folder)?;
     let measured: Vec<_> = results.samples.iter().map(|one| (one.phase, one.who.clone())).collect();
@@ -105,7 +105,7 @@ pub(crate) fn write(folder: &Path, results: Results) -> Result<()> {
     write_page(folder)
 }
 
-/// Makes the page and its picture anew of the file of numbers.
+/// Generates the page and its chart from benchmarks.json.
 pub(crate) fn write_page(folder: &Path) -> Result<()> {
     let (page, picture) = render(folder)?;
     std::fs::write(folder.join(PAGE), page)?;
@@ -118,7 +118,7 @@ fn read_numbers(folder: &Path) -> Result<Record> {
     serde_json::from_str(&text).with_context(|| format!("reading {}", file.display()))
 }
 
-/// The page and the picture, as they should be.
+/// The page and the chart, generated.
 fn render(folder: &Path) -> Result<(String, String)> {
     let record = read_numbers(folder)?;
     let samples: Vec<Sample> = record.runs.iter().flat_map(|run| run.samples.iter().cloned()).collect();
@@ -133,7 +133,7 @@ fn render(folder: &Path) -> Result<(String, String)> {
     Ok((filled(&page, CLIENTS, &clients(&samples))?, picture))
 }
 
-/// Who follows the same kinds: the contenders of the phases in which nothing is removed.
+/// Contenders with the same watches: those of the phases without removals.
 fn clients(samples: &[Sample]) -> String {
     let mut rows = Vec::new();
     for row in ROWS.iter().filter(|row| KubeRuntime.takes_part(row.phase)) {
@@ -164,7 +164,7 @@ pub(crate) fn filled(page: &str, name: &str, text: &str) -> Result<String> {
     Ok(format!("{before}{begin}\n\n{text}\n{end}{after}"))
 }
 
-/// Which run measured what. What all runs have in common is said once.
+/// Which run measured what. Values that all runs share are stated once.
 fn origins(record: &Record) -> String {
     let place = |origin: &Origin| format!("{}; {}", origin.machine, origin.versions.join(", "));
     let places = each_once(record.runs.iter().map(|run| place(&run.origin)));
@@ -206,35 +206,35 @@ fn lines(samples: &[Sample]) -> Vec<Line> {
 
 fn line(samples: &[Sample], row: &Row, scene: &str) -> Line {
     let of = |who: &str, number: &str| median_of(samples, row.phase, scene, who, number);
-    let (ours, kcm) = (of(PodSafety.name(), row.number), of(Kcm.name(), row.number));
-    // What was not done in time is what it takes at least.
+    let (own, kcm) = (of(PodSafety.name(), row.number), of(Kcm.name(), row.number));
+    // An unfinished measurement is a lower bound.
     let unfinished =
         of(Kcm.name(), CORRECT_AFTER).filter(|right| of(PodSafety.name(), CORRECT_AFTER) > Some(*right));
     let sign = if unfinished.is_some() { "> " } else { "" };
     let times = match row.better {
-        Better::Less => ratio(kcm, ours),
-        Better::More => ratio(ours, kcm),
+        Better::Less => ratio(kcm, own),
+        Better::More => ratio(own, kcm),
     };
     let promised = row.number != STATUSES || scene.ends_with("one namespace");
-    let (wanted, reached) = match row.target {
+    let (target, reached) = match row.target {
         Target::Times(limit) if promised && kcm.is_some() => {
             (format!("≥ {limit} ×"), times.map(|times| times >= limit))
         }
-        Target::AtMost(limit) => (format!("≤ {limit}"), Some(ours.is_some_and(|ours| ours <= limit))),
+        Target::AtMost(limit) => (format!("≤ {limit}"), Some(own.is_some_and(|own| own <= limit))),
         Target::Nothing | Target::Times(_) => (dash(), None),
     };
     let cells = [
         format!("{scene}: {}", row.label),
-        format_value(ours),
+        format_value(own),
         format!("{sign}{}", format_value(kcm)),
         times.map_or_else(dash, |times| format!("{sign}{} ×", format_value(Some(times)))),
-        wanted,
+        target,
         yes_or_no(reached),
     ];
     Line { cells, times }
 }
 
-/// pod-safety's rate as a part of that of the fastest bare loop of the scene.
+/// pod-safety's rate as a share of that of the fastest bare loop of the scene.
 fn beside_the_bare_loop(samples: &[Sample], scene: &str) -> Option<Line> {
     let loops = bare_loops(samples).into_iter().filter(|(_, of)| *of == scene);
     let rates = loops.filter_map(|(who, _)| median_of(samples, Phase::Bare, scene, who, RATE));
@@ -264,10 +264,10 @@ fn yes_or_no(reached: Option<bool>) -> String {
 const ROW: f64 = 22.0;
 const BARS_AT: f64 = 460.0;
 const WIDTH: f64 = 800.0;
-/// The length of a bar that stands for ten times.
+/// The length of a bar for a factor of ten.
 const TEN: f64 = 66.0;
 
-/// A bar for each line that has a ratio, by powers of ten.
+/// A bar for each line that has a ratio, on a logarithmic scale.
 fn picture(lines: &[Line]) -> String {
     let bars: Vec<_> = lines.iter().filter_map(|line| Some((line, line.times?))).collect();
     let height = ROW * (crate::results::number(bars.len()) + 2.0);
@@ -308,13 +308,13 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
     }
 
-    /// `pod-safety-bench draw` makes them.
+    /// `pod-safety-bench draw` generates them.
     #[test]
     fn the_page_and_its_picture_match_the_numbers() {
         let (page, picture) = render(&folder()).unwrap();
-        for (file, wanted) in [(PAGE, page), (PICTURE, picture)] {
+        for (file, target) in [(PAGE, page), (PICTURE, picture)] {
             let there = std::fs::read_to_string(folder().join(file)).unwrap_or_default();
-            assert!(there == wanted, "docs/{file} is not of {NUMBERS}; run pod-safety-bench draw");
+            assert!(there == target, "docs/{file} is not of {NUMBERS}; run pod-safety-bench draw");
         }
     }
 
@@ -337,7 +337,7 @@ mod tests {
         };
         let samples = [sample(PodSafety.name(), 10.0, 9.0), sample(Kcm.name(), 300.0, 4.0)];
         let lines = lines(&samples);
-        let wanted = ["10.0", "> 300", "> 30.0 ×", "≥ 20 ×", "yes"];
-        assert_eq!(lines[0].cells[1..], wanted);
+        let target = ["10.0", "> 300", "> 30.0 ×", "≥ 20 ×", "yes"];
+        assert_eq!(lines[0].cells[1..], target);
     }
 }

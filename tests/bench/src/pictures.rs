@@ -1,4 +1,4 @@
-//! The pictures of `docs/scale.md`, drawn from its tables: what a reader sees and what a reader can check are the same numbers.
+//! The charts of `docs/scale.md`, drawn from its tables, so that charts and tables show the same numbers.
 
 use std::path::Path;
 
@@ -14,19 +14,19 @@ const WIDTH: u32 = 640;
 const HEIGHT: u32 = 360;
 const COLORS: [RGBColor; 2] = [RGBColor(0x1b, 0x6e, 0xc2), RGBColor(0xc2, 0x4b, 0x1b)];
 
-/// How a picture's vertical axis is divided.
+/// The vertical axis of a chart.
 #[derive(Clone, Copy)]
 enum Axis {
-    /// From zero.
+    /// Linear from zero.
     Even,
-    /// By powers of ten, from one: what is a thousand times as much would leave nothing of the other to see.
+    /// Logarithmic from one: on a linear axis, values a thousand times smaller would be invisible.
     Tens,
 }
 
-/// Points by what they are of.
+/// Points by series name.
 type Series = Vec<(String, Vec<(f64, f64)>)>;
 
-/// Draws pages and pictures anew.
+/// Generates pages and charts.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Draw {
     /// The folder of the pages, and of their pictures
@@ -39,7 +39,7 @@ pub(crate) fn run(plan: &Draw) -> Result<String> {
     draw_scale(&plan.docs)
 }
 
-/// The pictures of the page of sizes, and their names.
+/// Draws the charts of docs/scale.md, and returns their names.
 pub(crate) fn draw_scale(docs: &Path) -> Result<String> {
     let mut written = String::new();
     for (file, picture) in pictures(docs)? {
@@ -50,19 +50,19 @@ pub(crate) fn draw_scale(docs: &Path) -> Result<String> {
     Ok(written)
 }
 
-/// The tables of the page, by how they begin: made-up clusters of all sizes, nodes that fall silent there, and a real API server.
+/// The tables of the page, by their header: synthetic clusters of all sizes, unreachable nodes there, and a real API server.
 const SIZES: &str = "| nodes | pods | heartbeats/s |";
 const SILENT: &str = "| nodes | lost at once |";
 const BESIDE: &str = "| program | nodes | pods |";
 
-/// Files of the folder, and what belongs into them.
+/// The chart files of the folder with their content.
 fn pictures(docs: &Path) -> Result<Vec<(String, String)>> {
     use Axis::{Even, Tens};
     let file = docs.join(PAGE);
     let page = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
     let all = |_: &[&str]| true;
     let with_pods = |cells: &[&str]| cells[1] != "0";
-    let ours = |table, columns, of: fn(&[&str]) -> bool| {
+    let own_rows = |table, columns, of: fn(&[&str]) -> bool| {
         Ok::<_, anyhow::Error>(vec![("pod-safety".to_owned(), points(&page, table, columns, of)?)])
     };
     let kcm = |columns| {
@@ -70,10 +70,10 @@ fn pictures(docs: &Path) -> Result<Vec<(String, String)>> {
         Ok::<_, anyhow::Error>(vec![(KCM.to_owned(), points(&page, BESIDE, columns, of)?)])
     };
     let on_real = |columns| points(&page, BESIDE, columns, |cells| cells[0] != KCM);
-    let memory = [ours(SIZES, (1, 5), with_pods)?, kcm((2, 4))?].concat();
-    let start = [ours(SIZES, (1, 3), with_pods)?, kcm((2, 3))?].concat();
+    let memory = [own_rows(SIZES, (1, 5), with_pods)?, kcm((2, 4))?].concat();
+    let start = [own_rows(SIZES, (1, 3), with_pods)?, kcm((2, 3))?].concat();
     let lost =
-        [ours(SILENT, (0, 3), |cells| cells[1] == "100" && !cells[3].is_empty())?, kcm((1, 6))?].concat();
+        [own_rows(SILENT, (0, 3), |cells| cells[1] == "100" && !cells[3].is_empty())?, kcm((1, 6))?].concat();
     let removal = [vec![("pod-safety".to_owned(), on_real((1, 5))?)], kcm((1, 5))?].concat();
     let all = [
         ("scale-memory.svg", "Memory at its peak", ["thousands of pods", "MiB"], memory, 1e-3, Even),
@@ -89,7 +89,7 @@ fn pictures(docs: &Path) -> Result<Vec<(String, String)>> {
             "scale-heartbeats.svg",
             "Own CPU for heartbeats",
             ["heartbeats/s", "% of a core"],
-            ours(SIZES, (2, 6), all)?,
+            own_rows(SIZES, (2, 6), all)?,
             1.0,
             Even,
         ),
@@ -119,7 +119,7 @@ fn pictures(docs: &Path) -> Result<Vec<(String, String)>> {
         .collect()
 }
 
-/// Two columns of the rows `of` the table that begins so, in the order of the first.
+/// Two columns of the rows `of` the table with this header, in the order of the first column.
 fn points(
     page: &str,
     head: &str,
@@ -143,7 +143,7 @@ fn points(
     Ok(points)
 }
 
-/// Points and lines between them.
+/// Draws points with lines between them.
 fn render_chart(title: &str, axes: [&str; 2], series: Series, unit: f64, axis: Axis) -> Result<String> {
     let points = || series.iter().flat_map(|(_, points)| points);
     let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(0.0, f64::max) * 1.08;
@@ -152,7 +152,7 @@ fn render_chart(title: &str, axes: [&str; 2], series: Series, unit: f64, axis: A
         Axis::Even => {
             draw_on(title, axes, &series, unit, (0.0..most_x, 0.0..most_y), SeriesLabelPosition::UpperRight)
         }
-        // To the next power of ten.
+        // Up to the next power of ten.
         Axis::Tens => {
             let tens = (1.0..10f64.powf(most_y.log10().ceil())).log_scale();
             draw_on(title, axes, &series, unit, (0.0..most_x, tens), SeriesLabelPosition::MiddleRight)
@@ -203,7 +203,7 @@ where
 mod tests {
     use super::*;
 
-    /// `pod-safety-bench draw` makes them.
+    /// `pod-safety-bench draw` generates them.
     #[test]
     fn the_pictures_match_the_tables() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");

@@ -21,11 +21,11 @@ use crate::unreachable::Silent;
 /// Both contenders wait this long before they remove the pods of a missing node.
 const QUARANTINE: Duration = Duration::from_secs(40);
 
-/// What --quick waits instead. kube-controller-manager's time is not a flag, so it is left out there.
+/// The quarantine with --quick. kube-controller-manager's quarantine has no flag, so it is not measured then.
 const QUICK_QUARANTINE: Duration = Duration::from_secs(5);
 
 /// Measures pod-safety and kube-controller-manager's pod garbage collector and disruption controller, one after the
-/// other, on the same real API server, and says which of the promised numbers are reached.
+/// other, on the same real API server, and shows which of the promised numbers are reached.
 ///
 /// At full size it takes two hours and 12 GiB of memory, most of the time for kube-controller-manager. With --quick
 /// there is a small default for each flag.
@@ -127,7 +127,7 @@ pub(crate) enum Command {
     Agents(Agents),
     /// Measures how the pods of a lost zone are removed, on a cluster that is made up
     Mass(Mass),
-    /// Measures how soon nodes are found lost whose kubelets fall silent, and by a standby, on such clusters
+    /// Measures how soon nodes whose kubelets stop reporting are marked lost, also by a standby, on such clusters
     Silent(Silent),
     /// Measures how many nodes are drained, beside kubectl drain
     Drains(Drains),
@@ -136,7 +136,7 @@ pub(crate) enum Command {
     Reflect(Reflect),
     /// Measures on clusters that are made up, at every size, and writes docs/scale.md
     Sizes(Sizes),
-    /// Makes docs/benchmarks.md of its numbers anew, and the pictures of both pages
+    /// Generates docs/benchmarks.md from its numbers, and the charts of both pages
     Draw(Draw),
 }
 
@@ -168,7 +168,7 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// As `--only` has it.
+    /// The name for `--only`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -185,17 +185,17 @@ impl Phase {
 }
 
 impl Plan {
-    /// How long pods of a missing node are left alone.
+    /// How long pods of a missing node are kept.
     pub(crate) fn quarantine(&self) -> Duration {
         if self.quick { QUICK_QUARANTINE } else { QUARANTINE }
     }
 
-    /// For how long nothing changes.
+    /// The length of the quiet phase.
     pub(crate) fn quiet(&self) -> Duration {
         Duration::try_from_secs_f64(self.quiet_minutes * 60.0).unwrap_or_default()
     }
 
-    /// How many pods become unready in each second, and how many in all.
+    /// How many pods become unready per second, and how many in total.
     pub(crate) fn changes(&self) -> (u32, u32) {
         if self.quick { (20, 2 * 20) } else { (100, 60 * 100) }
     }
@@ -204,17 +204,17 @@ impl Plan {
         Duration::from_secs(60 * u64::from(self.budget_limit_minutes))
     }
 
-    /// For how long the API server must be calm before it is calm.
+    /// How long the API server must be idle before it counts as idle.
     pub(crate) fn calm_seconds(&self) -> u32 {
         if self.quick { 1 } else { 5 }
     }
 
-    /// How many pods and budgets one tenant has, and for how long each scene lasts.
+    /// How many pods and PDBs one tenant has, and how long each scene lasts.
     pub(crate) fn tenants(&self) -> (usize, Duration) {
         if self.quick { (100, Duration::from_secs(5)) } else { (2_500, Duration::from_secs(60)) }
     }
 
-    /// For how long the API server's idle use is measured.
+    /// How long the API server's idle use is measured.
     pub(crate) fn idle(&self) -> Duration {
         Duration::from_secs(if self.quick { 2 } else { 30 })
     }
@@ -224,7 +224,7 @@ impl Plan {
         self.only.is_empty() || self.only.contains(&phase)
     }
 
-    /// Who takes part in a phase.
+    /// The contenders of a phase.
     pub(crate) fn those_of(&self, phase: Phase) -> impl Iterator<Item = Contender> {
         self.contenders
             .iter()
@@ -232,7 +232,7 @@ impl Plan {
             .filter(move |contender| self.includes(phase) && contender.takes_part(phase))
     }
 
-    /// Who takes part in a removal: see [`QUICK_QUARANTINE`].
+    /// The contenders of a removal: see [`QUICK_QUARANTINE`].
     pub(crate) fn removers(&self) -> impl Iterator<Item = Contender> {
         self.those_of(Phase::Removal).filter(|contender| !self.quick || *contender == Contender::PodSafety)
     }

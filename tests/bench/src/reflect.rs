@@ -1,12 +1,12 @@
-//! Two contenders that are no products. Each follows what pod-safety follows for the collection of pods, nodes and the Leases of nodes.
+//! Two reference contenders. Each watches what pod-safety watches for pod garbage collection: pods, nodes and the Leases of nodes.
 //!
-//! - `kube-runtime`: as an engineer who knows it makes it. Streaming lists, types with the fields that the duty needs and no more
-//!   metadata than that, `DeserializeGuard` for each object, a store for each kind, and a `Controller` that reconciles pods.
-//!   Its reconcile finds the node of the pod in the store and decides nothing else.
+//! - `kube-runtime`: an idiomatic implementation. Streaming lists, types with only the needed fields and metadata,
+//!   `DeserializeGuard` for each object, a store for each kind, and a `Controller` that reconciles pods.
+//!   Its reconcile function finds the node of the pod in the store and makes no further decision.
 //! - `floor`: reads the same lists and watches as pod-safety, in protobuf, and drops the bytes, through
-//!   `kube::Client`: what that client costs whoever decodes nothing.
+//!   `kube::Client`: the cost of that client without decoding.
 //!
-//! Each prints [`SYNCED`] when it has read all lists, and then goes on until it is ended.
+//! Each prints [`SYNCED`] when it has read all lists, and then continues until it is stopped.
 
 use std::fmt::Debug;
 use std::io::Write as _;
@@ -28,12 +28,12 @@ use kube_runtime::{WatchStreamExt as _, watcher};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
-/// What each prints when it has read all lists.
+/// Printed when all lists have been read.
 pub(crate) const SYNCED: &str = "caches are synced";
 
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// As many pods as pod-safety decides about at a time.
+/// The number of pods that pod-safety decides about concurrently.
 const AT_A_TIME: u16 = 16;
 
 /// Follows pods, nodes and Leases until it is ended.
@@ -60,7 +60,7 @@ fn synced() -> Result<()> {
     writeln!(std::io::stdout(), "{SYNCED}").context("telling the benchmark")
 }
 
-/// The metadata that the duty needs.
+/// The needed metadata.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Identity {
@@ -92,7 +92,7 @@ fn identity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D:
     })
 }
 
-/// A kind with the fields that the duty needs.
+/// A kind with only the needed fields.
 macro_rules! lean {
     ($name:ident: $full:ty { $($(#[$attribute:meta])* $part:ident: $fields:ident { $($field:ident: $kind:ty,)* })* }) => {
         $(
@@ -151,7 +151,7 @@ async fn reflect(client: Client) -> Result<()> {
         });
     let controller = tokio::spawn(controller);
     tokio::try_join!(nodes.wait_until_ready(), leases.wait_until_ready())?;
-    // The controller waits for the same, and this would not be woken. A store is filled at once when all was read.
+    // The controller waits for the same store, which would not wake this task. A store is filled at once when the list is complete.
     while store.is_empty() {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
@@ -161,7 +161,7 @@ async fn reflect(client: Client) -> Result<()> {
 
 type Nodes = Store<DeserializeGuard<Node>>;
 
-/// Whether it may have to be removed: what a collector of pods asks first.
+/// Whether the pod may have to be removed: the first check of a pod garbage collector.
 async fn reconcile(
     pod: Arc<DeserializeGuard<Pod>>,
     nodes: Arc<Nodes>,
@@ -174,12 +174,12 @@ async fn reconcile(
     Ok(Action::await_change())
 }
 
-/// Tells the person who reads its log.
+/// Prints the error to the log.
 fn report_error(error: &dyn std::error::Error) {
     let _nobody = writeln!(std::io::stderr(), "{error}: {:?}", error.source());
 }
 
-/// A store of all objects, and the task that keeps it.
+/// A store of all objects, and the task that updates it.
 fn start_reflector<K>(api: Api<K>) -> Store<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
@@ -214,14 +214,14 @@ async fn read_and_drop(client: &Client) -> Result<()> {
     futures::future::try_join_all(watches).await.map(|_: Vec<()>| ())
 }
 
-/// The version of a list.
+/// The resourceVersion of a list.
 async fn version(client: &Client, path: &str) -> Result<String> {
     let request = http::Request::get(format!("{path}?limit=1")).body(Vec::new())?;
     let list: serde_json::Value = client.request(request).await?;
     Ok(list["metadata"]["resourceVersion"].as_str().context("a list without a version")?.to_owned())
 }
 
-/// Reads an answer in protobuf to its end.
+/// Reads a protobuf response to its end.
 async fn drain(client: &Client, path: &str) -> Result<()> {
     let protobuf = "application/vnd.kubernetes.protobuf";
     let accept = if path.contains('?') { format!("{protobuf};stream=watch") } else { protobuf.to_owned() };

@@ -1,6 +1,6 @@
-//! Phase: the Nodes of dead machines are deleted while a contender runs, and it removes their pods after the quarantine.
-//! The machines fell silent for longer than the duration of their Leases before, as those of a cloud that takes them away:
-//! pods of a Node that is deleted while its kubelet is active are deleted gracefully first, and take two quarantines.
+//! Phase: the Nodes of dead machines are deleted while a contender runs, and it removes their pods after the quarantine. The machines
+//! stopped reporting for longer than the duration of their Leases before, as when a cloud deletes instances: pods of a Node that is deleted
+//! while its kubelet is active are deleted gracefully first, and take two quarantines.
 
 use std::time::{Duration, Instant};
 
@@ -14,20 +14,20 @@ use crate::plan::{Phase, Plan};
 use crate::print_line;
 use crate::results::{Meter, RATE, Sample, number};
 
-/// Processor times are read this long before the quarantine ends: nothing is removed yet.
+/// CPU times are read this long before the quarantine ends: nothing has been removed yet.
 const BEFORE_THE_END: Duration = Duration::from_millis(300);
 
-/// The duration of a Lease, the 15 s for which a break of a watch goes unnoticed, and a little more: for so long a
-/// contender sees that the machines are silent.
+/// The duration of a Lease, the 15 s for which a break of a watch may remain undetected, and a margin: for this time a contender observes
+/// that the machines do not report.
 const STALE_FOR: Duration = Duration::from_secs(60);
 
-/// A node that lives, so that the Leases are spoken of: the silence of a watch is no silence of a kubelet.
+/// A node that reports, so that the watch of Leases is active: without events the watch itself could be broken.
 const ALIVE_NODES: &str = "node-that-lives";
 
-/// Slower than this many pods a second, no contender is waited for.
+/// A contender that removes fewer pods per second is stopped.
 const SLOWEST: f64 = 3.0;
 
-/// And this is added for whoever looks at the clock only now and then.
+/// Added for contenders that poll only now and then.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
@@ -73,8 +73,8 @@ pub(crate) async fn run(
     Ok(sample.with("requests per pod", number(requests) / number(count)))
 }
 
-/// What share of a core the API server uses while the quarantine lasts, once the new pods are digested. Comes
-/// back right before the quarantine ends.
+/// The share of a core that the API server uses during the quarantine, after the new pods are processed. Returns right before the
+/// quarantine ends.
 async fn idle(cluster: &mut Cluster, plan: &Plan, ends: Instant) -> Result<f64> {
     let end = ends - BEFORE_THE_END;
     cluster.calm_by(end - plan.quarantine() / 4).await?;
@@ -84,27 +84,27 @@ async fn idle(cluster: &mut Cluster, plan: &Plan, ends: Instant) -> Result<f64> 
     }
 }
 
-/// Counts until none is left: when the first was gone, and when the last.
+/// Counts until no orphan is left: returns when the first was gone, and when the last.
 async fn watch(cluster: &Cluster, count: usize, ends: Instant) -> Result<(Instant, Instant)> {
     let limit = PATIENCE + Duration::from_secs_f64(number(count) / SLOWEST);
     let mut first = None;
-    let mut told = Instant::now();
+    let mut reported_at = Instant::now();
     loop {
-        let left = cluster.orphans_left().await?;
+        let remaining = cluster.orphans_left().await?;
         let now = Instant::now();
-        if left < count {
+        if remaining < count {
             first = first.or(Some(now));
         }
-        if left == 0 {
+        if remaining == 0 {
             return Ok((first.unwrap_or(now), now));
         }
-        ensure!(now <= ends + limit, "{left} of {} orphans are left after {limit:?}", count);
-        if told.elapsed() > PROGRESS_INTERVAL {
-            told = now;
-            print_line(&format!("{left} orphans left"));
+        ensure!(now <= ends + limit, "{remaining} of {} orphans are left after {limit:?}", count);
+        if reported_at.elapsed() > PROGRESS_INTERVAL {
+            reported_at = now;
+            print_line(&format!("{remaining} orphans left"));
         }
-        // Counting many costs etcd a little, and only the first and the last matter.
-        let precise = left == count || left < 200;
+        // Counting many orphans loads etcd, and only the first and the last matter.
+        let precise = remaining == count || remaining < 200;
         tokio::time::sleep(Duration::from_millis(if precise { 10 } else { 100 })).await;
     }
 }

@@ -1,4 +1,4 @@
-//! All that was measured, as tables for the person who waits. `page` shows what was promised.
+//! All measurements as tables for the terminal. `page` shows the promised numbers.
 
 use std::fmt::Write as _;
 
@@ -6,15 +6,15 @@ use crate::contender::Contender::{Kcm, PodSafety};
 use crate::plan::Phase;
 use crate::results::{API_CPU, BACKGROUND_BEFORE, BACKGROUND_P99, Origin, RATE, Results, Sample, each_once};
 
-/// Who, and of what.
+/// Contender and scene.
 pub(crate) fn bare_loops(samples: &[Sample]) -> Vec<(&str, &str)> {
     let bare = samples.iter().filter(|one| one.phase == Phase::Bare);
     each_once(bare.map(|one| (&*one.who, &*one.scene)))
 }
 
-/// The one as a part of the other.
-pub(crate) fn ratio(ours: Option<f64>, kcm: Option<f64>) -> Option<f64> {
-    Some(ours? / kcm.filter(|kcm| *kcm > 0.0)?)
+/// The first as a share of the second.
+pub(crate) fn ratio(own: Option<f64>, kcm: Option<f64>) -> Option<f64> {
+    Some(own? / kcm.filter(|kcm| *kcm > 0.0)?)
 }
 
 pub(crate) fn markdown(results: &Results) -> String {
@@ -56,10 +56,10 @@ fn beside_kcm(results: &Results) -> Vec<[String; 4]> {
         let names = each_once(these.flat_map(|one| one.values.iter().map(|(name, _)| name.as_str())));
         for (index, name) in names.into_iter().enumerate() {
             let of = |who: &str| results.median(phase, scene, who, name);
-            let (ours, kcm) = (of(PodSafety.name()), of(Kcm.name()));
-            let ratio = ratio(ours, kcm).map_or_else(dash, |ratio| format!("{ratio:.3}"));
+            let (own, kcm) = (of(PodSafety.name()), of(Kcm.name()));
+            let ratio = ratio(own, kcm).map_or_else(dash, |ratio| format!("{ratio:.3}"));
             let what = if index == 0 { format!("{scene}: {name}") } else { format!("… {name}") };
-            rows.push([what, format_value(ours), format_value(kcm), ratio]);
+            rows.push([what, format_value(own), format_value(kcm), ratio]);
         }
     }
     rows
@@ -68,15 +68,15 @@ fn beside_kcm(results: &Results) -> Vec<[String; 4]> {
 fn bare(results: &Results) -> impl Iterator<Item = [String; 6]> {
     bare_loops(&results.samples).into_iter().map(move |(who, scene)| {
         let of = |name| results.median(Phase::Bare, scene, who, name);
-        let ours = results.median(Phase::Removal, scene, PodSafety.name(), RATE);
-        let reach = ratio(ours, of(RATE)).map_or_else(dash, |ratio| format!("{:.0} %", 100.0 * ratio));
+        let own = results.median(Phase::Removal, scene, PodSafety.name(), RATE);
+        let reach = ratio(own, of(RATE)).map_or_else(dash, |ratio| format!("{:.0} %", 100.0 * ratio));
         let numbers = [RATE, API_CPU, BACKGROUND_BEFORE, BACKGROUND_P99].map(|name| format_value(of(name)));
         let [rate, cpu, before, meanwhile] = numbers;
         [format!("{who}: {scene}"), rate, cpu, before, meanwhile, reach]
     })
 }
 
-/// Which requests each took, the first time.
+/// The requests of each contender, in the first round.
 fn requests(results: &Results) -> impl Iterator<Item = [String; 3]> {
     results.scenes().into_iter().flat_map(move |(phase, scene)| {
         [PodSafety, Kcm].into_iter().filter_map(move |who| {
@@ -87,7 +87,7 @@ fn requests(results: &Results) -> impl Iterator<Item = [String; 3]> {
     })
 }
 
-/// Three digits that matter.
+/// Three significant digits.
 pub(crate) fn format_value(value: Option<f64>) -> String {
     match value {
         None => dash(),

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 /// Requests by verb and resource, for example `PATCH pods/status`.
 pub(crate) type Requests = BTreeMap<String, u64>;
 
-/// Reads the counters. Watches are left out (they count when they end), and so is what is no resource, such
-/// as this page.
+/// Reads the counters. Watches are excluded (they count when they end), and so are requests without a resource, such as this page.
 pub(crate) fn parse_counters(metrics: &str) -> Requests {
     let mut requests = Requests::new();
     for line in metrics.lines() {
@@ -41,7 +40,7 @@ fn label<'a>(labels: &'a str, name: &str) -> &'a str {
     value.map_or("", |value| value.trim_end_matches('"'))
 }
 
-/// A counter; large ones are written as `1.25e+06`.
+/// A counter; the server formats large ones as `1.25e+06`.
 fn whole(count: &str) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! What was measured: every single measurement is kept, tables show medians.
+//! The results: every single measurement is kept, tables show medians.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::print_line;
 use crate::requests::{self, Requests};
 
 pub(crate) const OWN_CPU: &str = "own CPU, s";
-/// Less what it uses when idle.
+/// Without its idle use.
 pub(crate) const API_CPU: &str = "API server CPU, s";
 pub(crate) const OF_A_CORE: &str = "of a core, %";
 pub(crate) const PEAK: &str = "highest resident memory, MiB";
@@ -35,7 +35,7 @@ pub(crate) struct Results {
     pub(crate) samples: Vec<Sample>,
 }
 
-/// Which command measured which code where.
+/// Which command measured which commit on which machine.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Origin {
     pub(crate) command: String,
@@ -46,7 +46,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// This command, on the tree as it is.
+    /// The current command, on the current tree.
     pub(crate) fn this(versions: Vec<String>) -> Self {
         let flags = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
         let git = std::process::Command::new("git")
@@ -65,8 +65,7 @@ impl Origin {
     }
 }
 
-/// One measurement: who, of what, and its numbers in the order in which tables show them. A number that cannot be
-/// said is not there.
+/// One measurement: contender, scene, and its numbers in the order of the tables. Unknown numbers are absent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Sample {
     pub(crate) phase: Phase,
@@ -83,7 +82,7 @@ impl Sample {
         Self { phase, who, scene, values: Vec::new(), requests: Requests::new() }
     }
 
-    /// Also this number, instead of one of that name.
+    /// Adds or replaces the number of that name.
     pub(crate) fn with(mut self, name: &str, value: impl Into<Option<f64>>) -> Self {
         if let Some(value) = value.into() {
             match self.values.iter_mut().find(|(of, _)| of == name) {
@@ -94,7 +93,7 @@ impl Sample {
         self
     }
 
-    /// How long many things took. Those that `never` happened count as longest.
+    /// Durations of many events. Events that `never` happened count as longest.
     pub(crate) fn spread(self, mut times: Vec<Duration>, never: usize) -> Self {
         times.sort();
         let of = |percent| percentile(&times, never, percent);
@@ -145,7 +144,7 @@ pub(crate) fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     })
 }
 
-/// What a contender and the API server use from its start on.
+/// Resource use of a contender and the API server from its start on.
 pub(crate) struct Meter {
     began: Instant,
     apiserver: f64,
@@ -154,13 +153,13 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// From now on, but for the requests: they may have been counted before.
+    /// From now on, except for the requests, which may have been counted earlier.
     pub(crate) fn start(requests: Requests, cluster: &mut Cluster, running: &mut Running) -> Result<Self> {
         let (began, apiserver) = (Instant::now(), cluster.apiserver_cpu()?);
         Ok(Self { began, apiserver, own: running.cpu()?, requests })
     }
 
-    /// From when the contender was started.
+    /// From the start of the contender.
     pub(crate) fn since_start(requests: Requests, running: &Running) -> Self {
         Self { began: running.started, apiserver: running.apiserver_before, own: 0.0, requests }
     }
@@ -169,7 +168,7 @@ impl Meter {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// Puts all of it into `sample`. The API server would have used a share of `idle` of a core anyway.
+    /// Adds all numbers to `sample`. The API server's idle use, a share of `idle` of a core, is subtracted.
     pub(crate) async fn read(
         &self,
         sample: Sample,
@@ -186,19 +185,19 @@ impl Meter {
     }
 }
 
-/// Of `sorted` times and as many that `never` came, in milliseconds; `None` if it is one of these, or of none.
+/// The percentile of `sorted` times and `never` missing ones, in milliseconds; `None` if it is a missing one, or there are no times.
 pub(crate) fn percentile(sorted: &[Duration], never: usize, percent: usize) -> Option<f64> {
     let rank = ((sorted.len() + never) * percent).div_ceil(100);
     sorted.get(rank.checked_sub(1)?).map(|time| time.as_secs_f64() * 1_000.0)
 }
 
-/// A count as a number to calculate with.
+/// A count as a floating-point number.
 #[expect(clippy::cast_precision_loss, reason = "counts of a test run are far below 2^52")]
 pub(crate) fn number(count: usize) -> f64 {
     count as f64
 }
 
-/// The middle of `values`, or the mean of the two in the middle; `None` without any.
+/// The middle of `values`, or the mean of the two middle ones; `None` without values.
 fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);
@@ -207,10 +206,10 @@ fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Some(f64::midpoint(*lower, *upper))
 }
 
-/// The machine, as far as numbers depend on it.
+/// The properties of the machine that affect the numbers.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
-    /// What this process may use.
+    /// The cores that this process may use.
     pub(crate) cores: usize,
     pub(crate) processor: String,
     pub(crate) memory_gib: u64,

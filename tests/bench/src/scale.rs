@@ -1,4 +1,4 @@
-//! Sizes that no machine of ours carries a real API server for: pod-safety on the synthetic one, one size after the other.
+//! Cluster sizes that need more than one machine for a real API server: pod-safety on the synthetic one, one size after the other.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use tokio::process::{Child, Command};
 use crate::synthetic::kubeconfig;
 use crate::{http, print_line};
 
-/// A million pods are listed in seconds. More is no start.
+/// A million pods are listed in seconds. A longer start is a failure.
 const SYNCED_WITHIN: Duration = Duration::from_secs(300);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Of what a start allocated, the rest is given back or not after this.
+/// After this time the allocator has returned the memory of the start, or keeps it.
 const SETTLE_TIME: Duration = Duration::from_secs(15);
 
 /// The time from one renewal of a kubelet's Lease to the next.
@@ -71,7 +71,7 @@ impl std::str::FromStr for Size {
     }
 }
 
-/// What was measured at one size.
+/// The measurements at one size.
 struct Row {
     size: Size,
     heartbeats: usize,
@@ -108,7 +108,7 @@ impl Row {
     }
 }
 
-/// A program of ours in the background. It ends with us.
+/// A program in the background, which is killed with this process.
 fn spawn(program: &Path, args: &[&str], log: &Path) -> Result<Child> {
     let file = std::fs::File::create(log).with_context(|| format!("writing {}", log.display()))?;
     let mut command = Command::new(program);
@@ -116,7 +116,7 @@ fn spawn(program: &Path, args: &[&str], log: &Path) -> Result<Child> {
     command.spawn().with_context(|| format!("starting {}", program.display()))
 }
 
-/// The synthetic API server, as a process. It ends with this value.
+/// The synthetic API server, as a process, which is killed when this is dropped.
 pub(crate) struct Server {
     _process: Child,
     folder: tempfile::TempDir,
@@ -128,7 +128,7 @@ impl Server {
         Self::start_with(args, &[]).await
     }
 
-    /// And with these flags.
+    /// With flags in addition.
     pub(crate) async fn start_with(args: &[(&str, usize)], flags: &[&str]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let into = format!("--folder={}", folder.path().display());
@@ -149,12 +149,12 @@ impl Server {
     }
 }
 
-/// pod-safety, whose caches are synced.
+/// A pod-safety process with synced caches.
 pub(crate) struct PodSafetyProcess {
     process: Child,
     pub(crate) pid: u32,
     admin: kube::Client,
-    /// Seconds until it was ready, and those of CPU.
+    /// Seconds until it was ready, and its CPU seconds until then.
     start: (f64, f64),
     _folder: tempfile::TempDir,
 }
@@ -182,12 +182,12 @@ impl PodSafetyProcess {
         Ok(Self { process, pid, admin, start, _folder: folder })
     }
 
-    /// At once, as a machine that loses its power: its Lease is not given back.
+    /// Kills it like a power loss: its Lease is not released.
     pub(crate) async fn kill(mut self) -> Result<()> {
         Ok(self.process.kill().await?)
     }
 
-    /// The sum of the lines that begin so on its page of metrics.
+    /// The sum of the metrics whose lines begin with `name`.
     pub(crate) async fn metric(&mut self, name: &str) -> Result<f64> {
         ensure!(self.process.try_wait()?.is_none(), "pod-safety has ended");
         let metrics = http::page(&self.admin, "metrics").await?;
@@ -200,7 +200,7 @@ impl PodSafetyProcess {
     }
 }
 
-/// How many objects of a resource the cache has.
+/// The metric of the number of cached objects of a resource.
 pub(crate) fn cached(resource: &str) -> String {
     format!("pod_safety_cache_objects{{resource=\"{resource}\"}}")
 }
@@ -217,26 +217,26 @@ async fn measure(plan: &Scale, size: Size) -> Result<Row> {
             (Some(server), config)
         }
     };
-    let mut ours = PodSafetyProcess::start(&plan.pod_safety, &config, &plan.flags).await?;
+    let mut pod_safety = PodSafetyProcess::start(&plan.pod_safety, &config, &plan.flags).await?;
     tokio::time::sleep(SETTLE_TIME).await;
-    let (before, since) = (usage::cpu_seconds(ours.pid)?, Instant::now());
+    let (before, since) = (usage::cpu_seconds(pod_safety.pid)?, Instant::now());
     tokio::time::sleep(Duration::from_secs(plan.seconds)).await;
-    let share = (usage::cpu_seconds(ours.pid)? - before) / since.elapsed().as_secs_f64();
-    let peak_mib = ours.mib("VmHWM")?;
+    let share = (usage::cpu_seconds(pod_safety.pid)? - before) / since.elapsed().as_secs_f64();
+    let peak_mib = pod_safety.mib("VmHWM")?;
     for (resource, count) in [("pods", pods), ("nodes", nodes), ("leases", nodes)] {
-        let has = ours.metric(&cached(resource)).await?;
-        let wanted = crate::results::number(count);
-        ensure!((has - wanted).abs() < 0.5, "pod-safety has {has} {resource} of {count}");
+        let has = pod_safety.metric(&cached(resource)).await?;
+        let expected = crate::results::number(count);
+        ensure!((has - expected).abs() < 0.5, "pod-safety has {has} {resource} of {count}");
     }
-    let (start, start_cpu) = ours.start;
+    let (start, start_cpu) = pod_safety.start;
     Ok(Row { size, heartbeats, start, start_cpu, peak_mib, share })
 }
 
-pub(crate) async fn wait<T>(look: impl AsyncFn() -> Option<T>) -> Result<T> {
+pub(crate) async fn wait<T>(probe: impl AsyncFn() -> Option<T>) -> Result<T> {
     let deadline = Instant::now() + SYNCED_WITHIN;
     while Instant::now() < deadline {
-        if let Some(found) = look().await {
-            return Ok(found);
+        if let Some(value) = probe().await {
+            return Ok(value);
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }

@@ -1,4 +1,4 @@
-//! `docs/scale.md`: what is measured on clusters that are made up, one after the other, in its tables.
+//! Writes the tables of `docs/scale.md`: measurements on synthetic clusters, one after the other.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ pub(crate) struct Sizes {
     docs: PathBuf,
 }
 
-/// Each part with its defaults. A part that fails leaves what the ones before it have written.
+/// Runs each part with its defaults. If a part fails, the results of earlier parts remain.
 pub(crate) async fn run(plan: &Sizes) -> Result<()> {
     let Origin { commit, date, machine, .. } = Origin::this(Vec::new());
     fill(plan, "run", &format!("Commit `{commit}`, {date}, `make scale`; {machine}.\n"))?;

@@ -1,5 +1,5 @@
-//! Phase: what one tenant writes into one namespace. Pods and budgets of which each chooses each, and pods with labels
-//! without end. Every second one pod changes its labels, so that every budget is to be calculated anew.
+//! Phase: writes of one tenant into one namespace. Pods and PDBs where each PDB selects each pod, and pods with very many labels. Every
+//! second one pod changes its labels, so that every PDB must be recalculated.
 
 use std::time::{Duration, Instant};
 
@@ -20,12 +20,12 @@ use crate::plan::{Phase, Plan};
 use crate::results::{Meter, Results, Sample, number};
 
 const NAMESPACE: &str = "tenant";
-/// How many requests of a tenant are under way together.
+/// Concurrent requests of a tenant.
 const AT_ONCE: usize = 16;
-/// Close to what etcd takes for one object; more is refused.
+/// Close to etcd's size limit for one object; more is refused.
 const FAT_PODS: usize = 10;
 const LABELS: usize = 90_000;
-/// A probe of Kubernetes each ten seconds would miss what lasts shorter.
+/// The kubelet's probe every ten seconds would miss short outages.
 const PROBE_INTERVAL: Duration = Duration::from_millis(50);
 const CHANGE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -106,7 +106,7 @@ async fn measure(
     Ok(())
 }
 
-/// How long `/readyz` took each time, and how often it was not answered.
+/// The durations of `/readyz`, and how often it was not answered.
 async fn probe(running: &Running, length: Duration) -> (Vec<Duration>, usize) {
     let (began, mut times, mut never) = (Instant::now(), Vec::new(), 0);
     let Some(admin) = &running.admin else {
@@ -114,9 +114,9 @@ async fn probe(running: &Running, length: Duration) -> (Vec<Duration>, usize) {
         return (times, never);
     };
     while began.elapsed() < length {
-        let asked = Instant::now();
+        let sent = Instant::now();
         match http::page(admin, "readyz").await {
-            Ok(_) => times.push(asked.elapsed()),
+            Ok(_) => times.push(sent.elapsed()),
             Err(_) => never += 1,
         }
         tokio::time::sleep(PROBE_INTERVAL).await;

@@ -1,5 +1,5 @@
-//! Kubelets fall silent in clusters of sizes that no machine of ours carries: how long after the grace period their nodes are
-//! marked Unknown, and how long that takes when the leader dies first. On the synthetic API server.
+//! Kubelets stop reporting in very large clusters: how long after the grace period their nodes are marked Unknown, and how long that takes
+//! if the leader dies first. On the synthetic API server.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,20 +20,20 @@ use crate::{http, print_line};
 /// `--node-monitor-grace-period`.
 const GRACE: Duration = Duration::from_secs(40);
 
-/// Beyond the grace period, marks are waited for so long.
+/// How long marks are awaited beyond the grace period.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const SHORT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How many nodes are lost at once, beside one and a quarter of all.
+/// How many nodes are lost at once, besides a single node and a quarter of all.
 const MANY: usize = 100;
 
-/// So long after nodes fell silent their leader dies: their last renewals are spread over ten seconds, so that the grace period of
+/// How long after the nodes stopped reporting the leader dies: their last renewals are spread over ten seconds, so the grace period of
 /// some is over by then, and that of others is not.
 const DIES_AFTER: Duration = Duration::from_secs(34);
 
-/// What the leader had sent before it died has arrived after this, and its Lease has not ended.
+/// After this time the leader's last requests have arrived, and its Lease has not expired.
 const ARRIVED: Duration = Duration::from_secs(1);
 
 /// Measures how soon pod-safety finds nodes lost, on clusters that are made up.
@@ -48,11 +48,11 @@ pub(crate) struct Silent {
     pod_safety: PathBuf,
 }
 
-/// A cluster, and how far its nodes have been silenced.
+/// A cluster, and how many of its nodes have stopped reporting.
 struct Case {
     nodes: usize,
     server: Client,
-    /// The next node of the first zone that is not silent.
+    /// The next node of the first zone that still reports.
     next: usize,
 }
 
@@ -71,16 +71,16 @@ async fn measure(plan: &Silent, nodes: usize, table: &mut String) -> Result<()> 
     let size = [("nodes", nodes), ("pods", 0), ("heartbeats", nodes / RENEW_INTERVAL)];
     let server = Server::start_with(&size, &["--labelled"]).await?;
     let kubeconfig = server.kubeconfig();
-    let mut scene = Case { nodes, server: client(&kubeconfig).await?, next: 0 };
+    let mut case = Case { nodes, server: client(&kubeconfig).await?, next: 0 };
     let grace = format!("--node-monitor-grace-period={}s", GRACE.as_secs());
     let flags =
         ["--controllers=node-lifecycle", "--mode=replace", "--leader-elect=true", &grace].map(str::to_owned);
-    let ours = PodSafetyProcess::start(&plan.pod_safety, &kubeconfig, &flags).await?;
+    let pod_safety = PodSafetyProcess::start(&plan.pod_safety, &kubeconfig, &flags).await?;
     tokio::time::sleep(ALL_RENEWED).await;
     for count in [1, MANY, nodes / 4] {
-        let before = usage::cpu_seconds(ours.pid)?;
-        let lags = scene.lose(count).await?;
-        let (used, peak) = (usage::cpu_seconds(ours.pid)? - before, ours.mib("VmHWM")?);
+        let before = usage::cpu_seconds(pod_safety.pid)?;
+        let lags = case.lose(count).await?;
+        let (used, peak) = (usage::cpu_seconds(pod_safety.pid)? - before, pod_safety.mib("VmHWM")?);
         let of = |percent| percentile(&lags, 0, percent).unwrap_or_default();
         writeln!(
             table,
@@ -93,14 +93,14 @@ async fn measure(plan: &Silent, nodes: usize, table: &mut String) -> Result<()> 
     }
     let _standby = PodSafetyProcess::start(&plan.pod_safety, &kubeconfig, &flags).await?;
     tokio::time::sleep(ALL_RENEWED).await;
-    let took = scene.takeover(ours).await?;
+    let took = case.takeover(pod_safety).await?;
     writeln!(table, "| {nodes} | {MANY} | | | | | | {:.1} |", took.as_secs_f64())?;
     print_line(table.lines().last().unwrap_or_default());
     Ok(())
 }
 
 impl Case {
-    /// Silences so many more nodes of the first zone.
+    /// Stops the renewals of `count` more nodes of the first zone.
     async fn stop_renewing(&mut self, count: usize) -> Result<Vec<usize>> {
         let nodes: Vec<usize> = (self.next..self.next + count).map(|node| node * ZONES).collect();
         ensure!(nodes.iter().all(|node| *node < self.nodes), "the first zone has no {count} nodes more");
@@ -109,13 +109,13 @@ impl Case {
         Ok(nodes)
     }
 
-    /// How long after their last renewals which nodes were marked, in seconds.
+    /// The seconds from the last renewal to the mark, for each marked node.
     async fn marked(&self) -> Result<BTreeMap<usize, f64>> {
         let marked = http::page(&self.server, MARKED.trim_start_matches('/')).await?;
         Ok(serde_json::from_str::<Vec<(usize, f64)>>(&marked)?.into_iter().collect())
     }
 
-    /// How long after their grace period so many nodes are marked that fall silent at once, sorted.
+    /// How long after their grace period `count` nodes that stop reporting at once are marked, sorted.
     async fn lose(&mut self, count: usize) -> Result<Vec<Duration>> {
         let nodes = self.stop_renewing(count).await?;
         let deadline = Instant::now() + GRACE + PATIENCE;

@@ -1,4 +1,4 @@
-//! The harness of the benchmark, run small. No number is looked at: machines that run tests are busy.
+//! Runs the benchmark at a small size. Numbers are not checked: machines that run tests are busy.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 const BEGIN: &str = "<!-- measured: benchmarks -->";
 const END: &str = "<!-- measured: to here, benchmarks -->";
 
-/// Runs the harness small; what it printed, and the numbers.
+/// Runs it at a small size; returns its output and the numbers.
 fn quick(docs: &std::path::Path, more: &[&str]) -> anyhow::Result<(String, Value)> {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_pod-safety-bench"));
     let output = bench.arg("--quick").args(more).arg("--docs").arg(docs).output()?;
@@ -31,7 +31,7 @@ fn a_quick_run_measures_and_records_each_phase() {
     let page = docs.path().join("benchmarks.md");
     std::fs::write(&page, format!("# Title\n\n{BEGIN}\n{END}\n\nend\n")).unwrap();
 
-    // Not the budgets: kube-controller-manager's part of them takes minutes however small they are.
+    // Without the PDB phase: kube-controller-manager needs minutes for it at any size.
     let (tables, numbers) = quick(docs.path(), &["--only", "start,quiet,heartbeats,removal,bare"]).unwrap();
     for line in [
         "| a cold start: start to synced caches, s |",
@@ -49,8 +49,8 @@ fn a_quick_run_measures_and_records_each_phase() {
     assert!(numbers["runs"][0]["commit"].is_string() && numbers["runs"][1].is_null(), "{numbers:#}");
 }
 
-/// A hundred budgets that each choose a hundred pods, then ten pods with 90,000 labels each: the process lives, and
-/// `/readyz` answers each time.
+/// A hundred PDBs that each select a hundred pods, then ten pods with 90,000 labels each: the process keeps running, and `/readyz` answers
+/// each time.
 #[test]
 fn attack_one_tenant_does_not_slow_the_others() {
     let docs = tempfile::tempdir().unwrap();

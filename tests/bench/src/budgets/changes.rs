@@ -1,4 +1,4 @@
-//! Pods become unready at a steady rate, and each time the status of their budget has to say so.
+//! Pods become unready at a steady rate, and the status of their PodDisruptionBudget must follow each time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use crate::results::number;
 use super::fixture::{Fixture, Group, PODS};
 use super::watcher::{StatusChange, Watcher};
 
-/// After the last change, statuses are waited for so long.
+/// How long statuses are awaited after the last change.
 const AFTERMATH: Duration = Duration::from_secs(60);
 
-/// Over how many connections changes are undone.
+/// The number of connections that undo changes.
 const UNDOERS: usize = 8;
 
 pub(super) struct ChangeRun {
-    /// From when a change was asked for until its budget's status told of it.
+    /// From the request of a change until the status of its PDB reflected it.
     pub(super) latencies: Vec<Duration>,
-    /// Of how many no status told.
+    /// The number of changes that no status reflected.
     pub(super) unreported: usize,
-    /// How many there were in each second.
+    /// The number of changes per second.
     pub(super) per_second: f64,
 }
 
-/// The changes on their way: of each budget, when each of its pods was changed. They are changed in order, so a
-/// status with three pods less tells of the first three changes.
+/// Changes in progress: for each PDB, when each of its pods was changed. Pods are changed in order, so a status with three healthy pods
+/// less reflects the first three changes.
 #[derive(Default)]
 struct PendingChanges {
     changed_at: BTreeMap<String, Vec<Instant>>,
@@ -49,13 +49,13 @@ impl PendingChanges {
     }
 
     fn record_status(&mut self, StatusChange { budget, status, at }: &StatusChange) {
-        let Some(asked) = self.changed_at.get(budget) else { return };
-        let fewer = usize::try_from(PODS - status.healthy).unwrap_or(0).min(asked.len());
-        let told = self.reported.entry(budget.clone()).or_default();
-        if fewer > *told {
-            let new = asked.iter().take(fewer).skip(*told);
-            self.latencies.extend(new.map(|asked| at.saturating_duration_since(*asked)));
-            *told = fewer;
+        let Some(changed) = self.changed_at.get(budget) else { return };
+        let fewer = usize::try_from(PODS - status.healthy).unwrap_or(0).min(changed.len());
+        let reported = self.reported.entry(budget.clone()).or_default();
+        if fewer > *reported {
+            let new = changed.iter().take(fewer).skip(*reported);
+            self.latencies.extend(new.map(|changed| at.saturating_duration_since(*changed)));
+            *reported = fewer;
         }
     }
 
@@ -64,20 +64,20 @@ impl PendingChanges {
     }
 }
 
-/// Makes so many changes a second for as long as the plan says, one budget after the other.
+/// Makes changes at the planned rate for the planned time, one PDB after the other.
 pub(super) async fn run_changes(
     cluster: &Cluster,
-    stage: &Fixture,
+    fixture: &Fixture,
     plan: &Plan,
     budgets: usize,
     watcher: &mut Watcher,
 ) -> Result<ChangeRun> {
-    let groups = stage.groups(budgets);
+    let groups = fixture.groups(budgets);
     let client = cluster.plane.admin();
     let (each_second, count) = plan.changes();
     let count = usize::try_from(count)?;
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / each_second);
-    // Late ones are made up for: the rate is what is measured.
+    // Late changes are caught up, because the rate is measured.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let (mut open, mut writers) = (PendingChanges::default(), JoinSet::new());
     let began = Instant::now();
@@ -86,7 +86,7 @@ pub(super) async fn run_changes(
             tokio::select! {
                 biased;
                 _ = ticks.tick() => break,
-                told = watcher.next(Duration::from_secs(1)) => told?.iter().for_each(|told| open.record_status(told)),
+                change = watcher.next(Duration::from_secs(1)) => change?.iter().for_each(|change| open.record_status(change)),
             }
         }
         open.record_change(group.budget());
@@ -101,7 +101,7 @@ pub(super) async fn run_changes(
     }
     let over = Instant::now() + AFTERMATH;
     while open.pending() > 0 && Instant::now() < over {
-        watcher.next(Duration::from_millis(200)).await?.iter().for_each(|told| open.record_status(told));
+        watcher.next(Duration::from_millis(200)).await?.iter().for_each(|change| open.record_status(change));
     }
     Ok(ChangeRun { unreported: open.pending(), latencies: open.latencies, per_second })
 }
@@ -113,9 +113,9 @@ fn each_in_turn(groups: &[Group], count: usize) -> impl Iterator<Item = (&Group,
     rounds.take(count)
 }
 
-/// Makes all of them ready again.
-pub(super) async fn undo(cluster: &Cluster, stage: &Fixture, budgets: usize, count: usize) -> Result<()> {
-    let pods = each_in_turn(stage.groups(budgets), count);
+/// Makes all changed pods ready again.
+pub(super) async fn undo(cluster: &Cluster, fixture: &Fixture, budgets: usize, count: usize) -> Result<()> {
+    let pods = each_in_turn(fixture.groups(budgets), count);
     let pods: Vec<_> = pods.map(|(group, index)| (group.namespace().to_owned(), group.pod(index))).collect();
     let pods = Arc::new(pods);
     let mut undoers = JoinSet::new();
@@ -134,10 +134,10 @@ pub(super) async fn undo(cluster: &Cluster, stage: &Fixture, budgets: usize, cou
     Ok(())
 }
 
-/// As a kubelet does.
+/// Writes the condition like a kubelet.
 async fn set_ready(client: Client, namespace: String, pod: String, ready: bool) -> Result<()> {
     let status = if ready { "True" } else { "False" };
-    // Any other time than before: it is what kubelets change with it.
+    // Kubelets change the transition time with the condition; any different time will do.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let reason = format!("Changed{now}");
     let condition = json!({ "type": "Ready", "status": status, "reason": reason });

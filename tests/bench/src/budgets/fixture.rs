@@ -1,4 +1,4 @@
-//! Pods in groups of twenty, each with its ReplicaSet and, if it is its turn, a budget.
+//! Pods in groups of twenty, each group with a ReplicaSet and, if selected, a PDB.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::ByteString;
@@ -8,7 +8,7 @@ use crate::etcd::Stored;
 use crate::plan::Plan;
 use crate::print_line;
 
-/// How many pods the loader gives one ReplicaSet and one budget.
+/// The number of pods that the loader gives to one ReplicaSet and one PDB.
 pub(super) const PODS: i32 = 20;
 const PODS_PER_BUDGET: usize = 20;
 
@@ -17,12 +17,12 @@ const PREFIX: &str = "/registry/poddisruptionbudgets/";
 pub(super) struct Group {
     namespace: String,
     number: usize,
-    /// As it was before any controller saw it.
+    /// The PDB before any controller wrote its status.
     fresh: Stored,
 }
 
 impl Group {
-    /// `namespace/name` of the budget.
+    /// `namespace/name` of the PDB.
     pub(super) fn budget(&self) -> String {
         format!("{}/{}", self.namespace, budget_name(self.number))
     }
@@ -31,7 +31,7 @@ impl Group {
         &self.namespace
     }
 
-    /// The name of the `index`-th of its pods.
+    /// The name of the `index`-th pod of the group.
     pub(super) fn pod(&self, index: usize) -> String {
         format!("p-{}", self.number * PODS_PER_BUDGET + index)
     }
@@ -41,14 +41,14 @@ fn budget_name(number: usize) -> String {
     format!("p-app-{number}")
 }
 
-/// All groups, neighbours in different namespaces.
+/// All groups; neighbours are in different namespaces.
 pub(super) struct Fixture {
     namespaces: usize,
     groups: Vec<Group>,
 }
 
 impl Fixture {
-    /// Fills a cluster with pods, as evenly over so many namespaces as can be.
+    /// Fills a cluster with pods, distributed evenly over the namespaces.
     pub(super) async fn create_objects(cluster: &Cluster, plan: &Plan, namespaces: usize) -> Result<Self> {
         let most = plan.budgets.iter().copied().max().unwrap_or(0);
         let (pods, budgets) = (plan.pods.div_ceil(namespaces), most.div_ceil(namespaces));
@@ -79,12 +79,12 @@ impl Fixture {
         self.namespaces
     }
 
-    /// The first so many.
+    /// The first `count` groups.
     pub(super) fn groups(&self, count: usize) -> &[Group] {
         self.groups.get(..count).unwrap_or(&self.groups)
     }
 
-    /// From now on there are so many budgets, and no controller has seen any of them.
+    /// Creates `count` PDBs without a status, and removes all others.
     pub(super) async fn set(&self, cluster: &Cluster, count: usize) -> Result<()> {
         for (index, group) in self.groups.iter().enumerate() {
             let Stored { key, value } = &group.fresh;

@@ -1,8 +1,7 @@
-//! Phase: disruption budgets. From the cold start of a contender to the right status of every budget, and from
-//! the change of a pod to the status that tells of it.
+//! Phase: disruption budgets. Measures the time from the cold start of a contender to the correct status of every PDB, and from the
+//! change of a pod to the status that reflects it.
 //!
-//! `stage` has the pods and budgets, and puts back what a run changed; `watcher` hears of statuses; `changes` makes
-//! pods unready.
+//! `fixture` creates the pods and PDBs, and restores what a run changed; `watcher` watches statuses; `changes` makes pods unready.
 
 mod changes;
 mod fixture;
@@ -21,28 +20,28 @@ use crate::results::{API_CPU, Meter, OWN_CPU, PEAK, Results, STATUSES, Sample, n
 use fixture::{Fixture, PODS};
 use watcher::{StatusChange, Watcher, watch};
 
-/// A status a second is waited for, and this long in any case: kube-controller-manager writes twenty.
+/// One second per status is allowed, and at least this long: kube-controller-manager writes twenty per second.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How many statuses became right in the time that there was.
+/// The number of correct statuses when the time was over.
 pub(crate) const CORRECT_AFTER: &str = "statuses right when that time was over";
 
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Measures every number of budgets over every number of namespaces, each of these on a cluster of its own.
+/// Measures every number of PDBs over every number of namespaces, each combination on its own cluster.
 pub(crate) async fn run(starter: &mut Starter, plan: &Plan, results: &mut Results) -> Result<()> {
     for &namespaces in &plan.budget_namespaces {
         let mut cluster = Cluster::empty(plan).await?;
-        let stage = Fixture::create_objects(&cluster, plan, usize::from(namespaces)).await?;
+        let fixture = Fixture::create_objects(&cluster, plan, usize::from(namespaces)).await?;
         cluster.calm().await?;
         for &budgets in &plan.budgets {
             for round in 0..plan.rounds {
-                // kube-controller-manager's own limit decides its time, always the same.
+                // kube-controller-manager's rate limit determines its time, which is the same in each round.
                 let these =
                     plan.those_of(Phase::Budgets).filter(|who| round == 0 || *who == Contender::PodSafety);
                 for contender in these {
-                    let mut scene = Case { cluster: &mut cluster, starter, plan, fixture: &stage, budgets };
-                    scene.measure(contender, round == 0, results).await?;
+                    let mut case = Case { cluster: &mut cluster, starter, plan, fixture: &fixture, budgets };
+                    case.measure(contender, round == 0, results).await?;
                 }
             }
         }
@@ -50,7 +49,7 @@ pub(crate) async fn run(starter: &mut Starter, plan: &Plan, results: &mut Result
     Ok(())
 }
 
-/// So many budgets of a stage.
+/// One number of PDBs on a fixture.
 struct Case<'a> {
     cluster: &'a mut Cluster,
     starter: &'a mut Starter,
@@ -77,7 +76,7 @@ impl Case<'_> {
         }
         self.starter.stop(running).await?;
         self.cluster.calm().await?;
-        // Of two idle times the calmer one: a late collection of the API server's garbage can fall into either.
+        // The lower of two idle measurements: a late garbage collection of the API server can fall into either.
         let idle = before.min(self.cluster.apiserver_share(self.plan.idle()).await?);
         let used = statuses.value(API_CPU).map(|used| used - idle * seconds);
         results.add(statuses.with(API_CPU, used));
@@ -92,8 +91,7 @@ impl Case<'_> {
         }
     }
 
-    /// The API server's processor time is whole in it, with what it uses when idle for as many seconds as are also
-    /// given back.
+    /// The result includes all CPU time of the API server, also its idle use, for as many seconds as are also returned.
     async fn cold_start(
         &mut self,
         contender: Contender,
@@ -112,7 +110,7 @@ impl Case<'_> {
         let seconds = last.saturating_duration_since(running.started).as_secs_f64();
         let sample = Sample::new(Phase::Budgets, contender.name(), self.case_name()).with(STATUSES, seconds);
         let sample = meter.read(sample, 0.0, self.cluster, &mut running).await?;
-        // What it used when all was right.
+        // The CPU time when all statuses were correct.
         let sample = sample.with(OWN_CPU, own).with(PEAK, peak).with(CORRECT_AFTER, number(right));
         Ok((running, sample, meter.seconds()))
     }
@@ -126,32 +124,32 @@ impl Case<'_> {
         let meter = Meter::start(self.cluster.requests().await?, self.cluster, running)?;
         let made = changes::run_changes(self.cluster, self.fixture, self.plan, self.budgets, watcher).await?;
         let count = made.latencies.len() + made.unreported;
-        let scene = format!("{}, {count} pods become unready: to the status", self.case_name());
-        let sample = Sample::new(Phase::Budgets, contender.name(), scene)
+        let case = format!("{}, {count} pods become unready: to the status", self.case_name());
+        let sample = Sample::new(Phase::Budgets, contender.name(), case)
             .spread(made.latencies, made.unreported)
             .with("of which no status told in a minute", number(made.unreported))
             .with("changes/s", made.per_second);
-        // The changes themselves are among the requests, and cost the API server their part.
+        // The changes themselves are among the requests, and cost the API server their share.
         let sample = meter.read(sample, 0.0, self.cluster, running).await?;
         changes::undo(self.cluster, self.fixture, self.budgets, count).await?;
         Ok(sample)
     }
 }
 
-/// Waits until every budget says what is so; gives back how many do, and since when.
+/// Waits until every PDB has the correct status; returns how many do, and since when.
 async fn until_right(watcher: &mut Watcher, budgets: usize, limit: Duration) -> Result<(usize, Instant)> {
     let began = Instant::now();
-    let (mut right, mut last, mut told) = (std::collections::BTreeSet::new(), began, began);
+    let (mut right, mut last, mut reported_at) = (std::collections::BTreeSet::new(), began, began);
     while right.len() < budgets && began.elapsed() < limit {
         if let Some(StatusChange { budget, status, at }) = watcher.next(Duration::from_secs(1)).await? {
             let is_right = status.healthy == PODS && status.expected == PODS && status.up_to_date;
-            // Once is enough: nothing changes while a contender starts.
+            // The first correct status counts: nothing changes while a contender starts.
             if is_right && right.insert(budget) {
                 last = at;
             }
         }
-        if told.elapsed() > PROGRESS_INTERVAL {
-            told = Instant::now();
+        if reported_at.elapsed() > PROGRESS_INTERVAL {
+            reported_at = Instant::now();
             print_line(&format!("{} of {budgets} statuses are right", right.len()));
         }
     }

@@ -1,4 +1,4 @@
-//! Hears of every status of a budget that is written.
+//! Watches every status of a PDB.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::listener::Listener;
 pub(super) struct Status {
     pub(super) healthy: i32,
     pub(super) expected: i32,
-    /// Whether it is about the present spec.
+    /// Whether `observedGeneration` is current.
     pub(super) up_to_date: bool,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct StatusChange {
 
 pub(super) type Watcher = Listener<StatusChange>;
 
-/// Listens to what is written from now on.
+/// Watches statuses from now on.
 pub(super) async fn watch(client: Client) -> Result<Watcher> {
     let mut watcher = Watcher::new();
     watcher.watch_kind(client, status_change).await?;

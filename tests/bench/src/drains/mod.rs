@@ -1,6 +1,6 @@
-//! Many nodes drained by `pod-safety drain --apply` and by `kubectl drain`, in turn, on equal clusters of a real API server: a
-//! node after the other, and many at a time (`xargs -P` for kubectl). Budgets are calculated by kube-controller-manager; the
-//! kubelets, and whoever makes pods anew, are scripted (`others`). `usage` looks at what a command uses with all its children.
+//! Drains many nodes with `pod-safety drain --apply` and with `kubectl drain`, in turn, on equal clusters of a real API server: one node
+//! after the other, and many at a time (`xargs -P` for kubectl). kube-controller-manager calculates the PDBs; the kubelets and the
+//! workload controllers are scripted (`others`). `usage` measures a command with all its child processes.
 
 mod others;
 mod requested;
@@ -24,11 +24,11 @@ use usage::Usage;
 
 const PAGE: &str = "benchmarks.md";
 const NAMESPACE: &str = "load";
-/// Nodes that are not drained: pods are made anew there.
+/// Nodes that are not drained: replacement pods run there.
 const SPARE: usize = 20;
-/// As the loader shares pods out.
+/// The loader's number of pods per PDB.
 const PODS_PER_BUDGET: usize = 20;
-/// What a drain asks for. Its kubelets and controllers ask for other things, and the API server itself lists PDBs for each eviction.
+/// The requests of a drain. Kubelets and controllers send other ones, and the API server itself lists PDBs for each eviction.
 const REQUEST_COUNT: [&str; 9] = [
     "GET nodes",
     "LIST nodes",
@@ -85,14 +85,14 @@ enum DrainTool {
     Requests,
 }
 
-/// So many nodes, so many of them at a time.
+/// The number of nodes, and how many of them at a time.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     nodes: u16,
     parallel: u16,
 }
 
-/// What a drain took.
+/// The result of a drain.
 #[derive(Clone, Debug)]
 struct Took {
     seconds: f64,
@@ -107,25 +107,25 @@ impl Took {
     }
 }
 
-/// Measures, and gives back the table.
+/// Measures all cases, and returns the table.
 pub(crate) async fn run(plan: Drains) -> Result<String> {
-    let ours = std::path::absolute(&plan.pod_safety)?;
+    let pod_safety = std::path::absolute(&plan.pod_safety)?;
     let scenes = [(plan.one_by_one, 1), (plan.nodes, plan.parallel)];
     let (mut text, mut lines) = (String::new(), String::new());
     for (nodes, parallel) in scenes.into_iter().filter(|(nodes, _)| *nodes > 0) {
-        let scene = Case { nodes, parallel };
+        let case = Case { nodes, parallel };
         let mut took = Vec::new();
         for _ in 0..plan.rounds {
-            // Only many at a time: requests are made without waiting.
+            // Requests are compared only with many nodes at a time: they are made without waiting.
             let all = [DrainTool::PodSafety, DrainTool::Kubectl, DrainTool::Requests];
-            for &who in &all[..if parallel == 1 { 2 } else { 3 }] {
-                let one = measure(&plan, &ours, scene, who).await?;
-                print_line(&format!("{who:?}: {scene:?}: {one:?}"));
-                took.push((who, one));
+            for &drainer in &all[..if parallel == 1 { 2 } else { 3 }] {
+                let one = measure(&plan, &pod_safety, case, drainer).await?;
+                print_line(&format!("{drainer:?}: {case:?}: {one:?}"));
+                took.push((drainer, one));
             }
         }
-        text.push_str(&shown_of(&plan, scene, &took));
-        lines.push_str(&line_of(&plan, scene, &took));
+        text.push_str(&shown_of(&plan, case, &took));
+        lines.push_str(&line_of(&plan, case, &took));
     }
     if let Some(docs) = &plan.docs {
         write(docs, &lines)?;
@@ -133,11 +133,11 @@ pub(crate) async fn run(plan: Drains) -> Result<String> {
     Ok(text)
 }
 
-/// On a control plane of its own, so that none pays for the history of another.
-async fn measure(plan: &Drains, ours: &Path, scene: Case, who: DrainTool) -> Result<Took> {
+/// Each measurement has its own control plane, so that none is affected by the history of another.
+async fn measure(plan: &Drains, pod_safety: &Path, case: Case, drainer: DrainTool) -> Result<Took> {
     let nodes: Vec<String> = (0..scene.nodes).map(|node| format!("node-{node}")).collect();
-    // Only those who request evictions need the API: it is off by default.
-    let served = if who == DrainTool::Requests { &requested::SERVED[..] } else { &[] };
+    // Only the tool that requests evictions needs the API, which is disabled by default.
+    let served = if drainer == DrainTool::Requests { &requested::SERVED[..] } else { &[] };
     let apiserver_args = served.iter().map(|arg| (*arg).to_owned()).collect();
     let mut plane =
         ControlPlane::start(Options { measured: true, apiserver_args, ..Options::default() }).await?;
@@ -162,12 +162,12 @@ async fn measure(plan: &Drains, ours: &Path, scene: Case, who: DrainTool) -> Res
     let others =
         Workloads::start(plane.admin(), spare, std::time::Duration::try_from_secs_f64(plan.ends_after)?)
             .await?;
-    if who == DrainTool::Requests {
-        let took = requested::drain(&mut plane, ours, &nodes, &others).await?;
+    if drainer == DrainTool::Requests {
+        let took = requested::drain(&mut plane, pod_safety, &nodes, &others).await?;
         others.stop().await?;
         return Ok(took);
     }
-    let command = command(ours, &plane.admin_kubeconfig(), scene, who, &nodes).await?;
+    let command = command(pod_safety, &plane.admin_kubeconfig(), case, drainer, &nodes).await?;
     let (before, cpu) = (read_requests(&plane).await?, apiserver_cpu(&mut plane)?);
     let began = Instant::now();
     let usage = usage::of_command(&command).await?;
@@ -175,8 +175,8 @@ async fn measure(plan: &Drains, ours: &Path, scene: Case, who: DrainTool) -> Res
     let api_cpu = apiserver_cpu(&mut plane)? - cpu;
     let requests = requests::between(&before, &read_requests(&plane).await?);
     let ended = others.stop().await?;
-    let wanted = nodes.len() * usize::from(plan.pods);
-    ensure!(ended == wanted, "{who:?}: {ended} of {wanted} pods ended");
+    let expected = nodes.len() * usize::from(plan.pods);
+    ensure!(ended == expected, "{drainer:?}: {ended} of {expected} pods ended");
     Ok(Took { seconds, requests, usage, api_cpu })
 }
 
@@ -184,27 +184,30 @@ fn apiserver_cpu(plane: &mut ControlPlane) -> Result<f64> {
     plane.apiserver().map_or(Ok(0.0), |program| Ok(program.cpu_seconds()?))
 }
 
-/// What drains have asked for so far.
+/// The requests of drains so far.
 async fn read_requests(plane: &ControlPlane) -> Result<Requests> {
     let mut all = requests::parse_counters(&http::page(&plane.admin(), "metrics").await?);
     all.retain(|name, _| REQUEST_COUNT.contains(&name.as_str()));
     Ok(all)
 }
 
-/// What a person types.
+/// The command line of the drain.
 async fn command(
-    ours: &Path,
+    pod_safety: &Path,
     kubeconfig: &Path,
-    scene: Case,
-    who: DrainTool,
+    case: Case,
+    drainer: DrainTool,
     nodes: &[String],
 ) -> Result<String> {
     let (config, nodes) = (kubeconfig.display(), nodes.join(" "));
     let kubectl = tool("kubectl").await?;
     let drain = format!("{} --kubeconfig {config} drain", kubectl.display());
-    Ok(match (who, scene.parallel) {
+    Ok(match (drainer, case.parallel) {
         (DrainTool::PodSafety | DrainTool::Requests, parallel) => {
-            format!("{} drain {nodes} --apply --parallel {parallel} --kubeconfig {config}", ours.display())
+            format!(
+                "{} drain {nodes} --apply --parallel {parallel} --kubeconfig {config}",
+                pod_safety.display()
+            )
         }
         (DrainTool::Kubectl, 1) => format!("{drain} {nodes} --ignore-daemonsets"),
         (DrainTool::Kubectl, parallel) => {
@@ -213,17 +216,20 @@ async fn command(
     })
 }
 
-/// What is compared, as the means of the rounds: how many times as good, ours, kubectl's, and that of requests where these were made.
+/// The compared numbers, as means of the rounds: the ratio, pod-safety, kubectl, and requests where these were measured.
 fn compared(took: &[(DrainTool, Took)]) -> [(&'static str, [String; 4]); 5] {
-    let mean = |who: DrainTool, of: fn(&Took) -> f64| {
-        let all: Vec<f64> = took.iter().filter(|(one, _)| *one == who).map(|(_, took)| of(took)).collect();
+    let mean = |drainer: DrainTool, of: fn(&Took) -> f64| {
+        let all: Vec<f64> =
+            took.iter().filter(|(one, _)| *one == drainer).map(|(_, took)| of(took)).collect();
         all.iter().sum::<f64>() / number(all.len()).max(1.0)
     };
     let row = |what: &'static str, of: fn(&Took) -> f64| {
-        let (ours, theirs) = (mean(DrainTool::PodSafety, of), mean(DrainTool::Kubectl, of));
-        let asked =
-            took.iter().any(|(who, _)| *who == DrainTool::Requests).then(|| mean(DrainTool::Requests, of));
-        (what, [ratio(Some(theirs), Some(ours)), Some(ours), Some(theirs), asked].map(format_value))
+        let (own, kubectl) = (mean(DrainTool::PodSafety, of), mean(DrainTool::Kubectl, of));
+        let requests = took
+            .iter()
+            .any(|(drainer, _)| *drainer == DrainTool::Requests)
+            .then(|| mean(DrainTool::Requests, of));
+        (what, [ratio(Some(kubectl), Some(own)), Some(own), Some(kubectl), requests].map(format_value))
     };
     [
         row("seconds", |took| took.seconds),
@@ -234,29 +240,29 @@ fn compared(took: &[(DrainTool, Took)]) -> [(&'static str, [String; 4]); 5] {
     ]
 }
 
-fn head(plan: &Drains, scene: Case) -> String {
-    let how = match scene.parallel {
+fn head(plan: &Drains, case: Case) -> String {
+    let how = match case.parallel {
         1 => "one after the other".to_owned(),
         many => format!("{many} at a time"),
     };
-    format!("{} nodes of {} pods, {how}", scene.nodes, plan.pods)
+    format!("{} nodes of {} pods, {how}", case.nodes, plan.pods)
 }
 
-/// A table of a scene, ratios first.
-fn shown_of(plan: &Drains, scene: Case, took: &[(DrainTool, Took)]) -> String {
-    let rows = compared(took).map(|(what, [better, ours, theirs, asked])| {
-        [what.to_owned(), format!("{better} ×"), ours, theirs, asked]
+/// The table of a case, ratios first.
+fn shown_of(plan: &Drains, case: Case, took: &[(DrainTool, Took)]) -> String {
+    let rows = compared(took).map(|(what, [better, own, kubectl, requests])| {
+        [what.to_owned(), format!("{better} ×"), own, kubectl, requests]
     });
-    table([&*head(plan, scene), "better by", "pod-safety", "kubectl", "by requests"], rows.into_iter()) + "\n"
+    table([&*head(plan, case), "better by", "pod-safety", "kubectl", "by requests"], rows.into_iter()) + "\n"
 }
 
-/// The same in a line, for the page.
-fn line_of(plan: &Drains, scene: Case, took: &[(DrainTool, Took)]) -> String {
-    let cells = compared(took).map(|(what, [better, ours, theirs, asked])| {
-        let asked = if asked == dash() { String::new() } else { format!("/{asked}") };
-        format!("{what} {better}× ({ours}/{theirs}{asked})")
+/// The same as a line, for the page.
+fn line_of(plan: &Drains, case: Case, took: &[(DrainTool, Took)]) -> String {
+    let cells = compared(took).map(|(what, [better, own, kubectl, requests])| {
+        let requests = if requests == dash() { String::new() } else { format!("/{requests}") };
+        format!("{what} {better}× ({own}/{kubectl}{requests})")
     });
-    format!("- {}: {}\n", head(plan, scene), cells.join("; "))
+    format!("- {}: {}\n", head(plan, case), cells.join("; "))
 }
 
 fn write(docs: &Path, lines: &str) -> Result<()> {

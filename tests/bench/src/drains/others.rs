@@ -1,5 +1,5 @@
-//! Whoever else works on the pods of a drain: kubelets that end them, and the controllers of ReplicaSets with a scheduler that
-//! puts their successors onto spare nodes.
+//! The other actors of a drain: kubelets that terminate the pods, and the controllers of ReplicaSets with a scheduler that binds the
+//! replacements to spare nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::NAMESPACE;
 
-/// Until what was begun when a drain ends is done.
+/// Time for terminations in progress to complete after a drain ends.
 const REST: Duration = Duration::from_secs(3);
 
 pub(super) struct Workloads {
@@ -42,12 +42,12 @@ impl Workloads {
         Ok(Self { work, watching })
     }
 
-    /// How many pods were ended so far.
+    /// How many pods have been terminated so far.
     pub(super) fn terminated(&self) -> usize {
         self.work.terminated.load(Ordering::SeqCst)
     }
 
-    /// How many pods were ended.
+    /// Returns how many pods were terminated.
     pub(super) async fn stop(mut self) -> Result<usize> {
         tokio::time::sleep(REST).await;
         if let Some(ended) = self.watching.try_join_next() {
@@ -87,7 +87,7 @@ impl Work {
         }
     }
 
-    /// As its kubelet.
+    /// Acts as the kubelet of the pod.
     async fn end(self: Arc<Self>, pod: Pod) {
         tokio::time::sleep(self.ends_after).await;
         let over = DeleteParams {
@@ -98,7 +98,7 @@ impl Work {
         drop(Api::<Pod>::namespaced(self.client.clone(), NAMESPACE).delete(&pod.name_any(), &over).await);
     }
 
-    /// As its ReplicaSet, the scheduler and the next kubelet.
+    /// Acts as the ReplicaSet controller, the scheduler and the next kubelet.
     async fn replace(self: Arc<Self>, pod: Pod, number: usize) {
         let Some(node) = self.spare.get(number % self.spare.len().max(1)) else { return };
         let mut next = objects::pod(NAMESPACE, &format!("{}-again", pod.name_any())).on_node(node);

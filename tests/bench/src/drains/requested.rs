@@ -1,4 +1,4 @@
-//! The same nodes drained by requests: an EvictionRequest for each pod, which pod-safety's controllers of the Eviction API carry out.
+//! Drains the same nodes by an EvictionRequest for each pod, which pod-safety's controllers of the Eviction API carry out.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,16 +21,16 @@ use crate::contender::{mib, pod_safety_synced};
 use crate::http;
 use crate::requests;
 
-/// What serves the API: both are off by default in 1.37.
+/// The flags that enable the API: both are off by default in 1.37.
 pub(super) const SERVED: [&str; 2] =
     ["--feature-gates=EvictionRequestAPI=true", "--runtime-config=lifecycle.k8s.io/v1alpha1=true"];
 
-/// Requests that are made at a time, as many as drains have nodes.
+/// Concurrent requests, as many as drains have nodes.
 const AT_A_TIME: usize = 16;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Cordons these nodes, asks for the eviction of all their pods, and waits until these have ended.
+/// Cordons these nodes, requests the eviction of all their pods, and waits until these have terminated.
 pub(super) async fn drain(
     plane: &mut ControlPlane,
     ours: &Path,
@@ -76,7 +76,7 @@ pub(super) async fn drain(
     let seconds = began.elapsed().as_secs_f64();
     let mut requests =
         requests::between(&before, &requests::parse_counters(&http::page(&client, "metrics").await?));
-    // What kubelets and controllers of pods do is the same for all.
+    // Kubelets and workload controllers send the same requests in each case.
     requests.retain(|name, _| {
         !["POST pods", "DELETE pods", "PUT poddisruptionbudgets/status"].contains(&name.as_str())
     });

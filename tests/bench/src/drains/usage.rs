@@ -1,4 +1,4 @@
-//! What a command uses with all its children: as `time` of the shell counts it, and the memory of all of them at a time.
+//! Measures a command with all its child processes: CPU like `time` of the shell, and their total memory.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -13,11 +13,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) struct Usage {
     /// User and system time, in seconds.
     pub(super) cpu: f64,
-    /// The most that all of them had at a time, in MiB; what they share counts once.
+    /// The peak of their total memory, in MiB; shared pages count once.
     pub(super) memory: f64,
 }
 
-/// Runs a command to its end, which must be good.
+/// Runs a command to its end; it must succeed.
 pub(super) async fn of_command(command: &str) -> Result<Usage> {
     let script = format!("TIMEFORMAT='%U %S'; time {{ {{ {command}; }} >/dev/null 2>errors; }}");
     let folder = tempfile::tempdir()?;
@@ -46,7 +46,7 @@ pub(super) async fn of_command(command: &str) -> Result<Usage> {
     Ok(Usage { cpu: times.iter().sum(), memory: crate::contender::mib(memory) })
 }
 
-/// The proportional memory of all that descend from this process, which is a shell and does not count.
+/// The proportional memory of all descendants of this process, a shell that itself does not count.
 fn children_kib(shell: u32) -> u64 {
     let Ok(all) = std::fs::read_dir("/proc") else { return 0 };
     let parents: Vec<(u32, u32)> = all

@@ -1,4 +1,4 @@
-//! Which nodes and pods there are, who is lost, and how everything becomes as it was.
+//! The nodes and pods of the cluster, which nodes are lost, and how the cluster is restored.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use crate::cluster::Cluster;
 use crate::etcd::Stored;
 use crate::plan::Plan;
 
-/// Where nodes are stored, and the loader's pods.
+/// The etcd prefixes of nodes and of the loader's pods.
 const NODES: &str = "/registry/minions/";
 const PODS: &str = "/registry/pods/load/";
 
-/// How many nodes are lost at once, beside one and a zone.
+/// How many nodes are lost at once, besides a single node and a zone.
 const MANY: usize = 100;
 
-/// The loader deals nodes out to three zones in turn.
+/// The loader assigns nodes to three zones in turn.
 const ZONES: usize = 3;
 
 const TAINT: &str = "bench.pod-safety.dev/out";
@@ -28,11 +28,11 @@ pub(super) struct Lost {
     pub(super) what: &'static str,
     pub(super) nodes: Vec<String>,
     numbers: Vec<usize>,
-    /// Whether their pods are waited for.
+    /// Whether the deletion of their pods is awaited.
     pub(super) with_pods: bool,
 }
 
-/// All nodes, and what was stored of those that will be touched.
+/// All nodes, with the stored objects of those that will be changed.
 pub(super) struct Fixture {
     nodes: usize,
     pods: usize,
@@ -49,27 +49,27 @@ impl Lost {
 
 impl Fixture {
     pub(super) async fn read(cluster: &Cluster, plan: &Plan) -> Result<Self> {
-        let mut stage = Self { nodes: plan.nodes, pods: plan.pods, before: cluster.etcd.all(NODES).await? };
-        let lost = stage.losses();
+        let mut fixture = Self { nodes: plan.nodes, pods: plan.pods, before: cluster.etcd.all(NODES).await? };
+        let lost = fixture.losses();
         let all = lost
             .iter()
-            .chain([&stage.tainted(plan.nodes.min(super::TAINTED))])
-            .flat_map(|lost| stage.pods_of(lost))
+            .chain([&fixture.tainted(plan.nodes.min(super::TAINTED))])
+            .flat_map(|lost| fixture.pods_of(lost))
             .collect::<BTreeSet<_>>();
         for pod in all {
             let key = format!("{PODS}{pod}");
             let stored = cluster.etcd.get(&key).await?.with_context(|| format!("etcd holds no {key}"))?;
-            stage.before.push(stored);
+            fixture.before.push(stored);
         }
-        Ok(stage)
+        Ok(fixture)
     }
 
-    /// The first nodes of all.
+    /// The first `count` nodes.
     pub(super) fn tainted(&self, count: usize) -> Lost {
         Lost::new("tainted", 0..count.min(self.nodes), true)
     }
 
-    /// The next one, the next hundred (a tenth of a small cluster), and those of the last zone that are left.
+    /// The next node, the next hundred (a tenth of a small cluster), and the remaining nodes of the last zone.
     pub(super) fn losses(&self) -> [Lost; 3] {
         let one = super::TAINTED.min(self.nodes.saturating_sub(1));
         let many = one + 1..(one + 1 + MANY.min(self.nodes / 10)).min(self.nodes);
@@ -81,13 +81,13 @@ impl Fixture {
         ]
     }
 
-    /// The names of the pods of these nodes: the loader deals them out in turn.
+    /// The names of the pods of these nodes: the loader assigns pods to nodes in turn.
     pub(super) fn pods_of(&self, lost: &Lost) -> BTreeSet<String> {
         let of = |number: &usize| (*number..self.pods).step_by(self.nodes);
         lost.numbers.iter().flat_map(of).map(|pod| format!("p-{pod}")).collect()
     }
 
-    /// What was written is taken back.
+    /// Restores everything that was changed.
     pub(super) async fn restore(&self, cluster: &mut Cluster) -> Result<()> {
         for Stored { key, value } in &self.before {
             cluster.etcd.put(key, value.0.clone()).await?;
@@ -96,7 +96,7 @@ impl Fixture {
     }
 }
 
-/// As a person would.
+/// Adds the taint as an operator would.
 pub(super) async fn taint(cluster: &Cluster, node: &str) -> Result<()> {
     let patch = json!({ "spec": { "taints": [{ "key": TAINT, "effect": "NoExecute" }] } });
     let nodes = Api::<Node>::all(cluster.plane.admin());
@@ -111,13 +111,13 @@ mod tests {
     #[test]
     fn each_node_is_lost_once_and_has_its_own_pods() {
         for (nodes, pods) in [(5_000, 150_000), (50, 1_000)] {
-            let stage = Fixture { nodes, pods, before: Vec::new() };
-            let mut all = stage.tainted(10).nodes;
-            all.extend(stage.losses().into_iter().flat_map(|lost| lost.nodes));
+            let fixture = Fixture { nodes, pods, before: Vec::new() };
+            let mut all = fixture.tainted(10).nodes;
+            all.extend(fixture.losses().into_iter().flat_map(|lost| lost.nodes));
             assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
-            for lost in stage.losses() {
+            for lost in fixture.losses() {
                 assert!(!lost.nodes.is_empty(), "{}", lost.what);
-                assert_eq!(stage.pods_of(&lost).len(), lost.nodes.len() * pods / nodes, "{}", lost.what);
+                assert_eq!(fixture.pods_of(&lost).len(), lost.nodes.len() * pods / nodes, "{}", lost.what);
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Phase: nodes are lost while their neighbours renew their Leases. How long after the grace that is seen, how long
-//! until the pods of lost nodes are marked, and how long from a taint to the deletion of those that do not bear it.
+//! Phase: nodes are lost while their neighbours renew their Leases. Measures how long after the grace period a loss is detected, how long
+//! until the pods of lost nodes are marked, and how long from a taint to the deletion of pods without a toleration.
 //!
-//! `stage` knows which nodes and pods there are, and puts back what a run changed; `watcher` hears what is written.
+//! `fixture` has the nodes and pods, and restores what a run changed; `watcher` watches the changes.
 
 mod fixture;
 mod watcher;
@@ -20,27 +20,27 @@ use crate::results::{Meter, OF_A_CORE, OWN_CPU, Results, Sample, number};
 use fixture::{Fixture, Lost};
 use watcher::{NodeChange, Watcher, watch};
 
-/// `--node-monitor-grace-period`, of both.
+/// `--node-monitor-grace-period` of both contenders.
 pub(crate) const GRACE: Duration = Duration::from_secs(50);
 
-/// A contender has seen every Lease renewed after this long: they are renewed each ten seconds.
+/// A contender has observed the renewal of every Lease after this time: they are renewed every ten seconds.
 pub(crate) const ALL_RENEWED: Duration = Duration::from_secs(12);
 
-/// Beyond the grace, a loss is waited for so long.
+/// How long a loss is awaited beyond the grace period.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// For so long, pods are waited for.
+/// How long pods are awaited.
 const PATIENCE_WITH_PODS: Duration = Duration::from_secs(400);
 
-/// So many nodes get a taint that their pods do not bear.
+/// The number of nodes that get a taint without matching tolerations.
 const TAINTED: usize = 10;
 
 pub(crate) async fn run(starter: &mut Starter, plan: &Plan, results: &mut Results) -> Result<()> {
     let mut cluster = Cluster::start(plan).await?;
-    let stage = Fixture::read(&cluster, plan).await?;
+    let fixture = Fixture::read(&cluster, plan).await?;
     for contender in plan.those_of(Phase::Nodes) {
-        let mut scene = Case { cluster: &mut cluster, starter, plan, fixture: &stage, contender };
-        scene.measure(results).await?;
+        let mut case = Case { cluster: &mut cluster, starter, plan, fixture: &fixture, contender };
+        case.measure(results).await?;
     }
     Ok(())
 }
@@ -77,14 +77,14 @@ impl Case<'_> {
         let meter = Meter::start(before, self.cluster, running)?;
         tokio::time::sleep(self.plan.quiet()).await;
         let (seconds, renewals) = (meter.seconds(), number(kubelets.renewed() - renewed));
-        let scene = format!("nodes: {:.0} s with heartbeats", self.plan.quiet().as_secs_f64());
-        let sample = Sample::new(Phase::Nodes, self.contender.name(), scene);
+        let case = format!("nodes: {:.0} s with heartbeats", self.plan.quiet().as_secs_f64());
+        let sample = Sample::new(Phase::Nodes, self.contender.name(), case);
         let sample = meter.read(sample, 0.0, self.cluster, running).await?;
         let own = sample.value(OWN_CPU).unwrap_or_default();
         Ok(sample.with(OF_A_CORE, 100.0 * own / seconds).with("heartbeats/s", renewals / seconds))
     }
 
-    /// From a taint that nobody tolerates to the deletion of each pod of its node.
+    /// From a taint without matching tolerations to the deletion of each pod of its node.
     async fn measure_evictions(&mut self, watcher: &mut Watcher) -> Result<Sample> {
         let lost = self.fixture.tainted(TAINTED);
         let pods = self.fixture.pods_of(&lost);
@@ -96,8 +96,8 @@ impl Case<'_> {
         let mut after = Vec::new();
         let over = Instant::now() + PATIENCE_WITH_PODS;
         while after.len() < pods.len() && Instant::now() < over {
-            let heard = watcher.next(Duration::from_secs(1)).await?;
-            if let Some(NodeChange::Deleted { pod, node, at }) = heard
+            let change = watcher.next(Duration::from_secs(1)).await?;
+            if let Some(NodeChange::Deleted { pod, node, at }) = change
                 && pods.contains(&pod)
                 && let Some(since) = tainted.get(&node)
             {
@@ -105,8 +105,8 @@ impl Case<'_> {
             }
         }
         let undeleted = pods.len().saturating_sub(after.len());
-        let scene = format!("{} nodes with {} pods get a taint: to DELETE", lost.nodes.len(), pods.len());
-        let sample = Sample::new(Phase::Nodes, self.contender.name(), scene);
+        let case = format!("{} nodes with {} pods get a taint: to DELETE", lost.nodes.len(), pods.len());
+        let sample = Sample::new(Phase::Nodes, self.contender.name(), case);
         Ok(sample.spread(after, undeleted).with("not asked to end", number(undeleted)))
     }
 
@@ -142,8 +142,8 @@ impl Case<'_> {
         let (last_seen, last_marked) = (seen.values().max(), marked.values().max());
         let until_marked = last_seen.zip(last_marked);
         let undetected = lost.nodes.len() - seen.len();
-        let scene = format!("loss of {} ({}): grace to Unknown", lost.what, lost.nodes.len());
-        let mut sample = Sample::new(Phase::Losses, self.contender.name(), scene)
+        let case = format!("loss of {} ({}): grace to Unknown", lost.what, lost.nodes.len());
+        let mut sample = Sample::new(Phase::Losses, self.contender.name(), case)
             .spread(lags, undetected)
             .with("not seen", number(undetected));
         if !pods.is_empty() {

@@ -1,4 +1,4 @@
-//! Hears what becomes of nodes and pods.
+//! Watches changes of nodes and pods.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ pub(super) enum NodeChange {
     Lost { node: String, at: Instant },
     /// A pod's Ready condition is not True.
     Marked { pod: String, at: Instant },
-    /// A pod was asked to end.
+    /// A pod was deleted gracefully.
     Deleted { pod: String, node: String, at: Instant },
     /// Something else.
     Other,
@@ -21,7 +21,7 @@ pub(super) enum NodeChange {
 
 pub(super) type Watcher = Listener<NodeChange>;
 
-/// Listens to what is written from now on.
+/// Watches changes from now on.
 pub(super) async fn watch(client: Client) -> Result<Watcher> {
     let mut watcher = Watcher::new();
     watcher.watch_kind(client.clone(), of_node).await?;

@@ -1,4 +1,4 @@
-//! A node whose kubelet fell silent: as it is stored once that was marked, and as JSON, in which it is read before it is written.
+//! A node whose kubelet has stopped reporting: its stored form after it was marked, and the JSON in which it is read before it is written.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::template::{content, field, fields, next};
 
-/// Fields of a node, by their numbers.
+/// Protobuf field numbers of a node.
 const META: usize = 1;
 const SPEC: usize = 2;
 const STATUS: usize = 3;
@@ -21,14 +21,14 @@ const LABELS: usize = 11;
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const EFFECTS: [&str; 2] = ["NoSchedule", "NoExecute"];
 
-/// pod-safety's own condition.
+/// The condition of pod-safety.
 const NODE_UNREACHABLE: &str = "NodeUnreachable";
 
-/// Labels of each node that kubelets of today do not write: kube-controller-manager keeps them, and so does pod-safety in its place.
+/// Labels of each node that current kubelets do not write: the node lifecycle controller maintains them.
 const KEPT_LABELS: [(&str, &str); 2] =
     [("beta.kubernetes.io/arch", "amd64"), ("beta.kubernetes.io/os", "linux")];
 
-/// A message with other contents in the fields for which `other` has some.
+/// A message with replaced content in the fields for which `other` returns some.
 fn changed(
     mut message: &[u8],
     mut other: impl FnMut(usize, &[u8]) -> Result<Option<Vec<u8>>>,
@@ -44,7 +44,7 @@ fn changed(
     Ok(changed)
 }
 
-/// A message, and behind its fields one more that has these texts in its own.
+/// A message with one more map entry of these texts at its end.
 fn with_map_entry(mut message: Vec<u8>, number: usize, texts: [(usize, &str); 2]) -> Vec<u8> {
     let mut inner = Vec::new();
     texts.into_iter().for_each(|(number, text)| field(number, text.as_bytes(), &mut inner));
@@ -52,7 +52,7 @@ fn with_map_entry(mut message: Vec<u8>, number: usize, texts: [(usize, &str); 2]
     message
 }
 
-/// The pattern of a node that a controller has found before, which gave it these labels.
+/// The template of a node that already has the labels of the controller.
 pub(crate) fn labelled(node: &[u8]) -> Result<Vec<u8>> {
     let label = |meta, (key, value)| with_map_entry(meta, LABELS, [(1, key), (2, value)]);
     changed(node, |number, meta| {
@@ -60,7 +60,7 @@ pub(crate) fn labelled(node: &[u8]) -> Result<Vec<u8>> {
     })
 }
 
-/// The pattern of a node as it is when its conditions are Unknown and it has the taints of an unreachable node.
+/// The template of a node with Unknown conditions and the taints of an unreachable node.
 pub(crate) fn marked(node: &[u8]) -> Result<Vec<u8>> {
     let taint = |spec, effect| with_map_entry(spec, TAINTS, [(1, UNREACHABLE), (3, effect)]);
     changed(node, |number, content| {
@@ -74,13 +74,15 @@ pub(crate) fn marked(node: &[u8]) -> Result<Vec<u8>> {
     })
 }
 
-/// A status whose conditions are Unknown.
+/// A status with Unknown conditions.
 fn unknown(status: &[u8]) -> Result<Vec<u8>> {
-    let says = |number, _: &[u8]| Ok((number == 2).then(|| b"Unknown".to_vec()));
-    changed(status, |number, condition| (number == CONDITIONS).then(|| changed(condition, says)).transpose())
+    let to_unknown = |number, _: &[u8]| Ok((number == 2).then(|| b"Unknown".to_vec()));
+    changed(status, |number, condition| {
+        (number == CONDITIONS).then(|| changed(condition, to_unknown)).transpose()
+    })
 }
 
-/// Of a node in protobuf, what is read of it in JSON: identity, labels, taints, conditions.
+/// The parts of a protobuf node that are read in JSON: identity, labels, taints, conditions.
 pub(crate) fn in_json(node: &[u8]) -> Option<Value> {
     let (meta, spec, status) = (content(node, META)?, content(node, SPEC)?, content(node, STATUS)?);
     let text = |message: &[u8], number: usize| {
@@ -92,8 +94,9 @@ pub(crate) fn in_json(node: &[u8]) -> Option<Value> {
     let labels = all(meta, LABELS).into_iter().filter_map(|label| Some((text(label, 1)?, text(label, 2)?)));
     let taint = |taint: &&[u8]| json!({ "key": text(taint, 1), "effect": text(taint, 3) });
     let condition = |condition: &&[u8]| {
-        let heard = content(condition, 3).and_then(moment).map(|heard| format!("{heard:.0}"));
-        json!({ "type": text(condition, 1), "status": text(condition, 2), "lastHeartbeatTime": heard })
+        let last_heartbeat =
+            content(condition, 3).and_then(moment).map(|last_heartbeat| format!("{last_heartbeat:.0}"));
+        json!({ "type": text(condition, 1), "status": text(condition, 2), "lastHeartbeatTime": last_heartbeat })
     };
     Some(json!({
         "apiVersion": "v1", "kind": "Node",
@@ -111,13 +114,13 @@ fn moment(time: &[u8]) -> Option<Timestamp> {
     Timestamp::from_second(time.seconds?).ok()
 }
 
-/// Whether this patch marks a node as one whose kubelet is silent.
+/// Whether this patch marks a node as unreachable.
 pub(crate) fn marks(patch: &Value) -> bool {
     let conditions = patch["status"]["conditions"].as_array();
     conditions.into_iter().flatten().any(|one| one["type"] == "Ready" && one["status"] == "Unknown")
 }
 
-/// How long after its last renewal each node was marked.
+/// The time from the last renewal of each node to its mark.
 #[derive(Default)]
 pub(crate) struct Lags(Mutex<BTreeMap<usize, Duration>>);
 
@@ -126,14 +129,14 @@ impl Lags {
         self.0.lock().entry(node).or_insert(lag);
     }
 
-    /// The numbers of nodes and their seconds.
+    /// The numbers of nodes with their seconds.
     pub(crate) fn all(&self) -> Value {
         let lags = self.0.lock();
         json!(lags.iter().map(|(node, lag)| (node, lag.as_secs_f64())).collect::<Vec<_>>())
     }
 }
 
-/// The body that silences nodes, by their numbers.
+/// The nodes in a request that stops renewals, by number.
 pub(crate) fn stopped_nodes(body: &Value) -> Result<Vec<usize>> {
     let nodes = body["nodes"].as_array().context("the nodes to silence, as numbers")?;
     Ok(nodes.iter().filter_map(Value::as_u64).filter_map(|node| usize::try_from(node).ok()).collect())
@@ -150,17 +153,20 @@ mod tests {
         let (before, after) = (in_json(node).unwrap(), in_json(&marked(node).unwrap()).unwrap());
         assert_eq!(before["metadata"]["labels"]["beta.kubernetes.io/os"], "linux");
         assert_eq!(before["metadata"], after["metadata"]);
-        let said = |node: &Value, kind: &str| -> Value {
+        let status_of = |node: &Value, kind: &str| -> Value {
             let all = node["status"]["conditions"].as_array().unwrap();
             all.iter().find(|one| one["type"] == kind).cloned().unwrap_or_default()
         };
         assert_eq!(
-            (&said(&before, "Ready")["status"], &said(&after, "Ready")["status"]),
+            (&status_of(&before, "Ready")["status"], &status_of(&after, "Ready")["status"]),
             (&json!("True"), &json!("Unknown"))
         );
-        assert!(said(&before, "Ready")["lastHeartbeatTime"].is_string());
-        assert_eq!(said(&before, "Ready")["lastHeartbeatTime"], said(&after, "Ready")["lastHeartbeatTime"]);
-        assert_eq!(said(&after, NODE_UNREACHABLE)["status"], "True");
+        assert!(status_of(&before, "Ready")["lastHeartbeatTime"].is_string());
+        assert_eq!(
+            status_of(&before, "Ready")["lastHeartbeatTime"],
+            status_of(&after, "Ready")["lastHeartbeatTime"]
+        );
+        assert_eq!(status_of(&after, NODE_UNREACHABLE)["status"], "True");
         assert_eq!(after["spec"]["taints"].as_array().unwrap().len(), 2);
         assert_eq!(before["spec"]["taints"], json!([]));
     }

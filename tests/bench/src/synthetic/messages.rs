@@ -1,11 +1,11 @@
-//! What stands around objects: lists, and the events of a watch.
+//! The encoding around objects: lists, and the events of a watch.
 
 use prost::Message;
 
 use super::template::{Template, field, length};
 use super::world::{Kind, Rendered};
 
-/// What every protobuf object of the API begins with.
+/// The prefix of every protobuf object of the API.
 const MAGIC: &[u8] = b"k8s\0";
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -16,7 +16,7 @@ pub(crate) struct Time {
     pub(crate) nanos: Option<i32>,
 }
 
-/// Magic bytes, and `runtime.Unknown` up to what it wraps.
+/// Magic bytes, and `runtime.Unknown` up to the wrapped object.
 fn envelope(api_version: &str, kind: &str, wrapped: usize, out: &mut Vec<u8>) {
     let mut of_type = Vec::new();
     field(1, api_version.as_bytes(), &mut of_type);
@@ -41,7 +41,7 @@ fn enveloped(kind: Kind, object: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(END);
 }
 
-/// An object that is asked for by name.
+/// An object that is read by name.
 pub(crate) fn object(kind: Kind, template: &Template, made: &Rendered) -> Vec<u8> {
     let (mut object, mut out) = (Vec::new(), Vec::new());
     template.write(made, &mut object);
@@ -49,10 +49,10 @@ pub(crate) fn object(kind: Kind, template: &Template, made: &Rendered) -> Vec<u8
     out
 }
 
-/// The list up to its items, which have so many bytes together, each as [`item`] writes it.
+/// The list up to its items, which have this total size, each as [`item`] writes it.
 pub(crate) fn list(kind: Kind, version: usize, next: &str, items: usize) -> Vec<u8> {
     let (mut meta, mut about, mut out) = (Vec::new(), Vec::new(), Vec::new());
-    // Go leaves out no empty text.
+    // Go encodes empty strings, too.
     field(1, b"", &mut meta);
     field(2, version.to_string().as_bytes(), &mut meta);
     field(3, next.as_bytes(), &mut meta);
@@ -85,7 +85,7 @@ pub(crate) fn event(of_type: &str, kind: Kind, object: &[u8], out: &mut Vec<u8>)
     out.extend_from_slice(&event);
 }
 
-/// An object without anything but a version, for a bookmark.
+/// An object with only a resourceVersion, for a bookmark.
 pub(crate) fn bookmark(version: usize) -> Vec<u8> {
     let (mut meta, mut object) = (Vec::new(), Vec::new());
     field(6, version.to_string().as_bytes(), &mut meta);

@@ -1,11 +1,11 @@
-//! A synthetic API server: lists and watches of a cluster of any size, made from numbers while they are sent.
+//! A synthetic API server: lists and watches of a cluster of any size, generated from numbers while they are sent.
 //!
-//! - `template`: an object with places; `world`: what stands in them; `beats`: when which Lease is renewed; `writes`: what was
-//!   written to pods and nodes; `marks`: nodes that are called Unknown; `objects`: the Lease of the leader
-//! - `messages`: lists and events; `stream`: both while they are sent; `server`: which question gets which answer
+//! - `template`: an object with placeholders; `world`: their values; `renewals`: the schedule of Lease renewals; `writes`: writes to pods
+//!   and nodes; `marks`: nodes marked Unknown; `objects`: the Lease of the leader
+//! - `messages`: lists and events; `stream`: both while they are sent; `server`: routing
 //!
-//! It knows pods, nodes and Leases, and says that of all else there is none. Of what is written to it, it keeps which
-//! pods were called Failed, which were removed, and which nodes were called Unknown. `tests` compares its bytes with a real API server's.
+//! It has pods, nodes and Leases, and returns empty lists for all other kinds. Of writes it stores which pods were marked Failed, which
+//! were removed, and which nodes were marked Unknown. `tests` compares its bytes with those of a real API server.
 
 mod marks;
 mod messages;
@@ -66,7 +66,7 @@ pub(crate) struct Serve {
     pub(crate) folder: PathBuf,
 }
 
-/// Where clients find how to reach it.
+/// The kubeconfig for clients.
 pub(crate) fn kubeconfig(folder: &Path) -> PathBuf {
     folder.join("kubeconfig")
 }
@@ -81,8 +81,8 @@ pub(crate) async fn serve(plan: Serve) -> Result<()> {
     server::run(listener, acceptor, Arc::new(world)).await
 }
 
-/// Go's HTTP server encrypts what it writes in pieces of this size. Records of 16 KiB, the most that there may be, would be
-/// read with less work than those of a real API server.
+/// Go's HTTP server encrypts in records of this size. Records of 16 KiB, the maximum, would cost the client less than those of a real API
+/// server.
 const RECORD: usize = 4096;
 const RECORD_HEADER: usize = 5;
 
@@ -110,7 +110,7 @@ fn write_kubeconfig(folder: &Path, address: SocketAddr, certificate: &str) -> Re
         "users": [{ "name": name, "user": { "token": "none" } }],
         "contexts": [{ "name": name, "context": { "cluster": name, "user": name } }],
     });
-    // It appears whole: a test waits for it.
+    // It appears atomically: a test waits for it.
     let (file, unfinished) = (kubeconfig(folder), folder.join("unfinished"));
     std::fs::write(&unfinished, text.to_string()).and_then(|()| std::fs::rename(&unfinished, &file))?;
     Ok(())

@@ -1,4 +1,4 @@
-//! The few objects that are kept as they were written: the Lease of the leader. In JSON, by their paths.
+//! The few objects that are stored as written: the Lease of the leader. As JSON, by path.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ struct State {
     objects: BTreeMap<String, Value>,
 }
 
-/// Why nothing was written or read: the code and the reason of a `Status`.
+/// The code and the reason of a `Status` for a refused request.
 pub(crate) type ErrorStatus = (StatusCode, &'static str);
 
 const NOT_FOUND: ErrorStatus = (StatusCode::NOT_FOUND, "NotFound");
@@ -26,7 +26,7 @@ impl Objects {
         self.0.lock().objects.get(path).cloned().ok_or(NOT_FOUND)
     }
 
-    /// As the API server writes: POST makes an object, PUT replaces it, PATCH merges `spec`, each by the version that it names.
+    /// Like the API server: POST creates an object, PUT replaces it, PATCH merges `spec`, each with its resourceVersion as a precondition.
     pub(crate) fn write(&self, method: &Method, path: &str, body: Value) -> Result<Value, ErrorStatus> {
         let mut state = self.0.lock();
         let named = body["metadata"]["name"].as_str().unwrap_or_default();
@@ -36,8 +36,8 @@ impl Objects {
             (Some(_), true) => return Err((StatusCode::CONFLICT, "AlreadyExists")),
             (None, false) => return Err(NOT_FOUND),
             (Some(old), false) => {
-                let wanted = &body["metadata"]["resourceVersion"];
-                if !wanted.is_null() && *wanted != old["metadata"]["resourceVersion"] {
+                let expected = &body["metadata"]["resourceVersion"];
+                if !expected.is_null() && *expected != old["metadata"]["resourceVersion"] {
                     return Err(CONFLICT);
                 }
                 let mut new = old.clone();

@@ -1,5 +1,5 @@
-//! When which Lease is renewed: one after the other at an even rate, each node once in a round, in an order in which
-//! neighbours are far apart. All of it is a matter of arithmetic, so a watch may begin at any version.
+//! The schedule of Lease renewals: at an even rate, each node once per round, in an order in which neighbours are far apart. It is pure
+//! arithmetic, so a watch may start at any version.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ const STEP: usize = 7_919;
 
 #[derive(Clone, Debug)]
 pub(crate) struct RenewalSchedule {
-    /// The node of each place in a round, and the place of each node.
+    /// The node of each position in a round, and the position of each node.
     order: Vec<u32>,
     place: Vec<u32>,
     per_second: u32,
-    /// When the first was due, since 1970.
+    /// When the first renewal was due, since the Unix epoch.
     started: Duration,
 }
 
 impl RenewalSchedule {
     pub(crate) fn new(nodes: usize, per_second: u32, started: Duration) -> Self {
-        // With a number of nodes that the step divides, only some would be met.
+        // If the step divides the number of nodes, not all nodes would be reached.
         let step = if nodes.is_multiple_of(STEP) { 1 } else { STEP };
         let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let order: Vec<u32> = (0..nodes).map(|at| number(at * step % nodes)).collect();
@@ -29,7 +29,7 @@ impl RenewalSchedule {
         Self { order, place, per_second, started }
     }
 
-    /// How many there were after this time.
+    /// The number of renewals after this time.
     pub(crate) fn count(&self, since_began: Duration) -> usize {
         if self.order.is_empty() {
             return 0;
@@ -38,23 +38,23 @@ impl RenewalSchedule {
         usize::try_from(count).unwrap_or(usize::MAX)
     }
 
-    /// How long after the beginning this one is due; the first is 1. `None`: never.
+    /// How long after the start this renewal is due; the first is 1. `None`: never.
     pub(crate) fn due(&self, renewal: usize) -> Option<Duration> {
         let micros = (renewal as u128 * 1_000_000).checked_div(u128::from(self.per_second))?;
         u64::try_from(micros).ok().map(|micros| Duration::from_micros(micros + 1))
     }
 
-    /// When this one was, since 1970.
+    /// The time of this renewal, since the Unix epoch.
     pub(crate) fn moment(&self, renewal: usize) -> Duration {
         self.started + self.due(renewal).unwrap_or_default()
     }
 
-    /// Whose Lease this one renewed.
+    /// The node whose Lease this renewal updates.
     pub(crate) fn node(&self, renewal: usize) -> usize {
         self.order[(renewal - 1) % self.order.len()] as usize
     }
 
-    /// The last of a node's renewals, of so many of all.
+    /// The last renewal of a node among the first `renewals` ones.
     pub(crate) fn last(&self, node: usize, renewals: usize) -> Option<usize> {
         let place = self.place[node] as usize;
         let rounds = renewals.checked_sub(place + 1)? / self.order.len();

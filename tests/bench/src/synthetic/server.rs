@@ -1,4 +1,4 @@
-//! Which question gets which answer.
+//! Routing: which request gets which answer.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -28,22 +28,22 @@ use crate::print_line;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// Where all pods are.
+/// The path of all pods.
 pub(crate) const PODS: &str = "/api/v1/namespaces/load/pods";
 
-/// Where nodes are silenced, and where is said how long after its last renewal each was marked. A real API server has neither.
+/// Stops renewals of nodes, and returns how long after its last renewal each was marked. A real API server has no such path.
 pub(crate) const STOPPED_PATH: &str = "/synthetic/silent";
 pub(crate) const MARKED: &str = "/synthetic/marked";
 
-/// Where the Lease of the leader is.
+/// The path of the leader's Lease.
 const LEADERS: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
-/// A watch that says nothing of its length lasts so long.
+/// The duration of a watch without `timeoutSeconds`.
 const DEFAULT_WATCH_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// Answers until the process ends.
+/// Serves until the process ends.
 pub(crate) async fn run(listener: TcpListener, acceptor: TlsAcceptor, world: Arc<World>) -> Result<()> {
     let api = Api { world, began: Instant::now(), shared: Arc::default() };
     loop {
@@ -70,7 +70,7 @@ struct SharedState {
     objects: Objects,
 }
 
-/// The parts of a query.
+/// The query parameters.
 type Query = BTreeMap<String, String>;
 
 fn query(text: &str) -> Query {
@@ -78,7 +78,7 @@ fn query(text: &str) -> Query {
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// What a path names: a kind, and the object's name if it is one object.
+/// The kind that a path names, and the object's name if it is one object.
 fn of_path(path: &str) -> Option<(Kind, Option<&str>)> {
     let all = [
         ("/api/v1/nodes", Kind::Nodes),
@@ -121,7 +121,7 @@ impl Api {
             (method, Some((Kind::Pods, Some(name)))) => {
                 self.write(method == Method::DELETE, name, request.into_body(), protobuf).await
             }
-            // What is written is taken for written. A question about rights is answered with yes.
+            // Other writes succeed without effect. Access reviews are answered with allowed.
             _ => {
                 let mut written = json_of(request.into_body()).await;
                 if path.ends_with("accessreviews") {
@@ -148,13 +148,13 @@ impl Api {
         self.whole(kind, number, &made)
     }
 
-    /// The number of an object that there is.
+    /// The number of an existing object.
     fn numbered(&self, kind: Kind, name: &str) -> Option<usize> {
         let number = name.rsplit('-').next().and_then(|number| number.parse().ok());
         number.filter(|number| self.world.has(kind, *number))
     }
 
-    /// A node as it is read before it is written.
+    /// A node, as read before a write.
     fn node(&self, name: &str) -> Response<Body> {
         let Some(number) = self.numbered(Kind::Nodes, name) else {
             return status(StatusCode::NOT_FOUND, "NotFound");
@@ -165,7 +165,7 @@ impl Api {
         in_json(StatusCode::OK, &marks::in_json(&node).unwrap_or_default())
     }
 
-    /// Marks a node as one whose kubelet is silent, by its version. It has its taints from then on, too. Other writes change nothing.
+    /// Marks a node as unreachable, with its version as a precondition. It has its taints from then on. Other writes change nothing.
     fn mark(&self, name: &str, patch: &Value) -> Response<Body> {
         let name = name.trim_end_matches("/status");
         let Some(node) = self.numbered(Kind::Nodes, name) else {
@@ -201,7 +201,7 @@ impl Api {
         response(StatusCode::OK, PROTOBUF, Full::new(whole.into()).boxed_unsync())
     }
 
-    /// A pod is called Failed, or removed, by the version that the request names.
+    /// Marks a pod Failed, or removes it, with the version as a precondition.
     async fn write(&self, removed: bool, name: &str, body: Incoming, protobuf: bool) -> Response<Body> {
         let (body, world) = (json_of(body).await, &self.world);
         let name = name.trim_end_matches("/status");
@@ -247,7 +247,7 @@ impl Api {
         response(StatusCode::OK, PROTOBUF, StreamBody::new(page.stream(world)).boxed_unsync())
     }
 
-    /// Of other kinds there is no object, and never will be.
+    /// Other kinds have no objects.
     fn answer_other(&self, path: &str, query: &Query) -> Response<Body> {
         let version = self.world.version(self.renewals()).to_string();
         if path == "/version" {
@@ -257,7 +257,7 @@ impl Api {
             let nothing = futures::stream::pending::<Result<hyper::body::Frame<Bytes>, Infallible>>();
             return response(StatusCode::OK, "application/json", StreamBody::new(nothing).boxed_unsync());
         }
-        // The name of a kind is in the plural, that of an object mostly not.
+        // Names of resources are plural, names of objects mostly are not.
         if path.ends_with('s') {
             let list = json!({ "apiVersion": "v1", "kind": "List", "metadata": { "resourceVersion": version }, "items": [] });
             return in_json(StatusCode::OK, &list);
@@ -279,7 +279,7 @@ fn status(code: StatusCode, reason: &str) -> Response<Body> {
     in_json(code, &status)
 }
 
-/// What became of an object that is kept as it was written.
+/// The response for an object that is stored as written.
 fn answered(done: Result<Value, objects::ErrorStatus>) -> Response<Body> {
     match done {
         Ok(object) => in_json(StatusCode::OK, &object),

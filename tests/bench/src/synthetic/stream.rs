@@ -1,4 +1,4 @@
-//! Lists and watches while they are sent.
+//! Streaming lists and watches.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use super::messages::{self, END, item, item_size};
 use super::world::{Kind, Rendered, World};
 use super::writes::{Change, Writes};
 
-/// Room for most objects.
+/// Capacity for most objects.
 const OBJECT: usize = 8 << 10;
 
-/// The API server's own.
+/// The API server's interval.
 const BOOKMARKS: Duration = Duration::from_secs(60);
 
 type Sent = Result<Frame<Bytes>, Infallible>;
 
-/// The objects from one number to another, as they were after so many changes.
+/// The objects in a range of numbers, after this many changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Page {
     pub(crate) kind: Kind,
@@ -34,7 +34,7 @@ pub(crate) struct Page {
 impl Page {
     pub(crate) fn stream(self, world: Arc<World>) -> impl Stream<Item = Sent> {
         let Self { kind, changes, from, to } = self;
-        // What is removed while it is sent stays in it: its size is said at its beginning.
+        // An object that is removed meanwhile stays in the list: the size is sent first.
         let numbers: Vec<_> = (from..to).filter(|number| world.has(kind, *number)).collect();
         let mut made = Rendered::default();
         let sizes = numbers.iter().map(|number| {
@@ -63,12 +63,12 @@ impl Page {
     }
 }
 
-/// A watch, from the version after some changes on.
+/// A watch from a version on.
 pub(crate) struct Watch {
     world: Arc<World>,
     began: Instant,
     kind: Kind,
-    /// The number of the last one that was told of.
+    /// The number of the last change that was sent.
     sent: usize,
     until: Instant,
     bookmark: Instant,
@@ -96,7 +96,7 @@ impl Watch {
 
     async fn next(&mut self) -> Option<Vec<u8>> {
         if std::mem::take(&mut self.wrote) {
-            // The API server sends each event by itself. hyper does when there is nothing more to write for now.
+            // The API server sends each event separately. hyper flushes when there is nothing more to write for now.
             tokio::task::yield_now().await;
         }
         loop {
@@ -137,7 +137,7 @@ impl Watch {
         }
     }
 
-    /// Whether there is a Lease to renew.
+    /// Appends a Lease renewal if one is due.
     fn renewal(&mut self, event: &mut Vec<u8>) -> bool {
         let node = self.world.beats.node(self.sent);
         if !self.world.has(Kind::Leases, node) || self.world.is_stopped(node, self.sent) {
@@ -148,7 +148,7 @@ impl Watch {
         true
     }
 
-    /// Whether an object was written to.
+    /// Appends a written object if there is one.
     fn write(&mut self, event: &mut Vec<u8>) -> bool {
         let writes = self.world.written(self.kind);
         let Some(Change { number, removed }) = writes.and_then(|writes| writes.change(self.sent + 1)) else {

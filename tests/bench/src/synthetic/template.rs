@@ -1,17 +1,17 @@
-//! An object in protobuf, and the places in it that differ from one object to the next. What a real API server sent is the
-//! pattern, so that all else is as it sent it.
+//! An object in protobuf with placeholders for the fields that differ between objects. The template is an object from a real API server, so
+//! all other fields are as the server sent them.
 
 use anyhow::{Context as _, Result, ensure};
 use prost::{decode_length_delimiter, encode_length_delimiter, length_delimiter_len};
 
-/// What stands in the places of one object.
+/// The values of the placeholders of one object.
 pub(crate) type Values<const N: usize> = [Vec<u8>; N];
 
-/// A place: the field numbers that lead to it, and what stands there in the pattern, where several fields have the same numbers.
+/// A placeholder: the field numbers of its path, and the value in the template, where several fields have the same numbers.
 pub(crate) struct Place {
     pub(crate) path: &'static [usize],
     pub(crate) was: Option<&'static str>,
-    /// Which of the values belongs there.
+    /// The index of its value.
     pub(crate) value: usize,
 }
 
@@ -21,28 +21,28 @@ pub(crate) const fn place(value: usize, path: &'static [usize]) -> Place {
 
 #[derive(Debug)]
 enum Piece {
-    /// The same in all objects.
+    /// Equal in all objects.
     Same(Vec<u8>),
-    /// A value, behind its key and its length.
+    /// A value, after its key and its length.
     Value { key: Vec<u8>, value: usize },
-    /// A message with such places in it.
+    /// A message that contains placeholders.
     Message { key: Vec<u8>, pieces: Vec<Piece> },
 }
 
 #[derive(Debug)]
 pub(crate) struct Template(Vec<Piece>);
 
-/// One field as it is written: its number, its key, and what stands behind the key.
+/// One encoded field: its number, its key, and the bytes after the key.
 pub(crate) struct Field<'a> {
     pub(crate) number: usize,
     key: &'a [u8],
-    /// All of it, with its key.
+    /// The whole field, with its key.
     pub(crate) whole: &'a [u8],
-    /// What its length counts; `None` for numbers.
+    /// The length-delimited content; `None` for numbers.
     pub(crate) content: Option<&'a [u8]>,
 }
 
-/// The first field of `message`, which is shortened by it.
+/// Splits the first field off `message`.
 pub(crate) fn next<'a>(message: &mut &'a [u8]) -> Result<Field<'a>> {
     let start = *message;
     let mut rest = *message;
@@ -64,27 +64,27 @@ pub(crate) fn next<'a>(message: &mut &'a [u8]) -> Result<Field<'a>> {
     Ok(Field { number: tag >> 3, key, whole: &start[..start.len() - taken.1.len()], content })
 }
 
-/// The fields of a message, up to what is none.
+/// The fields of a message, up to the first invalid one.
 pub(crate) fn fields(mut message: &[u8]) -> impl Iterator<Item = Field<'_>> {
     std::iter::from_fn(move || (!message.is_empty()).then(|| next(&mut message).ok()).flatten())
 }
 
-/// What a message has in the first field of this number.
+/// The content of the first field with this number.
 pub(crate) fn content(message: &[u8], number: usize) -> Option<&[u8]> {
     fields(message).find(|field| field.number == number)?.content
 }
 
 impl Template {
-    /// The pattern, with places in it, each of which must be there.
+    /// The template with its placeholders, each of which must exist.
     pub(crate) fn new(pattern: &[u8], places: &[Place]) -> Result<Self> {
-        let mut found = vec![false; places.len()];
-        let pieces = pieces(pattern, places, &mut Vec::new(), &mut found)?;
-        let missing = places.iter().zip(found).find(|(_, found)| !found);
+        let mut seen = vec![false; places.len()];
+        let pieces = pieces(pattern, places, &mut Vec::new(), &mut seen)?;
+        let missing = places.iter().zip(seen).find(|(_, seen)| !seen);
         ensure!(missing.is_none(), "the pattern has no field {:?}", missing.map(|(place, _)| place.path));
         Ok(Self(pieces))
     }
 
-    /// How many bytes the object with these values has.
+    /// The size of the object with these values.
     pub(crate) fn size<const N: usize>(&self, values: &Values<N>) -> usize {
         size(&self.0, values)
     }
@@ -99,7 +99,7 @@ fn pieces(
     mut message: &[u8],
     places: &[Place],
     path: &mut Vec<usize>,
-    found: &mut [bool],
+    seen: &mut [bool],
 ) -> Result<Vec<Piece>> {
     let mut pieces = Vec::new();
     while !message.is_empty() {
@@ -113,11 +113,11 @@ fn pieces(
             places.iter().any(|place| place.path.len() > path.len() && place.path.starts_with(path));
         match (field.content, at) {
             (_, Some(at)) => {
-                found[at] = true;
+                seen[at] = true;
                 pieces.push(Piece::Value { key: field.key.to_vec(), value: places[at].value });
             }
             (Some(content), None) if leads_on => {
-                let pieces_of_it = self::pieces(content, places, path, found)?;
+                let pieces_of_it = self::pieces(content, places, path, seen)?;
                 pieces.push(Piece::Message { key: field.key.to_vec(), pieces: pieces_of_it });
             }
             _ => match pieces.last_mut() {
@@ -130,7 +130,7 @@ fn pieces(
     Ok(pieces)
 }
 
-/// With its key and its length.
+/// The size with key and length.
 fn framed(key: usize, length: usize) -> usize {
     key + length_delimiter_len(length) + length
 }
@@ -161,7 +161,7 @@ fn write<const N: usize>(pieces: &[Piece], values: &Values<N>, out: &mut Vec<u8>
     }
 }
 
-/// Bytes behind their length.
+/// Length-delimited bytes.
 fn bytes(content: &[u8], out: &mut Vec<u8>) {
     length(content.len(), out);
     out.extend_from_slice(content);

@@ -1,4 +1,4 @@
-//! The synthetic API server beside a real one.
+//! Compares the synthetic API server with a real one.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn real(client: &Client, path: &str) -> Vec<u8> {
     answer.into_body().collect_bytes().await.unwrap().to_vec()
 }
 
-/// What stands at this path, in each of the fields that it leads to.
+/// The content at this path, for each field that matches.
 fn at<'a>(message: &'a [u8], path: &[usize]) -> Vec<&'a [u8]> {
     let Some((first, rest)) = path.split_first() else { return vec![message] };
     let fields = fields(message).filter(|field| field.number == *first);
@@ -46,11 +46,11 @@ async fn objects_equal_those_of_a_real_api_server_in_size_and_content() {
             let mut made = Rendered::default();
             world.make(kind, number, 0, &mut made);
             world.take_what_chance_decides(kind, item, &mut made);
-            let mut ours = Vec::new();
-            world.template(kind, number).write(&made, &mut ours);
-            assert_eq!(ours.len(), item.len(), "{name}");
+            let mut synthetic = Vec::new();
+            world.template(kind, number).write(&made, &mut synthetic);
+            assert_eq!(synthetic.len(), item.len(), "{name}");
             for path in World::paths(kind) {
-                assert_eq!(at(&ours, path), at(item, path), "{name} at {path:?}");
+                assert_eq!(at(&synthetic, path), at(item, path), "{name} at {path:?}");
             }
         }
         let version = String::from_utf8(at(list, &[1, 2])[0].to_vec()).unwrap().parse().unwrap();

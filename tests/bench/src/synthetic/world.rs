@@ -1,4 +1,4 @@
-//! The objects of a cluster of any size, each made from its number when it is asked for. Nothing of them is kept.
+//! The objects of a cluster of any size, each generated from its number on request. No object is stored.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,22 +13,22 @@ use super::renewals::RenewalSchedule;
 use super::template::{Place, Template, Values, place};
 use super::writes::Writes;
 
-/// How many places an object has at most.
+/// The maximum number of placeholders of an object.
 const PLACES: usize = 10;
 
-/// What stands in the places of an object.
+/// The values of the placeholders of an object.
 pub(crate) type Rendered = Values<PLACES>;
 
 const NAME: usize = 0;
 const UID: usize = 1;
 const VERSION: usize = 2;
-/// Of a pod: its node, its ReplicaSet, that one's UID, and the beginning of its name.
+/// Placeholders of a pod: its node, its ReplicaSet, the UID of that, and the prefix of its name.
 const NODE: usize = 3;
 const APP: usize = 4;
 const APP_UID: usize = 5;
 const APP_PREFIX: usize = 6;
 const PHASE: usize = 7;
-/// Of a node.
+/// Placeholders of a node.
 const ZONE: usize = 3;
 const CIDR: usize = 4;
 const PROVIDER: usize = 5;
@@ -36,7 +36,7 @@ const ADDRESS: usize = 6;
 const MACHINE: usize = 7;
 const SYSTEM: usize = 8;
 const BOOT: usize = 9;
-/// Of a Lease.
+/// Placeholders of a Lease.
 const NODE_UID: usize = 3;
 const RENEWED: usize = 4;
 
@@ -84,7 +84,7 @@ const OF_LEASES: [Place; 7] = [
 
 const NODE_PATTERN: &[u8] = include_bytes!("../../testdata/node.pb");
 
-/// What is listed and watched.
+/// Kinds that are listed and watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Pods,
@@ -109,23 +109,23 @@ impl Kind {
     }
 }
 
-/// Pods that share a ReplicaSet, as the loader has it.
+/// Pods per ReplicaSet, as in the loader.
 const PODS_PER_APP: usize = 20;
 
-/// Zones, as the loader has it.
+/// Zones, as in the loader.
 pub(crate) const ZONES: usize = 3;
 
-/// The version of the first object.
+/// The resourceVersion of the first object.
 const FIRST_VERSION: usize = 1_000;
 
-/// How large the cluster is.
+/// The size of the cluster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) nodes: usize,
     pub(crate) pods: usize,
     /// Other seeds give other UIDs.
     pub(crate) seed: u64,
-    /// So many nodes of the first zone are no more. Their pods are.
+    /// Nodes of the first zone that are deleted while their pods remain.
     pub(crate) lost: usize,
 }
 
@@ -134,7 +134,7 @@ impl Size {
         node.is_multiple_of(ZONES) && node / ZONES < self.lost
     }
 
-    /// The version of a pod that nothing was written to.
+    /// The version of an unchanged pod.
     const fn version_of(&self, pod: usize) -> usize {
         FIRST_VERSION + 2 * self.nodes + pod
     }
@@ -148,11 +148,11 @@ impl Size {
 pub(crate) struct World {
     pub(crate) size: Size,
     pub(crate) beats: RenewalSchedule,
-    /// Pods are called Failed, and removed.
+    /// Pods that were marked Failed, or removed.
     pub(crate) pods_written: Writes,
-    /// Nodes are called Unknown.
+    /// Nodes that were marked Unknown.
     pub(crate) nodes_written: Writes,
-    /// After so many renewals of all, a node renews no more.
+    /// The number of total renewals after which a node is not renewed any more.
     stopped_after: Vec<AtomicUsize>,
     pods: Template,
     nodes: Template,
@@ -161,7 +161,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Of nodes that the loader made, or that a controller has given its labels.
+    /// With nodes as the loader creates them, or with the labels that a controller adds.
     pub(crate) fn new(size: Size, beats: RenewalSchedule, labelled: bool) -> Result<Self> {
         let node = if labelled { marks::labelled(NODE_PATTERN)? } else { NODE_PATTERN.to_vec() };
         Ok(Self {
@@ -177,7 +177,7 @@ impl World {
         })
     }
 
-    /// The pattern of the object of this number.
+    /// The template of the object of this number.
     pub(crate) fn template(&self, kind: Kind, number: usize) -> &Template {
         match kind {
             Kind::Pods => &self.pods,
@@ -194,7 +194,7 @@ impl World {
         }
     }
 
-    /// Whether there is an object of this number.
+    /// Whether the object of this number exists.
     pub(crate) fn has(&self, kind: Kind, number: usize) -> bool {
         number < self.count(kind)
             && !match kind {
@@ -203,12 +203,12 @@ impl World {
             }
     }
 
-    /// The version of a kind after so many changes of it: renewals of Leases, writes to pods.
+    /// The version of a kind after this many changes: renewals of Leases, writes to pods.
     pub(crate) const fn version(&self, changes: usize) -> usize {
         FIRST_VERSION + 2 * self.size.nodes + self.size.pods + changes
     }
 
-    /// How many changes there were at this version.
+    /// The number of changes at this version.
     pub(crate) const fn changes_at(&self, version: usize) -> usize {
         version.saturating_sub(self.version(0))
     }
@@ -223,7 +223,7 @@ impl World {
         self.nodes_written.changed(node).map_or(FIRST_VERSION + node, |change| self.version(change))
     }
 
-    /// What was written to the objects of this kind. Leases are renewed by arithmetic.
+    /// The writes to the objects of this kind. Lease renewals are calculated.
     pub(crate) const fn written(&self, kind: Kind) -> Option<&Writes> {
         match kind {
             Kind::Pods => Some(&self.pods_written),
@@ -232,24 +232,24 @@ impl World {
         }
     }
 
-    /// From now on, after so many renewals of all, this node renews its Lease no more.
+    /// Stops the renewals of this node after this many total renewals.
     pub(crate) fn stop_renewing(&self, node: usize, renewals: usize) {
         if let Some(silent_after) = self.stopped_after.get(node) {
             silent_after.store(renewals, Ordering::Relaxed);
         }
     }
 
-    /// Whether this renewal is one that did not come.
+    /// Whether this renewal did not happen.
     pub(crate) fn is_stopped(&self, node: usize, renewal: usize) -> bool {
         renewal > self.stopped_after[node].load(Ordering::Relaxed)
     }
 
-    /// The last renewal of a node, of so many of all.
+    /// The last renewal of a node, after this many total renewals.
     pub(crate) fn last_renewal(&self, node: usize, renewals: usize) -> Option<usize> {
         self.beats.last(node, renewals.min(self.stopped_after[node].load(Ordering::Relaxed)))
     }
 
-    /// Makes a pod as this change left it.
+    /// Generates a pod as of this change.
     pub(crate) fn make_pod(&self, pod: usize, change: Option<usize>, made: &mut Rendered) {
         self.make(Kind::Pods, pod, 0, made);
         for (value, text) in [
@@ -260,7 +260,7 @@ impl World {
         }
     }
 
-    /// Makes the object of this number, as it is after so many renewals. No pod was written to.
+    /// Generates the object of this number after this many renewals. It must be an unchanged pod, if it is a pod.
     pub(crate) fn make(&self, kind: Kind, number: usize, renewals: usize, made: &mut Rendered) {
         let mut set = |value: usize, text: std::fmt::Arguments<'_>| {
             made[value].clear();
@@ -306,7 +306,7 @@ impl World {
     }
 }
 
-/// The name, UID and version of a pod that nothing was written to.
+/// The name, UID and version of an unchanged pod.
 pub(crate) fn pod(size: Size, pod: usize) -> (String, String, String) {
     (
         format!("p-{pod}"),
@@ -315,13 +315,13 @@ pub(crate) fn pod(size: Size, pod: usize) -> (String, String, String) {
     )
 }
 
-/// A moment in microseconds, as Leases have it.
+/// A time in microseconds, as in Leases.
 fn stamp(since_1970: Duration) -> Time {
     let nanos = i32::try_from(since_1970.subsec_micros() * 1_000).ok();
     Time { seconds: i64::try_from(since_1970.as_secs()).ok(), nanos }
 }
 
-/// What a UID is of.
+/// The owner of a UID.
 #[derive(Clone, Copy)]
 enum UidOwner {
     Pod = 1,
@@ -333,7 +333,7 @@ enum UidOwner {
     Boot,
 }
 
-/// A random UUID that is always the same.
+/// A deterministic random UUID.
 struct Uid(u64, u64);
 
 impl Uid {
@@ -370,12 +370,12 @@ impl World {
         }
     }
 
-    /// Where objects of a kind differ.
+    /// The paths of the fields that differ between objects of a kind.
     pub(crate) fn paths(kind: Kind) -> impl Iterator<Item = &'static [usize]> {
         Self::places(kind).iter().map(|place| place.path)
     }
 
-    /// Puts in what `object` says where no number decides it: UIDs, versions, times.
+    /// Copies the values of `object` that no number determines: UIDs, versions, times.
     pub(crate) fn take_what_chance_decides(&self, kind: Kind, object: &[u8], made: &mut Rendered) {
         let chance: &[usize] = match kind {
             Kind::Pods => &[UID, VERSION, APP_UID],
@@ -383,11 +383,11 @@ impl World {
             Kind::Leases => &[UID, VERSION, NODE_UID, RENEWED],
         };
         for place in Self::places(kind).iter().filter(|place| chance.contains(&place.value)) {
-            let found = place
+            let value = place
                 .path
                 .iter()
                 .try_fold(object, |message, number| super::template::content(message, *number));
-            made[place.value] = found.map_or_else(Vec::new, <[u8]>::to_vec);
+            made[place.value] = value.map_or_else(Vec::new, <[u8]>::to_vec);
         }
     }
 }

@@ -1,12 +1,12 @@
-//! What was written to the objects of a kind: which pods were called Failed, which nodes Unknown, and which are gone. Of each
-//! object a byte is kept, and of each change eight.
+//! The writes to the objects of a kind: which pods were marked Failed, which nodes Unknown, and which are removed. Needs one byte for each
+//! object, and eight for each change.
 
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// One change of an object, as a watch tells it.
+/// One change of an object, for a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) number: usize,
@@ -23,14 +23,14 @@ pub(crate) enum Refused {
 #[derive(Default)]
 struct State {
     gone: Vec<bool>,
-    /// The last change of an object that is there, if it had one.
+    /// The last change of each existing object that has one.
     changed: BTreeMap<usize, usize>,
     log: Vec<(u32, bool)>,
 }
 
 pub(crate) struct Writes {
     state: Mutex<State>,
-    /// How many changes there were.
+    /// The number of changes.
     count: watch::Sender<usize>,
 }
 
@@ -66,7 +66,7 @@ impl Writes {
         self.count.subscribe()
     }
 
-    /// Writes to an object whose last change is the one of this number, if it had one. Gives back the number of the new change.
+    /// Writes an object whose last change must be `after`. Returns the number of the new change.
     pub(crate) fn write(&self, change: Change, after: Option<usize>) -> Result<usize, Refused> {
         let Change { number, removed } = change;
         let mut state = self.state.lock();
