@@ -1,5 +1,5 @@
-//! Compiles a crate with its mutants in it. What the compiler does not take in its place is left out, and the rest is
-//! compiled again, until it takes all that is left.
+//! Compiles a crate with its mutants. Mutants that the compiler rejects in their place are removed, and the rest is compiled again,
+//! until the compiler accepts all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use serde_json::{Deserializer, Value};
 use crate::list::Mutant;
 use crate::schema::Schema;
 
-/// Each round finds what one phase of the compiler refuses, and there are few phases.
+/// Each round finds what one phase of the compiler rejects, and there are few phases.
 const ROUNDS: usize = 20;
 
-/// Not warned about: what follows from mutants and says nothing about them.
+/// Disables warnings, which would be about the mutants alone.
 const FIRST: &str = "#![allow(warnings, unused_must_use)] ";
-/// Says which mutant is chosen, and writes down which are asked for. Added to each crate.
+/// Selects the active mutant, and records which mutants are reached. Added to each crate.
 const HOOK: &str = include_str!("hook.rs");
 
 /// A test program.
 pub(crate) struct Program {
-    /// Of which package's tests it is.
+    /// The package whose tests it has.
     pub(crate) package: &'static str,
     pub(crate) path: PathBuf,
-    /// Where its tests expect to be started.
+    /// The working directory that its tests expect.
     pub(crate) folder: PathBuf,
 }
 
@@ -45,7 +45,7 @@ struct Span {
     is_primary: bool,
 }
 
-/// Copies the repository, but for what git ignores. Files that are as they were keep their age.
+/// Copies the repository without ignored files. Unchanged files keep their modification time.
 ///
 /// # Errors
 /// If git or the disk fails.
@@ -56,7 +56,7 @@ pub(crate) fn copy(repository: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The files below `folders`, with what is in them, but for what git ignores.
+/// The files below `folders` with their content, without ignored files.
 ///
 /// # Errors
 /// If git fails.
@@ -67,7 +67,7 @@ pub(crate) fn files(repository: &Path, folders: &[&str]) -> Result<Vec<(String, 
         .current_dir(repository)
         .output()?;
     let names = String::from_utf8(list.stdout)?;
-    // A file that was deleted is in git's list until that is committed.
+    // A deleted file is in git's list until the deletion is committed.
     let read = |file: &str| Some((file.to_owned(), std::fs::read(repository.join(file)).ok()?));
     Ok(names.split_terminator('\0').filter_map(read).collect())
 }
@@ -80,11 +80,11 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     std::fs::write(path, bytes).with_context(|| path.display().to_string())
 }
 
-/// Compiles the unit tests of `package` in `tree` into `target`, with all its `mutants` that the compiler takes, and says
-/// which those are. Those in `refused` are known not to compile. Then the tests of its `users`.
+/// Compiles the unit tests of `package` in `tree` into `target` with all its `mutants` that the compiler accepts, and returns those.
+/// Mutants in `refused` are known not to compile. Compiles the tests of its `users` after that.
 ///
 /// # Errors
-/// If it does not compile without mutants, or an error cannot be laid to one.
+/// If it does not compile without mutants, or an error cannot be attributed to a mutant.
 pub(crate) fn build(
     tree: &Path,
     target: &Path,
@@ -110,30 +110,31 @@ pub(crate) fn build(
     for _ in 0..ROUNDS {
         let mut schemas = BTreeMap::new();
         for (file, mutants, source) in &sources {
-            let left: Vec<_> = mutants.iter().copied().filter(|one| !refused.contains(&one.number)).collect();
-            let schema = Schema::new(source, &left, &constant).with_context(|| (*file).to_owned())?;
+            let compiled: Vec<_> =
+                mutants.iter().copied().filter(|one| !refused.contains(&one.number)).collect();
+            let schema = Schema::new(source, &compiled, &constant).with_context(|| (*file).to_owned())?;
             write(&tree.join(file), schema.text.as_bytes())?;
             schemas.insert((*file).to_owned(), schema);
         }
         let (program, errors) = compile(tree, target, package)?;
-        let mut found = errors;
+        let mut errors_found = errors;
         if let Some(path) = program {
             let mut programs = vec![Program { package, path, folder: folder.clone() }];
-            // Users link the crate without its tests, and then some mutants may not compile.
+            // Users link the crate without its tests, where some mutants may not compile.
             for (package, folder) in users {
                 let (path, errors) = compile(tree, target, package)?;
                 programs.extend(path.map(|path| Program { package, path, folder: tree.join(folder) }));
-                found = errors;
-                if !found.is_empty() {
+                errors_found = errors;
+                if !errors_found.is_empty() {
                     break;
                 }
             }
-            if found.is_empty() {
+            if errors_found.is_empty() {
                 return Ok((programs, schemas.values().flat_map(Schema::mutants).collect()));
             }
         }
-        eprintln!("{package}: {} errors of the compiler", found.len());
-        for error in found {
+        eprintln!("{package}: {} errors of the compiler", errors_found.len());
+        for error in errors_found {
             match (blamed(&error, &schemas), called_in_constant(&error)) {
                 (_, Some(function)) => _ = constant.insert(function),
                 (Some(mutant), None) => _ = refused.insert(mutant),
@@ -146,7 +147,7 @@ pub(crate) fn build(
     bail!("{package} does not compile after {ROUNDS} rounds")
 }
 
-/// The mutant where the compiler points first or, if there is none, where it points next.
+/// The mutant at the first place in the compiler's message or, if there is none, at the next one.
 fn blamed(error: &Message, schemas: &BTreeMap<String, Schema>) -> Option<usize> {
     let all: Vec<&Span> =
         error.spans.iter().chain(error.children.iter().flat_map(|child| &child.spans)).collect();
@@ -154,16 +155,16 @@ fn blamed(error: &Message, schemas: &BTreeMap<String, Schema>) -> Option<usize> 
     first.into_iter().chain(next).find_map(|span| schemas.get(&span.file_name)?.at(span.byte_start))
 }
 
-/// The name of a function that was a const fn, and must stay one.
+/// The name of a function that was a const fn and must remain one.
 fn called_in_constant(error: &Message) -> Option<String> {
     let call = error.message.strip_prefix("cannot call non-const ")?.split('`').nth(1)?;
     call.split("::").last().map(|name| name.split('<').next().unwrap_or(name).to_owned())
 }
 
-/// The test program, or what the compiler has against it.
+/// The test program, or the compiler's error messages.
 fn compile(tree: &Path, target: &Path, package: &str) -> Result<(Option<PathBuf>, Vec<Message>)> {
-    // Cargo knows a crate by its place in its workspace and by its profile: with a number of units that nothing else has, these crates
-    // are none of those of every day, and what they use from outside is the same.
+    // Cargo identifies a crate by its path in the workspace and by its profile. A codegen-units value that nothing else has keeps these
+    // crates apart from the ordinary builds, while their external dependencies are shared.
     let apart = |of: &str| {
         [
             format!("--config=profile.test.package.{of}.opt-level=0"),

@@ -1,5 +1,5 @@
-//! What earlier runs said. A mutant is judged again where its crate changed, or the crate of the tests that reach it. A change in a crate
-//! that both only use is not seen: without the folder of `--work` all are judged again.
+//! Verdicts of earlier runs. A mutant is judged again if its crate changed, or the crate of the tests that reach it. A change in a crate
+//! that both only use is not detected: without the folder of `--work` all are judged again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -15,11 +15,11 @@ use crate::list::Mutant;
 /// A package and its folder.
 pub(crate) type Package = (&'static str, &'static str);
 
-/// What is known of the mutants of one crate.
+/// Verdicts on the mutants of one crate.
 pub(crate) struct Cache {
     path: PathBuf,
     file: CacheFile,
-    /// The packages whose tests are asked, in this order, with the state of their files.
+    /// The packages whose tests run, in this order, with the state of their files.
     suites: Vec<(&'static str, u64)>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Cache {
 struct CacheFile {
     /// The state of the crate's files.
     state: u64,
-    /// Does the compiler take it in its place?
+    /// Whether the compiler accepts the mutant in its place.
     viable: BTreeMap<String, bool>,
     suites: BTreeMap<String, Suite>,
 }
@@ -40,7 +40,7 @@ struct Suite {
 }
 
 impl Cache {
-    /// What is known of the mutants of `own` by its tests and those of `users`, of the files as they are unless `all`.
+    /// Loads the verdicts on the mutants of `own` by its tests and those of `users`, for the current files or, with `all`, for any.
     ///
     /// # Errors
     /// If git or the disk fails, or the file was made by another version of this program.
@@ -56,23 +56,23 @@ impl Cache {
             .map(|(package, folder)| Ok((*package, state(repository, folder)?)))
             .collect::<Result<Vec<_>>>()?;
         let path = work.join("known").join(own.0).with_extension("json");
-        let mut kept: CacheFile = match std::fs::read_to_string(&path) {
+        let mut file: CacheFile = match std::fs::read_to_string(&path) {
             Ok(text) => serde_json::from_str(&text).with_context(|| path.display().to_string())?,
             Err(_) => CacheFile::default(),
         };
         let now = suites.first().map_or(0, |(_, state)| *state);
         if all {
-            let asked = |(package, _): &(&str, u64)| kept.suites.contains_key(*package);
-            return Ok(Self { suites: suites.into_iter().filter(asked).collect(), path, file: kept });
+            let is_known = |(package, _): &(&str, u64)| file.suites.contains_key(*package);
+            return Ok(Self { suites: suites.into_iter().filter(is_known).collect(), path, file });
         }
-        if kept.state != now {
-            kept = CacheFile { state: now, ..CacheFile::default() };
+        if file.state != now {
+            file = CacheFile { state: now, ..CacheFile::default() };
         }
-        kept.suites.retain(|package, suite| suites.contains(&(package.as_str(), suite.state)));
-        Ok(Self { path, file: kept, suites })
+        file.suites.retain(|package, suite| suites.contains(&(package.as_str(), suite.state)));
+        Ok(Self { path, file, suites })
     }
 
-    /// What is known to not compile.
+    /// Mutants that are known not to compile.
     pub(crate) fn refused(&self, mutants: &[&Mutant]) -> BTreeSet<usize> {
         let refused = mutants.iter().filter(|mutant| self.file.viable.get(&mutant.id) == Some(&false));
         refused.map(|mutant| mutant.number).collect()
@@ -84,13 +84,14 @@ impl Cache {
         self.file.viable.extend(each);
     }
 
-    /// Whether the tests of `package` still have to judge it.
+    /// Whether the tests of `package` have not judged the mutant yet.
     pub(crate) fn needs_verdict(&self, package: &str, mutant: &Mutant) -> bool {
-        let said = self.file.suites.get(package).is_some_and(|suite| suite.verdicts.contains_key(&mutant.id));
-        !said && self.verdict(mutant).is_none()
+        let has_verdict =
+            self.file.suites.get(package).is_some_and(|suite| suite.verdicts.contains_key(&mutant.id));
+        !has_verdict && self.verdict(mutant).is_none()
     }
 
-    /// Keeps what the tests of a package said.
+    /// Stores the verdicts by the tests of a package.
     ///
     /// # Errors
     /// If the disk fails.
@@ -103,14 +104,14 @@ impl Cache {
         suite.state = self.suites.iter().find(|(name, _)| *name == package).map_or(0, |(_, state)| *state);
         suite.verdicts.extend(verdicts);
         std::fs::create_dir_all(self.path.parent().context("a file has a folder")?)?;
-        // A run that is ended meanwhile leaves the file as it was.
+        // A run that is interrupted here leaves the old file.
         let beside = self.path.with_extension("new");
         std::fs::write(&beside, serde_json::to_vec(&self.file)?)?;
         std::fs::rename(&beside, &self.path)?;
         Ok(())
     }
 
-    /// `Some(None)` does not compile in its place. Without an answer it is not judged yet.
+    /// `Some(None)`: it does not compile in its place. `None`: it is not judged yet.
     pub(crate) fn verdict(&self, mutant: &Mutant) -> Option<Option<Verdict>> {
         if !*self.file.viable.get(&mutant.id)? {
             return Some(None);
@@ -125,7 +126,7 @@ impl Cache {
     }
 }
 
-/// Of the sources of a package, and of the versions of what it uses from outside.
+/// A hash of the sources of a package and of the versions of its external dependencies.
 fn state(repository: &Path, folder: &str) -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     let sources = [format!("{folder}/src"), format!("{folder}/Cargo.toml"), "Cargo.lock".to_owned()];

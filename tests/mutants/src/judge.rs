@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 use crate::build::Program;
 use crate::list::Mutant;
 
-/// So much longer than its tests take without a mutant may a run compute, and wait. The slowest test takes two seconds.
+/// A run may take this much longer than its tests take without a mutant, in CPU time and in wall time. The slowest test takes two seconds.
 pub(crate) const TIMEOUT_FACTOR: Duration = Duration::from_secs(20);
-/// By the clock a run may take so many times as long as its tests take without a mutant: a busy machine slows them.
+/// In wall time a run may take this many times as long as its tests take without a mutant: a busy machine slows them.
 const BUSY: u32 = 20;
-/// Kilobytes. A mutant that allocates for ever ends itself and not the machine.
+/// Kilobytes. A mutant that allocates without limit ends its own process and not the machine.
 const MEMORY: u64 = 8 << 20;
-/// Bytes. What is not optimised needs more of its stack than a thread has.
+/// Bytes. Unoptimised code needs more stack than the default of a thread.
 const STACK: &str = "67108864";
-/// Tests of one process. Most mutants are caught by one of the first few.
+/// Tests per process. One of the first few tests catches most mutants.
 const BATCHES: [usize; 3] = [4, 16, 64];
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,11 +30,11 @@ pub(crate) enum Verdict {
     Missed,
 }
 
-/// Which tests reach a mutant, and how long they take without it, the quickest first.
+/// The tests that reach a mutant with their durations without it, the quickest first.
 pub(crate) type Reached = BTreeMap<usize, BTreeSet<(Duration, String)>>;
 
-/// Runs each test alone, without a mutant, and has it write down in the file `path` which mutants it reaches. One that fails so
-/// is left out, and said.
+/// Runs each test alone, without a mutant, and has it write the mutants that it reaches into the file `path`. A test that fails then is
+/// left out and reported.
 ///
 /// # Errors
 /// If the program cannot be started.
@@ -55,7 +55,7 @@ pub(crate) fn record(program: &Program, path: &Path) -> Result<Reached> {
     Ok(reached)
 }
 
-/// What becomes of each of `mutants`, with `jobs` of them at a time.
+/// The verdict on each of `mutants`, with `jobs` of them at a time.
 ///
 /// # Errors
 /// If a program cannot be started.
@@ -102,7 +102,7 @@ fn judge_one(program: &Program, reached: &Reached, mutant: &Mutant) -> Result<Ve
     Ok(Verdict::Missed)
 }
 
-/// How many modules a file and a test have in common: of `authority/verify.rs` and `authority::verify::tests::gone`, two.
+/// How many modules a file and a test share: for `authority/verify.rs` and `authority::verify::tests::gone`, two.
 fn shared_calls(file: &str, test: &str) -> usize {
     let modules = file.split_once("/src/").map_or(file, |(_, path)| path.trim_end_matches(".rs")).split('/');
     modules.zip(test.split("::")).take_while(|(module, of_test)| module == of_test).count()
@@ -118,7 +118,7 @@ pub(crate) fn tests(program: &Program) -> Result<Vec<String>> {
     Ok(list.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
-/// Whether these tests fail with `MUTANT` or another variable set so.
+/// Whether these tests fail with this value of `MUTANT` or another variable.
 ///
 /// # Errors
 /// If the program cannot be started.
@@ -137,7 +137,7 @@ pub(crate) fn run(
         .args(["--exact", "--test-threads=1", "--quiet"])
         .args(tests)
         .current_dir(&program.folder)
-        // Properties draw the same cases each time, and no case that failed is kept for later mutants.
+        // Property tests draw the same cases each time, and failed cases are not kept for later mutants.
         .envs([("PROPTEST_RNG_SEED", "7"), ("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true")])
         .envs([("RUST_MIN_STACK", STACK), (variable, value)])
         .stdin(Stdio::null())
@@ -146,7 +146,7 @@ pub(crate) fn run(
         .status()?;
     Ok(match status.code() {
         Some(0) => Verdict::Missed,
-        // Its clock, or its processor's time, was up.
+        // Its wall time or CPU time limit was reached.
         Some(124 | 137 | 152) => Verdict::ByTime,
         _ => Verdict::Caught,
     })

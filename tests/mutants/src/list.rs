@@ -13,7 +13,7 @@ pub(crate) struct Mutant {
     /// Its place in the list, from 1. The environment variable `MUTANT` chooses it by this number.
     #[serde(skip)]
     pub(crate) number: usize,
-    /// What it is called where line numbers must not matter: file and change, and which of several alike.
+    /// Its name without line numbers: file, change, and a number among equal ones.
     #[serde(skip)]
     pub(crate) id: String,
     pub(crate) name: String,
@@ -32,7 +32,7 @@ pub(crate) enum Genre {
     MatchArm,
     MatchArmGuard,
     StructField,
-    /// Written by hand: any expression, by another.
+    /// A change from `tests/promises`: any expression, replaced by another.
     Slip,
 }
 
@@ -50,7 +50,7 @@ struct Position {
 }
 
 impl Span {
-    /// Of these bytes of `source`.
+    /// The span of these bytes of `source`.
     pub(crate) fn from_range(source: &str, range: &Range<usize>) -> Self {
         let at = |byte: usize| {
             let before = source.get(..byte).unwrap_or_default();
@@ -60,7 +60,7 @@ impl Span {
         Self { start: at(range.start), end: at(range.end) }
     }
 
-    /// The bytes of `source` that it covers; `lines` says where each line begins.
+    /// The bytes of `source` that it covers; `lines` has the start of each line.
     pub(crate) fn bytes(&self, source: &str, lines: &[usize]) -> Option<Range<usize>> {
         let byte = |at: &Position| {
             let line = *lines.get(at.line - 1)?;
@@ -93,20 +93,20 @@ pub(crate) fn read_list(path: &Path) -> Result<Vec<Mutant>> {
     Ok(mutants)
 }
 
-/// What no test can notice: the mutant's id on a line, and its reason, indented, on the next.
+/// The equivalent mutants: the id on a line, and the reason, indented, on the next.
 ///
 /// # Errors
 /// If a mutant has no reason, or a reason no mutant.
 pub(crate) fn equivalents(text: &str) -> Result<BTreeMap<String, String>> {
     let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
-    let mut known = BTreeMap::new();
+    let mut equivalents = BTreeMap::new();
     while let Some(id) = lines.next() {
         match lines.next() {
             Some(reason) if !id.starts_with(' ') && reason.starts_with(' ') => {
-                known.insert(id.to_owned(), reason.trim().to_owned());
+                equivalents.insert(id.to_owned(), reason.trim().to_owned());
             }
             _ => bail!("no reason follows: {id}"),
         }
     }
-    Ok(known)
+    Ok(equivalents)
 }

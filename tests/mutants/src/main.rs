@@ -1,15 +1,15 @@
 //! # Mutants in one program
 //!
-//! cargo-mutants compiles the crate anew for each mutant, which takes days for thousands. Here its list is written into
-//! one program, each mutant behind its number, and a run of the tests chooses one:
+//! cargo-mutants compiles the crate again for each mutant, which takes days for thousands. Here all of them are compiled into
+//! one program, each behind its number, and a run of the tests selects one:
 //!
-//! - `list`: cargo-mutants' list, and which of them are known to be equivalent
-//! - `schema`: a source file with all its mutants in it; `build`: compiled, without those that the compiler refuses
-//! - `judge`: which tests reach which mutant, and whether one of them fails; `known`: what earlier runs said
+//! - `list`: cargo-mutants' list, and the mutants that are known to be equivalent
+//! - `schema`: a source file with all its mutants; `build`: compiles it without those that the compiler rejects
+//! - `judge`: which tests reach which mutant, and whether one of them fails; `cache`: the verdicts of earlier runs
 //! - `report`: tables, and the floor
-//! - `promises`: the same with changes that are written by hand, one for each promise of the pages
+//! - `promises`: the same with one given change for each promise of the documentation
 //!
-//! `tests/records/mutants.md` has what came out, and `missed.txt` each mutant that is missed.
+//! `tests/records/mutants.md` has the results, and `missed.txt` each missed mutant.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stderr,
@@ -38,7 +38,7 @@ use crate::list::Mutant;
 /// The table stands behind this line.
 const MARK: &str = "<!-- made by make mutants -->\n";
 
-/// Each package with its folder. What a package's own tests miss, those of the packages after it may notice, where they use it.
+/// Each package with its folder. Packages later in the list use earlier ones, so their tests may catch what a package's own tests miss.
 pub(crate) static USERS: [Package; 16] = [
     ("pod-safety-proof", "shared/proof"),
     ("pod-safety-client", "shared/client"),
@@ -58,7 +58,7 @@ pub(crate) static USERS: [Package; 16] = [
     ("pod-safety-cli", "controllers/cli"),
 ];
 
-/// Packages whose code no list of cargo-mutants has.
+/// Packages without a list of cargo-mutants.
 static OTHERS: [Package; 13] = [
     ("pod-safety-model", "shared/model"),
     ("pod-safety-wire", "shared/wire"),
@@ -75,7 +75,7 @@ static OTHERS: [Package; 13] = [
     ("pod-safety-devices", "devices"),
 ];
 
-/// Changes the code, and says which changes no unit test notices.
+/// Changes the code, and lists the changes that no unit test detects.
 #[derive(Parser)]
 enum Command {
     /// Each of cargo-mutants' list.
@@ -97,9 +97,9 @@ struct Plan {
     /// How many mutants to judge at a time; as many as there are processors by default.
     #[arg(long)]
     jobs: Option<usize>,
-    /// Judge nothing: the table is of what earlier runs said, whatever changed since. A mutant that is new is not in them.
+    /// Judge nothing: make the table from the verdicts of earlier runs, without new mutants
     #[arg(long)]
-    cache: bool,
+    known: bool,
     /// Write the table into this file, and the list of the missed into `tests/mutants/missed.txt`.
     #[arg(long)]
     write: Option<PathBuf>,
@@ -136,24 +136,24 @@ fn judge_list(repository: &Path, plan: Plan) -> Result<()> {
         if chosen.is_empty() {
             continue;
         }
-        // Controllers do not use each other.
+        // Controllers do not depend on each other.
         let users = USERS.get(place + 1..).filter(|_| own.1.starts_with("shared")).unwrap_or_default();
-        let mut known = Cache::load(repository, &work, *own, users, plan.cache)?;
-        if !plan.cache && chosen.iter().any(|mutant| known.verdict(mutant).is_none()) {
-            // Each crate is compiled against the others as they are.
+        let mut cache = Cache::load(repository, &work, *own, users, plan.known)?;
+        if !plan.known && chosen.iter().any(|mutant| cache.verdict(mutant).is_none()) {
+            // Each crate is compiled against unchanged dependencies.
             let (tree, target) = (work.join("tree"), target(repository));
             build::copy(repository, &tree)?;
-            let refused = known.refused(&all);
+            let refused = cache.refused(&all);
             let (programs, viable) = build::build(&tree, &target, *own, users, &all, refused)?;
             eprintln!("{}: {} of {} mutants compile in their place", own.0, viable.len(), all.len());
-            known.compiled(&all, &viable);
-            judge_by(&programs, &mut known, &chosen, &work, jobs)?;
-            for mutant in chosen.iter().filter(|mutant| known.verdict(mutant) == Some(Some(Verdict::Missed)))
+            cache.compiled(&all, &viable);
+            judge_by(&programs, &mut cache, &chosen, &work, jobs)?;
+            for mutant in chosen.iter().filter(|mutant| cache.verdict(mutant) == Some(Some(Verdict::Missed)))
             {
                 eprintln!("missed: {}", mutant.name);
             }
         }
-        judged.extend(chosen.into_iter().filter_map(|mutant| Some((mutant, known.verdict(mutant)?))));
+        judged.extend(chosen.into_iter().filter_map(|mutant| Some((mutant, cache.verdict(mutant)?))));
     }
 
     let (table, missed) = (report::table(&judged)?, report::list_of_missed(&judged, &equivalents)?);
@@ -170,7 +170,7 @@ fn judge_list(repository: &Path, plan: Plan) -> Result<()> {
     }
 }
 
-/// Where cargo builds.
+/// The target directory of cargo.
 pub(crate) fn target(repository: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| repository.join("target"), |folder| repository.join(folder))
@@ -182,32 +182,33 @@ fn commit(repository: &Path) -> Result<String> {
     Ok(format!("`{name}`, {}", git(repository, &["log", "-1", "--format=%cs"])?))
 }
 
-/// What git says.
+/// The output of git.
 pub(crate) fn git(repository: &Path, arguments: &[&str]) -> Result<String> {
     let output = std::process::Command::new("git").arg("-C").arg(repository).args(arguments).output()?;
     ensure!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// Has the tests of each program judge what those before it missed, and are not known to.
+/// Runs the tests of each program on the mutants that the programs before it missed and that have no cached verdict.
 fn judge_by(
     programs: &[Program],
-    known: &mut Cache,
+    cache: &mut Cache,
     mutants: &[&Mutant],
     work: &Path,
     jobs: usize,
 ) -> Result<()> {
     for program in programs {
-        let left: Vec<_> =
-            mutants.iter().copied().filter(|mutant| known.needs_verdict(program.package, mutant)).collect();
-        if left.is_empty() {
+        let remaining: Vec<_> =
+            mutants.iter().copied().filter(|mutant| cache.needs_verdict(program.package, mutant)).collect();
+        if remaining.is_empty() {
             continue;
         }
-        eprintln!("judging {} mutants by {}", left.len(), program.package);
+        eprintln!("judging {} mutants by {}", remaining.len(), program.package);
         let reached = judge::record(program, &work.join("reached"))?;
-        let verdicts = judge::judge_mutants(program, &reached, &left, jobs)?;
-        let said = left.iter().filter_map(|mutant| Some((mutant.id.clone(), *verdicts.get(&mutant.number)?)));
-        known.add(program.package, said)?;
+        let verdicts = judge::judge_mutants(program, &reached, &remaining, jobs)?;
+        let new_verdicts =
+            remaining.iter().filter_map(|mutant| Some((mutant.id.clone(), *verdicts.get(&mutant.number)?)));
+        cache.add(program.package, new_verdicts)?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! What the pages promise, each sentence with a slip that breaks it and the test that notices.
+//! The promises of the documentation: each sentence with a code change ("slip") that breaks it and the test that detects it.
 //!
-//! In: `tests/promises/*.toml`. A slip is written by hand: an expression of the source, and what a tired person could write in its
-//! place. Out: the rows whose test passes with the slip in place, which fails the run.
+//! Input: `tests/promises/*.toml`. A slip is an expression of the source with a plausible wrong replacement. Output: the rows whose test
+//! passes with the slip in place; such a row fails the run.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -41,7 +41,7 @@ struct File {
     held: Vec<Held>,
 }
 
-/// A promise that no slip of one expression breaks.
+/// A promise that no change of one expression breaks.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Held {
@@ -55,23 +55,23 @@ struct Held {
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Row {
-    /// Where it stands.
+    /// The page that has the sentence.
     page: String,
-    /// The sentence, or the part of it that tells; line breaks are white space.
+    /// The sentence or its essential part; line breaks count as spaces.
     sentence: String,
-    /// What makes it true.
+    /// The file with the code that keeps the promise.
     file: String,
-    /// An expression that is once in that file.
+    /// An expression that occurs once in that file.
     find: String,
-    /// What breaks the promise in its place.
+    /// Its replacement, which breaks the promise.
     slip: String,
-    /// The unit test that fails then.
+    /// The unit test that then fails.
     test: String,
-    /// The package of that test, unless it is that of the file.
+    /// The package of that test, if it is not the package of the file.
     by: Option<String>,
 }
 
-/// A row, and where its expression stands.
+/// A row with the place of its expression.
 struct Slip {
     row: Row,
     own: Package,
@@ -85,9 +85,9 @@ fn normalize(text: &str) -> String {
 
 /// The one place of `what` in `text`.
 fn only_place(text: &str, what: &str) -> Result<Range<usize>> {
-    let mut found = text.match_indices(what);
-    let (start, _) = found.next().context("is not there")?;
-    ensure!(found.next().is_none(), "is there more than once");
+    let mut matches = text.match_indices(what);
+    let (start, _) = matches.next().context("is not there")?;
+    ensure!(matches.next().is_none(), "is there more than once");
     Ok(start..start + what.len())
 }
 
@@ -129,7 +129,7 @@ fn read_rows(repository: &Path) -> Result<Vec<Slip>> {
     Ok(slips)
 }
 
-/// The only place of a sentence in a page.
+/// The only occurrence of a sentence in a page.
 fn find_sentence(repository: &Path, page: &str, sentence: &str) -> Result<()> {
     let text = std::fs::read_to_string(repository.join(page)).with_context(|| page.to_owned())?;
     only_place(&normalize(&text), &normalize(sentence))
@@ -137,7 +137,7 @@ fn find_sentence(repository: &Path, page: &str, sentence: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether a test of this name is in one of the sources.
+/// Whether one of the sources has a test of this name.
 fn is_test_of(sources: &[(String, Vec<u8>)], name: &str) -> bool {
     let function = format!("fn {name}(");
     let has = |(file, text): &(String, Vec<u8>)| {
@@ -181,10 +181,10 @@ fn place(repository: &Path, row: Row, number: usize) -> Result<Slip> {
     Ok(Slip { row, own, by, mutant })
 }
 
-/// Tries the slips.
+/// Runs the tests with each slip in place.
 ///
 /// # Errors
-/// If a row is not about what is there, a slip does not compile, or its test does not notice it.
+/// If a row does not match the files, a slip does not compile, or its test does not detect it.
 pub(crate) fn run(repository: &Path, plan: &Plan) -> Result<()> {
     let (begin, work) = (Instant::now(), std::path::absolute(&plan.work)?);
     let mut packages: BTreeMap<Package, Vec<Slip>> = BTreeMap::new();
@@ -237,7 +237,7 @@ fn try_package(repository: &Path, work: &Path, own: Package, slips: &[Slip]) -> 
     Ok(complaints)
 }
 
-/// What is wrong with the test of a row.
+/// The problem with the test of a row, if any.
 fn verdict(program: &Program, slip: &Slip) -> Result<Option<&'static str>> {
     let test = [slip.row.test.as_str()];
     let number = slip.mutant.number.to_string();
@@ -249,7 +249,7 @@ fn verdict(program: &Program, slip: &Slip) -> Result<Option<&'static str>> {
     })
 }
 
-/// A number that another commit changes.
+/// A number derived from the commit.
 fn commit_number(repository: &Path) -> Result<usize> {
     let name = crate::git(repository, &["rev-parse", "HEAD"])?;
     Ok(usize::from_str_radix(name.get(..8).context("a commit")?, 16)?)
@@ -259,7 +259,7 @@ fn commit_number(repository: &Path) -> Result<usize> {
 mod tests {
     use super::*;
 
-    /// Pages that promise something.
+    /// Pages with promises.
     const PAGES: [&str; 12] = [
         "README.md",
         "SECURITY.md",
@@ -275,17 +275,17 @@ mod tests {
         "docs/watchdog-lease.md",
     ];
 
-    /// Words of a promise.
+    /// Words that mark a promise.
     const PROMISES: [&str; 5] = ["never", "always", "at most", "at least", "nobody"];
 
-    /// A part of a table's row or of a list is a sentence from so many words on.
+    /// A part of a table row or of a list item counts as a sentence from this many words on.
     const FEWEST_WORDS: usize = 7;
 
     fn repository() -> &'static Path {
         Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
     }
 
-    /// The sentences of a page that promise something, without blocks to copy.
+    /// The sentences of a page that promise something, without code blocks.
     fn promising(page: &str) -> Vec<String> {
         let prose: String = page.split("```").step_by(2).collect();
         let prose = normalize(&prose).replace(". ", "\n").replace(" | ", "\n").replace(" - ", "\n");

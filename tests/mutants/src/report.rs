@@ -1,4 +1,4 @@
-//! What was caught, crate by crate, what was missed, and whether that is enough.
+//! Tables of caught and missed mutants by crate, and whether the run passes.
 
 use std::collections::BTreeMap;
 use std::fmt::{Error, Write as _};
@@ -6,11 +6,11 @@ use std::fmt::{Error, Write as _};
 use crate::judge::Verdict::{self, ByTime, Caught, Missed};
 use crate::list::Mutant;
 
-/// Of all viable mutants so many in a hundred must be caught. Equivalent ones count as missed.
+/// The percentage of viable mutants that must be caught. Equivalent ones count as missed.
 const FLOOR: usize = 95;
 
-/// What a force delete, the out-of-service taint and the break of a volume pass through. Only equivalent mutants may be
-/// missed here.
+/// Code that a force delete, the out-of-service taint or the revocation of a volume depends on. Only equivalent mutants may be missed
+/// here.
 const PATHS: [&str; 20] = [
     "shared/proof/src/act.rs",
     "shared/proof/src/claim.rs",
@@ -34,7 +34,7 @@ const PATHS: [&str; 20] = [
     "shared/leader/src/send.rs",
 ];
 
-/// Each mutant with its verdict; without one it did not compile in its place.
+/// Each mutant with its verdict; `None`: it did not compile in its place.
 pub(crate) type Judged<'a> = [(&'a Mutant, Option<Verdict>)];
 
 fn missed<'a>(judged: &'a Judged<'_>) -> impl Iterator<Item = &'a Mutant> {
@@ -42,8 +42,8 @@ fn missed<'a>(judged: &'a Judged<'_>) -> impl Iterator<Item = &'a Mutant> {
 }
 
 fn row(judged: &Judged<'_>, of: impl Fn(&Mutant) -> bool) -> String {
-    let count = |wanted: Option<Verdict>| {
-        judged.iter().filter(|(mutant, verdict)| of(mutant) && *verdict == wanted).count()
+    let count = |expected: Option<Verdict>| {
+        judged.iter().filter(|(mutant, verdict)| of(mutant) && *verdict == expected).count()
     };
     let (unviable, caught, by_time, missed) =
         (count(None), count(Some(Caught)), count(Some(ByTime)), count(Some(Missed)));
@@ -74,7 +74,7 @@ pub(crate) fn table(judged: &Judged<'_>) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Each mutant that was missed, and below it why that may be so: `missed.txt`.
+/// Each missed mutant with the reason below it, if it is equivalent: `missed.txt`.
 pub(crate) fn list_of_missed(
     judged: &Judged<'_>,
     equivalents: &BTreeMap<String, String>,
@@ -87,19 +87,19 @@ pub(crate) fn list_of_missed(
     Ok(text)
 }
 
-/// What makes the run fail.
+/// Why the run fails, if it does.
 pub(crate) fn complaints(judged: &Judged<'_>, equivalents: &BTreeMap<String, String>) -> Vec<String> {
     let equivalent = |mutant: &Mutant| equivalents.contains_key(&mutant.id);
     let caught = judged.iter().filter(|(_, verdict)| matches!(verdict, Some(Caught | ByTime)));
     let rotten = caught.map(|(mutant, _)| *mutant).filter(|mutant| equivalent(mutant));
     let open = missed(judged).filter(|mutant| PATHS.contains(&mutant.file.as_str()) && !equivalent(mutant));
-    let mut found: Vec<String> =
+    let mut complaints_found: Vec<String> =
         rotten.map(|it| format!("called equivalent, and a test notices it: {}", it.id)).collect();
-    found.extend(open.map(|it| format!("missed where nothing may be: {}", it.id)));
+    complaints_found.extend(open.map(|it| format!("missed where nothing may be: {}", it.id)));
     let (missed, viable) =
         (missed(judged).count(), judged.iter().filter(|(_, verdict)| verdict.is_some()).count());
     if missed * 100 > viable * (100 - FLOOR) {
-        found.push(format!("{missed} of {viable} are missed: less than {FLOOR} % are caught"));
+        complaints_found.push(format!("{missed} of {viable} are missed: less than {FLOOR} % are caught"));
     }
-    found
+    complaints_found
 }

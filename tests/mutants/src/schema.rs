@@ -1,7 +1,7 @@
 //! Writes all mutants of a file into its source, each behind its number.
 //!
-//! An expression becomes `(if crate::mutant::is(NUMBER) { the mutant } else { the source })`. So a run without a chosen
-//! mutant does what the source says, and shows which mutants a test reaches.
+//! An expression becomes `(if crate::mutant::is(NUMBER) { the mutant } else { the source })`. A run without a selected mutant behaves
+//! like the source, and records which mutants a test reaches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -16,12 +16,12 @@ use crate::list::{Genre, Mutant};
 /// A file with its mutants in it.
 pub(crate) struct Schema {
     pub(crate) text: String,
-    /// Where each mutant is, and where the place is in which it is chosen, in bytes of the new text.
+    /// The bytes of each mutant in the new text, and the offset of the condition that selects it.
     places: Vec<(Range<usize>, usize)>,
 }
 
 impl Schema {
-    /// Writes `mutants` into `source`. A const fn becomes an ordinary one, for it cannot read an environment variable,
+    /// Writes `mutants` into `source`. A const fn becomes an ordinary fn, because it cannot read an environment variable,
     /// unless it is named in `constant`.
     ///
     /// # Errors
@@ -30,42 +30,42 @@ impl Schema {
         let file = syn::parse_file(source).context("parse")?;
         let lines: Vec<usize> =
             std::iter::once(0).chain(source.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        let mut wanted: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        let mut pending: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for mutant in mutants {
             let range = mutant.span.bytes(source, &lines).context("a place beyond the end")?;
-            wanted.entry((mutant.genre, range.start)).or_default().push((*mutant, range));
+            pending.entry((mutant.genre, range.start)).or_default().push((*mutant, range));
         }
-        let mut weaver = Instrumenter { source, constant, pending: wanted, edits: Vec::new() };
+        let mut weaver = Instrumenter { source, constant, pending, edits: Vec::new() };
         weaver.visit_file(&file);
         Ok(weaver.finish())
     }
 
-    /// All that have a place in the text.
+    /// All mutants that have a place in the text.
     pub(crate) fn mutants(&self) -> impl Iterator<Item = usize> {
         self.places.iter().map(|(_, mutant)| *mutant)
     }
 
-    /// The mutant of the smallest place around a byte of the text, or of the next one: a signature stands before the first
-    /// mutant of its function.
+    /// The mutant with the smallest range around a byte of the text, or around the next one: a signature comes before the first mutant of its
+    /// function.
     pub(crate) fn at(&self, byte: usize) -> Option<usize> {
         let around = self.places.iter().filter(|(range, _)| range.contains(&byte));
         let next = self.places.iter().filter(|(range, _)| range.start > byte);
-        let found = around.min_by_key(|(range, _)| range.len());
-        found.or_else(|| next.min_by_key(|(range, _)| range.start)).map(|(_, mutant)| *mutant)
+        let smallest = around.min_by_key(|(range, _)| range.len());
+        smallest.or_else(|| next.min_by_key(|(range, _)| range.start)).map(|(_, mutant)| *mutant)
     }
 }
 
 struct Edit {
-    /// What it takes away; mostly nothing.
+    /// The bytes that it removes; mostly none.
     range: Range<usize>,
     text: String,
-    /// Orders edits at one byte: what ends there, the inner first, then what begins there, the outer first.
+    /// Orders edits at one byte: ends first, the inner before the outer, then starts, the outer before the inner.
     rank: (bool, isize, isize),
     opens: Option<usize>,
     closes: Option<usize>,
 }
 
-/// A mutant, and the bytes of the source that it replaces.
+/// A mutant with the bytes of the source that it replaces.
 type Placed<'a> = (&'a Mutant, Range<usize>);
 
 struct Instrumenter<'a> {
@@ -100,7 +100,7 @@ impl<'a> Instrumenter<'a> {
         });
     }
 
-    /// `node` as it is, or with its mutant in it.
+    /// Emits `node` unchanged, or with its mutants.
     fn choose(&mut self, node: &impl Spanned, mutants: Vec<Placed<'_>>) {
         self.choose_in(&bytes(node), mutants);
     }
@@ -124,7 +124,7 @@ impl<'a> Instrumenter<'a> {
         let Some((_, guard)) = &arm.guard else { return };
         let mut mutants = self.take_placed(Genre::MatchArmGuard, guard);
         if has_let(guard) {
-            // What its arm needs cannot be replaced by `true`.
+            // What the arm binds cannot be used if `true` replaces the guard.
             mutants.retain(|(mutant, _)| mutant.replacement == "false");
             for (Mutant { number, .. }, range) in mutants {
                 self.put(&range, format!("!crate::mutant::is({number}) && "), "", *number);
@@ -134,7 +134,7 @@ impl<'a> Instrumenter<'a> {
         }
     }
 
-    /// The mutants that return at once, and then those `within`.
+    /// The mutants that return immediately, and then those `within`.
     fn function(&mut self, signature: &Signature, block: &Block, within: impl FnOnce(&mut Self)) {
         let before = self.edits.len();
         let whole = bytes(block);
@@ -149,7 +149,7 @@ impl<'a> Instrumenter<'a> {
             let opaque =
                 matches!(&signature.output, ReturnType::Type(_, it) if matches!(**it, Type::ImplTrait(_)));
             if opaque {
-                // Both must be of one type: the mutant takes away what the iterator yields, and there is no other.
+                // Both branches must have one type: a mutant with an empty iterator loses its item type.
                 if replacement.contains("iter::empty") {
                     let after = format!(" }}; __all.filter(|_| !crate::mutant::is({number}))");
                     self.put(&body, "let __all = { ".to_owned(), &after, *number);
@@ -186,7 +186,7 @@ impl<'a> Instrumenter<'a> {
     }
 }
 
-/// What binds names stands in conditions alone, and `||` beside it is not Rust.
+/// Whether the expression binds names: `let` is only allowed in conditions and not beside `||`.
 fn has_let(expression: &Expr) -> bool {
     match expression {
         Expr::Let(_) => true,
@@ -212,7 +212,7 @@ impl<'ast> Visit<'ast> for Instrumenter<'_> {
         }
     }
 
-    // Constants are computed before the program runs, so nothing can choose in them.
+    // Constants are evaluated at compile time, so no mutant can be selected in them.
     fn visit_item_const(&mut self, _: &'ast syn::ItemConst) {}
     fn visit_item_static(&mut self, _: &'ast syn::ItemStatic) {}
     fn visit_impl_item_const(&mut self, _: &'ast syn::ImplItemConst) {}
@@ -232,7 +232,7 @@ impl<'ast> Visit<'ast> for Instrumenter<'_> {
     }
 
     fn visit_expr_match(&mut self, node: &'ast syn::ExprMatch) {
-        // Without an arm for all the others the compiler wants each.
+        // Without a wildcard arm the compiler requires each arm.
         let deletable = node.arms.iter().any(|arm| matches!(arm.pat, Pat::Wild(_)) && arm.guard.is_none());
         for arm in &node.arms {
             self.arm(arm, deletable);
@@ -314,7 +314,7 @@ mod tests {
                 ("StructField", "a: 1,", ""),
                 format!("fn f() -> T {{ (if {is} {{ T {{  ..b }} }} else {{ T {{ a: 1, ..b }} }}) }}"),
             ),
-            // What cannot be chosen while the program runs stays as it is.
+            // Code that runs at compile time remains unchanged.
             ("const A: u8 = 1 + 2;", ("BinaryOperator", "+", "-"), "const A: u8 = 1 + 2;".to_owned()),
             (
                 "fn f() { if let A = a && b {} }",
