@@ -1,5 +1,5 @@
-//! `make workflows`: runs the `run:` steps of .github/workflows as a shell can. Each job begins with a clean clone of the last
-//! commit, and has the archives of earlier jobs. Arguments choose jobs: each must be part of `FILE JOB`.
+//! `make workflows`: runs the `run:` steps of .github/workflows in a shell. Each job starts with a clean clone of the last commit and has
+//! the archives of earlier jobs. Arguments select jobs: each must be part of `FILE JOB`.
 
 use std::path::Path;
 use std::process::Command;
@@ -40,7 +40,7 @@ fn print_line(line: &str) {
     println!("{line}");
 }
 
-/// With the archives of earlier jobs, as actions/download-artifact leaves them.
+/// Copies the archives of earlier jobs into the clone, as actions/download-artifact does.
 fn clean_clone(scratch: &Path) -> Result<std::path::PathBuf> {
     let clone = scratch.join("clone");
     if clone.exists() {
@@ -55,7 +55,7 @@ fn clean_clone(scratch: &Path) -> Result<std::path::PathBuf> {
     Ok(clone)
 }
 
-/// The archive of this machine stands for those of the others, too: what is done with archives does not run what is in them.
+/// The archive of this machine is copied for the other platforms, too: steps that handle archives do not run their content.
 fn keep_archives(job: &Job, clone: &Path, archives: &Path) -> Result<()> {
     for entry in std::fs::read_dir(clone)? {
         let name = entry?.file_name().into_string().ok().context("a name that is no text")?;

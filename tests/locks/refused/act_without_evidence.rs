@@ -1,4 +1,4 @@
-//! The act cannot be reached past the judge.
+//! The act is not reachable without the checks of the kernel.
 
 //~v E0603 module `act` is private
 use pod_safety_shared::authority::act;

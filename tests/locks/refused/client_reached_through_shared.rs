@@ -1,4 +1,4 @@
-//! Controllers do not depend on kube, and pod-safety-shared does not hand it on.
+//! Controllers do not depend on kube, and pod-safety-shared does not re-export it.
 
 use pod_safety_shared::client::Connection;
 //~v E0432 unresolved import `pod_safety_shared::kube`

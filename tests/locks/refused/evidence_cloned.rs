@@ -1,4 +1,4 @@
-//! Evidence permits one act: it cannot be copied.
+//! Evidence permits one act: it cannot be cloned.
 
 use pod_safety_proof::{Evidence, PodVersion};
 

@@ -1,4 +1,4 @@
-//! Evidence comes from live reads only: it has no constructor, and its fields are private.
+//! Only live reads make evidence: it has no public constructor, and its fields are private.
 
 use pod_safety_proof::{Evidence, EvidenceKind, PodVersion};
 use pod_safety_shared::clock::Mono;

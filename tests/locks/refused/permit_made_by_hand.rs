@@ -1,4 +1,4 @@
-//! The pass through the guard is made by an act alone.
+//! Only an act makes the permit that passes the guard.
 
 use pod_safety_proof::Permit;
 

@@ -1,4 +1,4 @@
-//! The right to write comes from an election.
+//! Only leader election grants the right to write.
 
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::lease::Term;

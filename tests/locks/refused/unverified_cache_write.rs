@@ -1,4 +1,4 @@
-//! What the cache believes comes from the API server: nobody outside can tell it otherwise.
+//! The cache is filled from the API server alone: no other code can write to it.
 
 use pod_safety_shared::authority::AbsenceRead;
 use pod_safety_shared::cache::Cache;

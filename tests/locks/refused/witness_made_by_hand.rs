@@ -1,4 +1,4 @@
-//! A first read that nobody made proves nothing: a witness has no constructor outside of tests.
+//! Without a first read there is no evidence of absence: its type has no constructor outside of tests.
 
 use pod_safety_shared::authority::AbsenceRead;
 use pod_safety_shared::clock::Mono;

@@ -1,4 +1,4 @@
-//! A connection can be read through by anyone; a call that writes, or that carries a permit, is the authority's.
+//! Any crate may read through a connection; only the authority makes calls that write or carry a permit.
 
 use pod_safety_shared::client::{Call, Method};
 

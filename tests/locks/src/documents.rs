@@ -1,4 +1,4 @@
-//! What people copy from the documentation: its fenced blocks, and which test runs which command.
+//! The fenced blocks of the documentation, and which test runs each command.
 
 mod commands;
 mod shell_words;
@@ -10,21 +10,21 @@ pub use shell_words::{split, split_words, with_stand_ins};
 
 use crate::{Source, texts};
 
-/// The languages of blocks whose lines are typed into a shell.
+/// The languages of shell blocks.
 const SHELL: [&str; 4] = ["bash", "console", "sh", "shell"];
-/// The languages of blocks that are applied to an API server.
+/// The languages of manifest blocks, which are applied to an API server.
 const YAML: [&str; 2] = ["yaml", "yml"];
-/// The languages of blocks that show something.
+/// The languages of blocks for display only.
 const SHOWN: [&str; 5] = ["dockerfile", "json", "mermaid", "promql", "text"];
 
 /// A fenced block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Its file, from the root of the repository.
+    /// Its file, relative to the root of the repository.
     pub file: String,
     /// The line of its fence.
     pub line: usize,
-    /// What stands behind the fence.
+    /// The language behind the fence.
     pub language: String,
     /// The line before the fence.
     pub before: String,
@@ -45,35 +45,35 @@ impl Block {
         YAML.contains(&self.language.as_str())
     }
 
-    /// Whether a person types it.
+    /// Whether it has commands to type.
     #[must_use]
     pub fn is_shell(&self) -> bool {
         SHELL.contains(&self.language.as_str())
     }
 
-    /// Its commands. In a block with prompts, what has none is output.
+    /// Its commands. In a block with prompts, lines without a prompt are output.
     fn lines(&self) -> Vec<(usize, String)> {
         let has_prompts = self.text.lines().any(|line| line.trim_start().starts_with("$ "));
-        let mut found: Vec<(usize, String)> = Vec::new();
+        let mut lines: Vec<(usize, String)> = Vec::new();
         let mut goes_on = false;
         for (line, text) in (self.line + 1..).zip(self.text.lines()) {
             let text = text.trim();
             let typed = if has_prompts { text.strip_prefix("$ ") } else { Some(text) };
             let whole = text.trim_end_matches('\\').trim_end();
-            match (found.last_mut(), typed) {
+            match (lines.last_mut(), typed) {
                 (Some((_, last)), _) if goes_on => *last = format!("{last} {whole}"),
                 (_, Some(typed)) if !typed.is_empty() && !typed.starts_with('#') => {
-                    found.push((line, typed.trim_end_matches('\\').trim_end().to_owned()));
+                    lines.push((line, typed.trim_end_matches('\\').trim_end().to_owned()));
                 }
                 _ => continue,
             }
             goes_on = text.ends_with('\\');
         }
-        found
+        lines
     }
 }
 
-/// The pages that people read.
+/// The pages of the documentation.
 fn pages() -> Result<Vec<Source>> {
     texts(&["CONTRIBUTING.md", "README.md", "SECURITY.md", "charts", "docs"], &["md"])
 }
@@ -93,27 +93,27 @@ pub fn blocks() -> Result<Vec<Block>> {
 /// # Errors
 /// If one has no known language or no end.
 pub fn blocks_of(file: &str, page: &str) -> Result<Vec<Block>> {
-    let mut found: Vec<Block> = Vec::new();
+    let mut blocks: Vec<Block> = Vec::new();
     let (mut open, mut before) = (false, "");
     for (line, text) in (1..).zip(page.lines()) {
         let fence = text.trim_start().strip_prefix("```");
-        match (fence, found.last_mut().filter(|_| open)) {
+        match (fence, blocks.last_mut().filter(|_| open)) {
             (Some(_), Some(_)) => open = false,
             (None, Some(block)) => block.text.push_str(&format!("{text}\n")),
             (Some(language), None) => {
                 let (file, language, before) =
                     (file.to_owned(), language.trim().to_owned(), before.to_owned());
-                found.push(Block { file, line, language, before, text: String::new() });
+                blocks.push(Block { file, line, language, before, text: String::new() });
                 open = true;
             }
             (None, None) => {}
         }
         before = text.trim();
     }
-    if let Some(block) = found.last().filter(|_| open) {
+    if let Some(block) = blocks.last().filter(|_| open) {
         bail!("{}: this block has no end", block.place());
     }
-    for block in &found {
+    for block in &blocks {
         let is_known = block.is_yaml() || block.is_shell() || SHOWN.contains(&block.language.as_str());
         ensure!(
             is_known,
@@ -123,39 +123,39 @@ pub fn blocks_of(file: &str, page: &str) -> Result<Vec<Block>> {
             SHOWN.join(", ")
         );
     }
-    Ok(found)
+    Ok(blocks)
 }
 
-/// What the pages quote of `pod-safety` in a sentence, or show of it with its output: place and command.
+/// The `pod-safety` commands that the pages quote in a sentence, or show with their output: place and command.
 ///
 /// # Errors
 /// If a page cannot be read.
 pub fn quoted() -> Result<Vec<(String, String)>> {
-    let mut found = Vec::new();
+    let mut commands = Vec::new();
     for Source { path: file, text: page } in pages()? {
         let (mut prose, mut in_block) = (String::new(), false);
         for (line, text) in (1..).zip(page.lines()) {
             let is_fence = text.trim_start().starts_with("```");
             in_block ^= is_fence;
             if let Some(typed) = text.trim_start().strip_prefix("$ ").filter(|_| in_block) {
-                found.push((format!("{file}:{line}"), typed.to_owned()));
+                commands.push((format!("{file}:{line}"), typed.to_owned()));
             }
             prose.push_str(if in_block || is_fence { "" } else { text });
             prose.push('\n');
         }
         let mut line = 1;
-        // A backtick holds for its paragraph.
+        // Backticks pair up within one paragraph.
         for paragraph in prose.split("\n\n") {
             for (number, span) in paragraph.split('`').enumerate() {
                 if number % 2 == 1 {
                     let one_line = span.split_whitespace().collect::<Vec<_>>().join(" ");
-                    found.push((format!("{file}:{line}"), one_line));
+                    commands.push((format!("{file}:{line}"), one_line));
                 }
                 line += span.matches('\n').count();
             }
             line += 2;
         }
     }
-    found.retain(|(_, text)| text.starts_with("pod-safety ") || text.starts_with("kubectl pod-safety "));
-    Ok(found)
+    commands.retain(|(_, text)| text.starts_with("pod-safety ") || text.starts_with("kubectl pod-safety "));
+    Ok(commands)
 }

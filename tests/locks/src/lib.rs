@@ -1,4 +1,4 @@
-//! What the tests of the locks read: the repository's manifests, sources and pages.
+//! Helpers for the tests of this crate: the manifests, sources and pages of the repository.
 
 pub mod documents;
 pub mod records;
@@ -44,58 +44,58 @@ pub fn members() -> Result<Vec<String>> {
 pub struct Source {
     /// With `/` between folders.
     pub path: String,
-    /// All of it.
+    /// Its full text.
     pub text: String,
 }
 
-/// Every Rust source of every member, without build output and what must not compile.
+/// Every Rust source of every member, without build output and without the programs in `refused/`.
 ///
 /// # Errors
 /// If a folder or file cannot be read.
 pub fn sources() -> Result<Vec<Source>> {
-    let found = texts(&members()?, &["rs"])?;
-    ensure!(found.len() > 10, "{} sources: not the whole tree", found.len());
-    Ok(found)
+    let sources = texts(&members()?, &["rs"])?;
+    ensure!(sources.len() > 10, "{} sources: not the whole tree", sources.len());
+    Ok(sources)
 }
 
-/// These files, and those below these folders whose names have one of these endings, sorted by path. Build output and
-/// what must not compile are left out.
+/// These files, and the files below these folders with one of these endings, sorted by path. Build output and the programs in `refused/`
+/// are left out.
 ///
 /// # Errors
 /// If a folder or file cannot be read.
 pub fn texts<P: AsRef<Path>>(paths: &[P], endings: &[&str]) -> Result<Vec<Source>> {
-    let mut found = Vec::new();
+    let mut sources = Vec::new();
     for path in paths {
         let path = repository().join(path);
-        if path.is_dir() { collect(&path, endings, &mut found)? } else { add(&path, &mut found)? }
+        if path.is_dir() { collect(&path, endings, &mut sources)? } else { add(&path, &mut sources)? }
     }
-    found.sort_by(|one, other| one.path.cmp(&other.path));
-    // The member `shared` has members in its folder.
-    found.dedup_by(|one, other| one.path == other.path);
-    Ok(found)
+    sources.sort_by(|one, other| one.path.cmp(&other.path));
+    // The member `shared` has members in its own folder.
+    sources.dedup_by(|one, other| one.path == other.path);
+    Ok(sources)
 }
 
-fn collect(folder: &Path, endings: &[&str], found: &mut Vec<Source>) -> Result<()> {
+fn collect(folder: &Path, endings: &[&str], sources: &mut Vec<Source>) -> Result<()> {
     for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let ending = path.extension().unwrap_or_default().to_string_lossy();
         if path.is_dir() && !["target", "refused", ".cache"].contains(&name.as_ref()) {
-            collect(&path, endings, found)?;
+            collect(&path, endings, sources)?;
         } else if endings.contains(&ending.as_ref()) {
-            add(&path, found)?;
+            add(&path, sources)?;
         }
     }
     Ok(())
 }
 
-fn add(path: &Path, found: &mut Vec<Source>) -> Result<()> {
+fn add(path: &Path, sources: &mut Vec<Source>) -> Result<()> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    found.push(Source { path: path.strip_prefix(repository())?.to_string_lossy().into_owned(), text });
+    sources.push(Source { path: path.strip_prefix(repository())?.to_string_lossy().into_owned(), text });
     Ok(())
 }
 
-/// A program that tests/install.sh puts into the repository's own .cache/bin.
+/// The path of a program that tests/install.sh installs into .cache/bin of the repository.
 ///
 /// # Errors
 /// If it is not there.

@@ -1,5 +1,5 @@
-//! What `make test` does not run leaves a record in tests/records: which commit was run, when, what came of it, and a hash of each file
-//! that the run depends on. `changed.toml` lists what has changed since then, and why the outcome still stands, or that it does not.
+//! Runs that `make test` does not include leave a record in tests/records: the commit, the date, the outcome, and a hash of each file that
+//! the run depends on. `changed.toml` lists later changes of such files, and why the outcome still holds, or that it does not.
 
 mod files;
 mod pages;
@@ -17,33 +17,33 @@ use crate::repository;
 /// The runs that have a record.
 pub const NAMES: [&str; 6] = ["test-kind", "test-nodes-all", "image-agents", "watchdog", "bench", "mutants"];
 
-/// A run, as `tests/records/NAME.toml` has it. `command` and `depends` are written by a person, all else by the run.
+/// A run, as in `tests/records/NAME.toml`. A person writes `command` and `depends`, the run writes the rest.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// What was typed.
+    /// The command of the run.
     pub command: String,
-    /// Which files decide the outcome: `FILE`, `FOLDER/` as one, or `FOLDER/*`, each file below it by itself.
+    /// The files that decide the outcome: `FILE`, `FOLDER/` as one, or `FOLDER/*`, each file below it separately.
     pub depends: Vec<String>,
     /// The commit that was run.
     #[serde(default)]
     pub commit: String,
-    /// When it ended, as `2026-11-29`.
+    /// The date of its end, as `2026-11-29`.
     #[serde(default)]
     pub date: String,
     /// `passed`, or what failed.
     #[serde(default)]
     pub outcome: String,
-    /// How long it took.
+    /// Its duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
-    /// Of the machine.
+    /// The cores of the machine.
     #[serde(default)]
     pub cores: u64,
     /// Its version, if the run had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<String>,
-    /// What else the pages say of the run.
+    /// A remark that the pages quote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Figures that the pages quote.
@@ -60,7 +60,7 @@ pub struct Record {
 /// A step of a run.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Step {
-    /// What is done.
+    /// What the step does.
     pub name: String,
     /// What must hold after it.
     pub holds: String,
@@ -68,17 +68,17 @@ pub struct Step {
     pub seconds: String,
 }
 
-/// Files or folders that are not as the record has them.
+/// Files or folders that differ from the record.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Changed {
-    /// The record.
+    /// The name of the record.
     pub record: String,
-    /// As the record names them.
+    /// The paths as in the record.
     pub paths: Vec<String>,
-    /// The hash of the only path, if this change cannot change the outcome. Without it the record is stale, and the pages say so.
+    /// The hash of the only path, if this change cannot affect the outcome. Without it the record is stale, and the pages show that.
     pub now: Option<String>,
-    /// Why it cannot change the outcome, or why the run was not repeated.
+    /// Why the change cannot affect the outcome, or why the run was not repeated.
     pub why: String,
 }
 
@@ -88,23 +88,23 @@ struct List {
     changed: Vec<Changed>,
 }
 
-/// Where a record is.
+/// The path of a record.
 #[must_use]
 pub fn path(name: &str) -> String {
     format!("tests/records/{name}.toml")
 }
 
-/// A record.
+/// Reads a record.
 ///
 /// # Errors
-/// If it cannot be read, or has fields that are not known.
+/// If it cannot be read, or has unknown fields.
 pub fn record(name: &str) -> Result<Record> {
     let path = path(name);
     let text = std::fs::read_to_string(repository().join(&path)).with_context(|| path.clone())?;
     toml::from_str(&text).context(path)
 }
 
-/// The list of what has changed.
+/// Reads `changed.toml`.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -114,14 +114,14 @@ pub fn changed() -> Result<Vec<Changed>> {
     Ok(toml::from_str::<List>(&text).context(path)?.changed)
 }
 
-/// The files and folders of a record that the list says are stale.
+/// The entries of `changed.toml` that make a record stale.
 #[must_use]
 pub fn stale<'a>(name: &str, changed: &'a [Changed]) -> Vec<&'a Changed> {
     changed.iter().filter(|one| one.record == name && one.now.is_none()).collect()
 }
 
-/// What is wrong: a file that has changed and is not on the list, or an entry of the list of one that has not. `now` are the hashes of
-/// the files as they are.
+/// The problems of a record: a changed file that `changed.toml` does not list, or an entry for an unchanged file. `now` has the hashes of
+/// the current files.
 #[must_use]
 pub fn check_changed(
     name: &str,
@@ -138,7 +138,7 @@ pub fn check_changed(
     for path in all.collect::<BTreeSet<_>>() {
         let (then, now) = (record.files.get(path), now.get(path));
         let hash = now.map_or("gone", String::as_str);
-        let said = match listed.get(path) {
+        let problem = match listed.get(path) {
             Some(_) if then == now => "is not changed, and is on the list".to_owned(),
             None if then != now => format!("has changed: now = \"{hash}\""),
             Some(Changed { now: Some(accepted), .. }) if accepted != hash => {
@@ -146,24 +146,24 @@ pub fn check_changed(
             }
             _ => continue,
         };
-        wrong.push(format!("{name}: {path} {said}"));
+        wrong.push(format!("{name}: {path} {problem}"));
     }
     wrong
 }
 
-/// Eight digits of a commit, as pages show it.
+/// The first eight digits of a commit, as pages show it.
 #[must_use]
 pub fn short(commit: &str) -> &str {
     commit.get(..8).unwrap_or(commit)
 }
 
-/// Writes what a run found into its record, and into the pages that quote it. `told` are `KEY=VALUE`: commit, outcome, seconds, kubernetes,
-/// note, date, cores, `figure=NAME: VALUE`, `steps=FILE`. `old` is for a run of long ago, whose files are not those of today.
+/// Writes the result of a run into its record and into the pages that quote it. `pairs` are `KEY=VALUE`: commit, outcome, seconds, kubernetes,
+/// note, date, cores, `figure=NAME: VALUE`, `steps=FILE`. `old` is for a past run, whose files differ from the current ones.
 ///
 /// # Errors
-/// If a file that the run depends on is not as the commit has it, or a key is not known.
-pub fn write(name: &str, told: &[String], old: bool) -> Result<()> {
-    let record = parse_record(name, told)?;
+/// If a file that the run depends on differs from the commit, or a key is unknown.
+pub fn write(name: &str, pairs: &[String], old: bool) -> Result<()> {
+    let record = parse_record(name, pairs)?;
     if !old {
         ran_as_committed(&record)?;
     }
@@ -175,12 +175,12 @@ pub fn write(name: &str, told: &[String], old: bool) -> Result<()> {
     pages::write()
 }
 
-fn parse_record(name: &str, told: &[String]) -> Result<Record> {
+fn parse_record(name: &str, pairs: &[String]) -> Result<Record> {
     let Record { command, depends, .. } = record(name)?;
     let mut record = Record { command, depends, ..Record::default() };
     record.cores = std::thread::available_parallelism()?.get().try_into()?;
     record.date = files::output("date", &["--utc", "+%F"])?;
-    for one in told {
+    for one in pairs {
         let (key, value) = one.split_once('=').with_context(|| format!("{one:?} is not KEY=VALUE"))?;
         set(&mut record, key, value)?;
     }
@@ -192,7 +192,7 @@ fn parse_record(name: &str, told: &[String]) -> Result<Record> {
     Ok(record)
 }
 
-/// Refuses a run of files that differ from the commit that it names.
+/// Fails if the files differ from the commit that the run names.
 fn ran_as_committed(record: &Record) -> Result<()> {
     let now = current(&record.depends)?;
     let differs: Vec<&str> = record

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{manifest, texts};
 
-/// Steps that a shell alone cannot run: what is in one of them, and what it needs.
+/// Steps that a shell alone cannot run: a part of the step's text, and what it needs.
 pub const NOT_HERE: [(&str, &str); 8] = [
     ("make advisories", "RustSec's database, on GitHub"),
     ("docker build ", "Docker, and images of a registry; tests of the image run the lines of the Dockerfile"),
@@ -21,59 +21,59 @@ pub const NOT_HERE: [(&str, &str); 8] = [
     ("sudo chown -R", "a runner whose user is not root, after actions/cache"),
 ];
 
-/// A step that types something.
+/// A step with a `run:` script.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// File, job and number.
     pub place: String,
-    /// For a shell, with GitHub's expressions filled in.
+    /// The script, with GitHub's expressions replaced.
     pub run: String,
-    /// Its environment, and that of its workflow.
+    /// Its environment, with that of its workflow.
     pub env: BTreeMap<String, String>,
 }
 
 impl Step {
-    /// What it needs that is not here. Nothing: it can be run.
+    /// What the step needs that is missing here. `None`: it can run.
     #[must_use]
     pub fn needs(&self) -> Option<&'static str> {
         NOT_HERE.iter().find(|(part, _)| self.run.contains(part)).map(|(_, needs)| *needs)
     }
 }
 
-/// A job, which begins with a clean clone.
+/// A job, which starts with a clean clone.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// File and name.
     pub place: String,
-    /// In their order.
+    /// The steps in order.
     pub steps: Vec<Step>,
-    /// Of `pod-safety-OS-ARCH.tar.gz`, the machines that its matrix has beside the first, which is this one.
+    /// The other machines of the matrix, as in `pod-safety-OS-ARCH.tar.gz`; the first one is this machine.
     pub others: Vec<String>,
 }
 
-/// Every job of every workflow that types something.
+/// Every job of every workflow that has a `run:` step.
 ///
 /// # Errors
-/// If a workflow cannot be read, or a step that can be run has an expression that only GitHub can fill in.
+/// If a workflow cannot be read, or a runnable step has an expression that only GitHub can evaluate.
 pub fn jobs() -> Result<Vec<Job>> {
-    let mut found = Vec::new();
+    let mut jobs_found = Vec::new();
     for file in texts(&[".github/workflows"], &["yml"])? {
         let workflow: Value = serde_saphyr::from_str(&file.text).with_context(|| file.path.clone())?;
         for (name, job) in workflow["jobs"].as_object().context("jobs")? {
             let job = read_job(&format!("{} {name}", file.path), &workflow, job)?;
-            found.extend((!job.steps.is_empty()).then_some(job));
+            jobs_found.extend((!job.steps.is_empty()).then_some(job));
         }
     }
-    Ok(found)
+    Ok(jobs_found)
 }
 
 fn read_job(place: &str, workflow: &Value, job: &Value) -> Result<Job> {
     let matrix = job["strategy"]["matrix"]["include"].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let others = matrix.iter().skip(1).map(|one| format!("{}-{}", text(&one["os"]), text(&one["arch"])));
-    let mut known = of_github()?;
+    let mut expressions = of_github()?;
     for (name, value) in matrix.first().and_then(Value::as_object).into_iter().flatten() {
-        known.insert(format!("matrix.{name}"), text(value));
+        expressions.insert(format!("matrix.{name}"), text(value));
     }
     let mut steps = Vec::new();
     for (number, step) in (1..).zip(job["steps"].as_array().into_iter().flatten()) {
@@ -81,7 +81,7 @@ fn read_job(place: &str, workflow: &Value, job: &Value) -> Result<Job> {
         let mut typed =
             Step { place: format!("{place} {number}"), run: run.to_owned(), env: BTreeMap::new() };
         if typed.needs().is_none() {
-            let fill = |text: &str| filled(text, &known).with_context(|| typed.place.clone());
+            let fill = |text: &str| filled(text, &expressions).with_context(|| typed.place.clone());
             let env = [&workflow["env"], &step["env"]].into_iter().filter_map(Value::as_object).flatten();
             let env = env.map(|(name, value)| Ok((name.clone(), fill(&text(value))?)));
             (typed.env, typed.run) = (env.collect::<Result<_>>()?, fill(run)?);
@@ -91,26 +91,26 @@ fn read_job(place: &str, workflow: &Value, job: &Value) -> Result<Job> {
     Ok(Job { place: place.to_owned(), steps, others: others.collect() })
 }
 
-/// What a tag of this version would say.
+/// The values of GitHub's expressions for a tag of this version.
 fn of_github() -> Result<BTreeMap<String, String>> {
     let root = manifest("Cargo.toml")?;
     let version = root["workspace"]["package"]["version"].as_str().context("version")?;
-    let known = [
+    let expressions = [
         ("github.ref_name", format!("v{version}")),
         ("github.sha", "0".repeat(40)),
         ("github.repository", "pod-safety/pod-safety".to_owned()),
         ("github.repository_owner", "pod-safety".to_owned()),
     ];
-    Ok(known.map(|(name, value)| (name.to_owned(), value)).into())
+    Ok(expressions.map(|(name, value)| (name.to_owned(), value)).into())
 }
 
-/// GitHub's expressions, replaced.
-fn filled(text: &str, known: &BTreeMap<String, String>) -> Result<String> {
+/// The text with GitHub's expressions replaced.
+fn filled(text: &str, expressions: &BTreeMap<String, String>) -> Result<String> {
     let mut parts = text.split("${{");
     let mut done = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let (expression, rest) = part.split_once("}}").context("an expression has no end")?;
-        let value = known.get(expression.trim());
+        let value = expressions.get(expression.trim());
         done += value.with_context(|| format!("only GitHub knows {}", expression.trim()))?;
         done += rest;
     }
@@ -118,18 +118,18 @@ fn filled(text: &str, known: &BTreeMap<String, String>) -> Result<String> {
     Ok(done)
 }
 
-/// A shell that runs a step as GitHub's runner does, in a checkout. Its outputs go into a file of `scratch`.
+/// The shell command for a step, as GitHub's runner runs it in a checkout. Its outputs go into a file of `scratch`.
 ///
 /// # Errors
 /// If this machine's version or scratch folder cannot be read.
 pub fn shell(step: &Step, checkout: &Path, scratch: &Path) -> Result<Command> {
-    let known = of_github()?;
-    // Where there is no sudo, this is root.
+    let expressions = of_github()?;
+    // Without sudo, the user is root.
     let sudo = "command -v sudo >/dev/null || sudo() { while [[ $1 == --* ]]; do shift; done; \"$@\"; }";
     let mut shell = Command::new("bash");
     shell.args(["--noprofile", "--norc", "-eo", "pipefail", "-c", &format!("{sudo}\n{}", step.run)]);
     shell.current_dir(checkout).envs(&step.env).env("CI", "true");
-    shell.env("GITHUB_REF_NAME", known.get("github.ref_name").context("ref_name")?);
+    shell.env("GITHUB_REF_NAME", expressions.get("github.ref_name").context("ref_name")?);
     shell.env("GITHUB_OUTPUT", scratch.join("outputs"));
     // The clone is built in its own folder.
     shell.env_remove("CARGO_TARGET_DIR");

@@ -1,5 +1,5 @@
-//! docs/assumptions.md is the register of what is assumed: each axiom, excuse and constant names a row, each row is named, tried and
-//! explained, or a limit of docs/proof.md.
+//! docs/assumptions.md is the register of assumptions: each axiom, excuse and constant names a row, and each row is named and has a reason
+//! and a test, or is a limit of docs/proof.md.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use pod_safety_locks::{repository, sources};
 const REGISTER: &str = "docs/assumptions.md";
 /// How a comment names its row.
 const NAMES: &str = "// docs/assumptions.md: ";
-/// Rows that no comment names yet.
+/// Rows that no comment names.
 const ONLY_A_LIMIT: [&str; 12] = [
     "one-boot-id",
     "ended-when-it-says-so",
@@ -48,7 +48,7 @@ fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
 
-/// What a row lacks.
+/// What is missing from a row.
 fn lacks(row: &Row, tests: &str, limits: &str) -> Vec<String> {
     let mut lacks = Vec::new();
     let tried: Vec<&str> = quoted(&row.trial).collect();
@@ -78,20 +78,20 @@ fn every_assumption_has_a_reason_and_a_trial_or_is_a_limit() -> Result<()> {
     let (rows, limits) = (rows(&read(REGISTER)?), read("docs/proof.md")?);
     ensure!(rows.len() > 30, "{} rows: not all of them", rows.len());
     let tests: String = sources()?.into_iter().map(|source| source.text).collect();
-    let found: Vec<String> = rows.iter().flat_map(|row| lacks(row, &tests, &limits)).collect();
-    ensure!(found.is_empty(), "{}", found.join("\n"));
+    let problems: Vec<String> = rows.iter().flat_map(|row| lacks(row, &tests, &limits)).collect();
+    ensure!(problems.is_empty(), "{}", problems.join("\n"));
     Ok(())
 }
 
 #[test]
 fn every_comment_names_a_row_and_every_row_is_named() -> Result<()> {
     let page = std::fs::read_to_string(repository().join(REGISTER))?;
-    let known: BTreeSet<String> = rows(&page).into_iter().map(|row| row.id).collect();
+    let registered: BTreeSet<String> = rows(&page).into_iter().map(|row| row.id).collect();
     let (mut named, mut unknown) = (BTreeSet::new(), Vec::new());
     for source in sources()?.iter().filter(|source| !source.path.ends_with("locks/tests/assumptions.rs")) {
         let lists = source.text.lines().filter_map(|line| line.split_once(NAMES));
         for id in lists.flat_map(|(_, list)| list.split(',')).map(str::trim) {
-            if !known.contains(id) {
+            if !registered.contains(id) {
                 unknown.push(format!("{}: {id}", source.path));
             }
             named.insert(id.to_owned());
@@ -99,13 +99,13 @@ fn every_comment_names_a_row_and_every_row_is_named() -> Result<()> {
     }
     ensure!(unknown.is_empty(), "no such rows:\n{}", unknown.join("\n"));
     let idle: Vec<_> =
-        known.iter().filter(|id| !named.contains(*id) && !ONLY_A_LIMIT.contains(&id.as_str())).collect();
+        registered.iter().filter(|id| !named.contains(*id) && !ONLY_A_LIMIT.contains(&id.as_str())).collect();
     ensure!(idle.is_empty(), "no axiom, excuse or constant names these rows: {idle:?}");
     Ok(())
 }
 
-/// Each axiom of the kernel search, each assumption whose break the checker excuses, and the durations of three files. Other constants and
-/// excuses name their row without this test.
+/// Checks each axiom of the kernel search, each assumption that the checker excuses, and the durations of three files. Other constants
+/// and excuses name their row without this check.
 #[test]
 fn every_axiom_and_excuse_that_is_listed_names_its_row() -> Result<()> {
     let read = |path: &str| std::fs::read_to_string(repository().join(path)).with_context(|| path.to_owned());

@@ -1,4 +1,4 @@
-//! The pages of docs/ are one book, no link in it leads nowhere, and its picture of the crates is that of their manifests.
+//! Checks the pages of docs/: one book, no broken links, and a diagram of the crates that equals their manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,7 +11,7 @@ const SUMMARY: &str = "docs/SUMMARY.md";
 const PAGES: [&str; 6] = ["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "charts", "docs"];
 const ARCHITECTURE: &str = "docs/architecture.md";
 
-/// A page, as a reader and a renderer see it.
+/// A page as rendered.
 #[derive(Default)]
 struct Page {
     links: Vec<Link>,
@@ -21,15 +21,15 @@ struct Page {
 
 struct Link {
     to: String,
-    /// Its text, if that is code alone: the name of something in the file that it leads to.
+    /// The text of the link, if it is code alone: an identifier of the file that it links to.
     names: Option<String>,
 }
 
-/// What links may lead to.
+/// The possible link targets.
 struct Tree<'a> {
-    /// By their path from the root.
+    /// Pages by path from the root.
     pages: &'a BTreeMap<String, Page>,
-    /// The text of any other file; empty for a folder; none: it is not there.
+    /// The text of any other file; empty for a folder; `None`: it does not exist.
     text: &'a dyn Fn(&str) -> Option<String>,
 }
 
@@ -99,21 +99,21 @@ fn a_dead_link_is_detected() {
         ("docs/a.md", "[x](../src/act.rs#L3)", Some("lines move: name what is there")),
         ("docs/a.md", "[`delete`](../src/act.rs)", Some("the file does not contain the text of the link")),
     ] {
-        let found = parse_page(written).links.iter().find_map(|link| tree.lacks(from, link));
-        assert_eq!(found, lacks, "{from}: {written}");
+        let missing = parse_page(written).links.iter().find_map(|link| tree.lacks(from, link));
+        assert_eq!(missing, lacks, "{from}: {written}");
     }
 }
 
 #[test]
 fn the_crate_diagram_equals_the_manifests() -> Result<()> {
     let page = std::fs::read_to_string(repository().join(ARCHITECTURE))?;
-    let wanted = crate_diagram()?;
-    ensure!(wanted.matches("-->").count() > 5, "not all of it:\n{wanted}");
-    ensure!(page.contains(&wanted), "{ARCHITECTURE} needs this picture:\n{wanted}");
+    let diagram = crate_diagram()?;
+    ensure!(diagram.matches("-->").count() > 5, "not all of it:\n{diagram}");
+    ensure!(page.contains(&diagram), "{ARCHITECTURE} needs this picture:\n{diagram}");
     Ok(())
 }
 
-/// The crates of the product, each above those that it uses. What only tests or optional features use is not shown.
+/// The crates of the product, each above its dependencies. Dependencies of tests and optional features are not shown.
 fn crate_diagram() -> Result<String> {
     let root = manifest("Cargo.toml")?;
     let folders = root["workspace"]["default-members"].as_array().context("default-members")?;
@@ -140,7 +140,7 @@ fn crate_diagram() -> Result<String> {
 }
 
 impl Tree<'_> {
-    /// What a link on the page `from` leads to that is not there.
+    /// What is missing at the target of a link on the page `from`.
     fn lacks(&self, from: &str, Link { to, names }: &Link) -> Option<&'static str> {
         let (path, anchor) =
             to.split_once('#').map_or((to.as_str(), None), |(path, anchor)| (path, Some(anchor)));
@@ -149,11 +149,11 @@ impl Tree<'_> {
         }
         let Some(path) = resolved(from, path) else { return Some("it leaves the repository") };
         if let Some(page) = self.pages.get(&path) {
-            let known = anchor.is_none_or(|anchor| page.anchors.contains(anchor));
-            return (!known).then_some("no such heading");
+            let has_anchor = anchor.is_none_or(|anchor| page.anchors.contains(anchor));
+            return (!has_anchor).then_some("no such heading");
         }
         let Some(text) = (self.text)(&path) else { return Some("no such file") };
-        // mdbook makes no page of a folder; outside of docs/ the repository is shown.
+        // mdbook makes no page of a folder; links to folders outside of docs/ show the repository.
         if text.is_empty() && path.starts_with("docs/") {
             return Some("a folder is no page of the book");
         }
@@ -167,7 +167,7 @@ impl Tree<'_> {
     }
 }
 
-/// The path from the root of what a page leads to.
+/// The path from the root of a link target.
 fn resolved(from: &str, path: &str) -> Option<String> {
     if path.is_empty() {
         return Some(from.to_owned());
@@ -190,7 +190,7 @@ fn resolved(from: &str, path: &str) -> Option<String> {
 fn parse_page(text: &str) -> Page {
     let mut page = Page::default();
     let mut heading: Option<String> = None;
-    // A link may hold an image.
+    // A link may contain an image.
     let mut open: Vec<(String, Vec<Option<String>>)> = Vec::new();
     for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
         match &event {
@@ -215,8 +215,8 @@ fn parse_page(text: &str) -> Page {
                 if let Some(heading) = &mut heading {
                     heading.push_str(words);
                 }
-                if let Some((_, said)) = open.last_mut() {
-                    said.push(matches!(event, Event::Code(_)).then(|| words.to_string()));
+                if let Some((_, link_text)) = open.last_mut() {
+                    link_text.push(matches!(event, Event::Code(_)).then(|| words.to_string()));
                 }
             }
             _ => {}
@@ -225,17 +225,16 @@ fn parse_page(text: &str) -> Page {
     page
 }
 
-/// The anchor of a heading: lower case, dashes for blanks, and nothing but letters, digits, dashes and underscores.
+/// The anchor of a heading: lower case, dashes for spaces, and only letters, digits, dashes and underscores.
 fn anchor(heading: &str) -> String {
-    let kept = |letter: char| match letter {
+    let to_anchor = |letter: char| match letter {
         ' ' => Some('-'),
         '-' | '_' => Some(letter),
         _ => letter.is_alphanumeric().then_some(letter),
     };
-    heading.trim().to_lowercase().chars().filter_map(kept).collect()
+    heading.trim().to_lowercase().chars().filter_map(to_anchor).collect()
 }
 
-/// Every page that people read, by its path from the root.
 /// The files of this repository that a text names in backticks.
 fn named_files(text: &str) -> impl Iterator<Item = &str> {
     const FOLDERS: [&str; 6] = ["charts/", "controllers/", "devices/", "docs/", "shared/", "tests/"];
@@ -248,11 +247,11 @@ fn named_files(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| ENDINGS.iter().any(|ending| word.ends_with(ending)))
 }
 
-/// Files move.
+/// Documented file names must exist.
 #[test]
 fn bug_a_page_named_missing_files() -> Result<()> {
-    let found: Vec<_> = named_files("`docs/gone.md` and `ls docs/x.md` and `README.md`").collect();
-    ensure!(found == ["docs/gone.md"], "a planted one is noticed: {found:?}");
+    let named: Vec<_> = named_files("`docs/gone.md` and `ls docs/x.md` and `README.md`").collect();
+    ensure!(named == ["docs/gone.md"], "a planted one is noticed: {named:?}");
     let (mut count, mut gone) = (0, Vec::new());
     for Source { path, text } in texts(&PAGES, &["md"])? {
         for file in text.split("\n\n").flat_map(named_files) {
@@ -267,7 +266,7 @@ fn bug_a_page_named_missing_files() -> Result<()> {
     Ok(())
 }
 
-/// The page of what an installation creates counts what the chart has.
+/// The page about what an installation creates counts the objects of the chart.
 #[test]
 fn bug_the_page_of_what_changes_counted_other_objects_than_the_chart_has() -> Result<()> {
     let render = std::fs::read_to_string(repository().join("tests/control-plane/golden/chart/default.yaml"))?;
@@ -291,7 +290,7 @@ fn bug_the_page_of_what_changes_counted_other_objects_than_the_chart_has() -> Re
 }
 
 fn pages() -> Result<BTreeMap<String, Page>> {
-    let found = texts(&PAGES, &["md"])?;
-    ensure!(found.len() > 60, "{} pages: not all of them", found.len());
-    Ok(found.into_iter().map(|Source { path, text }| (path, parse_page(&text))).collect())
+    let pages_read = texts(&PAGES, &["md"])?;
+    ensure!(pages_read.len() > 60, "{} pages: not all of them", pages_read.len());
+    Ok(pages_read.into_iter().map(|Source { path, text }| (path, parse_page(&text))).collect())
 }

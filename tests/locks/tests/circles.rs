@@ -1,4 +1,4 @@
-//! Files that use each other in a circle can only be read together. Crates cannot; files of one crate could.
+//! Checks that the modules of a crate have no import cycles. Cargo already forbids cycles between crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,12 +6,12 @@ use anyhow::{Context as _, Result, ensure};
 use pod_safety_locks::{manifest, texts};
 use syn::visit::{self, Visit};
 
-/// The names from the root of a crate to a module.
+/// The path of a module from the root of its crate.
 type Module = Vec<String>;
 
-/// What one file names of the others, by `crate` and `super`. A parent names its children without either, and may.
+/// The other modules that one file names by `crate` and `super`. A parent may name its children without either.
 struct Names {
-    /// Where the visitor is: the file's module, and those within it.
+    /// The current module of the visitor: that of the file, and those within it.
     here: Module,
     named: Vec<Module>,
 }
@@ -48,7 +48,7 @@ impl Names {
     }
 }
 
-/// Whether it is compiled for tests alone.
+/// Whether it is compiled for tests only.
 fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|one| match &one.meta {
         syn::Meta::List(list) if list.path.is_ident("cfg") => {
@@ -81,14 +81,14 @@ impl<'ast> Visit<'ast> for Names {
     }
 }
 
-/// The module that a file of `src` is.
+/// The module path of a file of `src`.
 fn module(path: &str) -> Module {
     let path = path.trim_end_matches(".rs");
     let path = path.strip_suffix("/mod").unwrap_or(path);
     path.split('/').filter(|name| !["lib", "main"].contains(name)).map(str::to_owned).collect()
 }
 
-/// Where a name of a module comes from, if the module has it from a file below itself: `pub use decide::Config` in `lib.rs`.
+/// The origin of the names that a module re-exports from a file below itself: `pub use decide::Config` in `lib.rs`.
 fn handed_on(own: &Module, file: &syn::File) -> BTreeMap<Module, Module> {
     let mut names = Names { here: own.clone(), named: Vec::new() };
     let uses = file.items.iter().filter_map(|item| match item {
@@ -100,7 +100,7 @@ fn handed_on(own: &Module, file: &syn::File) -> BTreeMap<Module, Module> {
     named.filter_map(|from| Some(([&own[..], &[from.last()?.clone()]].concat(), from))).collect()
 }
 
-/// Which file uses which.
+/// The imports of each file.
 fn arrows(sources: &[(Module, String)]) -> Result<BTreeMap<Module, BTreeSet<Module>>> {
     let parsed = |(own, text): &(Module, String)| {
         Ok((own.clone(), syn::parse_file(text).with_context(|| own.join("::"))?))
@@ -133,7 +133,7 @@ fn arrows(sources: &[(Module, String)]) -> Result<BTreeMap<Module, BTreeSet<Modu
     Ok(arrows)
 }
 
-/// The files from which arrows lead back to themselves.
+/// The files that are part of an import cycle.
 fn in_cycles(arrows: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<&Module> {
     let reaches_itself = |from: &&Module| {
         let (mut seen, mut next) = (BTreeSet::new(), vec![*from]);
@@ -150,7 +150,7 @@ fn in_cycles(arrows: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<&Module> {
 fn modules_have_no_import_cycles() -> Result<()> {
     let root = manifest("Cargo.toml")?;
     let folders = root["workspace"]["default-members"].as_array().context("default-members")?;
-    let mut found = Vec::new();
+    let mut cycles = Vec::new();
     for folder in folders.iter().filter_map(toml::Value::as_str) {
         let src = format!("{folder}/src/");
         let product = |path: &str| {
@@ -163,10 +163,10 @@ fn modules_have_no_import_cycles() -> Result<()> {
         let arrows = arrows(&sources)?;
         let circles: Vec<_> = in_cycles(&arrows).into_iter().map(|module| module.join("::")).collect();
         if !circles.is_empty() {
-            found.push(format!("{folder}: {}", circles.join(", ")));
+            cycles.push(format!("{folder}: {}", circles.join(", ")));
         }
     }
-    assert!(found.is_empty(), "files that use each other in a circle:\n{}", found.join("\n"));
+    assert!(cycles.is_empty(), "files that use each other in a circle:\n{}", cycles.join("\n"));
     Ok(())
 }
 

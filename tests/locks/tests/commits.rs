@@ -1,4 +1,4 @@
-//! `make lint` judges the messages of new commits by `commits.sh`.
+//! `make lint` checks the messages of new commits with `commits.sh`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -39,9 +39,9 @@ fn messages_of_new_commits_are_checked() -> Result<()> {
         ensure!(check_commits(repository, &first)?.status.success(), "nothing is new");
         git(repository, &["commit", "--quiet", "--allow-empty", "-m", subject, "-m", body])?;
         let output = check_commits(repository, &first)?;
-        let said = String::from_utf8(output.stderr)?;
-        ensure!(output.status.success() == wrong.is_none(), "{subject}: {said}");
-        ensure!(wrong.is_none_or(|wrong| said.contains(wrong)), "{subject}: {said}");
+        let stderr = String::from_utf8(output.stderr)?;
+        ensure!(output.status.success() == wrong.is_none(), "{subject}: {stderr}");
+        ensure!(wrong.is_none_or(|wrong| stderr.contains(wrong)), "{subject}: {stderr}");
         ensure!(check_commits(repository, "0000000")?.status.success(), "a clone without history");
     }
     Ok(())

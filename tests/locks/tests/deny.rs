@@ -1,4 +1,4 @@
-//! Each rule of deny.toml is broken in a copy of the workspace, and cargo-deny must name it.
+//! Violates each rule of deny.toml in a copy of the workspace; cargo-deny must name the rule.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn controllers_cannot_depend_on_kube() -> Result<()> {
     Ok(())
 }
 
-/// Every banned crate at once, each as an empty crate of that name: the rules go by the name.
+/// Every banned crate, each as an empty crate of that name: the rules match names.
 #[test]
 fn controllers_cannot_depend_on_any_banned_crate() -> Result<()> {
     let copy = copy()?;
@@ -48,7 +48,7 @@ fn controllers_cannot_depend_on_any_banned_crate() -> Result<()> {
     Ok(())
 }
 
-/// pod-safety-devices may speak HTTP to devices. It must not be able to speak to the cluster.
+/// pod-safety-devices may speak HTTP to devices, but must not be able to reach the cluster.
 #[test]
 fn devices_cannot_depend_on_a_cluster_client() -> Result<()> {
     for name in ["kube", "k8s-openapi", "tower"] {
@@ -110,7 +110,7 @@ fn workspace_version() -> Value {
     Value::Table(Table::from_iter([("workspace".to_owned(), Value::from(true))]))
 }
 
-/// Manifests and empty sources: all that cargo-deny looks at.
+/// Manifests and empty sources: cargo-deny reads nothing else.
 fn copy() -> Result<TempDir> {
     let copy = TempDir::new()?;
     for file in ["Cargo.toml", "Cargo.lock", "deny.toml"] {
@@ -129,7 +129,7 @@ fn copy() -> Result<TempDir> {
     Ok(copy)
 }
 
-/// Targets that a manifest names by hand must exist for it to be read.
+/// Targets that a manifest declares must exist, or cargo cannot read it.
 fn stub_targets(folder: &Path, manifest: &Table) -> Result<()> {
     for kind in ["bin", "test", "bench", "example"] {
         let targets = manifest.get(kind).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What people copy from the documentation is run by a test: each block and each command has one.
+//! Each block and each command of the documentation has a test that runs it.
 
 use std::process::Command as Process;
 
@@ -25,9 +25,9 @@ fn every_block_has_a_language_and_every_command_a_test() -> Result<()> {
 #[test]
 fn commands_not_run_by_make_test_are_run_elsewhere() -> Result<()> {
     for one in NOT_HERE {
-        let found = texts(&[one.typed_in], &["sh"])?.iter().any(|file| file.text.contains(one.typed_as));
+        let is_typed = texts(&[one.typed_in], &["sh"])?.iter().any(|file| file.text.contains(one.typed_as));
         ensure!(
-            found,
+            is_typed,
             "{} needs {}, and nothing in {} types {:?}",
             one.begins,
             one.needs,
@@ -38,7 +38,7 @@ fn commands_not_run_by_make_test_are_run_elsewhere() -> Result<()> {
     Ok(())
 }
 
-/// `make test-kind` types README's block, and `first_hour` of the control-plane suite has its cluster and its values.
+/// `make test-kind` runs README's block, and `first_hour` of the control-plane suite uses its cluster and its values.
 #[test]
 fn the_quickstart_installs_like_the_readme() -> Result<()> {
     let commands = commands()?;
@@ -79,8 +79,8 @@ fn a_missing_artifact_is_detected() {
         ("test --test nothing", "no test target named `nothing`"),
         ("frobnicate", "cargo frobnicate"),
     ] {
-        let said = format!("{:#}", can_be_run(&typed.split(' ').collect::<Vec<_>>()).unwrap_err());
-        assert!(said.contains(refused), "{typed}: {said}");
+        let error = format!("{:#}", can_be_run(&typed.split(' ').collect::<Vec<_>>()).unwrap_err());
+        assert!(error.contains(refused), "{typed}: {error}");
     }
 }
 
@@ -95,7 +95,7 @@ fn can_be_made(targets: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Whether cargo finds what it would build and, for `run`, one program. It compiles nothing.
+/// Whether cargo finds its targets and, for `run`, exactly one program. Nothing is compiled.
 fn can_be_run(arguments: &[&str]) -> Result<()> {
     let own: Vec<&str> = arguments.iter().copied().take_while(|argument| *argument != "--").collect();
     let subcommand = own.first().copied().unwrap_or_default();
@@ -105,7 +105,7 @@ fn can_be_run(arguments: &[&str]) -> Result<()> {
         .args(&own)
         .args((!own.contains(&"--locked")).then_some("--locked"))
         .args(["-Zunstable-options", "--unit-graph"])
-        // The graph is in every cargo, and offered by those that admit to be unstable. `run` fails after it has printed it.
+        // The unit graph needs an unstable flag. `run` fails after it has printed the graph.
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_TARGET_DIR", scratch.path())
         .current_dir(repository())
@@ -124,10 +124,10 @@ fn a_block_without_a_test_is_refused_with_its_place() -> Result<()> {
     assert!(refused("```fish\nls\n```\n").starts_with("docs/x.md:1: the language of this block is \"fish\""));
     assert!(refused("```text\nls\n").contains("docs/x.md:1: this block has no end"));
     let refused = |text: &str| format!("{:#}", commands_of(&shell(text)).unwrap_err());
-    let said = refused("kubectl get pods\nfrobnicate --now\n");
+    let error = refused("kubectl get pods\nfrobnicate --now\n");
     assert!(
-        said.starts_with("docs/x.md:7: frobnicate --now: write it as") && said.contains("NOT_HERE"),
-        "{said}"
+        error.starts_with("docs/x.md:7: frobnicate --now: write it as") && error.contains("NOT_HERE"),
+        "{error}"
     );
     assert!(refused("pod-safety status | kubectl apply -f -\n").contains("no test runs both"));
     assert!(refused("grep x y\n").contains("no command but filters"));
@@ -143,28 +143,28 @@ fn shell(text: &str) -> Block {
 
 #[test]
 fn commands_are_split_like_a_shell() -> Result<()> {
-    let found = |text: &str| -> Result<Vec<(String, TestedBy)>> {
+    let tests_of = |text: &str| -> Result<Vec<(String, TestedBy)>> {
         Ok(commands_of(&shell(text))?.into_iter().map(|command| (command.text, command.tested_by)).collect())
     };
     let one = |text: &str, way| vec![(text.to_owned(), way)];
     assert_eq!(
-        found("pod-safety status   # the leader | and nodes\n")?,
+        tests_of("pod-safety status   # the leader | and nodes\n")?,
         one("pod-safety status", TestedBy::Demo)
     );
     assert_eq!(
-        found("kubectl pod-safety drain a \\\n  --apply\n")?,
+        tests_of("kubectl pod-safety drain a \\\n  --apply\n")?,
         one("kubectl pod-safety drain a --apply", TestedBy::Demo)
     );
-    assert_eq!(found("# a remark\n\n$ make try\nit says && this\n")?, one("make try", TestedBy::Build));
+    assert_eq!(tests_of("# a remark\n\n$ make try\nit says && this\n")?, one("make try", TestedBy::Build));
     assert_eq!(
-        found("pod-safety demo --plain | less\n")?,
+        tests_of("pod-safety demo --plain | less\n")?,
         one("pod-safety demo --plain | less", TestedBy::Flags)
     );
     let piped = "pod-safety manifests | kubectl apply -f -";
-    assert_eq!(found(piped)?, one(piped, TestedBy::ControlPlane));
-    let two = found("make image && kubectl get pods -o 'a && b'\n")?;
+    assert_eq!(tests_of(piped)?, one(piped, TestedBy::ControlPlane));
+    let two = tests_of("make image && kubectl get pods -o 'a && b'\n")?;
     assert_eq!(two[1], ("kubectl get pods -o 'a && b'".to_owned(), TestedBy::ControlPlane));
-    assert!(matches!(found("kind load docker-image x\n")?[0].1, TestedBy::NotHere(_)));
+    assert!(matches!(tests_of("kind load docker-image x\n")?[0].1, TestedBy::NotHere(_)));
     assert_eq!(
         split_words("fence a --reason \"it's  off\" x='y z' ''"),
         ["fence", "a", "--reason", "it's  off", "x=y z", ""]

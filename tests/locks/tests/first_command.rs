@@ -1,5 +1,5 @@
-//! README's first command, typed in a terminal as it stands: cargo knows what it runs, builds it, and the demo's first picture
-//! appears. `make build` has built it.
+//! Types README's first command in a terminal: cargo finds the program, builds it, and the demo shows its first picture. `make build` has
+//! already built it.
 
 use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use pod_safety_locks::documents::commands;
 use pod_safety_locks::repository;
 
-/// The agent of nodes became a second program, and cargo asked which one was meant.
+/// The node agent is a second program of the package, and cargo could not determine which one was meant.
 #[test]
 fn bug_readmes_first_command_could_not_determine_which_binary_to_run() -> Result<()> {
     let commands = commands()?;
@@ -32,14 +32,14 @@ fn bug_readmes_first_command_could_not_determine_which_binary_to_run() -> Result
     keeps_output_timely(&target()?.join("typed/debug/pod-safety"))
 }
 
-/// The screen shows six simulated seconds in a real one. What it built, without optimisation, must be far from needing all of
-/// that time; the story is 15 minutes long, and `--plain` tells it for three sets of rules.
+/// The screen shows six simulated seconds per second. An unoptimised build must need far less than all of that time; the story takes 15
+/// minutes, and `--plain` prints it for three sets of rules.
 fn keeps_output_timely(program: &Path) -> Result<()> {
     const STORY: f64 = 3.0 * 15.0 * 60.0;
     const SPEED: f64 = 6.0;
-    let mut told = Command::new("bash");
-    told.args(["-c", "TIMEFORMAT=%U; time \"$0\" demo --plain >/dev/null"]).arg(program);
-    let output = told.output()?;
+    let mut demo = Command::new("bash");
+    demo.args(["-c", "TIMEFORMAT=%U; time \"$0\" demo --plain >/dev/null"]).arg(program);
+    let output = demo.output()?;
     ensure!(output.status.success(), "{output:?}");
     let seconds: f64 = String::from_utf8(output.stderr)?.trim().parse().context("seconds of CPU time")?;
     ensure!(seconds < STORY / SPEED / 5.0, "{seconds} s of CPU time for {STORY} s");
@@ -50,8 +50,8 @@ fn shows(drawn: &[u8], what: &str) -> bool {
     drawn.windows(what.len()).any(|part| part == what.as_bytes())
 }
 
-/// In a terminal, at the root of the repository. What it compiles lies in the run's own folder, where the tests' dependencies are;
-/// the program is put into another one, so that no other test meets a program that is just replaced.
+/// Runs the line in a terminal at the root of the repository. Build output goes to the folder of this test run; the program itself goes to
+/// another folder, so that no other test sees it while it is replaced.
 fn typed(line: &str) -> Result<Child> {
     let run = target()?;
     let mut terminal = Command::new("script");
@@ -62,7 +62,7 @@ fn typed(line: &str) -> Result<Child> {
         &format!("stty rows 24 cols 80; exec {line}"),
         "/dev/null",
     ]);
-    // What cargo says to this test about its package would be a change for the build scripts of dependencies.
+    // Cargo's variables for this test would make the build scripts of dependencies run again.
     for (name, _) in std::env::vars_os() {
         let own = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"];
         if own.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
@@ -74,7 +74,7 @@ fn typed(line: &str) -> Result<Child> {
     terminal.spawn().context("script, of every Debian")
 }
 
-/// The folder in which cargo built this test: its program is `debug/deps/first_command-…` there.
+/// The folder in which cargo built this test: the test program is `debug/deps/first_command-…` there.
 fn target() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
     program.ancestors().nth(3).map(Path::to_owned).context("this program is in no target folder")

@@ -1,8 +1,8 @@
-//! Code that must not compile: forging evidence, using it twice, a force delete without it.
+//! Programs that must not compile: forged evidence, evidence that is used twice, a force delete without evidence.
 //!
-//! One program per attempt, `tests/locks/refused/<what_it_tries>.rs`, named in Cargo.toml. Above each line that must be refused
-//! stands the compiler's refusal, `//~v E0603 module `act` is private`. The refusal belongs to the proof: a program may fail to
-//! compile for a reason of no interest (a typing error, a module that has moved).
+//! One program per attempt, `tests/locks/refused/<what_it_tries>.rs`, named in Cargo.toml. Above each line that must fail is the
+//! expected error, `//~v E0603 module `act` is private`. The message matters: a program may also fail to compile for an unrelated reason
+//! (a typing error, a moved module).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use anyhow::{Context, Result, ensure};
 use pod_safety_locks::refused::refusals;
 use pod_safety_locks::{Source, manifest, texts};
 
-/// One for each way around the deletion authority that was thought of; none may be lost.
+/// At least this many attempts to bypass the deletion authority must exist.
 const MIN_FILES: usize = 10;
 
-/// Stands before a refusal, on the line above.
+/// Marks an expected error, on the line above.
 const REFUSED: &str = "//~v ";
 
 #[test]
@@ -29,21 +29,21 @@ fn forbidden_code_does_not_compile() -> Result<()> {
         programs.push(program);
     }
     ensure!(programs.len() >= MIN_FILES, "attempts are missing: {programs:?}");
-    let found = refusals(&programs)?.into_iter().filter(|one| one.is_of_the_language()).map(|one| {
+    let reported = refusals(&programs)?.into_iter().filter(|one| one.is_of_the_language()).map(|one| {
         let code = one.code.map(|code| format!("{code} ")).unwrap_or_default();
         (one.program, one.line, code + &one.message)
     });
-    let found: BTreeSet<_> = found.collect();
+    let reported: BTreeSet<_> = reported.collect();
     ensure!(
-        found == expected,
+        reported == expected,
         "refused otherwise: {:#?}\nexpected: {:#?}",
-        found.difference(&expected).collect::<Vec<_>>(),
-        expected.difference(&found).collect::<Vec<_>>()
+        reported.difference(&expected).collect::<Vec<_>>(),
+        expected.difference(&reported).collect::<Vec<_>>()
     );
     Ok(())
 }
 
-/// Name and file of each, without the program that breaks the lints.
+/// Name and file of each, without the program that violates the lints.
 fn attempts() -> Result<Vec<(String, Source)>> {
     let manifest = manifest("tests/locks/Cargo.toml")?;
     let programs = manifest["bin"].as_array().context("bin")?.iter().filter_map(|bin| {

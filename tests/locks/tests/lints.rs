@@ -1,5 +1,5 @@
-//! Each ban of clippy.toml and each lint of Cargo.toml is broken once in refused/lints, and must be an error
-//! there. A ban whose path has moved would otherwise fall silent: clippy does not mind.
+//! refused/lints violates each ban of clippy.toml and each lint of Cargo.toml once, and each must be an error there. Clippy ignores a ban
+//! whose path does not exist, so a moved path would disable the ban unnoticed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,30 +11,30 @@ use pod_safety_locks::refused::refusals;
 use pod_safety_locks::{manifest, repository};
 use serde_json::Value;
 
-/// A group and not a lint: an error bears the name of one of its members, which is looked for by itself.
+/// A group and not a lint: an error has the name of a member, which is checked separately.
 const GROUPS: [&str; 1] = ["rust_2018_idioms"];
 
 #[test]
 fn each_ban_and_each_lint_fires() -> Result<()> {
     let findings = findings()?;
-    let mut silent: BTreeSet<String> = BTreeSet::new();
+    let mut unreported: BTreeSet<String> = BTreeSet::new();
 
     for (list, path) in bans()? {
         let quoted = format!("`{path}`");
         let lint = format!("clippy::{list}");
         if !findings.iter().any(|(code, message)| *code == lint && message.contains(&quoted)) {
-            silent.insert(format!("{list} {path}"));
+            unreported.insert(format!("{list} {path}"));
         }
     }
     let codes: BTreeSet<&str> = findings.iter().map(|(code, _)| code.as_str()).collect();
     for lint in lints()? {
         if !codes.contains(lint.as_str()) && !GROUPS.contains(&lint.as_str()) {
-            silent.insert(lint);
+            unreported.insert(lint);
         }
     }
     ensure!(
-        silent.is_empty(),
-        "use each of these in tests/locks/refused/lints (or correct its path): {silent:#?}"
+        unreported.is_empty(),
+        "use each of these in tests/locks/refused/lints (or correct its path): {unreported:#?}"
     );
     ensure!(codes.contains("elided_lifetimes_in_paths"), "rust_2018_idioms are silent");
     Ok(())
@@ -52,8 +52,7 @@ fn each_ban_has_a_reason() -> Result<()> {
     Ok(())
 }
 
-/// A new version of kube may bring a new way to write. Each async method of `Api` and `Client` is either
-/// banned or known to only read.
+/// A new version of kube may have new writing methods. Each async method of `Api` and `Client` is either banned or known to read only.
 #[test]
 fn each_kube_client_entry_point_is_listed() -> Result<()> {
     let read_only = BTreeSet::from([
@@ -85,7 +84,7 @@ fn each_kube_client_entry_point_is_listed() -> Result<()> {
         "try_default",
         "watch",
         "watch_metadata",
-        // Behind the features `ws` and `kubelet-debug`, which are off.
+        // Behind the features `ws` and `kubelet-debug`, which are disabled.
         "attach",
         "exec",
         "portforward",
@@ -124,7 +123,7 @@ fn bans() -> Result<Vec<(String, String)>> {
     Ok(bans)
 }
 
-/// The lints that the workspace switches on, named as the compiler names them.
+/// The lints that the workspace enables, by their names in the compiler.
 fn lints() -> Result<Vec<String>> {
     let root = manifest("Cargo.toml")?;
     let lints = &root["workspace"]["lints"];
@@ -134,12 +133,12 @@ fn lints() -> Result<Vec<String>> {
     Ok(rust.into_iter().chain(clippy.iter().map(|name| format!("clippy::{name}"))).collect())
 }
 
-/// What is said of the program that breaks them all.
+/// The errors of the program that violates them all.
 fn findings() -> Result<Vec<(String, String)>> {
     let refusals = refusals(&["lints".to_owned()])?;
-    let broken: Vec<_> = refusals.iter().filter(|found| found.is_of_the_language()).collect();
+    let broken: Vec<_> = refusals.iter().filter(|refusal| refusal.is_of_the_language()).collect();
     ensure!(broken.is_empty(), "refused/lints must compile but for the lints: {broken:?}");
-    Ok(refusals.into_iter().filter_map(|found| Some((found.code?, found.message))).collect())
+    Ok(refusals.into_iter().filter_map(|refusal| Some((refusal.code?, refusal.message))).collect())
 }
 
 /// The names of the public async methods in the sources of kube-client, as the lock file pins it.
@@ -156,7 +155,7 @@ fn entry_points() -> Result<BTreeSet<String>> {
     for part in ["api", "api/util", "client"] {
         for entry in fs::read_dir(source.join(part))? {
             let path = entry?.path();
-            // The others in client/ are behind features that are off, or below what Client offers.
+            // The other files in client/ are behind disabled features, or are internals of `Client`.
             let read = part != "client" || path.ends_with("mod.rs");
             if read && path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(path)?;
@@ -164,7 +163,7 @@ fn entry_points() -> Result<BTreeSet<String>> {
             }
         }
     }
-    // Methods of other types in these files: an entry is reached through Api::entry, a stream through exec.
+    // Methods of other types in these files: an entry is reached through `Api::entry`, a stream through `exec`.
     for inner in ["commit", "join", "sync"] {
         doors.remove(inner);
     }

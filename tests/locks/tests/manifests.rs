@@ -1,4 +1,4 @@
-//! The lints bind only where they are asked for, crate by crate.
+//! Checks of Cargo.toml files: lints apply only to crates that inherit them.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use serde_json::Value;
 fn every_member_takes_the_lints_of_the_workspace() -> Result<()> {
     for member in members()? {
         let manifest = manifest(format!("{member}/Cargo.toml"))?;
-        let asked =
+        let inherits =
             manifest.get("lints").and_then(|lints| lints.get("workspace")).and_then(toml::Value::as_bool);
-        ensure!(asked == Some(true), "{member}/Cargo.toml needs [lints] workspace = true");
+        ensure!(inherits == Some(true), "{member}/Cargo.toml needs [lints] workspace = true");
     }
     Ok(())
 }
@@ -33,7 +33,7 @@ fn every_crate_of_the_tree_is_a_member() -> Result<()> {
     Ok(())
 }
 
-/// Each crate of the product may use those before it. A device is told what to do, and knows no cluster, no evidence and no
+/// Each crate of the product may depend on those before it. A device driver executes orders, and has no access to cluster, evidence and
 /// cache: `pod-safety-devices` comes before `pod-safety-shared`.
 const LAYERS: [(&str, &str); 16] = [
     ("pod-safety-model", "shared/model"),
@@ -54,7 +54,7 @@ const LAYERS: [(&str, &str); 16] = [
     ("pod-safety-shared", "shared"),
 ];
 
-/// On all of these stand the controllers, each a crate in a folder of `controllers`, and on the controllers these.
+/// The controllers depend on all of these, each a crate in a folder of `controllers`; the crates below depend on the controllers.
 const ABOVE: [(&str, &str); 9] = [
     ("pod-safety-explain", "controllers/explain"),
     ("pod-safety-drain", "controllers/drain"),
@@ -80,7 +80,7 @@ fn controllers() -> Result<Vec<(String, String)>> {
     Ok(controllers)
 }
 
-/// All crates of the product: names, folders, and which of the others each may use.
+/// All crates of the product: names, folders, and the permitted dependencies of each.
 fn crates() -> Result<Vec<(String, String, Vec<String>)>> {
     let mut below: Vec<String> = Vec::new();
     let mut crates = Vec::new();
@@ -89,7 +89,7 @@ fn crates() -> Result<Vec<(String, String, Vec<String>)>> {
         crates.push((name.clone(), folder, below.clone()));
         below.push(name);
     }
-    // They do not know each other.
+    // Controllers do not depend on each other.
     let controllers = controllers()?;
     crates.extend(controllers.iter().cloned().map(|(name, folder)| (name, folder, below.clone())));
     below.extend(controllers.into_iter().map(|(name, _)| name));
@@ -100,7 +100,7 @@ fn crates() -> Result<Vec<(String, String, Vec<String>)>> {
     Ok(crates)
 }
 
-/// What a crate depends on, tests apart.
+/// The dependencies of a crate, without dev-dependencies.
 fn uses(folder: &str) -> Result<Vec<String>> {
     let manifest = manifest(format!("{folder}/Cargo.toml"))?;
     let uses = manifest.get("dependencies").and_then(toml::Value::as_table).context("dependencies")?;
@@ -119,9 +119,9 @@ fn crates_depend_only_on_lower_layers() -> Result<()> {
     Ok(())
 }
 
-/// A crate that can name the kernel can show it facts that nobody read. One that can name the client can write, one that can
-/// name the cache can tell it what no API server said, and one that can name the steps of fencing can switch a machine off. So
-/// controllers have none of them by name, and `pod-safety-shared` hands on the rest.
+/// A crate that depends on the kernel can pass it facts that were not read. One that depends on the client can write, one that depends on
+/// the cache can fill it with objects that no API server sent, and one that depends on the fencing steps can switch a machine off. So
+/// controllers depend on none of them, and `pod-safety-shared` re-exports what they need.
 #[test]
 fn only_reading_and_writing_crates_depend_on_kernel_client_and_cache() -> Result<()> {
     const CACHE: &str = "pod-safety-cache";
@@ -163,7 +163,7 @@ fn every_lint_of_clippy_is_an_error() -> Result<()> {
     Ok(())
 }
 
-/// What is shipped in the image has no simulator in it, and nothing that only the demonstration needs.
+/// The shipped binary contains no simulator, and nothing that only the demonstration needs.
 #[test]
 fn without_feature_demo_the_simulator_is_no_dependency() -> Result<()> {
     let tree = |features: &[&str]| -> Result<String> {
@@ -203,7 +203,7 @@ fn no_folder_is_named_utils_or_common() -> Result<()> {
     Ok(())
 }
 
-/// Whoever may move a tag of an action runs code with the rights of our releases.
+/// A person who may move the tag of an action could otherwise run code with the rights of our releases.
 #[test]
 fn every_action_is_pinned_by_its_commit() -> Result<()> {
     let mut pinned = 0;
@@ -230,13 +230,13 @@ fn release() -> Result<Value> {
     Ok(serde_saphyr::from_str(&text)?)
 }
 
-/// Whether a job waits for the approval of a person, by itself or by a job that it needs.
+/// Whether a job waits for the approval of a person, directly or through a job that it needs.
 fn is_approved(jobs: &Value, job: &str) -> bool {
     let needs = jobs[job]["needs"].as_array().into_iter().flatten().filter_map(Value::as_str);
     jobs[job]["environment"] == "release" || needs.into_iter().any(|needed| is_approved(jobs, needed))
 }
 
-/// The image was pushed, under the tag that the chart pulls, before a person was asked.
+/// The image was pushed with the tag that the chart pulls before a person approved the release.
 #[test]
 fn bug_a_release_pushed_its_image_before_it_was_approved() -> Result<()> {
     let jobs = &release()?["jobs"];
@@ -253,7 +253,7 @@ fn bug_a_release_pushed_its_image_before_it_was_approved() -> Result<()> {
     Ok(())
 }
 
-/// The archives had provenance; the chart, the krew manifest and the sums had none.
+/// The archives had provenance; the chart, the krew manifest and the checksums had none.
 #[test]
 fn bug_part_of_a_release_had_no_provenance() -> Result<()> {
     let mut proved = BTreeSet::new();
@@ -284,9 +284,9 @@ fn bug_part_of_a_release_had_no_provenance() -> Result<()> {
     Ok(())
 }
 
-/// What a job that may sign does although code of others could use it, or nobody has approved.
+/// The forbidden actions of a job that may sign: running third-party code, or running without approval.
 fn faults(jobs: &Value, name: &str) -> Vec<String> {
-    // They build, or run images of which a tag is all that is known.
+    // These build, or run images that are pinned by tag only.
     const FORBIDDEN: [&str; 8] = [
         "cargo",
         "rustc",
@@ -305,7 +305,7 @@ fn faults(jobs: &Value, name: &str) -> Vec<String> {
     unapproved.into_iter().chain(used.map(str::to_owned)).collect()
 }
 
-/// A build script of one dependency could sign whatever it likes, in the name of this repository.
+/// A build script of one dependency could sign arbitrary artifacts in the name of this repository.
 #[test]
 fn attack_code_of_a_dependency_signs_no_release() -> Result<()> {
     let release = release()?;

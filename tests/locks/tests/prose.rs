@@ -1,5 +1,5 @@
-//! README, docs and chart use the words of docs/glossary.md: phrases that they replaced are refused. Pages and comments say what is, and
-//! not how it came to be. README and docs are short.
+//! README, docs and chart use the terms of docs/glossary.md: phrases that they replaced are refused. Pages and comments describe the current
+//! state, and not its history. README and docs are short.
 
 use anyhow::{Result, ensure};
 use pod_safety_locks::{Source, repository};
@@ -45,7 +45,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("so many", "say how many"),
 ];
 
-/// Phrases of a diary. Say what is, measured at one commit by one command. A capital letter stands at the beginning of a sentence alone.
+/// Phrases of a diary. Describe the current state, measured at one commit by one command. A capital letter matches the start of a sentence only.
 const DIARY: [&str; 14] = [
     "Since then",
     "found it on its first run",
@@ -63,11 +63,11 @@ const DIARY: [&str; 14] = [
     "were wanted",
 ];
 
-/// Words of README, and of README and docs together, as `wc -w` counts them.
+/// The word limits of README, and of README and docs together, as `wc -w` counts them.
 const README_MAX: usize = 1_200;
 const PAGES_MAX: usize = 65_000;
 
-/// Files that quote what programs print, and the glossary, which names what it replaces.
+/// Files that quote program output, and the glossary, which names the replaced phrases.
 const NOT_READ: [&str; 6] = [
     "docs/benchmarks.md",
     "docs/glossary.md",
@@ -79,40 +79,40 @@ const NOT_READ: [&str; 6] = [
 
 #[test]
 fn docs_and_chart_use_glossary_terms() -> Result<()> {
-    let found: Vec<String> = texts()?.iter().flat_map(refused).collect();
+    let places: Vec<String> = texts()?.iter().flat_map(refused).collect();
     ensure!(
-        found.is_empty(),
+        places.is_empty(),
         "write it as docs/glossary.md does, or quote it in backticks:\n{}",
-        found.join("\n")
+        places.join("\n")
     );
     Ok(())
 }
 
 #[test]
 fn a_planted_sentence_is_detected() {
-    let found = |path: &str, text: &str| refused(&Source { path: path.to_owned(), text: text.to_owned() });
+    let places = |path: &str, text: &str| refused(&Source { path: path.to_owned(), text: text.to_owned() });
     assert_eq!(
-        found("docs/x.md", "One.\n\nThe node is NOT\nheard for a minute.\n"),
+        places("docs/x.md", "One.\n\nThe node is NOT\nheard for a minute.\n"),
         ["docs/x.md:3: \"not heard\": write unreachable, or: does not report"]
     );
     assert_eq!(
-        found("charts/x.yaml", "# He waits for ever.\n"),
+        places("charts/x.yaml", "# He waits for ever.\n"),
         [
             "charts/x.yaml:1: \"for ever\": write indefinitely, permanently, or: never",
             "charts/x.yaml:1: \"he\": write it, or: they"
         ]
     );
-    assert!(found("docs/x.md", "The heap, `nobody`, this.\n").is_empty(), "no word, or quoted");
-    assert!(found("docs/x.md", "```text\nis not heard\n```\n").is_empty(), "quoted");
-    assert_eq!(found("docs/x.md", "```text\nx\n```\nnobody\n").len(), 1, "after a block");
+    assert!(places("docs/x.md", "The heap, `nobody`, this.\n").is_empty(), "no word, or quoted");
+    assert!(places("docs/x.md", "```text\nis not heard\n```\n").is_empty(), "quoted");
+    assert_eq!(places("docs/x.md", "```text\nx\n```\nnobody\n").len(), 1, "after a block");
     assert_eq!(
-        found("docs/x.md", "A stray ` here.\n\nnobody\n").len(),
+        places("docs/x.md", "A stray ` here.\n\nnobody\n").len(),
         1,
         "a backtick holds for its paragraph"
     );
 }
 
-/// `confirm-down` fails without its reason, in Events, denials and pages, too.
+/// `confirm-down` fails without its reason, so Events, denials and pages must include it.
 #[test]
 fn bug_a_command_to_type_lacked_its_reason() -> Result<()> {
     const COMMAND: &str = "pod-safety confirm-down ";
@@ -126,13 +126,13 @@ fn bug_a_command_to_type_lacked_its_reason() -> Result<()> {
     };
     ensure!(lacking(&format!("or {COMMAND}{{node}})")) == 1, "a planted one is noticed");
     let all = texts()?.into_iter().chain(pod_safety_locks::sources()?);
-    let found: Vec<String> =
+    let places: Vec<String> =
         all.filter(|source| lacking(&source.text) > 0).map(|source| source.path).collect();
-    ensure!(found.is_empty(), "confirm-down needs --reason TEXT: {found:?}");
+    ensure!(places.is_empty(), "confirm-down needs --reason TEXT: {places:?}");
     Ok(())
 }
 
-/// So people were told to confirm machines that were only cut off, and that wrote on.
+/// Phrases that suggested to confirm machines that were only isolated and still wrote.
 const NEVER_ENOUGH: [&str; 6] = [
     "cut off from network and storage: confirm",
     "cannot reach its storage and its clients",
@@ -142,15 +142,15 @@ const NEVER_ENOUGH: [&str; 6] = [
     "by your confirmation",
 ];
 
-/// How far before the command the condition stands.
+/// The condition must be at most this far before the command.
 const NEAR: usize = 400;
 
-/// The places that offer a confirmation without the condition that somebody saw the machine powered off.
+/// The places that suggest a confirmation without the condition that somebody saw the machine powered off.
 fn offered_without_check(source: &Source) -> Vec<String> {
     const COMMAND: &str = "pod-safety confirm-down ";
     let text = source.text.to_lowercase();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut found: Vec<String> = NEVER_ENOUGH
+    let mut places: Vec<String> = NEVER_ENOUGH
         .iter()
         .filter(|phrase| text.contains(*phrase))
         .map(|phrase| (*phrase).to_owned())
@@ -162,13 +162,13 @@ fn offered_without_check(source: &Source) -> Vec<String> {
         let is_heading = near.ends_with("## `") || near.ends_with("](commands.md#");
         let is_offer = rest.contains("--reason text") && !is_heading;
         if is_offer && !["saw", "seen"].iter().any(|word| near.contains(word)) {
-            found.push(rest);
+            places.push(rest);
         }
     }
-    found.into_iter().map(|what| format!("{}: {what}", source.path)).collect()
+    places.into_iter().map(|what| format!("{}: {what}", source.path)).collect()
 }
 
-/// A person confirms only what somebody saw powered off: that a machine is cut off, or does not answer, is never enough.
+/// A confirmation needs somebody who saw the machine powered off: that it is isolated, or does not answer, is never enough.
 #[test]
 fn confirm_down_is_suggested_only_for_machines_seen_powered_off() -> Result<()> {
     let of =
@@ -180,11 +180,11 @@ fn confirm_down_is_suggested_only_for_machines_seen_powered_off() -> Result<()> 
     let mut all = texts()?;
     all.extend(pod_safety_locks::sources()?.into_iter().filter(|source| !is_test(&source.path)));
     all.extend(pod_safety_locks::texts(&["controllers/cli/src/explain/golden"], &["txt"])?);
-    let found: Vec<String> = all.iter().flat_map(offered_without_check).collect();
+    let places: Vec<String> = all.iter().flat_map(offered_without_check).collect();
     ensure!(
-        found.is_empty(),
+        places.is_empty(),
         "say that somebody must have seen the machine powered off:\n{}",
-        found.join("\n")
+        places.join("\n")
     );
     Ok(())
 }
@@ -201,8 +201,8 @@ fn each_excluded_file_exists() -> Result<()> {
 fn no_page_and_no_comment_is_a_diary() -> Result<()> {
     let mut pages = pages()?;
     pages.extend(pod_safety_locks::sources()?.iter().map(comments));
-    let found: Vec<String> = pages.iter().flat_map(diary_phrases).collect();
-    ensure!(found.is_empty(), "say what is, and not how it came to be:\n{}", found.join("\n"));
+    let places: Vec<String> = pages.iter().flat_map(diary_phrases).collect();
+    ensure!(places.is_empty(), "say what is, and not how it came to be:\n{}", places.join("\n"));
     Ok(())
 }
 
@@ -244,7 +244,7 @@ fn comments(source: &Source) -> Source {
         let begins = if own { line.find("//") } else { line.find(" // ").map(|at| at + 1) };
         let (code, comment) = line.split_at(begins.unwrap_or(line.trim_end_matches('\n').len()));
         text.push_str(&" ".repeat(code.len()));
-        // A sentence goes on behind the slashes of the next line.
+        // A sentence continues after the slashes of the next line.
         let slashes = comment.bytes().take_while(|byte| b"/!".contains(byte)).count();
         text.push_str(&" ".repeat(slashes));
         text.push_str(&comment[slashes..]);
@@ -252,7 +252,7 @@ fn comments(source: &Source) -> Source {
     Source { path: source.path.clone(), text }
 }
 
-/// Place and phrase of what a page or a comment tells like a diary.
+/// Place and phrase of each diary phrase in a page or a comment.
 fn diary_phrases(source: &Source) -> Vec<String> {
     let blanked = unquoted(source);
     let (mut words, mut at) = (Vec::new(), 0);
@@ -262,41 +262,41 @@ fn diary_phrases(source: &Source) -> Vec<String> {
         words.extend(blanked[at..at + line.len()].split_whitespace().map(|word| (number, plain(word))));
         at += line.len();
     }
-    let mut found = Vec::new();
+    let mut phrases = Vec::new();
     for phrase in DIARY {
         let (first, rest) = phrase.split_at(1);
         let capital = first.to_ascii_uppercase() + rest;
         for begins in words.windows(phrase.split(' ').count()) {
-            let said = begins.iter().map(|(_, word)| word.as_str()).collect::<Vec<_>>().join(" ");
-            if said == phrase || said == capital {
-                found.push(format!("{}:{}: {phrase:?}", source.path, begins[0].0));
+            let phrase_here = begins.iter().map(|(_, word)| word.as_str()).collect::<Vec<_>>().join(" ");
+            if phrase_here == phrase || phrase_here == capital {
+                phrases.push(format!("{}:{}: {phrase:?}", source.path, begins[0].0));
             }
         }
     }
-    found
+    phrases
 }
 
 /// Place, phrase and replacement of each refused phrase.
 fn refused(source: &Source) -> Vec<String> {
     let text = prose(source);
-    let mut found = Vec::new();
+    let mut refusals = Vec::new();
     for (phrase, instead) in PHRASES {
         for (at, _) in text.match_indices(phrase).filter(|(at, _)| is_word(&text, *at, phrase.len())) {
             let line = source.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
-            found.push(format!("{}:{line}: \"{phrase}\": write {instead}", source.path));
+            refusals.push(format!("{}:{line}: \"{phrase}\": write {instead}", source.path));
         }
     }
-    found
+    refusals
 }
 
-/// Whether no letter, digit or underscore stands on either side.
+/// Whether neither neighbour is a letter, a digit or an underscore.
 fn is_word(text: &str, at: usize, length: usize) -> bool {
     let outside = |byte: Option<&u8>| byte.is_none_or(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
     let bytes = text.as_bytes();
     outside(at.checked_sub(1).and_then(|before| bytes.get(before))) && outside(bytes.get(at + length))
 }
 
-/// The text in lower case and on one line, with blanks in place of what is quoted. Each byte keeps its place.
+/// The text in lower case on one line, with blanks in place of quotes. Byte offsets are preserved.
 fn prose(source: &Source) -> String {
     unquoted(source).to_ascii_lowercase()
 }
@@ -319,7 +319,7 @@ fn unquoted(source: &Source) -> String {
     blanked
 }
 
-/// Appends the line with blanks in place of what stands in backticks, and of its end.
+/// Appends the line with blanks in place of text in backticks and of the line break.
 fn blank_quotes(line: &str, in_quotes: &mut bool, blanked: &mut String) {
     for letter in line.chars() {
         if letter == '`' {
@@ -337,11 +337,11 @@ fn pages() -> Result<Vec<Source>> {
     pod_safety_locks::texts(&["CONTRIBUTING.md", "README.md", "SECURITY.md", "docs"], &["md"])
 }
 
-/// Everything that is read by people who use pod-safety. The change log names old words.
+/// Everything that users of pod-safety read. The change log may contain replaced phrases.
 fn texts() -> Result<Vec<Source>> {
-    let mut found = pages()?;
-    found.extend(pod_safety_locks::texts(&["charts"], &["json", "md", "tpl", "txt", "yaml"])?);
-    found.retain(|source| !NOT_READ.contains(&source.path.as_str()));
-    ensure!(found.len() > 80, "{} files: not all of them", found.len());
-    Ok(found)
+    let mut sources = pages()?;
+    sources.extend(pod_safety_locks::texts(&["charts"], &["json", "md", "tpl", "txt", "yaml"])?);
+    sources.retain(|source| !NOT_READ.contains(&source.path.as_str()));
+    ensure!(sources.len() > 80, "{} files: not all of them", sources.len());
+    Ok(sources)
 }

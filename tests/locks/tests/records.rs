@@ -1,4 +1,4 @@
-//! What `make test` does not run: each record fits the files as they are, and the pages say what the records say.
+//! Checks the records of runs outside of `make test`: each record matches the current files, and the pages match the records.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ fn each_record_has_commit_date_outcome_and_files() -> Result<()> {
     Ok(())
 }
 
-/// Which page has which: written by `cargo run -p pod-safety-locks --example record`.
+/// `cargo run -p pod-safety-locks --example record` writes the pages.
 #[test]
 fn pages_equal_the_records() -> Result<()> {
     let pages = pages()?;
@@ -84,7 +84,7 @@ fn the_readme_cluster_commands_ran_as_written() -> Result<()> {
     Ok(())
 }
 
-/// The agents of docs/quickstart-cloud.md are read from there, and not hashed with the page.
+/// The agents of docs/quickstart-cloud.md are read from the page, and not hashed with it.
 #[test]
 fn every_agent_of_the_cloud_quickstart_ran_in_the_image() -> Result<()> {
     let ran = record("image-agents")?.figures.remove("agents that run").unwrap_or_default();
@@ -101,7 +101,7 @@ fn every_agent_of_the_cloud_quickstart_ran_in_the_image() -> Result<()> {
     Ok(())
 }
 
-/// The rows of the two tables of docs/watchdog-lease.md, by what tests/watchdog/qemu.sh calls them.
+/// The rows of the two tables of docs/watchdog-lease.md, by their names in tests/watchdog/qemu.sh.
 const WATCHDOG: [(&str, &str); 10] = [
     ("open", "the process keeps the device open"),
     ("stopped", "it is stopped (SIGSTOP)"),
@@ -119,8 +119,8 @@ const WATCHDOG: [(&str, &str); 10] = [
 fn the_tables_of_the_watchdog_are_those_of_its_record() -> Result<()> {
     let figures = record("watchdog")?.figures;
     let page = std::fs::read_to_string(repository().join("docs/watchdog-lease.md"))?.replace("**", "");
-    for (what, says) in WATCHDOG {
-        // Of an agent: `POD | RESET | GRANTS`, of a device: the seconds to its reset.
+    for (what, name) in WATCHDOG {
+        // For an agent: `POD | RESET | GRANTS`, for a device: the seconds to its reset.
         let parts = |driver: &str| -> Result<Vec<String>> {
             let figure =
                 figures.get(&format!("{driver}, {what}")).with_context(|| format!("{driver}, {what}"))?;
@@ -128,7 +128,7 @@ fn the_tables_of_the_watchdog_are_those_of_its_record() -> Result<()> {
         };
         let (hard, soft) = (parts("i6300esb")?, parts("softdog")?);
         let row = match (hard.as_slice(), soft.as_slice()) {
-            ([hard], [soft]) => format!("| {says} | {hard} | {soft} |"),
+            ([hard], [soft]) => format!("| {name} | {hard} | {soft} |"),
             ([pod, hard, ..], [_, soft, ..]) => {
                 let pod = match (pod.as_str(), hard.as_str()) {
                     ("runs on", "not") => "it runs on",
@@ -136,7 +136,7 @@ fn the_tables_of_the_watchdog_are_those_of_its_record() -> Result<()> {
                     (ended, _) => ended,
                 };
                 let reset = |seconds: &str| seconds.replace("not", "never");
-                format!("| {says} | {pod} | {} | {} |", reset(hard), reset(soft))
+                format!("| {name} | {pod} | {} | {} |", reset(hard), reset(soft))
             }
             _ => anyhow::bail!("{what}: {hard:?} and {soft:?}"),
         };
@@ -179,9 +179,12 @@ fn a_change_is_detected_unless_listed_with_its_hash() -> Result<()> {
         ("idle", &[("a", "1"), ("b/", "2")], vec![entry("a", Some("1"))], "a is not changed"),
         ("unknown", &[("a", "1"), ("b/", "2")], vec![entry("d", None)], "d is not changed"),
     ];
-    for (what, now, list, said) in cases {
+    for (what, now, list, expected) in cases {
         let wrong = check_changed("bench", &then, &map(now), &list).join("\n");
-        assert!(if said.is_empty() { wrong.is_empty() } else { wrong.contains(said) }, "{what}: {wrong:?}");
+        assert!(
+            if expected.is_empty() { wrong.is_empty() } else { wrong.contains(expected) },
+            "{what}: {wrong:?}"
+        );
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What stands on two sides, in pages and in what they are about, is the same on both.
+//! Facts that are stated twice, in pages and in what they describe, are equal in both.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ fn read_file(path: &str) -> Result<String> {
     std::fs::read_to_string(repository().join(path)).with_context(|| path.to_owned())
 }
 
-/// What stands between `begins` and `ends`, each time.
+/// The text between `begins` and `ends`, for each occurrence.
 fn between<'a>(text: &'a str, begins: &'a str, ends: &'a str) -> Vec<&'a str> {
     text.split(begins).skip(1).filter_map(|rest| Some(rest.split_once(ends)?.0)).collect()
 }
@@ -35,16 +35,16 @@ fn bug_the_page_of_the_policies_said_twelve_and_listed_eleven() -> Result<()> {
     let by_default = read_file("tests/control-plane/golden/chart/default.yaml")?;
     let by_default = by_default.lines().filter(|line| *line == "kind: ValidatingAdmissionPolicy").count();
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    for said in [
+    for expected in [
         format!("has {} ValidatingAdmissionPolicies", NUMBERS[made.len()]),
         format!("By default {} are rendered", NUMBERS[by_default]),
     ] {
-        ensure!(page.contains(&said), "docs/admission.md should say: {said}");
+        ensure!(page.contains(&expected), "docs/admission.md should say: {expected}");
     }
     Ok(())
 }
 
-/// `kind load` without the name of a cluster means the one called kind.
+/// `kind load` without a cluster name uses the cluster called kind.
 #[test]
 fn bug_an_image_was_loaded_into_a_cluster_that_no_page_creates() -> Result<()> {
     let all = commands()?;
@@ -70,12 +70,17 @@ fn bug_two_pages_listed_uninstall_leftovers_incompletely() -> Result<()> {
     let (_, list) = page.split_once("stay after\n`helm uninstall`:").context("the list")?;
     let list = list.split("\n\n").nth(1).context("the table")?;
     let written = read_file("shared/model/src/node.rs")?;
-    let mut left: Vec<&str> = between(&written, "_TAINT: &str = \"", "\"");
-    left.extend(between(&written, "_CONDITION: &str = \"", "\""));
-    left.retain(|name| name.starts_with("pod-safety.dev/"));
-    ensure!(left.len() > 1, "{left:?}: not all marks of nodes");
-    left.extend(["node.kubernetes.io/out-of-service", "delete lease pod-safety", "delete namespace", "crd"]);
-    for name in left {
+    let mut written_taints: Vec<&str> = between(&written, "_TAINT: &str = \"", "\"");
+    written_taints.extend(between(&written, "_CONDITION: &str = \"", "\""));
+    written_taints.retain(|name| name.starts_with("pod-safety.dev/"));
+    ensure!(written_taints.len() > 1, "{written_taints:?}: not all marks of nodes");
+    written_taints.extend([
+        "node.kubernetes.io/out-of-service",
+        "delete lease pod-safety",
+        "delete namespace",
+        "crd",
+    ]);
+    for name in written_taints {
         ensure!(list.contains(name), "docs/install.md does not list what stays after an uninstall: {name}");
     }
     for other in
@@ -87,7 +92,7 @@ fn bug_two_pages_listed_uninstall_leftovers_incompletely() -> Result<()> {
     Ok(())
 }
 
-/// The API server, the help and the message of a refusal give the same limits.
+/// The API server, the help and the refusal message state the same limits.
 #[test]
 fn bug_the_validity_of_a_confirmation_had_two_limits() -> Result<()> {
     let crds = read_file("charts/pod-safety/files/crds.yaml")?;
@@ -97,27 +102,27 @@ fn bug_the_validity_of_a_confirmation_had_two_limits() -> Result<()> {
     let most = bound("maximum:").context("maximum")?;
     let (least, most) = (format!("{}m", least / 60), format!("{}h", most / 3600));
     let command = read_file("controllers/cli/src/confirm_down.rs")?;
-    for said in [format!("from {least} to {most}"), format!("allowed is {least} to {most}")] {
-        ensure!(command.contains(&said), "confirm_down.rs does not say: {said}");
+    for expected in [format!("from {least} to {most}"), format!("allowed is {least} to {most}")] {
+        ensure!(command.contains(&expected), "confirm_down.rs does not say: {expected}");
     }
     Ok(())
 }
 
-/// What commands print names a PodDisruptionBudget as the glossary does.
+/// Command output names a PodDisruptionBudget like the glossary.
 #[test]
 fn bug_commands_printed_a_word_that_the_glossary_replaces() -> Result<()> {
     let glossary = read_file("docs/glossary.md")?;
     ensure!(glossary.contains("| PodDisruptionBudget | always with this name, or PDB | budget"), "the row");
     let printed = ["\"Budgets\"", "\"BUDGETS\"", "\"BUDGET\"", "\"Budget\""];
-    let mut found = Vec::new();
+    let mut places = Vec::new();
     for source in sources()?.iter().filter(|source| source.path.starts_with("controllers/")) {
-        found.extend(
+        places.extend(
             printed
                 .iter()
                 .filter(|word| source.text.contains(**word))
                 .map(|word| format!("{}: {word}", source.path)),
         );
     }
-    ensure!(found.is_empty(), "say PodDisruptionBudget, or PDB:\n{}", found.join("\n"));
+    ensure!(places.is_empty(), "say PodDisruptionBudget, or PDB:\n{}", places.join("\n"));
     Ok(())
 }

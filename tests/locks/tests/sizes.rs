@@ -1,20 +1,20 @@
-//! How much must be read: limits of the kernel and of files, and the table of docs/proof.md.
+//! Size limits of the kernel and of files, and the table of docs/proof.md.
 
 use anyhow::{Context, Result, ensure};
 use pod_safety_locks::{Source, manifest, repository, texts};
 
-/// Lines of code of the kernel, at most. It only shrinks, but for a new kind of evidence. The target is 800.
+/// Lines of code of the kernel, at most. The limit only decreases, except for a new kind of evidence. The target is 800.
 const KERNEL_MAX: usize = 1_549;
-/// A file longer than this has two subjects.
+/// A longer file has two subjects.
 const FILE_MAX: usize = 400;
-/// Files that are longer, and how long they may be. They only shrink.
+/// Files that are longer, with their limits, which only decrease.
 const LONGER_FILES: [(&str, usize); 2] =
     [("controllers/process/src/run.rs", 449), ("shared/cache/src/view.rs", 450)];
 
-/// A crate that is larger has several subjects.
+/// A larger crate has several subjects.
 const CRATE_MAX: usize = 6_000;
 
-/// What makes evidence of fencing. The rest of `shared/fence` proves nothing: it evicts, tells people, and looks while nothing is wrong.
+/// The code that makes evidence of fencing. The rest of `shared/fence` evicts, notifies, and checks healthy devices, and makes no evidence.
 const FENCED: &[&str] = &[
     "shared/fence/src/step_context.rs",
     "shared/fence/src/prepare.rs",
@@ -44,7 +44,7 @@ const FENCED: &[&str] = &[
     "devices/src/",
 ];
 
-/// What must be read to believe a kind of evidence, besides the kernel and what all kinds rest on.
+/// The code to read to trust a kind of evidence, besides the kernel and the code of all kinds.
 const EVIDENCE: [(&str, &[&str]); 7] = [
     ("`NeverScheduled`, `KubeletTerminated`", &[]),
     (
@@ -84,7 +84,7 @@ const EVIDENCE: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// What all kinds rest on: reads, decoding, the cache of pods, the leader's term, and the layer that sends.
+/// The code that all kinds depend on: reads, decoding, the cache of pods, the leader's term, and the sending layer.
 const ALWAYS: [&str; 15] = [
     "shared/src/authority/verify.rs",
     "shared/src/authority/act.rs",
@@ -172,16 +172,20 @@ fn files_stay_within_their_size() -> Result<()> {
     let all = texts(&["shared", "controllers", "devices"], &["rs"])?;
     ensure!(all.iter().filter(is_product).count() > 200, "something is not counted");
     for source in all.iter().filter(is_product) {
-        let known = LONGER_FILES.iter().find(|(path, _)| *path == source.path);
-        let most = known.map_or(FILE_MAX, |(_, most)| *most);
+        let exception = LONGER_FILES.iter().find(|(path, _)| *path == source.path);
+        let most = exception.map_or(FILE_MAX, |(_, most)| *most);
         let lines = code(source);
         ensure!(lines <= most, "{} has {lines} lines of code, and {most} are a long file", source.path);
-        ensure!(known.is_none() || lines > FILE_MAX, "{} is short enough: take it off the list", source.path);
+        ensure!(
+            exception.is_none() || lines > FILE_MAX,
+            "{} is short enough: take it off the list",
+            source.path
+        );
     }
     Ok(())
 }
 
-/// `docs/proof.md` says how much must be read, to the nearest fifty lines.
+/// `docs/proof.md` states how much must be read, to the nearest fifty lines.
 #[test]
 fn the_docs_say_how_much_must_be_read() -> Result<()> {
     let round = |lines: usize| (lines + 25) / 50 * 50;
@@ -225,7 +229,7 @@ fn has_the_sizes(page: &str, head: &str, mut sizes: Vec<(String, usize)>) -> Res
     Ok(())
 }
 
-/// `docs/testing.md` has the tests by folder, to the nearest hundred lines. What is no code of the product is a test.
+/// `docs/testing.md` has the size of the tests by folder, to the nearest hundred lines. All code outside of the product counts as tests.
 #[test]
 fn the_docs_say_how_many_lines_of_tests_there_are() -> Result<()> {
     let written =

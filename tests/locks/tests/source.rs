@@ -1,4 +1,4 @@
-//! What clippy cannot see, read from the sources.
+//! Source checks that clippy cannot do.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,17 @@ use pod_safety_locks::{Source, repository, sources};
 
 /// Spelled so that this file does not find itself.
 const SELECT: &str = concat!("select", "!");
-/// The crate of the simulated cluster, and the way from one of its doors to a client.
+/// The crate of the simulated cluster, and the path from its transport to a client.
 const SIMULATOR: &str = "pod_safety_simulator";
 const CLIENT: &str = "Door";
 /// The crate that reaches fence devices.
 const DEVICES: &str = "pod_safety_devices";
 const EXPECT: &str = concat!("expect(clippy::", "disallowed_methods");
 
-/// The places that hold the write client and may break the bans on kube's writing methods.
+/// The places that hold the writing client and may use kube's banned writing methods.
 const WRITES: [&str; 2] = ["shared/src/authority/", "shared/client/src/"];
 
-/// The places outside of tests that touch the real world, and why.
+/// The places outside of tests that may access the real environment, and why.
 const REAL_WORLD: [&str; 2] = [
     "shared/clock/src/lib.rs", // reads the machine's clocks, starts tasks on the real runtime
     "controllers/src/main.rs", // joins the two to everything else
@@ -25,17 +25,17 @@ const REAL_WORLD: [&str; 2] = [
 
 #[test]
 fn every_select_is_biased() -> Result<()> {
-    let mut found = 0;
+    let mut count = 0;
     for Source { path, text } in sources()? {
         for (number, body) in selects(&text) {
-            found += 1;
+            count += 1;
             ensure!(
                 body.starts_with("biased;"),
                 "{path}:{number}: begin with `biased;`, most urgent branch first"
             );
         }
     }
-    println!("{found} uses");
+    println!("{count} uses");
     Ok(())
 }
 
@@ -67,8 +67,7 @@ fn only_the_places_named_here_break_a_ban() -> Result<()> {
     Ok(())
 }
 
-/// The second half of lock 1: what the crates below controllers may name, controllers may not, so they must not hand
-/// it on.
+/// Controllers may not use what the crates below them may use, so those crates must not re-export it.
 #[test]
 fn no_crate_below_controllers_exposes_a_client() -> Result<()> {
     let below =
@@ -89,8 +88,8 @@ fn no_crate_below_controllers_exposes_a_client() -> Result<()> {
     Ok(())
 }
 
-/// What reaches fence devices can send requests, so controllers have it for their wiring alone: who decides goes through
-/// the seam (`shared/transport`) and makes an order only where the authority wrote its intent down.
+/// Code that reaches fence devices can send requests, so controllers use it for wiring only: a decision goes through the transport trait
+/// (`shared/transport`), and an order is made only where the authority has recorded its intent.
 #[test]
 fn only_the_process_names_the_devices() -> Result<()> {
     for Source { path, text } in sources()? {
@@ -101,11 +100,11 @@ fn only_the_process_names_the_devices() -> Result<()> {
     Ok(())
 }
 
-/// The simulator depends on kube for its tests' sake. What controllers get of it is the demonstration, which has
-/// no cluster to write to; controllers must not reach a client by it.
+/// The simulator depends on kube for its tests. Controllers use only its demonstration, which has no cluster to write to; they must not
+/// reach a client through it.
 #[test]
 fn only_the_demonstration_names_the_simulator() -> Result<()> {
-    let mut found = 0;
+    let mut count = 0;
     for Source { path, text } in
         sources()?.into_iter().filter(|source| source.path.starts_with("controllers/"))
     {
@@ -113,31 +112,31 @@ fn only_the_demonstration_names_the_simulator() -> Result<()> {
         let allowed = path.starts_with("controllers/src/demo/");
         ensure!(allowed || !named, "{path} names the simulator");
         ensure!(!text.contains(CLIENT), "{path} takes a client out of a door");
-        found += usize::from(named);
+        count += usize::from(named);
     }
-    ensure!(found > 0, "the demonstration has moved");
+    ensure!(count > 0, "the demonstration has moved");
     Ok(())
 }
 
-/// Line number and what stands behind the opening bracket of each `select!` that is not in a comment.
+/// Line number and text after the opening bracket of each `select!` that is not in a comment.
 fn selects(text: &str) -> Vec<(usize, &str)> {
-    let mut found = Vec::new();
+    let mut matches = Vec::new();
     for (at, _) in text.match_indices(SELECT) {
         let before = &text[..at];
         let line = before.rsplit('\n').next().unwrap_or_default();
         let behind = text[at + SELECT.len()..].trim_start();
         if let (false, Some(body)) = (line.contains("//"), behind.strip_prefix(['{', '(', '['])) {
-            found.push((before.matches('\n').count() + 1, body.trim_start()));
+            matches.push((before.matches('\n').count() + 1, body.trim_start()));
         }
     }
-    found
+    matches
 }
 
 fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().map(str::trim).enumerate().map(|(index, line)| (index + 1, line))
 }
 
-/// The page names each attack that is played, and no other.
+/// The threat model names each attack test, and no other.
 #[test]
 fn the_threat_model_names_the_attacks_that_are_played() -> Result<()> {
     let is_of_a_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';

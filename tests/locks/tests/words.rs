@@ -1,5 +1,5 @@
-//! What programs print, as goldens, pages and the expectations of tests hold it: a verb that fits its number, no count below zero, no
-//! cause twice, and no words of a library.
+//! Checks program output in goldens, pages and test expectations: verbs agree with their number, no negative counts, no cause that is
+//! named twice, and no terms of a library.
 
 use anyhow::{Result, ensure};
 use pod_safety_locks::{Source, repository, sources, texts};
@@ -24,11 +24,11 @@ const COUNTED: [&str; 16] = [
     "objects",
 ];
 
-/// What only a programmer reads.
+/// Terms that only a programmer knows.
 const OF_LIBRARIES: [&str; 6] =
     ["ServiceError", "(os error", "client error (", "(Connect)", "'\"", "tunnel error"];
 
-/// Files that name what is refused, for they refuse it.
+/// Files that contain refused phrases in order to refuse them.
 const NOT_READ: [&str; 5] = [
     "tests/locks/tests/words.rs",
     "shared/client/src/cause.rs",
@@ -43,9 +43,9 @@ fn program_output_has_no_odd_wording() -> Result<()> {
         texts(&["docs", "controllers", "shared", "devices", "tests/control-plane/golden"], &["txt", "md"])?;
     all.extend(sources()?);
     ensure!(all.len() > 300, "{} files: not the whole tree", all.len());
-    let found: Vec<String> =
+    let places: Vec<String> =
         all.iter().filter(|source| !NOT_READ.contains(&&*source.path)).flat_map(odd_wording).collect();
-    ensure!(found.is_empty(), "{}", found.join("\n"));
+    ensure!(places.is_empty(), "{}", places.join("\n"));
     ensure!(NOT_READ.iter().all(|path| repository().join(path).exists()), "a file of the list is gone");
     Ok(())
 }
@@ -63,8 +63,8 @@ fn planted_wording_is_detected() {
         ("404 : 404 page not found", "404 : "),
         ("ServiceError: client error (Connect)", "ServiceError"),
     ] {
-        let found = odd_wording(&Source { path: "a.txt".to_owned(), text: text.to_owned() });
-        assert!(found.first().is_some_and(|line| line.contains(what)), "{text}: {found:?}");
+        let places = odd_wording(&Source { path: "a.txt".to_owned(), text: text.to_owned() });
+        assert!(places.first().is_some_and(|line| line.contains(what)), "{text}: {places:?}");
     }
     for good in [
         "11 pods are",
@@ -82,22 +82,22 @@ fn planted_wording_is_detected() {
     }
 }
 
-/// What is odd in the text of a file; of a source only what stands in quotes counts.
+/// The problems in the text of a file; in a source only string literals count.
 fn odd_wording(source: &Source) -> Vec<String> {
     let is_code = source.path.ends_with(".rs");
-    let mut found = Vec::new();
+    let mut problems = Vec::new();
     for (number, line) in source.text.lines().enumerate() {
-        // What kubectl says is recorded as it is.
+        // Output of kubectl is recorded unchanged.
         if line.starts_with("kubectl ") || is_code && line.trim_start().starts_with("//") {
             continue;
         }
         let quoted: Vec<&str> =
             if is_code { line.split('"').skip(1).step_by(2).collect() } else { vec![line] };
         for text in quoted {
-            found.extend(of_line(text).map(|what| format!("{}:{}: {what}", source.path, number + 1)));
+            problems.extend(of_line(text).map(|what| format!("{}:{}: {what}", source.path, number + 1)));
         }
     }
-    found
+    problems
 }
 
 fn of_line(text: &str) -> Option<String> {
@@ -126,7 +126,7 @@ fn of_line(text: &str) -> Option<String> {
     below_zero.or(of_library).or_else(|| without_reason(text)).or_else(|| twice(text))
 }
 
-/// A code without its reason.
+/// A status code without its reason.
 fn without_reason(text: &str) -> Option<String> {
     let (before, _) = text.split_once(" : ")?;
     let code = before.rsplit(' ').next()?;

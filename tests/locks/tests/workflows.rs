@@ -1,4 +1,4 @@
-//! What the workflows type: `make workflows` runs it, but for a short list.
+//! Checks the workflow steps: `make workflows` runs them, except for a short list.
 
 use anyhow::{Result, ensure};
 use pod_safety_locks::workflows::{NOT_HERE, jobs};
@@ -16,7 +16,7 @@ fn each_unlisted_workflow_step_runs_in_a_shell() -> Result<()> {
     Ok(())
 }
 
-/// What is shorter than a minute is run here, too: a broken line is found before a release is tagged.
+/// Steps that take less than a minute run here: a broken line is found before a release is tagged.
 #[test]
 fn the_short_steps_of_a_release_succeed() -> Result<()> {
     let steps = jobs()?.into_iter().flat_map(|job| job.steps);

@@ -1,34 +1,34 @@
-//! Which test runs which command: a list that is closed.
+//! Which test runs which command: an exhaustive list.
 
 use anyhow::{Context, Result, bail, ensure};
 
 use super::shell_words::split;
 use super::{Block, blocks};
 
-/// Programs that only pass on what others print: they are run, and decide nothing.
+/// Programs that only filter the output of others: they run, and need no test of their own.
 const FILTERS: [&str; 12] =
     ["awk", "cut", "grep", "head", "jq", "less", "sed", "sort", "tail", "tr", "wc", "xargs"];
 
-/// Subcommands of `pod-safety` that ask no cluster; their flags are read, and other tests run them.
+/// Subcommands of `pod-safety` that need no cluster; their flags are parsed here, and other tests run them.
 const STANDALONE: [&str; 8] =
     ["completion", "demo", "fence-agents", "man", "manifests", "run", "simulate", "version"];
 
-/// Commands that no test of `make test` can run, and what types them.
+/// Commands that no test of `make test` can run, and the file that runs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elsewhere {
-    /// How they begin.
+    /// The beginning of the command.
     pub begins: &'static str,
-    /// What they need.
+    /// What the command needs.
     pub needs: &'static str,
-    /// The file that types them, or the folder of scripts.
+    /// The file that runs it, or the folder of scripts.
     pub typed_in: &'static str,
-    /// What stands there.
+    /// The text in that file.
     pub typed_as: &'static str,
 }
 
 const KIND: &str = "tests/kind";
 
-/// One that begins no command of the documentation fails the test, and so does one that nothing types.
+/// An entry that matches no documented command fails the test, and so does one that no file runs.
 pub const NOT_HERE: &[Elsewhere] = &[
     elsewhere("docker exec ", "the nodes of kind", KIND, "docker exec"),
     elsewhere("kind create cluster", "Docker", KIND, "kind create cluster"),
@@ -59,37 +59,37 @@ const fn elsewhere(
     Elsewhere { begins, needs, typed_in, typed_as }
 }
 
-/// What a person is told whose command is of no kind.
+/// The error for a command of no known kind.
 const WHAT_TO_DO: &str = "write it as pod-safety, kubectl, helm, curl, make or cargo, or add how it begins to NOT_HERE in \
     tests/locks/src/documents/commands.rs, with what it needs and what types it";
 
 /// Which test runs a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TestedBy {
-    /// The simulator's: `pod-safety` in a served demonstration.
+    /// The simulator's tests: `pod-safety` against a served demonstration.
     Demo,
-    /// The control plane's: `kubectl`, `helm` and `curl`.
+    /// The control-plane tests: `kubectl`, `helm` and `curl`.
     ControlPlane,
-    /// This crate's: `make` and `cargo`, as far as that there is what they name.
+    /// This crate: `make` and `cargo`, as far as their targets exist.
     Build,
-    /// The binary's: its flags are read.
+    /// The binary's tests: its flags are parsed.
     Flags,
-    /// None of `make test`.
+    /// No test of `make test`.
     NotHere(Elsewhere),
 }
 
-/// A command, as a person copies it.
+/// A command, as a user copies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     /// File and line.
     pub place: String,
-    /// All of it.
+    /// Its full text.
     pub text: String,
     /// Which test runs it.
     pub tested_by: TestedBy,
 }
 
-/// Every command of every block, as a person copies it.
+/// Every command of every block, as a user copies it.
 ///
 /// # Errors
 /// If a block cannot be read, or a command is of no kind.
@@ -103,18 +103,18 @@ pub fn commands() -> Result<Vec<Command>> {
 /// # Errors
 /// If one is of no kind.
 pub fn commands_of(block: &Block) -> Result<Vec<Command>> {
-    let mut found = Vec::new();
+    let mut commands = Vec::new();
     for (line, text) in block.lines() {
         for text in split(&text, &["&&", ";"]) {
             let place = format!("{}:{line}", block.file);
             let way = tested_by(&text).with_context(|| format!("{place}: {text}: {WHAT_TO_DO}"))?;
-            found.push(Command { place, text, tested_by: way });
+            commands.push(Command { place, text, tested_by: way });
         }
     }
-    Ok(found)
+    Ok(commands)
 }
 
-/// The entries of the list of what no test runs that begin no command.
+/// The entries of the list of exceptions that match no command.
 #[must_use]
 pub fn idle_exceptions(commands: &[Command]) -> Vec<&'static str> {
     let idle = |begins: &&str| !commands.iter().any(|command| command.text.starts_with(begins));
@@ -136,7 +136,7 @@ fn tested_by(text: &str) -> Result<TestedBy> {
                     TestedBy::Demo
                 }
             }
-            // What follows is for the cluster of the served demonstration.
+            // The following commands are for the cluster of the served demonstration.
             ["export", variable] if variable.starts_with("KUBECONFIG=") => TestedBy::Demo,
             ["kubectl" | "helm" | "curl", ..] => TestedBy::ControlPlane,
             ["make" | "cargo", ..] => TestedBy::Build,
@@ -144,7 +144,7 @@ fn tested_by(text: &str) -> Result<TestedBy> {
             [other, ..] => bail!("no test knows {other}"),
             [] => bail!("there is no command"),
         };
-        // What prints for kubectl is run with it.
+        // A command whose output kubectl reads runs with kubectl.
         let prints = way == Some(TestedBy::Flags) && this == TestedBy::ControlPlane;
         ensure!(prints || way.as_ref().is_none_or(|one| *one == this), "no test runs both of its programs");
         way = Some(this);

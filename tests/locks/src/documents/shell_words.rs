@@ -1,6 +1,6 @@
-//! Lines of a shell, taken apart as a shell does it.
+//! Splits command lines like a shell.
 
-/// Takes a line apart at separators that no quotes hold, without its comment.
+/// Splits a line at unquoted separators, and removes its comment.
 #[must_use]
 pub fn split(line: &str, separators: &[&str]) -> Vec<String> {
     let (mut parts, mut quote, mut at) = (vec![String::new()], None, 0);
@@ -13,9 +13,9 @@ pub fn split(line: &str, separators: &[&str]) -> Vec<String> {
             (Some(open), _) if open == letter => quote = None,
             _ => {}
         }
-        if let Some(found) = separators.iter().find(|one| quote.is_none() && ahead.starts_with(**one)) {
+        if let Some(separator) = separators.iter().find(|one| quote.is_none() && ahead.starts_with(**one)) {
             parts.push(String::new());
-            at += found.len();
+            at += separator.len();
             continue;
         }
         if let Some(last) = parts.last_mut() {
@@ -26,7 +26,7 @@ pub fn split(line: &str, separators: &[&str]) -> Vec<String> {
     parts.iter().map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
 }
 
-/// The words of a command, as a shell makes them.
+/// The words of a command, as a shell splits them.
 #[must_use]
 pub fn split_words(command: &str) -> Vec<String> {
     let (mut words, mut quote, mut is_inside) = (Vec::new(), None, false);
@@ -49,7 +49,7 @@ pub fn split_words(command: &str) -> Vec<String> {
     words
 }
 
-/// Puts names that a cluster has in place of those of the documentation, wherever they stand as a word.
+/// Replaces names of the documentation by names that the test cluster has, wherever they occur as a word.
 #[must_use]
 pub fn with_stand_ins(text: &str, names: &[(&str, &str)]) -> String {
     let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | '/');
@@ -58,7 +58,7 @@ pub fn with_stand_ins(text: &str, names: &[(&str, &str)]) -> String {
     while !rest.is_empty() {
         let length = rest.find(|letter| !is_of_word(letter)).unwrap_or(rest.len());
         let (word, behind) = rest.split_at(length);
-        // `pod/NAME` is two words.
+        // `pod/NAME` counts as two words.
         let words: Vec<&str> = word
             .split('/')
             .map(|word| names.iter().find(|(name, _)| *name == word).map_or(word, |(_, there)| *there))

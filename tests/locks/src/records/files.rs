@@ -1,4 +1,4 @@
-//! The hashes of files and folders: those of git, so that `git rev-parse COMMIT:FILE` says the same of a file.
+//! The hashes of files and folders; that of a file equals `git rev-parse COMMIT:FILE`.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -8,10 +8,10 @@ use anyhow::{Context, Result, ensure};
 
 use crate::repository;
 
-/// git prints a hash for each file while it is still told files: so many fit into its pipe.
+/// git prints a hash for each file while it still reads file names: this many hashes fit into its pipe.
 const AT_ONCE: usize = 500;
 
-/// The hashes of what `depends` names, as the files are now.
+/// The hashes of the current files that `depends` names.
 ///
 /// # Errors
 /// If git is missing or this is no repository.
@@ -20,7 +20,7 @@ pub fn current(depends: &[String]) -> Result<BTreeMap<String, String>> {
     let places = places(depends);
     arguments.extend(places.iter().copied());
     let listed = output("git", &arguments)?;
-    // A file that was removed is listed until that is committed.
+    // A removed file is listed until the removal is committed.
     let files: Vec<&str> = listed.split('\0').filter(|path| repository().join(path).is_file()).collect();
     let mut hashed = Vec::new();
     for some in files.chunks(AT_ONCE) {
@@ -30,10 +30,10 @@ pub fn current(depends: &[String]) -> Result<BTreeMap<String, String>> {
     folded(depends, hashed.into_iter())
 }
 
-/// The hashes of what `depends` names, as a commit has it.
+/// The hashes of the files of a commit that `depends` names.
 ///
 /// # Errors
-/// If git does not know the commit.
+/// If git does not have the commit.
 pub fn of_commit(commit: &str, depends: &[String]) -> Result<BTreeMap<String, String>> {
     let mut arguments = vec!["ls-tree", "-r", "-z", commit, "--"];
     let places = places(depends);
@@ -51,40 +51,40 @@ fn places(depends: &[String]) -> Vec<&str> {
     depends.iter().map(|one| one.trim_end_matches('*')).collect()
 }
 
-/// One hash for each file, or for each folder that is taken as one.
+/// One hash for each file, or for each folder that counts as one.
 fn folded(
     depends: &[String],
     files: impl Iterator<Item = (String, String)>,
 ) -> Result<BTreeMap<String, String>> {
     let mut folders: BTreeMap<String, String> = BTreeMap::new();
-    let mut found = BTreeMap::new();
+    let mut hashes = BTreeMap::new();
     for (path, hash) in files {
         match depends.iter().find(|one| one.ends_with('/') && path.starts_with(one.as_str())) {
             Some(folder) => folders.entry(folder.clone()).or_default().push_str(&format!("{hash} {path}\n")),
             None => {
-                found.insert(path, short(&hash));
+                hashes.insert(path, short(&hash));
             }
         }
     }
     for (folder, list) in folders {
-        found.insert(folder, short(&with_input(&["hash-object", "--stdin"], &list)?));
+        hashes.insert(folder, short(&with_input(&["hash-object", "--stdin"], &list)?));
     }
-    Ok(found)
+    Ok(hashes)
 }
 
 fn short(hash: &str) -> String {
     hash.chars().take(16).collect()
 }
 
-/// What a command prints, in the root of the repository.
+/// The output of a command in the root of the repository.
 pub(super) fn output(program: &str, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program)
         .args(arguments)
         .current_dir(repository())
         .output()
         .context(program.to_owned())?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{program} {}: {said}", arguments.join(" "));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program} {}: {stderr}", arguments.join(" "));
     Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
 }
 

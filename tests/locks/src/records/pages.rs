@@ -1,4 +1,4 @@
-//! What the pages say of records, between `<!-- record: NAME -->` and `<!-- end of record -->`. Nobody writes it by hand.
+//! Text of the pages about records, between `<!-- record: NAME -->` and `<!-- end of record -->`. It is generated.
 
 use std::fmt::Write as _;
 
@@ -26,10 +26,10 @@ pub fn pages() -> Result<Vec<Source>> {
     texts(&["README.md", "docs", "tests/records"], &["md"])
 }
 
-/// The page with what its records say today.
+/// The page with the current text of its records.
 ///
 /// # Errors
-/// If a record does not exist, or its place has no end.
+/// If a record does not exist, or its place has no end marker.
 pub fn rewritten(page: &Source) -> Result<String> {
     let mut parts = page.text.split(BEGIN);
     let mut written = parts.next().unwrap_or_default().to_owned();
@@ -43,8 +43,8 @@ pub fn rewritten(page: &Source) -> Result<String> {
     Ok(written)
 }
 
-/// What stands at such a place: `NAME` is the sentence about a run, `NAME steps` the table of its steps,
-/// `NAME figures` its figures, `all` the table of all runs.
+/// The text for a place: `NAME` is the sentence about a run, `NAME steps` the table of its steps, `NAME figures` its figures, `all` the
+/// table of all runs.
 ///
 /// # Errors
 /// If there is no such record.
@@ -86,7 +86,7 @@ fn sentence(name: &str, record: &Record, list: &[Changed]) -> String {
     text
 }
 
-/// Those after which something must hold. Of a long command its beginning is shown.
+/// The table of the steps with an expected result. A long command is truncated.
 fn steps(record: &Record) -> String {
     let mut text = "| step | s | what must hold |\n|---|---:|---|\n".to_owned();
     for step in record.steps.iter().filter(|step| !step.holds.is_empty()) {
