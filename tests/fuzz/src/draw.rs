@@ -1,6 +1,6 @@
-//! Bytes as choices. Where they end, every choice is the first one, so a shorter input is a simpler case.
+//! Interprets bytes as choices. After the last byte every choice is the first one, so a shorter input is a simpler case.
 
-/// Letters that mean something to a reader of some format.
+/// Characters with a meaning in some format.
 const LETTERS: &[char] = &[
     'a', 'Z', '0', '9', ' ', '\t', '\n', '\r', '\0', '\u{1b}', '\u{1f}', '"', '\'', '\\', '/', '.', ',', ':',
     ';', '=', '-', '+', '_', '@', '#', '$', '%', '&', '<', '>', '(', ')', '[', ']', '{', '}', '|', '*', '?',
@@ -8,7 +8,7 @@ const LETTERS: &[char] = &[
     '\u{3000}', '€', '\u{fffd}', '😀',
 ];
 
-/// Numbers at which arithmetic breaks.
+/// Numbers at the limits of arithmetic.
 const NUMBERS: &[i64] = &[
     0,
     1,
@@ -29,13 +29,13 @@ const NUMBERS: &[i64] = &[
     1_767_225_600,
 ];
 
-/// The most pieces that a text is put together from.
+/// The maximum number of pieces of a text.
 const PIECES: usize = 5;
 
-/// The most letters of a piece that repeats one: names may have 253, and values of labels 63.
+/// The maximum length of a repeated piece: names may have 253 characters, and label values 63.
 const REPEATED: usize = 300;
 
-/// What is left of an input.
+/// The rest of an input.
 #[derive(Clone, Copy, Debug)]
 pub struct Draw<'a> {
     rest: &'a [u8],
@@ -66,7 +66,7 @@ impl<'a> Draw<'a> {
         drawn.checked_rem(end).unwrap_or(0)
     }
 
-    /// True once in so many times.
+    /// True once in `times` calls.
     pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) + 1 == times
     }
@@ -82,7 +82,7 @@ impl<'a> Draw<'a> {
         self.one_of(all).copied().unwrap_or_default()
     }
 
-    /// A number, often one at which arithmetic breaks.
+    /// A number, often one at the limits of arithmetic.
     pub fn number(&mut self) -> i64 {
         if self.once_in(4) {
             return i64::from_le_bytes(std::array::from_fn(|_| self.byte()));
@@ -90,7 +90,7 @@ impl<'a> Draw<'a> {
         self.one_of(NUMBERS).copied().unwrap_or_default()
     }
 
-    /// A text of these words, of letters that mean something, and of any other ones.
+    /// A text of these words, of characters with a meaning, and of any others.
     pub fn text(&mut self, words: &[&str]) -> String {
         let mut text = String::new();
         for _ in 0..self.below(PIECES) {
@@ -116,7 +116,7 @@ impl<'a> Draw<'a> {
         }
     }
 
-    /// A byte string cut into pieces at drawn places; some of them are empty.
+    /// A byte string split at random places; some pieces are empty.
     pub fn split_random<'t>(&mut self, mut bytes: &'t [u8]) -> Vec<&'t [u8]> {
         let mut pieces = Vec::new();
         for _ in 0..self.below(64) {
@@ -129,7 +129,7 @@ impl<'a> Draw<'a> {
         pieces
     }
 
-    /// The same bytes with a few of them changed, doubled, put in or taken out, whatever they mean.
+    /// The same bytes with a few of them changed, duplicated, inserted or removed at random.
     #[must_use]
     pub fn corrupt(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();

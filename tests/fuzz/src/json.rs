@@ -1,17 +1,17 @@
-//! Changes to a JSON value: what a hostile writer of an object may send where its schema lets them, and what a broken
-//! API server may send where it does not.
+//! Changes to a JSON value: what a hostile client may send where the schema of an object allows it, and what a broken API server may send
+//! where it does not.
 
 use serde_json::{Value, json};
 
 use crate::Draw;
 
-/// The most changes to one value.
+/// The maximum number of changes to one value.
 const CHANGES: usize = 5;
 
-/// Deeper than any object of the API, and less deep than what JSON readers refuse.
+/// Deeper than any object of the API, and within the limit of JSON parsers.
 const MAX_DEPTH: usize = 90;
 
-/// Moments that a clock or a calendar may trip over.
+/// Times at the limits of clocks and calendars.
 const TIMES: &[&str] = &[
     "2026-01-01T00:00:00Z",
     "2026-01-01T00:00:00.000001Z",
@@ -23,7 +23,7 @@ const TIMES: &[&str] = &[
     "2026-01-01T00:00:00+26:00",
 ];
 
-/// Changes `value` in one to a few places. `words` are keys and values that mean something there.
+/// Changes `value` in one to a few places. `words` are keys and values with a meaning there.
 pub fn vary(draw: &mut Draw<'_>, value: &mut Value, words: &[&str]) {
     let whole = value.clone();
     for _ in 0..=draw.below(CHANGES) {
@@ -31,7 +31,7 @@ pub fn vary(draw: &mut Draw<'_>, value: &mut Value, words: &[&str]) {
     }
 }
 
-/// Goes down by drawn steps, and changes what is there.
+/// Descends by random steps, and changes the value there.
 fn change(draw: &mut Draw<'_>, value: &mut Value, whole: &Value, words: &[&str]) {
     match value {
         Value::Object(fields) if !fields.is_empty() && !draw.once_in(8) => {
@@ -63,7 +63,7 @@ fn change(draw: &mut Draw<'_>, value: &mut Value, whole: &Value, words: &[&str])
     }
 }
 
-/// Any value: of every type, a part of `whole` in a place where it does not belong, or a very deep one.
+/// Any value: of any type, a part of `whole` in the wrong place, or a very deep one.
 fn anything(draw: &mut Draw<'_>, whole: &Value, words: &[&str]) -> Value {
     match draw.below(12) {
         0 => Value::Null,
@@ -84,7 +84,7 @@ fn anything(draw: &mut Draw<'_>, whole: &Value, words: &[&str]) -> Value {
     }
 }
 
-/// What stands somewhere in `whole`.
+/// A random part of `whole`.
 fn part(draw: &mut Draw<'_>, whole: &Value) -> Value {
     let below = match whole {
         Value::Object(fields) => fields.values().nth(draw.below(fields.len())),
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// Of changes that are no changes no target learns anything.
+    /// Changes without an effect would test nothing.
     #[test]
     fn values_change_in_many_ways() {
         let seed = json!({ "metadata": { "name": "a", "labels": { "k": "v" } }, "items": [1, { "b": true }], "n": null });

@@ -1,8 +1,8 @@
-//! What every fuzz target needs.
+//! Common code of the fuzz targets.
 //!
-//! A target is an ordinary test in a module named `fuzz` of the crate that it is about, so it reaches private functions
-//! and product code has no door for it. It calls [`fuzz!`] with the number of inputs that `make test` draws and with a
-//! check, which turns each input into a case by a [`Draw`] and compares the answer with an oracle of its own.
+//! A target is an ordinary test in a module named `fuzz` of the crate under test, so it reaches private functions and product code needs no
+//! entry point for it. It calls [`fuzz!`] with the number of inputs for `make test` and with a check, which turns each input into a case
+//! with a [`Draw`] and compares the result with its own oracle.
 //!
 //! | module | subject |
 //! |---|---|
@@ -10,9 +10,9 @@
 //! | [`json`] | changes to a JSON value |
 //! | [`protobuf`] | changes to a protobuf message, by its fields |
 //!
-//! `make test` runs each target on what its folder below `__fuzz__` holds, and then on random inputs. `make fuzz` runs
-//! the same targets under libFuzzer, which keeps there what reaches new code. A finding becomes a test of its own,
-//! named `bug_…`, with its bytes: what an input stands for changes with the code of a target.
+//! `make test` runs each target on the inputs in its folder below `__fuzz__`, and then on random inputs. `make fuzz` runs the same targets
+//! under libFuzzer, which adds inputs that reach new code. A finding becomes a separate test, named `bug_…`, with its bytes: the meaning of
+//! an input changes with the code of a target.
 #![forbid(unsafe_code)]
 
 pub mod draw;
@@ -26,14 +26,14 @@ pub use draw::Draw;
 use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
-/// Enough for the choices of any case. Longer inputs make cases longer, and no new ones.
+/// Enough for the choices of any case. Longer inputs make longer cases, and no new ones.
 const MAX_INPUT: usize = 1024;
 
-/// Inputs and findings lie beside this file, a folder for each target.
+/// Inputs and findings are stored beside this file, in a folder for each target.
 #[doc(hidden)]
 pub const HOME: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
 
-/// Runs a check on the kept inputs of the test that it stands in, and on so many random ones, which are the same in each run.
+/// Runs a check on the stored inputs of the current test, and on this many random ones, which are equal in each run.
 #[macro_export]
 macro_rules! fuzz {
     ($inputs:expr, $check:expr) => {
@@ -59,8 +59,7 @@ pub fn run(place: TargetLocation, inputs: usize, check: fn(&mut Draw<'_>)) {
     if !place.should_run() {
         return;
     }
-    // Beside the kept inputs the same ones in each run: a new finding belongs to `make fuzz`, not to a change that has nothing
-    // to do with it.
+    // Besides the stored inputs, equal random ones in each run: `make fuzz` finds new failures, and not an unrelated change.
     let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     for _ in 0..inputs {
         let mut bytes = vec![0; random.next_u32() as usize % MAX_INPUT];

@@ -1,8 +1,8 @@
-//! Changes to a protobuf message by its fields, so that the messages around the change still fit.
+//! Changes to a protobuf message by its fields, so that the lengths of the outer messages stay valid.
 
 use crate::Draw;
 
-/// A field as it is written.
+/// An encoded field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Field {
     tag: u64,
@@ -13,15 +13,14 @@ struct Field {
 enum Value {
     Number(u64),
     Bytes(Vec<u8>),
-    /// Four or eight bytes: no message of the API that is read here has these.
+    /// Four or eight bytes: no decoded message of the API has these.
     Fixed(Vec<u8>),
 }
 
-/// The most changes to one message.
+/// The maximum number of changes to one message.
 const CHANGES: usize = 4;
 
-/// The same message with a few fields changed, put in, taken out, doubled or in another order; once in a while it is
-/// garbled as bytes.
+/// The same message with a few fields changed, inserted, removed, duplicated or reordered; sometimes it is corrupted as bytes.
 #[must_use]
 pub fn vary(draw: &mut Draw<'_>, message: &[u8]) -> Vec<u8> {
     if draw.once_in(8) {
@@ -67,7 +66,7 @@ fn random_value(draw: &mut Draw<'_>) -> Value {
     }
 }
 
-/// `None`: it is no message.
+/// `None`: the bytes are no message.
 fn parse(mut bytes: &[u8]) -> Option<Vec<Field>> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
@@ -131,13 +130,13 @@ fn write(fields: &[Field]) -> Vec<u8> {
     out
 }
 
-/// A field of this number that holds bytes, as it is written.
+/// An encoded field with this number and content.
 #[must_use]
 pub fn field(tag: u64, content: &[u8]) -> Vec<u8> {
     write(&[Field { tag, value: Value::Bytes(content.to_vec()) }])
 }
 
-/// Bytes behind their length.
+/// Length-delimited bytes.
 fn bytes(content: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(content.len() + 5);
     push(&mut out, content.len() as u64);

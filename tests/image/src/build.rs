@@ -1,5 +1,5 @@
-//! Builds the image as far as this can be done without pulling one: the build stage's own commands, with
-//! this machine in the place of the compiler image, and the last stage's root folder from its COPY line.
+//! Builds the image without pulling another one: runs the commands of the build stage on this machine instead of the compiler image, and
+//! assembles the root folder of the last stage from its COPY line.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::{Instruction, Stage, dockerfile, repository};
 
-/// What was built, in `target/image`: its root folder, the user that it runs as (`UID:GID`), and its program as JSON.
+/// The result in `target/image`: its root folder, its user (`UID:GID`), and its entrypoint as JSON.
 #[derive(Debug)]
 pub struct Image {
     pub root: PathBuf,
@@ -18,7 +18,7 @@ pub struct Image {
     pub entrypoint: String,
 }
 
-/// Builds it; what has not changed since the last time is not built again.
+/// Builds it; unchanged parts are not built again.
 pub fn build() -> Result<Image> {
     let file = dockerfile()?;
     let [build, _agents, last] = file.stages.as_slice() else { bail!("not three stages") };
@@ -32,8 +32,8 @@ pub fn build() -> Result<Image> {
     Ok(Image { root, user: of("USER")?, entrypoint: of("ENTRYPOINT")? })
 }
 
-/// `COPY . .`: what .dockerignore lets through. The folder and the files' times are kept between runs, so
-/// that cargo sees what it has built already; what has vanished from the tree vanishes here too.
+/// `COPY . .` with .dockerignore. The folder and the modification times are kept between runs, so that cargo reuses its build; files that
+/// were removed from the tree are removed here, too.
 fn send_context(context: &Path) -> Result<()> {
     let rules = fs::read_to_string(repository().join(".dockerignore"))?;
     let let_in: Vec<&str> = rules.lines().filter_map(|rule| rule.strip_prefix('!')).collect();
@@ -44,22 +44,22 @@ fn send_context(context: &Path) -> Result<()> {
     succeed(shell.current_dir(repository()))
 }
 
-/// Runs a command, and fails as it fails.
+/// Runs a command, and returns an error if it fails.
 fn succeed(command: &mut Command) -> Result<()> {
     let output = command.output()?;
     ensure!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
 
-/// Runs the RUN lines in order. The cache mount below WORKDIR becomes a link to `cache`; the other one,
-/// cargo's registry, is this machine's own.
+/// Runs the RUN lines in order. The cache mount below WORKDIR becomes a link to `cache`; the other one, cargo's registry, is that of this
+/// machine.
 fn run_build_stage(build: &Stage, workdir: &Path, cache: &Path) -> Result<()> {
     fs::create_dir_all(cache)?;
     let link = workdir.join("target");
     if !link.is_symlink() {
         symlink(cache, &link)?;
     }
-    // An ARG with a default is what a build without --build-arg sees.
+    // A build without --build-arg uses the default of an ARG.
     let defaults = build.all("ARG").filter_map(|argument| argument.rest.split_once('='));
     let defaults: Vec<_> = defaults.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let environment = build.all("ENV").map(Instruction::pairs).collect::<Result<Vec<_>>>()?.concat();
@@ -67,7 +67,7 @@ fn run_build_stage(build: &Stage, workdir: &Path, cache: &Path) -> Result<()> {
         ensure!(!run.rest.contains(" /"), "an absolute path cannot be run here: {}", run.rest);
         let mut shell = Command::new("sh");
         shell.args(["-eu", "-c", &run.rest]).current_dir(workdir);
-        // Settings of the developer's own build must not leak into the image's.
+        // Settings of the developer's own build must not affect the image.
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();
             let kept =

@@ -1,5 +1,5 @@
-//! Reads the Dockerfile, as far as ours goes: anything it does not know is an error rather than a guess.
-//! (The parsers on crates.io keep one `--mount` of a RUN line and lose whether a form was exec or shell.)
+//! Parses the Dockerfile of this repository: an unknown construct is an error and no guess.
+//! (The parsers on crates.io keep one `--mount` of a RUN line and do not distinguish exec and shell form.)
 #![expect(missing_docs, reason = "it serves the tests beside it")]
 
 mod build;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub use build::{Image, build};
 
-/// One line of a Dockerfile, continuations joined: its keyword, its options without the dashes, the rest of it.
+/// One instruction of a Dockerfile, with its continuation lines joined: keyword, options without dashes, arguments.
 #[derive(Debug)]
 pub struct Instruction {
     keyword: String,
@@ -18,7 +18,7 @@ pub struct Instruction {
     pub rest: String,
 }
 
-/// All from one `FROM` to the next; arguments of its base are filled in.
+/// A stage from one `FROM` to the next; arguments in the name of its base are replaced.
 #[derive(Debug)]
 pub struct Stage {
     pub base: String,
@@ -36,7 +36,7 @@ pub struct Dockerfile {
 const KEYWORDS: &str = " FROM ARG ENV WORKDIR COPY RUN LABEL USER EXPOSE ENTRYPOINT CMD STOPSIGNAL ";
 
 impl Dockerfile {
-    /// Reads the text of a Dockerfile. Every construct that our own file does not use is an error.
+    /// Parses a Dockerfile. Every construct that this repository does not use is an error.
     pub fn parse(text: &str) -> Result<Self> {
         let mut file = Self::default();
         for line in joined_lines(text)? {
@@ -130,7 +130,7 @@ pub fn dockerfile() -> Result<Dockerfile> {
     Dockerfile::parse(&std::fs::read_to_string(repository().join("Dockerfile"))?)
 }
 
-/// Lines without comments, continuations joined as the builder does.
+/// Lines without comments; continuation lines are joined like by the builder.
 fn joined_lines(text: &str) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     let mut open = String::new();

@@ -1,4 +1,4 @@
-//! Builds the image, and runs the binary alone in its root, as the user that the image names.
+//! Builds the image, and runs the binary with only the image's root folder, as the user of the image.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, elf};
 use pod_safety_image::{Image, build, repository};
 
-/// An image is pulled by each node that a leader may move to while others are down.
+/// During an outage each node to which the leader may move pulls the image.
 const MAX_BYTES: u64 = 30 * 1024 * 1024;
 
-/// One test, because each step stands on the one before it, and the first takes minutes.
+/// One test, because each step needs the one before, and the first takes minutes.
 #[test]
 fn the_dockerfile_builds_an_image_that_runs() -> Result<()> {
     let Image { root, user, .. } = build()?;
@@ -43,7 +43,7 @@ fn a_dynamic_binary_is_detected() -> Result<()> {
     Ok(())
 }
 
-/// A scanner finds crates by what cargo-auditable wrote into the binary. Without it the SBOM of the image was empty.
+/// Scanners find crates by the data that cargo-auditable embeds in the binary. Without it the SBOM of the image was empty.
 fn names_its_crates(binary: &[u8]) -> Result<()> {
     let text = auditable_info::json_from_slice(binary, 8 << 20)?;
     let lock: toml::Table = fs::read_to_string(repository().join("Cargo.lock"))?.parse()?;
@@ -75,9 +75,9 @@ fn is_static(binary: &[u8]) -> Result<bool> {
     Ok(segments.iter().all(|segment| segment.p_type(endian) != PT_INTERP))
 }
 
-/// Runs the image's binary with nothing but the image around it.
+/// Runs the image's binary in the image's root folder.
 fn run_in(root: &Path, user: &str, arguments: &[&str]) -> Result<Output> {
-    // A person who is not root gets a namespace in which he is, and the number of the user stays his own.
+    // A user without root rights gets a user namespace with its own user ID.
     let is_root = Command::new("id").arg("-u").output()?.stdout == b"0\n";
     let mut command = Command::new(if is_root { "chroot" } else { "unshare" });
     if is_root {

@@ -1,4 +1,4 @@
-//! What the Dockerfile may and may not say. hadolint knows the general rules, this file knows ours.
+//! Rules for the Dockerfile: hadolint checks the general ones, this file those of the project.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn hadolint_reports_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Debian numbers releases, not images: the digest alone says which.
+/// A Debian tag names a release and no image: only the digest identifies the image.
 const DEBIAN: &str = "12-slim";
 
 #[test]
@@ -61,14 +61,14 @@ fn the_image_starts_the_binary_itself_as_an_unprivileged_number() -> Result<()> 
     let file = dockerfile()?;
     let last = file.last()?;
     assert_eq!(last.only("USER")?.rest, "65532:65532");
-    // The exec form: PID 1 is the binary, so that it receives SIGTERM and can give its lease back.
+    // The exec form: the binary is PID 1, so that it receives SIGTERM and can release its lease.
     assert_eq!(last.only("ENTRYPOINT")?.rest, r#"["/pod-safety"]"#);
     assert_eq!(last.only("CMD")?.rest, r#"["run"]"#);
     assert_eq!(last.only("EXPOSE")?.rest, "8080");
     Ok(())
 }
 
-/// The sidecar runs them as another user than the controllers, and the binary is the same.
+/// The sidecar runs the fence agents as another user than the controllers, with the same binary.
 #[test]
 fn the_image_of_the_sidecar_has_the_binary_and_another_user() -> Result<()> {
     let file = dockerfile()?;
@@ -84,7 +84,7 @@ fn the_image_of_the_sidecar_has_the_binary_and_another_user() -> Result<()> {
     Ok(())
 }
 
-/// fence_virsh and all others that use ssh failed: "No user exists for uid 65531".
+/// fence_virsh and all other agents that use ssh failed: "No user exists for uid 65531".
 #[test]
 fn bug_agents_that_use_ssh_had_a_user_without_a_name() -> Result<()> {
     let file = dockerfile()?;
@@ -161,7 +161,7 @@ fn the_image_is_built_by_the_compiler_that_developers_use() -> Result<()> {
     Ok(())
 }
 
-/// The SBOM of the image was empty: a scanner finds nothing in a stripped binary. `build` looks into what comes of it.
+/// The SBOM of the image was empty: a scanner finds nothing in a stripped binary. `build` checks the result.
 #[test]
 fn bug_released_binaries_embed_their_crate_list() -> Result<()> {
     const INSTALL: &str =
@@ -200,7 +200,7 @@ fn manifest(path: impl AsRef<Path>) -> Result<toml::Table> {
     Ok(std::fs::read_to_string(repository().join(path))?.parse()?)
 }
 
-/// `1.95.0-bookworm` yes; `1`, `1.95`, `slim` no.
+/// `1.95.0-bookworm` is one; `1`, `1.95`, `slim` are not.
 fn is_full_version(tag: &str) -> bool {
     let version = tag.split('-').next().unwrap_or_default();
     let numbers: Vec<&str> = version.split('.').collect();
