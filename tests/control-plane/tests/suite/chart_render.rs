@@ -1,6 +1,6 @@
 //! The chart without a cluster: its rendered objects, its errors, and its consistency with the binary and the docs.
 //!
-//! `POD_SAFETY_WRITE_RENDERS=1` writes the rendered objects to `golden/chart`, and the table of values (`words`) to the chart's
+//! `POD_SAFETY_WRITE_RENDERS=1` writes the rendered objects to `golden/chart`, and the table of values (`texts`) to the chart's
 //! `README.md`: review the difference before you commit it.
 #![expect(
     clippy::panic,
@@ -8,7 +8,7 @@
     reason = "scenarios may fail as loudly as the test that runs them"
 )]
 
-mod words;
+mod texts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -2,21 +2,21 @@
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
-mod apart;
 mod batch;
 mod cloud;
 mod drill;
 mod drivers;
 mod elsewhere;
 mod foreign;
+mod isolation;
 mod killed;
 mod libvirt;
 mod machine;
 mod maintain;
-mod scenes;
-mod sick;
+mod remediators;
 mod storm;
 mod traced;
+mod unhealthy;
 mod vcenter;
 mod watchdog;
 mod whole;

@@ -6,7 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod budgets;
-mod seen;
+mod views;
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::prometheus::kubelets::Kubelets;
 use crate::prometheus::server::Prometheus;
 use crate::questions::{browser::Browser, pod, ui};
 
-use seen::{Fact, Views, ViewsRead, WordCounts, word_counts};
+use views::{Fact, Views, ViewsRead, WordCounts, word_counts};
 
 const NS: &str = "shop";
 /// `blocked` has no FencePolicy; the device of `lost` cannot be reached; `liar` is switched off.
@@ -211,5 +211,5 @@ async fn a_reader_without_rights_sees_nothing_green(fixture: &mut Fixture) {
     })
     .await
     .unwrap();
-    assert_eq!(browser.into_inner().evaluate(&tab, seen::GREEN).await, json!(0), "nothing is green");
+    assert_eq!(browser.into_inner().evaluate(&tab, views::GREEN).await, json!(0), "nothing is green");
 }

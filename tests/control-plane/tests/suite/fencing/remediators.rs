@@ -375,7 +375,7 @@ async fn run_row(row: &'static Row) {
     );
 }
 
-macro_rules! scenes {
+macro_rules! remediators {
     ($($name:ident),* $(,)?) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $name() {
@@ -390,7 +390,7 @@ macro_rules! scenes {
     };
 }
 
-scenes!(
+remediators!(
     karpenter,
     karpenter_repair,
     cluster_autoscaler,
