@@ -170,33 +170,23 @@ fn going(object: Value) -> Value {
 fn deletions() -> Vec<Row> {
     let deleted = |user: &str, old: Value| Request::new(user, "DELETE nodes").old(old);
     let cordoned = |object| patched(object, json!({ "spec": { "unschedulable": true } }));
+    const UNPROVED: Expect = Refused("and there is no proof that it is off");
+    const IN_USE: Expect = Refused("pods run on node w1");
     vec![
-        row(
-            "an unreachable one",
-            deleted(DEV, w1("Unknown")),
-            Refused("and there is no proof that it is off"),
-        ),
-        row(
-            "an unreachable one, cordoned",
-            deleted(DEV, cordoned(w1("Unknown"))),
-            Refused("and there is no proof that it is off"),
-        ),
-        row("a Ready one", deleted(DEV, w1("True")), Refused("pods run on node w1")),
+        row("an unreachable one", deleted(DEV, w1("Unknown")), UNPROVED),
+        row("an unreachable one, cordoned", deleted(DEV, cordoned(w1("Unknown"))), UNPROVED),
+        row("a Ready one", deleted(DEV, w1("True")), IN_USE),
         row("a Ready one, cordoned", deleted(DEV, cordoned(w1("True"))), Allowed),
         row(
             "a Ready one of an autoscaler",
             deleted(DEV, tainted(w1("True"), "karpenter.sh/disrupted")),
             Allowed,
         ),
-        row(
-            "one unreachable since a moment ago",
-            deleted(DEV, suspected(w1("True"))),
-            Refused("pods run on node w1"),
-        ),
+        row("one unreachable since a moment ago", deleted(DEV, suspected(w1("True"))), IN_USE),
         row(
             "bypass: one unreachable since a moment ago is cordoned",
             deleted(DEV, cordoned(suspected(w1("True")))),
-            Refused("and there is no proof that it is off"),
+            UNPROVED,
         ),
         row(
             "what is proved carries the taint",
@@ -207,12 +197,12 @@ fn deletions() -> Vec<Row> {
         row(
             "bypass: Karpenter's finalizer of an unreachable deleted one",
             changed(DEV, going(w1("Unknown")), w1("Unknown")),
-            Refused("and there is no proof that it is off"),
+            UNPROVED,
         ),
         row(
             "bypass: Karpenter's finalizer of a Ready one that goes",
             changed(DEV, going(w1("True")), w1("True")),
-            Refused("pods run on node w1"),
+            IN_USE,
         ),
         row(
             "by Karpenter, an unreachable one",

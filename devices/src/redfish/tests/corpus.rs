@@ -321,7 +321,11 @@ async fn the_reason_of_a_refusal_is_read_from_every_form() {
         let stub = Stub::new(move |_, _| (500, "", text.clone())).await;
         let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err().to_string();
         assert!(error.contains(expected) && !error.ends_with([':', ' ']), "{what}: {error}");
-        assert_eq!(error.matches("locked").count(), usize::from(expected.contains("locked")), "{what}: {error}");
+        assert_eq!(
+            error.matches("locked").count(),
+            usize::from(expected.contains("locked")),
+            "{what}: {error}"
+        );
     }
 }
 

@@ -135,7 +135,7 @@ pub(crate) async fn run(plan: Drains) -> Result<String> {
 
 /// Each measurement has its own control plane, so that none is affected by the history of another.
 async fn measure(plan: &Drains, pod_safety: &Path, case: Case, drainer: DrainTool) -> Result<Took> {
-    let nodes: Vec<String> = (0..scene.nodes).map(|node| format!("node-{node}")).collect();
+    let nodes: Vec<String> = (0..case.nodes).map(|node| format!("node-{node}")).collect();
     // Only the tool that requests evictions needs the API, which is disabled by default.
     let served = if drainer == DrainTool::Requests { &requested::SERVED[..] } else { &[] };
     let apiserver_args = served.iter().map(|arg| (*arg).to_owned()).collect();

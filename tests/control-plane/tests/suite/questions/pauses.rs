@@ -51,7 +51,7 @@ pub(super) async fn a_pause_records_user_and_reason_and_ends_by_command(plane: &
         all.iter().any(|one| one["object"] == object && one["what"] == what)
     };
     assert!(
-        is_listed("node/well", "node/well is paused") && told("pod/shop/orders-1", "deletion requested"),
+        is_listed("node/well", "node/well is paused") && is_listed("pod/shop/orders-1", "deletion requested"),
         "{story:#}"
     );
     expect(plane, 0, &["resume", "well", "--reason=done"], "It was paused because: hands in it").await;

@@ -35,7 +35,7 @@ impl Crowd {
     ) -> Self {
         let crowd =
             Self { namespace, api: api.clone(), owner, replicas: Cell::new(replicas), created: Cell::new(0) };
-        for _ in 0..wanted {
+        for _ in 0..replicas {
             crowd.create(true).await;
         }
         crowd
