@@ -13,7 +13,7 @@
 //! | `prove` | Node and its Lease: same incarnation, not renewed since the status checks | POST the FenceEvidence | `phase`, `evidence`, `gates`; if the Lease was renewed, `verified` becomes `Unknown` | phase `Fenced`: `taint`; else `attempt` off |
 //! | `prove-storage` | Node and its Lease: same incarnation, still lost | POST the FenceEvidence of kind `StorageFenced` | `attempts[last].evidence` | phase `Fencing`: `attempt` off at the next level, or `write` with `AwaitingOperator` |
 //! | `taint` | the FenceEvidence, a status check of its devices, Node and its Lease, then the whole Node | PATCH the Node's taints | `tainted: true` | phase `Fenced`; when all pods are gone: `attempt` on, or it waits |
-//! | `untaint` | the whole Node: another boot, and Ready | PATCH the Node (uncordon), invalidate the storage's evidence, lift the objects of the devices, DELETE the medik8s Lease, PATCH the Node's taints | `tainted: false`, `phase` | phase `Done`; while pods of the earlier boot remain, the same phase |
+//! | `untaint` | the whole Node: another boot, and Ready | PATCH the Node's taints; if the phase is over, before that: PATCH the Node (uncordon), invalidate the storage's evidence, lift the objects of the devices, DELETE the medik8s Lease | `tainted: false`, `phase` | phase `Done`; while pods of the earlier boot remain, the same phase |
 //! | `withdraw` | the FenceEvidence: invalid, expired or missing | PATCH the Node's taints | `tainted: false`, `phase` | phase `AwaitingOperator` |
 //! | `contradict` | the FenceEvidence, the FenceDevices that reported off, the whole Node | PATCH `status.invalidated` of the evidence, the condition `Trusted` of the devices, and the Node's taints unless the status keeps the taint | `phase`, `message`, `tainted`, `gates` | phase `AwaitingOperator`; if other evidence holds, `write` with `Fenced` |
 
@@ -49,8 +49,8 @@ pub async fn execute_step(context: &StepContext<'_>, request: &FenceStepRequest)
     let done = match &request.step {
         Step::Open(spec) => open_incident(context, spec).await,
         Step::Write(target) => {
-            let lifted = if target.status.phase.is_over() { clean_up(context, target).await } else { Ok(()) };
-            write_status_after(context, target, lifted).await
+            let cleaned_up = clean_up_if_over(context, target).await;
+            write_status_after(context, target, cleaned_up).await
         }
         // Boxed: otherwise the future of each step would be as large as this one.
         Step::Drain(target, pods) => Box::pin(drain::drain(context, target, pods)).await,
@@ -64,7 +64,7 @@ pub async fn execute_step(context: &StepContext<'_>, request: &FenceStepRequest)
             write_status_after(context, target, added).await
         }
         Step::Untaint(target) => {
-            let removed = match clean_up(context, target).await {
+            let removed = match clean_up_if_over(context, target).await {
                 Ok(()) => {
                     taint::remove(
                         context,
@@ -99,8 +99,12 @@ async fn withdraw(context: &StepContext<'_>, target: &Target) -> Result<(), Outc
     taint::remove(context, &target.spec.node, &target.fence.name, RemovalReason::EvidenceInvalid).await
 }
 
-/// The incident is over: removes what was made for it, and releases the node for other operators.
-async fn clean_up(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
+/// When the incident is over: removes what was made for it, and releases the node for other operators. Until then
+/// a lifted fence would let two nodes write to one volume.
+async fn clean_up_if_over(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
+    if !target.status.phase.is_over() {
+        return Ok(());
+    }
     Box::pin(drain::uncordon(context, target)).await?;
     if target.status.attempts.is_empty() {
         return Ok(());

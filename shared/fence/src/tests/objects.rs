@@ -363,6 +363,23 @@ async fn fenced_storage_alone_is_evidence_about_volumes_until_it_is_lifted() {
     assert!(order("fenceevidences").is_some_and(|first| Some(first) < order("networkfences")));
 }
 
+/// Terminating pods of the earlier boot may use volumes that another node holds by then.
+#[tokio::test(start_paused = true)]
+async fn bug_a_network_fence_was_lifted_while_pods_of_the_earlier_boot_remained() {
+    for (phase, state) in [
+        (Phase::Fenced, "Fenced"),
+        (Phase::Recovering, "Fenced"),
+        (Phase::AwaitingOperator, "Fenced"),
+        (Phase::Done, "Unfenced"),
+    ] {
+        let (store, spec) = network(&["10.0.0.1/32"]);
+        let (harness, attempt) = fenced(&store, spec).await;
+        let path = attempt.objects[0].path.clone();
+        harness.run_step(Step::Untaint(target(NodeFenceStatus { phase, ..again(attempt) }))).await;
+        assert_eq!(store.get(&path).unwrap()["spec"]["fenceState"], state, "{phase:?}");
+    }
+}
+
 /// The mutants: a provisioner that the class does not name is guessed, and addresses of another boot are used.
 #[tokio::test(start_paused = true)]
 async fn storage_alone_is_not_fenced_if_the_covered_volumes_are_unknown() {
