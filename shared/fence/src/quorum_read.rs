@@ -7,6 +7,7 @@ use crate::clock::Env;
 use crate::wire;
 
 /// Reads the node and its Lease, both by a quorum read (no resourceVersion).
+/// docs/assumptions.md: quorum-reads-are-current
 pub async fn read_node_and_lease(
     connection: &Connection,
     env: &Env,

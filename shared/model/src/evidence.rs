@@ -7,16 +7,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum FenceEvidenceKind {
     /// All its power supplies were off in two status checks.
+    // docs/assumptions.md: ends-with-its-machine, domain-is-current
     PowerOff,
     /// Its Machine, or its NodeClaim, is gone: the provider reports that the machine does not exist any more.
+    // docs/assumptions.md: machine-goes-with-its-object
     Decommissioned,
     /// Its provider reports in two status checks that the instance of its providerID is stopped.
+    // docs/assumptions.md: stopped-is-ended
     InstanceStopped,
     /// Its provider reports in two status checks that the instance of its providerID is terminated: it never runs again.
     InstanceGone,
     /// The grant of its node agent was revoked, and all that it guards has ended, or its watchdog reset the machine.
+    // docs/assumptions.md: watchdog-fires
     WatchdogLease,
     /// Another remediator reports that it is fenced.
+    // docs/assumptions.md: remediator-is-right
     Remediated,
     /// A storage accepts no writes from it any more. This is about volumes, and releases no pod.
     StorageFenced,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::BootId;
 
 /// One boot of one Node object. Evidence is about an incarnation.
+// docs/assumptions.md: one-boot-id
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Incarnation {

@@ -104,6 +104,7 @@ impl ForceDelete {
         let Some(terminal_rv) = self.terminal_rv else {
             return send(Verb::Patch, format!("{path}/status"), *rv, self.failed_status(&uid, wall));
         };
+        // docs/assumptions.md: compares-and-swaps
         let preconditions = json!({ "uid": uid, "resourceVersion": terminal_rv });
         let body = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
             "preconditions": preconditions });

@@ -118,10 +118,12 @@ pub enum EvidenceKind {
     #[error("no node ever took the pod")]
     NeverScheduled,
     /// The kubelet reported that every container of the pod terminated.
+    /// docs/assumptions.md: ended-when-it-says-so
     #[error("the kubelet reported that every container of the pod terminated")]
     KubeletTerminated,
     /// The agent on the pod's node checked after the kubelet had observed the deletion, and found no process and no mount
     /// of the pod.
+    /// docs/assumptions.md: empty-is-ended
     #[error("the agent of node {node} reports that no process and no mount of the pod is left")]
     PodsEnded {
         /// The node's name.

@@ -314,6 +314,7 @@ pub struct DeviceCheck {
 }
 
 /// What showed that a kubelet runs.
+/// docs/assumptions.md: kubelets-write-for-themselves
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportKind {
     /// The kubelet renewed its Lease.
