@@ -66,7 +66,11 @@ impl FenceTransport for Devices {
         self.log.lock().push(format!("device {}", act.name()));
         self.orders.lock().push(order);
         match (self.script)(act, number) {
-            Some(answer) => Box::pin(std::future::ready(answer)),
+            Some(answer) => Box::pin(async move {
+                // What an answer reports is no older than the time until the device was asked.
+                tokio::time::sleep(answer.as_ref().map_or(Duration::ZERO, |answer| answer.asked_after)).await;
+                answer
+            }),
             None => Box::pin(std::future::pending()),
         }
     }

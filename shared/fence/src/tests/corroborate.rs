@@ -13,11 +13,17 @@ fn addressed(mut node: Value, address: &str) -> Value {
 
 /// Node `n`, and node `m`, which is Ready.
 fn lies_off() -> Harness {
+    answers_with(|_, _| answer_with(Power::Off))
+}
+
+fn answers_with(
+    script: impl Fn(Act, usize) -> Option<Result<Answer, DeviceError>> + Send + Sync + 'static,
+) -> Harness {
     let other = addressed(node("m").ready("True").0, "10.0.0.2");
     let first: First =
         Arc::new(move |request| (request.path == "/api/v1/nodes/m").then(|| ApiAnswer::json(&other)));
     let fixture = Fixture { node: addressed(machine(), "10.0.0.1"), first, ..Fixture::default() };
-    let harness = harness(fixture, |_, _| answer_with(Power::Off));
+    let harness = harness(fixture, script);
     harness.world.apply(Kind::Nodes, &node("m").ready("True").0, harness.env.now());
     harness
 }
@@ -105,5 +111,25 @@ async fn before_a_force_delete_the_fact_is_read_again_at_the_recorded_address() 
         let looker = harness.step_context(&connection).checker;
         let shown = looker.confirm_all_off(&incarnation(), std::slice::from_ref(&sample), &facts).await;
         assert_eq!(shown.is_ok(), is_off, "{what}: {shown:?}");
+    }
+}
+
+/// The second fact is read when the check begins, so evidence that rests on it is as old as that.
+#[tokio::test(start_paused = true)]
+async fn evidence_with_a_second_fact_is_as_old_as_the_begin_of_the_check() {
+    const LATER: Duration = Duration::from_secs(3);
+    let facts =
+        [Corroborated { fact: Corroboration::KubeletPort, address: OWN.to_owned(), at: String::new() }];
+    let sample = crate::api::Sample { device: bmc(), ..Default::default() };
+    for (facts, after) in [(&facts[..], Duration::ZERO), (&[], LATER)] {
+        let answer = || Answer::new(Power::Off, Identity::Match, "off".to_owned());
+        let harness = answers_with(move |_, _| Some(Ok(Answer { asked_after: LATER, ..answer() })));
+        *harness.devices.open.lock() = Some(vec![OTHER]);
+        let connection = harness.api.connection();
+        let checker = harness.step_context(&connection).checker;
+        let began = harness.env.now();
+        let confirmed = checker.confirm_all_off(&incarnation(), std::slice::from_ref(&sample), facts).await;
+        let (_, requested_at) = confirmed.unwrap();
+        assert_eq!(requested_at.since(began), after, "{facts:?}");
     }
 }
