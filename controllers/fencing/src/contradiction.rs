@@ -110,6 +110,6 @@ fn contradict(incident: &Incident<'_>, sign: &str) -> Decision {
     let mut status = incident.status_with(Phase::AwaitingOperator, message);
     status.gates.clear();
     // The taint stays if other evidence about this incarnation is valid: the incident continues with that evidence.
-    status.tainted &= incident.adopt_if_lost().is_some();
+    status.tainted &= incident.adopt_if_not_ready().is_some();
     incident.step(Step::Contradict, status)
 }

@@ -123,8 +123,9 @@ fn decide_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> 
         }
     }
     // An action begun for one incarnation may take effect on the next one: off after on, or on after off.
-    let wait_for_other = |but: Option<&Incident<'_>>| {
-        let mut others = live.iter().filter(|live| but.is_none_or(|but| but.fence.uid != live.fence.uid));
+    let wait_for_other = |except: Option<&Incident<'_>>| {
+        let mut others =
+            live.iter().filter(|live| except.is_none_or(|except| except.fence.uid != live.fence.uid));
         others.find_map(Incident::wait_for_attempt)
     };
     for incident in &live {

@@ -46,7 +46,7 @@ pub(super) fn node_health(node: &Node, view: &View<'_>, now: Mono, measures: &Un
 }
 
 /// The health of the kubelet. A Lease that is not renewed is not enough: the node must also not be
-/// Ready any more, which the node-lifecycle controller writes after live reads.
+/// Ready any more, which node-lifecycle or, in mode `Guard`, kube-controller-manager writes.
 fn kubelet_health(node: &Node, view: &View<'_>, now: Mono, measures: &Unhealthy) -> NodeHealth {
     if node.readiness == Readiness::Ready {
         return NodeHealth::Healthy;

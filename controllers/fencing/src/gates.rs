@@ -17,7 +17,7 @@ use pod_safety_shared::controller_loop::HoldReason;
 use pod_safety_shared::model::{Budget, FencePolicyObject, Kind, Node, NodeFenceObject, is_or_are};
 
 use super::incident::{Incident, check_readable, is_dry_run, is_healthy, is_reporting};
-use super::{collateral, drain, levels, quorum, remediate};
+use super::{collateral, control_plane, drain, levels, remediate};
 
 /// With fewer lost nodes a percentage is meaningless: one of two is half of them.
 const MIN_LOST: usize = 2;
@@ -97,8 +97,8 @@ fn own_gates(incident: &Incident<'_>, policy: &FencePolicyObject, too_many_lost:
         remediate::check_timed_out(incident),
         too_many_lost,
         incident.node().and_then(|node| check_zone(node, policy, incident)),
-        incident.node().and_then(|node| quorum::check_control_plane(node, policy, incident)),
-        incident.node().and_then(|node| quorum::check_etcd(node, policy, incident)),
+        incident.node().and_then(|node| control_plane::check_control_plane(node, policy, incident)),
+        incident.node().and_then(|node| control_plane::check_etcd(node, policy, incident)),
         incident.node().and_then(|node| collateral::check_collateral(node, policy, incident)),
         check_repeated(incident, policy),
         drain::check_drain(incident, policy),
@@ -336,7 +336,7 @@ pub(super) fn gate_records(
 /// The message of an open gate, if it counts something.
 fn describe_open_gate(gate: &str, incident: &Incident<'_>, policy: &FencePolicyObject) -> String {
     let brakes = &policy.spec.brakes;
-    let describe_quorum = |what: &str, left: Option<quorum::Remaining>| {
+    let describe_quorum = |what: &str, left: Option<control_plane::Remaining>| {
         left.map(|left| format!("without it {} of {} {what} are Ready", left.healthy, left.total))
     };
     let message = match (gate, incident.node()) {
@@ -351,10 +351,10 @@ fn describe_open_gate(gate: &str, incident: &Incident<'_>, policy: &FencePolicyO
             Some(format!("{not_ready} of {of} nodes of its zone {are} not ready; the limit is {percent} %"))
         }
         ("ControlPlane", Some(node)) => {
-            describe_quorum("such nodes", quorum::remaining_nodes(node, policy, incident))
+            describe_quorum("such nodes", control_plane::remaining_nodes(node, policy, incident))
         }
         ("EtcdQuorum", Some(node)) => {
-            describe_quorum("etcd members", quorum::remaining_members(node, policy, incident))
+            describe_quorum("etcd members", control_plane::remaining_members(node, policy, incident))
         }
         (COLLATERAL, Some(node)) => {
             let chosen = collateral::affected_budgets(node, incident);

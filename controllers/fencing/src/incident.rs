@@ -229,7 +229,7 @@ impl<'a> Incident<'a> {
 
     /// Adopts other valid evidence about this incarnation in place of evidence that is no longer valid, if the node
     /// is not Ready.
-    pub(super) fn adopt_if_lost(&self) -> Option<Decision> {
+    pub(super) fn adopt_if_not_ready(&self) -> Option<Decision> {
         let is_lost = self.node().is_none_or(|node| node.readiness != Readiness::Ready);
         self.adopt_evidence().filter(|_| is_lost)
     }

@@ -65,6 +65,7 @@
 mod collateral;
 mod config;
 mod contradiction;
+mod control_plane;
 mod decide;
 mod detect;
 mod drain;
@@ -78,7 +79,6 @@ mod monitor;
 mod outlook;
 mod policy;
 mod progress;
-mod quorum;
 mod recover;
 mod remediate;
 mod remedy;

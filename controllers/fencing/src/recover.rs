@@ -76,7 +76,7 @@ pub(super) fn check_withdrawn(incident: &Incident<'_>) -> Option<Decision> {
         }
         (None, _) => return None,
     };
-    if let Some(decision) = incident.adopt_if_lost() {
+    if let Some(decision) = incident.adopt_if_not_ready() {
         return Some(decision);
     }
     if incident.status().tainted && incident.valid_evidence().is_none() {

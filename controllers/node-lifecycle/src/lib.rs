@@ -29,13 +29,14 @@
 //! **Lost nodes or a cut-off process** (`heartbeat`). A process that was stopped, an API server that was stopped, and
 //! a watch that hangs all look as if nodes were lost. So:
 //!
-//! 1. a live read of Node and Lease decides, the cache only raises suspicion;
+//! 1. a quorum read of Node and Lease decides, the cache only raises suspicion (the guard's suspect taint needs the
+//!    Node alone: it releases nothing);
 //! 2. while the watch of Leases has had no event for 15 s, and none since a node was due, that node does not count as
 //!    lost: one running kubelet causes an event every 10 s. After a break of the watch, kubelets have two fifths of
 //!    the grace period to report: they come back within one or two renewals. The event that ends a break may be a
 //!    bookmark, which an API server sends even if it reaches no etcd, so that no Lease can be renewed: so after a
-//!    break, or in one that lasted until this leader began, the 20 s count from when this process leads, because its
-//!    own Lease is renewed there, too;
+//!    break, or in one that lasted until this leader began, these two fifths count from when this process leads,
+//!    because its own Lease is renewed there, too;
 //! 3. if more than half of the Ready nodes, and at least three are Ready, are overdue, nothing is done for two
 //!    seconds; then each node is read on its own.
 //!

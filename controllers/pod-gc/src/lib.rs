@@ -19,7 +19,8 @@
 //! | overdue | terminating, on a node whose kubelet reports; its grace period is over, its kubelet saw the deletion, and the reports of agents are accepted | `PodsEnded` | `terminated` |
 //! | terminated | more than the threshold have terminated; evicted pods first, then the oldest | `KubeletTerminated` | `terminated` |
 //!
-//! **Invariants.** A decision is never a deletion: the verifier checks each claim by live reads. A node that cannot
+//! **Invariants.** A decision is never a deletion: the verifier reads the node or the agent that a claim names, and the
+//! requests name the pod's UID and version. A node that cannot
 //! be read is not missing. A quarantine starts again with every sign of life. The rules are those of
 //! kube-controller-manager's PodGC (`pkg/controller/podgc`), which deletes by name and without evidence that the
 //! processes have ended.

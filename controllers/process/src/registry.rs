@@ -42,7 +42,7 @@ pub enum BadControllers {
 }
 
 impl Name {
-    /// Every controller, in the order of their issues.
+    /// Every controller.
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The name in flags and metrics.

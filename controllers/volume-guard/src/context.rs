@@ -106,7 +106,7 @@ pub(super) fn refuse(
     detach_from: Option<NodeKey>,
 ) -> Decision {
     let from = detach_from.as_ref().map(|node| &node.uid);
-    let mut decision = if lease.attach_refused_elsewhere && lease.detach_from.as_ref() == from {
+    let mut decision = if lease.attach_and_detach_denied && lease.detach_from.as_ref() == from {
         Decision::default()
     } else {
         ctx.write(VolumeChange::DenyAttach(AttachDenial { why: hold.to_string(), detach_from }))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::{Decision, Doubt, Hold};
-use pod_safety_shared::authority::{AttachDenial, Intent, ReleaseBasis, VolumeChange};
+use pod_safety_shared::authority::{AttachDenial, Intent, RevocationBasis, VolumeChange};
 use pod_safety_shared::cache::{Lookup, STALE_AFTER, UseReport, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::Subject;
@@ -13,7 +13,7 @@ use pod_safety_shared::model::{Holder, Kind, LeaseHolder, Node, Uid, Volume, Vol
 use super::config::Config;
 use super::context::{RECHECK_AFTER, VolumeContext, find_users, refuse};
 use super::detach::{
-    barred_node, detachable_from, hold_detached, hold_until_detached, is_wanted_elsewhere,
+    detachable_from, detached_node, hold_detached, hold_until_detached, is_wanted_elsewhere,
     refusal_for_barred, refuse_left_mounted, refuse_until_detached, storage_evidence,
 };
 use super::free::{decide_free, holder_for, next_holder, take_lease};
@@ -181,24 +181,26 @@ fn decide_held(
         // The verifier may reject what the cache shows: attaching the volume elsewhere stays denied until the Lease
         // is revoked.
         HolderState::Ended(by)
-            if !lease.attach_refused_elsewhere
+            if !lease.attach_and_detach_denied
                 && matches!(
                     by,
-                    ReleaseBasis::Evidence { .. } | ReleaseBasis::NodeGone | ReleaseBasis::Replaced(_)
+                    RevocationBasis::Evidence { .. }
+                        | RevocationBasis::NodeGone
+                        | RevocationBasis::Replaced(_)
                 ) =>
         {
             let doubt = match by {
-                ReleaseBasis::NodeGone => Doubt::Missing,
-                ReleaseBasis::Replaced(_) => Doubt::Replaced { booted: true },
+                RevocationBasis::NodeGone => Doubt::Missing,
+                RevocationBasis::Replaced(_) => Doubt::Replaced { booted: true },
                 _ => Doubt::NotReady,
             };
             refuse_doubted(ctx, lease, holder, doubt, view, now)
         }
         HolderState::Ended(by) => {
             let next = next_boot(ctx, holder, &by, view, now, config);
-            let mut decision = break_lease(ctx, holder, by.clone(), next, view);
+            let mut decision = revoke_lease(ctx, holder, by.clone(), next, view);
             // A request that is refused now may succeed later: when a device answers again.
-            if matches!(by, ReleaseBasis::Evidence { .. } | ReleaseBasis::Replaced(_)) {
+            if matches!(by, RevocationBasis::Evidence { .. } | RevocationBasis::Replaced(_)) {
                 decision = decision.and_requeue_at(now + RECHECK_AFTER);
             }
             decision
@@ -207,10 +209,10 @@ fn decide_held(
 }
 
 /// Takes the Lease from its holder.
-fn break_lease(
+fn revoke_lease(
     ctx: &VolumeContext<'_>,
     holder: &Holder,
-    by: ReleaseBasis,
+    by: RevocationBasis,
     next: Option<(&Node, Option<Uid>)>,
     view: &View<'_>,
 ) -> Decision {
@@ -230,12 +232,12 @@ fn break_lease(
 fn next_boot<'a>(
     ctx: &VolumeContext<'_>,
     holder: &Holder,
-    by: &ReleaseBasis,
+    by: &RevocationBasis,
     view: &View<'a>,
     now: Mono,
     config: &Config,
 ) -> Option<(&'a Node, Option<Uid>)> {
-    if !ctx.is_guarded || !matches!(by, ReleaseBasis::Rebooted | ReleaseBasis::Replaced(_)) {
+    if !ctx.is_guarded || !matches!(by, RevocationBasis::Rebooted | RevocationBasis::Replaced(_)) {
         return None;
     }
     let next = next_holder(ctx, view, now, config.quarantine).ok().flatten();
@@ -255,7 +257,7 @@ fn refuse_doubted(
     let detachable = detachable_from(ctx, holder, view);
     // A Ready node is not relieved of the volume: it would use it again at once.
     let fenced = storage_evidence(ctx, holder, view, now)
-        .filter(|_| lease.attach_refused_elsewhere && doubt != Doubt::OutOfService);
+        .filter(|_| lease.attach_and_detach_denied && doubt != Doubt::OutOfService);
     let hold = ctx.hold_no_evidence(holder, doubt, detachable.is_some());
     // The volume may be detached, was attached when that was recorded, and is not attached any more.
     let detached = detachable.is_some()
@@ -264,9 +266,9 @@ fn refuse_doubted(
     let mut decision = refuse(ctx, lease, hold, detachable);
     decision.holds.extend(pods_waiting_elsewhere(ctx, holder, view));
     if detached {
-        decision.intents = break_lease(ctx, holder, ReleaseBasis::Detached, None, view).intents;
+        decision.intents = revoke_lease(ctx, holder, RevocationBasis::Detached, None, view).intents;
     } else if let Some(proof) = fenced {
-        decision.intents = break_lease(ctx, holder, ReleaseBasis::Storage(proof), None, view).intents;
+        decision.intents = revoke_lease(ctx, holder, RevocationBasis::Storage(proof), None, view).intents;
     }
     decision
 }
@@ -367,13 +369,13 @@ fn decide_healthy(
         return decision;
     }
     let attached = is_attached(ctx.name, &node.name, view);
-    let barred = barred_node(ctx, view).filter(|kept| kept.uid != node.uid);
+    let barred = detached_node(ctx, view).filter(|kept| kept.uid != node.uid);
     let free_at = free_at(ctx, lease, node, view, now);
     // With an exclusive backend a detachment ends the first writer.
     if !ctx.can_detach && barred.is_none() && is_left_mounted(ctx.volume, ctx.name, node, view) {
         return refuse_left_mounted(ctx, lease, node);
     }
-    if lease.attach_refused_elsewhere && attached && barred.is_none() && is_wanted_elsewhere(ctx, node, view)
+    if lease.attach_and_detach_denied && attached && barred.is_none() && is_wanted_elsewhere(ctx, node, view)
     {
         return match free_at {
             Some(at) if now < at => refuse_until_detached(ctx, lease, node, false).and_requeue_at(at),
@@ -388,7 +390,7 @@ fn decide_healthy(
             hold_unconfirmed(ctx, node, at, now).and_requeue_at(at.min(now + RECHECK_AFTER))
         }
         (_, Some(kept)) => ctx.hold(hold_detached(ctx, &kept.name)),
-        (_, None) if lease.attach_refused_elsewhere => ctx.write(VolumeChange::Allow),
+        (_, None) if lease.attach_and_detach_denied => ctx.write(VolumeChange::Allow),
         (_, None) => Decision::default(),
     }
 }

@@ -12,7 +12,7 @@ use super::context::{VolumeContext, refuse};
 use super::uses::{find_uses, has_lost, is_attached};
 
 /// The node from which the volume was detached, if its pods would have it attached there again.
-pub(super) fn barred_node(ctx: &VolumeContext<'_>, view: &View<'_>) -> Option<NodeKey> {
+pub(super) fn detached_node(ctx: &VolumeContext<'_>, view: &View<'_>) -> Option<NodeKey> {
     let node = find_uses(ctx.name, ctx.volume, view).into_keys().find_map(|name| match view.node(&name) {
         Lookup::Known(node) => Some(node).filter(|node| has_lost(ctx.lease, node, view)),
         Lookup::Absent | Lookup::Unknown(_) => None,
@@ -26,7 +26,7 @@ pub(super) fn hold_detached(ctx: &VolumeContext<'_>, node: &Arc<str>) -> Hold {
 
 /// The denial for a free volume, or one with a healthy holder, while a barred node still wants it.
 pub(super) fn refusal_for_barred(ctx: &VolumeContext<'_>, view: &View<'_>) -> Option<AttachDenial> {
-    let node = barred_node(ctx, view)?;
+    let node = detached_node(ctx, view)?;
     Some(AttachDenial { why: hold_detached(ctx, &node.name).to_string(), detach_from: Some(node) })
 }
 
@@ -34,7 +34,7 @@ pub(super) fn refusal_for_barred(ctx: &VolumeContext<'_>, view: &View<'_>) -> Op
 /// it must be attached there when the Lease records that; a volume that never was attached cannot be detached.
 pub(super) fn detachable_from(ctx: &VolumeContext<'_>, holder: &Holder, view: &View<'_>) -> Option<NodeKey> {
     let written =
-        ctx.lease.is_some_and(|lease| lease.attach_refused_elsewhere && lease.was_attached_to_holder(holder));
+        ctx.lease.is_some_and(|lease| lease.attach_and_detach_denied && lease.was_attached_to_holder(holder));
     let is_detachable = ctx.can_detach && (written || is_attached(ctx.name, &holder.node, view));
     is_detachable.then(|| NodeKey { name: Arc::clone(&holder.node), uid: holder.node_uid.clone() })
 }

@@ -11,7 +11,7 @@ use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::{Holder, Node, Pod, Readiness, Uid};
 
 use super::context::{VolumeContext, find_users};
-use super::detach::{barred_node, detachable_from, hold_detached, refusal_for_barred};
+use super::detach::{detachable_from, detached_node, hold_detached, refusal_for_barred};
 use super::uses::{Use, find_uses, first_bound, first_pod, is_proved_off};
 
 /// A volume without a holder: the node that uses it becomes the holder.
@@ -44,7 +44,7 @@ pub(super) fn next_holder<'a>(
         return Err(ctx.hold(ctx.hold_several_nodes(&writers)));
     }
     if writers.is_empty()
-        && let Some((node, used)) = first_writer_off(ctx, view, now)
+        && let Some((node, used)) = last_writer_proved_off(ctx, view, now)
     {
         return Ok(Some((node, first_pod(&used))));
     }
@@ -67,9 +67,13 @@ pub(super) fn next_holder<'a>(
     Ok(Some((node, first_pod(used))))
 }
 
-/// The lost node that writes to the volume by its last report, if its Lease was never revoked: the evidence in the
-/// cache may be invalid by now. As the holder, the node is relieved of the volume after verification.
-fn first_writer_off<'a>(ctx: &VolumeContext<'_>, view: &View<'a>, now: Mono) -> Option<(&'a Node, Use<'a>)> {
+/// The node that wrote to the volume by its last report and is proved off, if the Lease was never revoked. It becomes
+/// the holder first: the evidence in the cache may be invalid by now, and a revocation verifies it again.
+fn last_writer_proved_off<'a>(
+    ctx: &VolumeContext<'_>,
+    view: &View<'a>,
+    now: Mono,
+) -> Option<(&'a Node, Use<'a>)> {
     if ctx.lease.is_some_and(|lease| lease.generation > 0) {
         return None;
     }
@@ -118,7 +122,7 @@ fn hold_waiting(ctx: &VolumeContext<'_>, used: &Use<'_>, why: String) -> Decisio
 
 /// Without a holder and without users: the denial of attachments ends with the last barred node.
 fn decide_unused(ctx: &VolumeContext<'_>, view: &View<'_>) -> Decision {
-    match (ctx.lease, barred_node(ctx, view)) {
+    match (ctx.lease, detached_node(ctx, view)) {
         (_, Some(node)) => ctx.hold(hold_detached(ctx, &node.name)),
         (Some(lease), None) if lease.detach_from.is_some() => ctx.write(VolumeChange::Allow),
         (_, None) => Decision::default(),

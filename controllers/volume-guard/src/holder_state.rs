@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::Doubt;
-use pod_safety_shared::authority::ReleaseBasis;
+use pod_safety_shared::authority::RevocationBasis;
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Holder, Node, Readiness};
@@ -29,7 +29,7 @@ pub(super) enum HolderState<'a> {
         until: Option<Mono>,
     },
     /// It cannot write any more.
-    Ended(ReleaseBasis),
+    Ended(RevocationBasis),
 }
 
 impl HolderCheck<'_> {
@@ -49,18 +49,18 @@ impl HolderCheck<'_> {
             let booted = boot_id.is_known_different(holder.boot_id);
             let ended = view.evidence_for_former(holder, now).filter(|_| booted);
             return match ended {
-                Some(proof) => HolderState::Ended(ReleaseBasis::Replaced(Arc::clone(&proof.name))),
+                Some(proof) => HolderState::Ended(RevocationBasis::Replaced(Arc::clone(&proof.name))),
                 None => HolderState::Doubted(Doubt::Replaced { booted }),
             };
         }
         if boot_id.is_known_different(holder.boot_id) {
-            return HolderState::Ended(ReleaseBasis::Rebooted);
+            return HolderState::Ended(RevocationBasis::Rebooted);
         }
         if node.readiness != Readiness::Ready {
             return match view.evidence_for(node, now) {
                 Some(proof) => {
                     let newest = view.newest_evidence(proof);
-                    HolderState::Ended(ReleaseBasis::Evidence { proof: Arc::clone(&proof.name), newest })
+                    HolderState::Ended(RevocationBasis::Evidence { proof: Arc::clone(&proof.name), newest })
                 }
                 None => HolderState::Doubted(Doubt::NotReady),
             };
@@ -94,7 +94,7 @@ impl HolderCheck<'_> {
         if view.is_used_on_missing_node(volume, holder) {
             return HolderState::Missing { needs_read: false, until: None };
         }
-        HolderState::Ended(ReleaseBasis::NodeGone)
+        HolderState::Ended(RevocationBasis::NodeGone)
     }
 }
 

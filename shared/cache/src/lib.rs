@@ -369,7 +369,7 @@ pub trait CacheWriter {
     /// When each watchdog Lease was first seen.
     fn watchdogs(&self) -> &Watchdogs;
     /// Records the result of a quorum read of a node that the cache misses. Without effect if the Node exists again.
-    fn record_absence_read(&self, node: &str, witness: AbsenceRead);
+    fn record_absence_read(&self, node: &str, read: AbsenceRead);
     /// Discards the result of a quorum read: a later read refuted it.
     fn discard_absence_read(&self, node: &str);
     /// Records that there is evidence that the processes of this pod have ended, whichever client removes the pod.
@@ -387,8 +387,8 @@ impl CacheWriter for Cache {
         &self.watchdogs
     }
 
-    fn record_absence_read(&self, node: &str, witness: AbsenceRead) {
-        self.inner.write().absences.record_absence_read(node, witness);
+    fn record_absence_read(&self, node: &str, read: AbsenceRead) {
+        self.inner.write().absences.record_absence_read(node, read);
     }
 
     fn discard_absence_read(&self, node: &str) {

@@ -263,8 +263,8 @@ impl<'a> View<'a> {
 
     /// See [`pod_safety_proof::unreachable_is_proof`].
     #[must_use]
-    pub fn unreachable_is_proof(&self, pod: &Pod, node: &str, witness: &AbsenceRead) -> bool {
-        pod_safety_proof::unreachable_is_proof(pod, node, witness, self)
+    pub fn unreachable_is_proof(&self, pod: &Pod, node: &str, first: &AbsenceRead) -> bool {
+        pod_safety_proof::unreachable_is_proof(pod, node, first, self)
     }
 
     /// Whether the driver of this volume attaches it, as far as this process saw.

@@ -1,4 +1,4 @@
-//! The fifth mechanism of the deletion authority: a layer below all code that sends. The kernel's guard
+//! The last check before a request is sent: a layer below all code that sends. The kernel's guard
 //! ([`pod_safety_proof::check`]) reads the bytes of every request before it is sent.
 
 use std::task::{Context, Poll};

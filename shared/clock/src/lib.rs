@@ -46,8 +46,8 @@ pub trait Spawner: Send + Sync + 'static {
 /// as much as reading it, and 5,000 nodes send 500 events in a second.
 ///
 /// The delay is short compared with what it delays. A renewed Lease is seen this much later. A node is then found
-/// lost this much later than 40 s after its last renewal (`--node-monitor-grace-period`), and never earlier, because
-/// its time counts from when the renewal was seen. A renewal that waits in the socket at that time costs a quorum
+/// lost this much later than `--node-monitor-grace-period` after its last renewal, and never earlier, because its time
+/// counts from when the renewal was seen. A renewal that waits in the socket at that time costs a quorum
 /// read, which finds it.
 pub const BATCH_WINDOW: Duration = Duration::from_millis(25);
 

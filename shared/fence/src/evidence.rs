@@ -129,7 +129,7 @@ impl EvidenceReader<'_> {
 
     /// Whether this evidence is about this incarnation, and neither its own fields nor the minimum grade of the
     /// node's policy exclude it. Whether the node reports is not read.
-    pub async fn still_holds(&self, evidence: &str, node: &Incarnation) -> Result<bool, VerifyError> {
+    pub async fn is_not_withdrawn(&self, evidence: &str, node: &Incarnation) -> Result<bool, VerifyError> {
         let StoredEvidence { read, .. } = self.read_evidence(evidence).await?;
         let enough = read.kind().grade()
             >= self.checker.reader.cache.read().view().minimum_evidence_of_node(&node.name);

@@ -21,7 +21,7 @@ use crate::wire;
 /// a condition flapped is history, which only the cache has. A node that an operator or another remediator requested
 /// may be healthy.
 ///
-/// Returns whether the Node exists: without it no attempt is started, and one that was started goes on.
+/// Returns whether the Node exists: without it no incident is opened, and one that is open goes on.
 pub(super) async fn still_lost(context: &StepContext<'_>, spec: &NodeFenceSpec) -> Result<bool, Outcome> {
     let QuorumRead { node, lease, .. } =
         read_node_and_lease(context.writer.connection, context.env, &spec.node.name)

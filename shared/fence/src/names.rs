@@ -20,7 +20,7 @@ pub fn storage_evidence_name(node: &Incarnation, fence: &Uid, attempt: u32) -> S
 }
 
 /// The name of the NodeFence of a dry run by an operator. It differs from [`incident_name`], so that a NodeFence that
-/// remains after a dry run does not prevent an incident when the node is lost.
+/// remains after a dry run does not prevent an incident when the node is lost. `rehearsal` is part of names that exist.
 #[must_use]
 pub fn dry_run_name(spec: &Incarnation) -> String {
     name_after(&spec.name, &[spec.uid.as_bytes(), &[0], spec.boot_id.as_bytes(), &[0], b"rehearsal"])

@@ -1,4 +1,4 @@
-//! The second fact about devices that call more than one state off: that the machine was on when the order was sent,
+//! What shows that an order had an effect, for devices that call more than one state off: that the machine was on when the order was sent,
 //! or that the device accepted the order, whatever state it had reported.
 //!
 //! Without it two status checks that report off may show only the state before the order: a machine that is suspended

@@ -93,7 +93,7 @@ pub async fn execute_step(context: &StepContext<'_>, request: &FenceStepRequest)
 /// Removes our taint only if a quorum read finds the evidence invalid or missing; adding it requires the opposite.
 async fn withdraw(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
     let evidence = target.status.evidence.as_deref().unwrap_or_default();
-    if taint::evidence_holds(context, evidence, &target.spec.node).await? {
+    if taint::is_evidence_current(context, evidence, &target.spec.node).await? {
         return Err(Outcome::Changed);
     }
     taint::remove(context, &target.spec.node, &target.fence.name, RemovalReason::EvidenceInvalid).await

@@ -19,12 +19,12 @@ async fn read(context: &StepContext<'_>, node: &str) -> Result<Value, Outcome> {
 }
 
 /// Whether this evidence exists, was not declared invalid and has not expired, by a quorum read.
-pub(super) async fn evidence_holds(
+pub(super) async fn is_evidence_current(
     context: &StepContext<'_>,
     evidence: &str,
     node: &Incarnation,
 ) -> Result<bool, Outcome> {
-    match context.evidence_reader().still_holds(evidence, node).await.map_err(to_outcome) {
+    match context.evidence_reader().is_not_withdrawn(evidence, node).await.map_err(to_outcome) {
         Err(Outcome::Gone) => Ok(false),
         holds => holds,
     }

@@ -247,20 +247,20 @@ pub struct VolumeLease {
     pub rv: Rv,
     /// The holder.
     pub holder: LeaseHolder,
-    /// How often it was revoked: storage that fences compares this number.
+    /// How often it was revoked.
     pub generation: i32,
     /// When this process first saw it with this holder.
     pub holder_since: Mono,
     /// Whether it has the label [`HELD_LABEL`]: admission allows no client to attach the volume elsewhere, nor to
     /// detach it.
-    pub attach_refused_elsewhere: bool,
+    pub attach_and_detach_denied: bool,
     /// The value of [`DETACH_LABEL`]: the UID of the node to which the volume was attached when the label was
     /// written.
     pub detach_from: Option<Uid>,
 }
 
 impl VolumeLease {
-    /// Whether this holder has the Lease, and the volume was attached to it when its node became suspect.
+    /// Whether the volume was attached to this holder when [`DETACH_LABEL`] was written.
     #[must_use]
     pub fn was_attached_to_holder(&self, holder: &Holder) -> bool {
         self.detach_from.as_ref() == Some(&holder.node_uid)

@@ -271,7 +271,7 @@ pub fn taint_out_of_service(
 /// annotations and times of the Lease; this function writes `holderIdentity` and `leaseTransitions`. The request may be
 /// sent until the evidence expires.
 #[must_use]
-pub fn break_volume(
+pub fn revoke_holder(
     evidence: Evidence<LeaseVersion>,
     generation: i32,
     next: Option<&Holder>,

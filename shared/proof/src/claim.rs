@@ -77,7 +77,7 @@ impl ForceDeleteRequest {
 
 /// Why the holder of a volume no longer writes to it, according to a controller's cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReleaseBasis {
+pub enum RevocationBasis {
     /// A FenceEvidence is about the holder's incarnation.
     Evidence {
         /// The name of the FenceEvidence.

@@ -277,7 +277,7 @@ pub fn verify_node_gone(
     Ok(Evidence::new(kind, gone, live.requested_at + VALID_FOR))
 }
 
-/// Evidence `Asserted`: an out-of-service taint that others added, as far as it can be checked. `is_managed` returns
+/// Evidence `TrustedTaint`: an out-of-service taint that others added, as far as it can be checked. `is_managed` returns
 /// whether pod-safety added the taint with this value. Such a taint rests on evidence of pod-safety, which may have been
 /// withdrawn since.
 ///

@@ -35,10 +35,10 @@ mod shape;
 mod volume;
 
 pub use act::{
-    ForceDelete, NODE_GONE_MESSAGE, Next, NoVersion, Request, TaintRefusal, Verb, WholeNode, break_volume,
+    ForceDelete, NODE_GONE_MESSAGE, Next, NoVersion, Request, TaintRefusal, Verb, WholeNode, revoke_holder,
     taint_out_of_service,
 };
-pub use claim::{Claim, ForceDeleteRequest, ReleaseBasis};
+pub use claim::{Claim, ForceDeleteRequest, RevocationBasis};
 pub use evidence::{Barrier, Evidence, EvidenceKind, LeaseVersion, MINIMUM_BOOT, PodVersion, VALID_FOR};
 pub use facts::{
     AbsenceRead, AgentRead, DeviceCheck, EvidenceRead, InvalidRenewTime, LastHeartbeat, LeaseRead, Liveness,

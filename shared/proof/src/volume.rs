@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pod_safety_model::{FenceEvidenceKind, Grade, Holder, Incarnation, Mono};
 
 use crate::Refusal;
-use crate::claim::ReleaseBasis;
+use crate::claim::RevocationBasis;
 use crate::evidence::{Barrier, Evidence, EvidenceKind, LeaseVersion, VALID_FOR};
 use crate::facts::{DeviceCheck, EvidenceRead, NodeRead, QuorumRead};
 use crate::holds::EvidenceDefect;
@@ -58,13 +58,13 @@ pub struct Detachment {
 pub fn verify_volume(
     lease: LeaseVersion,
     holder: &Holder,
-    basis: &ReleaseBasis,
+    basis: &RevocationBasis,
     facts: &HolderFacts<'_>,
 ) -> Result<Evidence<LeaseVersion>, Refusal> {
     let acquired_in = acquired_in(holder);
     let of_holder = |evidence: &NodeEvidence| *evidence.subject().name == *holder.node;
     let (kind, expires) = match (basis, facts) {
-        (ReleaseBasis::Evidence { .. }, HolderFacts::Fenced(evidence))
+        (RevocationBasis::Evidence { .. }, HolderFacts::Fenced(evidence))
             if of_holder(evidence) && evidence.kind().is_fencing() =>
         {
             if *evidence.subject() != acquired_in || holder.boot_id.is_unknown() {
@@ -74,18 +74,18 @@ pub fn verify_volume(
             }
             (evidence.kind().clone(), evidence.expires())
         }
-        (ReleaseBasis::NodeGone, HolderFacts::Gone(_, true)) => return Err(Refusal::KubeletNotAsked),
-        (ReleaseBasis::NodeGone, HolderFacts::Gone(evidence, false))
+        (RevocationBasis::NodeGone, HolderFacts::Gone(_, true)) => return Err(Refusal::KubeletNotAsked),
+        (RevocationBasis::NodeGone, HolderFacts::Gone(evidence, false))
             if of_holder(evidence) && matches!(evidence.kind(), EvidenceKind::NodeGone { .. }) =>
         {
             (evidence.kind().clone(), evidence.expires())
         }
-        (ReleaseBasis::Rebooted, HolderFacts::Rebooted(live)) => rebooted(holder, live)?,
-        (ReleaseBasis::Replaced(_), HolderFacts::Replaced(evidence, live, minimum)) => {
+        (RevocationBasis::Rebooted, HolderFacts::Rebooted(live)) => rebooted(holder, live)?,
+        (RevocationBasis::Replaced(_), HolderFacts::Replaced(evidence, live, minimum)) => {
             replaced(holder, evidence, live, *minimum)?
         }
-        (ReleaseBasis::Detached, HolderFacts::Detached(read)) => detached(&lease, holder, read)?,
-        (ReleaseBasis::Storage(_), HolderFacts::Storage(evidence, check, driver, live)) => {
+        (RevocationBasis::Detached, HolderFacts::Detached(read)) => detached(&lease, holder, read)?,
+        (RevocationBasis::Storage(_), HolderFacts::Storage(evidence, check, driver, live)) => {
             storage_fenced(&lease, holder, evidence, *check, *driver, live)?
         }
         _ => return Err(Refusal::EvidenceInvalid("what was read answers another claim")),

@@ -55,7 +55,7 @@ pub use pod_safety_fence::{
 pub use pod_safety_leader::outcome::{Outcome, VerifyError};
 pub use pod_safety_proof::{
     AbsenceRead, Barrier, Claim, Evidence, EvidenceDefect, EvidenceFields, EvidenceKind, ForceDeleteRequest,
-    NodeState, Refusal, RefusalReason, ReleaseBasis,
+    NodeState, Refusal, RefusalReason, RevocationBasis,
 };
 pub use scales::{ScaleTarget, read_scales};
 pub use update::{FinishedObject, Update};

@@ -1,14 +1,14 @@
 //! Status updates: what a controller calculated, written by compare-and-swap.
 //!
-//! They need no evidence, because no process terminates through them: for instance the numbers of a budget, or a condition
-//! that no longer holds. They need the leader's term and the version on which the calculation rests, so they never
+//! Only `Revoke`, which takes a volume from its holder, needs evidence. No process terminates through the others: for
+//! instance the numbers of a budget, or a condition that no longer holds. They need the leader's term and the version on which the calculation rests, so they never
 //! overwrite the API server's own writes (an eviction that it allowed). Updates of nodes take more than one request: see
 //! [`super::node`].
 
 use jiff::Timestamp;
 use pod_safety_leader::outcome::{Outcome, resource_version};
 use pod_safety_leader::send::WriteContext;
-use pod_safety_proof::ReleaseBasis;
+use pod_safety_proof::RevocationBasis;
 use serde_json::{Map, Value, json};
 
 use super::eviction::{self, EvictionUpdate};
@@ -77,7 +77,7 @@ pub enum Update {
 }
 
 /// What an update rests on: a version, and for a revoked volume Lease the basis.
-pub(super) type Basis = (Rv, Option<ReleaseBasis>);
+pub(super) type Basis = (Rv, Option<RevocationBasis>);
 
 /// A NodeFence or FenceEvidence about an incarnation of a node, on which nothing rests any more.
 #[derive(Clone, Debug, PartialEq, Eq)]

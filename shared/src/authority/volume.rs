@@ -10,7 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use pod_safety_leader::outcome::Outcome;
 use pod_safety_leader::send::WriteContext;
-use pod_safety_proof::{EvidenceKind, ReleaseBasis, break_volume};
+use pod_safety_proof::{EvidenceKind, RevocationBasis, revoke_holder};
 use serde_json::{Value, json};
 
 use super::verify::Verifier;
@@ -90,7 +90,7 @@ pub enum VolumeChange {
         /// The holder until now.
         holder: Holder,
         /// Why it no longer writes.
-        basis: ReleaseBasis,
+        basis: RevocationBasis,
         /// The next holder, if the same node uses the volume in its next boot. The Lease has a holder at every moment.
         next: Option<Holder>,
         /// What admission still denies.
@@ -162,7 +162,7 @@ pub(super) async fn write(
             let kind = evidence.kind().clone();
             let generation = lease.generation.saturating_add(1);
             let body = revoked(update, next.is_some(), wall);
-            let (request, expires) = break_volume(evidence, generation, next.as_ref(), body);
+            let (request, expires) = revoke_holder(evidence, generation, next.as_ref(), body);
             (Call::permitted(request), Some(expires), Some(kind))
         }
         _ => (call(update, wall), None, None),

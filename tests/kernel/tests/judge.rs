@@ -11,9 +11,9 @@ use pod_safety_model::{
 use pod_safety_proof::{
     AbsenceRead, Claim, DeviceCheck, EvidenceRead, ForceDelete, ForceDeleteRequest, LastHeartbeat,
     LeaseVersion, Liveness, Next, NodeEvidence, Permit, QuorumRead, Refusal, Renewal, Request, Verb,
-    WholeNode, break_volume, check, taint_out_of_service, verify_fenced, verify_pod,
+    WholeNode, check, revoke_holder, taint_out_of_service, verify_fenced, verify_pod,
 };
-use pod_safety_proof::{HolderFacts, ReleaseBasis, verify_volume};
+use pod_safety_proof::{HolderFacts, RevocationBasis, verify_volume};
 use pod_safety_wire::{Encoding, ObjectMeta, Raw};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -255,11 +255,11 @@ proptest! {
         let identity = format!("a/u{}/{}/-", taken.0, boot(taken.1));
         let holder = pod_safety_model::Holder::parse(&identity).unwrap();
         let lease = LeaseVersion { volume: "pv".into(), uid: Uid::new("l").unwrap(), rv: rv.to_string().parse().unwrap() };
-        let by = ReleaseBasis::Evidence { proof: "e".into(), newest: Default::default() };
+        let by = RevocationBasis::Evidence { proof: "e".into(), newest: Default::default() };
         let evidence = verify_volume(lease, &holder, &by, &HolderFacts::Fenced(&verified));
         let Ok(evidence) = evidence else { return Ok(()) };
         prop_assert_eq!(taken, (case.evidence.0, case.evidence.1));
-        let (request, _) = break_volume(evidence, 3, None, json!({ "metadata": {}, "spec": {} }));
+        let (request, _) = revoke_holder(evidence, 3, None, json!({ "metadata": {}, "spec": {} }));
         let (_, path, body) = accepts_exactly_the_valid_cases(request, "l", &rv.to_string())?;
         prop_assert_eq!((&body["metadata"]["uid"], &body["metadata"]["resourceVersion"]), (&json!("l"), &json!(rv.to_string())));
         prop_assert!(path.ends_with("/leases/pv"));

@@ -54,7 +54,7 @@ fn an_eviction_progresses_and_ends_by_the_rules() {
         ("silent for 20 minutes", on(active()), 1_200, vec!["pod-1-p: example.com/app Interrupted; example.com/other Active; example.com/other starts".to_owned()]),
         ("reported in between", on(reports(active(), 0, "heartbeatTime", &json!(timestamp(600)))), 1_200, vec![]),
         ("done", on(reported(active(), 0)), 61, vec!["pod-1-p: example.com/app Completed; example.com/other Active; example.com/other starts".to_owned()]),
-        ("the last one is done, and the pod is there", on(reported(last(), 2)), 61, vec![format!("pod-1-p: {EVICTOR} Completed; Failed=True/NoFurtherResponder TargetEvicted=False/EvictionFailed; if PodLeft")]),
+        ("the last one is done, and the pod is there", on(reported(last(), 2)), 61, vec![format!("pod-1-p: {EVICTOR} Completed; Failed=True/NoFurtherResponder TargetEvicted=False/EvictionFailed; if PodRunning")]),
         ("the pod is gone, since this process began", gone(active()), 4, vec![]),
         ("for five seconds", gone(active()), 5, vec![format!("pod-1-p: example.com/app Interrupted; {succeeded}/PodDeleted; if PodGone")]),
         ("and it reported", gone(reported(active(), 0)), 1, vec![format!("pod-1-p: example.com/app Completed; {succeeded}/PodDeleted; if PodGone")]),

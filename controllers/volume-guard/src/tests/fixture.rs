@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::holds::Decision;
-use pod_safety_shared::authority::{AttachDenial, Intent, ReleaseBasis, Update, VolumeChange};
+use pod_safety_shared::authority::{AttachDenial, Intent, RevocationBasis, Update, VolumeChange};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::HoldReason as _;
 use pod_safety_shared::model::Kind;
@@ -42,23 +42,25 @@ fn change(change: &VolumeChange) -> String {
         VolumeChange::DenyAttach(refused) => describe_refused(refused).replace("refused", "refuse"),
         VolumeChange::Allow => "allow".to_owned(),
         VolumeChange::Release { denial: refused } => format!("release{}", and(refused)),
-        VolumeChange::Revoke { basis: ReleaseBasis::Detached, denial: refused, .. } => {
+        VolumeChange::Revoke { basis: RevocationBasis::Detached, denial: refused, .. } => {
             format!("break: detached{}", and(refused))
         }
-        VolumeChange::Revoke { basis: ReleaseBasis::Evidence { proof, .. }, .. } => {
+        VolumeChange::Revoke { basis: RevocationBasis::Evidence { proof, .. }, .. } => {
             format!("break by {proof}")
         }
-        VolumeChange::Revoke { basis: ReleaseBasis::Storage(proof), .. } => {
+        VolumeChange::Revoke { basis: RevocationBasis::Storage(proof), .. } => {
             format!("break by {proof}, of storage")
         }
-        VolumeChange::Revoke { basis: ReleaseBasis::Replaced(proof), .. } => {
+        VolumeChange::Revoke { basis: RevocationBasis::Replaced(proof), .. } => {
             format!("break by {proof}, replaced")
         }
-        VolumeChange::Revoke { basis: ReleaseBasis::NodeGone, .. } => "break: node gone".to_owned(),
-        VolumeChange::Revoke { basis: ReleaseBasis::Rebooted, next: None, .. } => {
+        VolumeChange::Revoke { basis: RevocationBasis::NodeGone, .. } => "break: node gone".to_owned(),
+        VolumeChange::Revoke { basis: RevocationBasis::Rebooted, next: None, .. } => {
             "break: rebooted".to_owned()
         }
-        VolumeChange::Revoke { basis: ReleaseBasis::Rebooted, next: Some(next), denial: refused, .. } => {
+        VolumeChange::Revoke {
+            basis: RevocationBasis::Rebooted, next: Some(next), denial: refused, ..
+        } => {
             format!("break: rebooted, to {next}{}", and(refused))
         }
         VolumeChange::DeleteLease => "forget".to_owned(),

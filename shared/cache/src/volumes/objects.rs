@@ -221,7 +221,7 @@ impl Object for VolumeLease {
             holder: LeaseHolder::parse(spec.holder_identity.as_deref().unwrap_or_default()),
             generation: spec.lease_transitions.unwrap_or(0),
             holder_since: now,
-            attach_refused_elsewhere: meta.labels.contains_key(HELD_LABEL),
+            attach_and_detach_denied: meta.labels.contains_key(HELD_LABEL),
             detach_from: meta.labels.get(DETACH_LABEL).and_then(|uid| Uid::new(uid)),
         })
     }

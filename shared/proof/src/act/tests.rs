@@ -6,7 +6,7 @@ use std::time::Duration;
 use pod_safety_model::{FenceEvidenceKind, Holder, Uid};
 
 use super::*;
-use crate::{HolderFacts, Refusal, ReleaseBasis, check, verify_volume};
+use crate::{HolderFacts, Refusal, RevocationBasis, check, verify_volume};
 
 const BOOT: &str = "b0000000-0000-4000-8000-000000000001";
 const NEXT_BOOT: &str = "b0000000-0000-4000-8000-000000000002";
@@ -88,7 +88,7 @@ fn act_requests_pass_the_guard_only_unchanged_and_with_their_permit() {
     let next = Holder::parse("n/u/b0000000-0000-4000-8000-000000000002/p");
     let [freed, passed] = [None, next.as_ref()].map(|next| {
         let evidence = Evidence::for_act_tests(power_off.clone(), lease.clone(), later());
-        break_volume(evidence, 2, next, json!({ "metadata": { "labels": { "a": null } } })).0
+        revoke_holder(evidence, 2, next, json!({ "metadata": { "labels": { "a": null } } })).0
     });
     for (verb, request) in [("PATCH", taint), ("PATCH", freed), ("PATCH", passed)] {
         let (_, path, body, permit) = request.into_parts();
@@ -130,7 +130,7 @@ fn keeping_taints_needs_no_evidence_and_adds_no_out_of_service_taint() {
 fn bug_a_trusted_taint_revoked_the_holder_of_a_volume() {
     let holder =
         Holder { node: "n".into(), node_uid: Uid::new("uid-n").unwrap(), boot_id: BOOT.into(), pod: None };
-    let by = ReleaseBasis::Evidence { proof: "e".into(), newest: "1".parse().unwrap() };
+    let by = RevocationBasis::Evidence { proof: "e".into(), newest: "1".parse().unwrap() };
     for (at, kind) in every_kind().into_iter().enumerate() {
         let lease =
             LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
@@ -159,7 +159,7 @@ fn a_volume_holder_is_gone_only_by_node_gone_evidence_about_its_node() {
             let judged = verify_volume(
                 lease,
                 &holder,
-                &ReleaseBasis::NodeGone,
+                &RevocationBasis::NodeGone,
                 &HolderFacts::Gone(&evidence, is_used),
             );
             assert_eq!(judged.is_ok(), counts, "{evidence:?}, used {is_used}");

@@ -24,7 +24,7 @@ pub(in crate::authority) struct NodeChanges {
     pub(in crate::authority) added: Vec<ManagedTaint>,
     pub(in crate::authority) removed: Vec<ManagedTaint>,
     pub(in crate::authority) labels: Vec<String>,
-    /// For a volume: the evidence that its holder has ended.
+    /// For the revocation of a volume's Lease: the evidence that its holder has ended.
     pub(in crate::authority) evidence: Option<EvidenceKind>,
     /// For an eviction: the API server's answer.
     pub(in crate::authority) message: Option<String>,

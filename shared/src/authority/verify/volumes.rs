@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pod_safety_fence::quorum_read::read_node_and_lease;
 use pod_safety_proof::{
-    self as proof, Claim, Detachment, Evidence, HolderFacts, LeaseVersion, Refusal, ReleaseBasis,
+    self as proof, Claim, Detachment, Evidence, HolderFacts, LeaseVersion, Refusal, RevocationBasis,
 };
 
 use super::super::volume::VolumeUpdate;
@@ -20,7 +20,7 @@ impl Verifier<'_> {
         &mut self,
         update: &VolumeUpdate,
         holder: &Holder,
-        basis: &ReleaseBasis,
+        basis: &RevocationBasis,
     ) -> Result<Evidence<LeaseVersion>, VerifyError> {
         let evidence = self.verify_holder_claim(update, holder, basis).await?;
         VerifyError::check_not_late(evidence, self.env.now())
@@ -30,7 +30,7 @@ impl Verifier<'_> {
         &mut self,
         update: &VolumeUpdate,
         holder: &Holder,
-        basis: &ReleaseBasis,
+        basis: &RevocationBasis,
     ) -> Result<Evidence<LeaseVersion>, VerifyError> {
         let lease =
             update.lease.as_ref().ok_or(Refusal::EvidenceInvalid("there is no Lease of the volume"))?;
@@ -40,7 +40,7 @@ impl Verifier<'_> {
             proof::verify_volume(lease, holder, basis, facts).map_err(VerifyError::from)
         };
         match basis {
-            ReleaseBasis::NodeGone => {
+            RevocationBasis::NodeGone => {
                 let (cache, env, quarantine) = (self.cache, self.env, self.config.quarantine);
                 let claim = Claim::NodeGone { node: Arc::clone(&holder.node) };
                 let gone = self.verify_node(&holder.node, &claim).await?;
@@ -53,18 +53,18 @@ impl Verifier<'_> {
                 };
                 judged(&HolderFacts::Gone(gone, is_used))
             }
-            ReleaseBasis::Rebooted => {
+            RevocationBasis::Rebooted => {
                 let live = read_node_and_lease(self.connection, self.env, &holder.node)
                     .await
                     .map_err(VerifyError::Read)?;
                 judged(&HolderFacts::Rebooted(&live))
             }
-            ReleaseBasis::Evidence { proof, newest } => {
+            RevocationBasis::Evidence { proof, newest } => {
                 let (node, proof) = (Arc::clone(&holder.node), Arc::clone(proof));
                 let claim = Claim::Fenced { node, proof, newest: *newest };
                 judged(&HolderFacts::Fenced(self.verify_node(&holder.node, &claim).await?))
             }
-            ReleaseBasis::Replaced(proof) => {
+            RevocationBasis::Replaced(proof) => {
                 let evidence = self.evidence_reader.read_evidence(proof).await?;
                 let live = read_node_and_lease(self.connection, self.env, &holder.node)
                     .await
@@ -76,10 +76,10 @@ impl Verifier<'_> {
                 };
                 judged(&HolderFacts::Replaced(&evidence.read, &live, minimum))
             }
-            ReleaseBasis::Detached => {
+            RevocationBasis::Detached => {
                 judged(&HolderFacts::Detached(&self.read_detachment(update, holder).await?))
             }
-            ReleaseBasis::Storage(proof) => {
+            RevocationBasis::Storage(proof) => {
                 let evidence = self.evidence_reader.read_evidence(proof).await?;
                 let read = &evidence.read;
                 let driver = self.read_driver(update).await?;

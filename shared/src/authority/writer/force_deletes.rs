@@ -69,7 +69,7 @@ impl Authority {
             Err(VerifyError::Refused(Refusal::PodChanged)) => return Outcome::Changed,
             Err(refusal) => return Outcome::Refused(refusal),
         };
-        // The evidence is valid, whichever client removes the pod.
+        // The volume guard must know it, also if another client removes the pod first.
         self.cache.record_proved_terminated(&force.pod.uid);
         // Evidence expires in seconds, so a force deletion after device checks does not wait for a write slot.
         let _busy = self.events.begin_writing();

@@ -1,6 +1,6 @@
 //! Which priority level a request has, and which worker pool executes it.
 
-use pod_safety_proof::{Claim, ForceDeleteRequest, ReleaseBasis};
+use pod_safety_proof::{Claim, ForceDeleteRequest, RevocationBasis};
 
 use super::super::claim::{ClaimKind, Intent};
 use super::super::update::Update;
@@ -77,15 +77,15 @@ impl WorkerPool {
             Update::Eviction(_) => Self::Evictions,
             Update::Volume(volume) => match volume.change {
                 VolumeChange::Revoke {
-                    basis: ReleaseBasis::Evidence { .. } | ReleaseBasis::Storage(_),
+                    basis: RevocationBasis::Evidence { .. } | RevocationBasis::Storage(_),
                     ..
                 } => Self::EvidenceChecks,
                 VolumeChange::Revoke {
                     basis:
-                        ReleaseBasis::NodeGone
-                        | ReleaseBasis::Rebooted
-                        | ReleaseBasis::Replaced(_)
-                        | ReleaseBasis::Detached,
+                        RevocationBasis::NodeGone
+                        | RevocationBasis::Rebooted
+                        | RevocationBasis::Replaced(_)
+                        | RevocationBasis::Detached,
                     ..
                 }
                 | VolumeChange::Acquire { .. }

@@ -8,7 +8,7 @@ use super::*;
 use crate::authority::volume::{VolumeChange, VolumeUpdate};
 use crate::model::Holder;
 use crate::testing::objects::{self, uid};
-use pod_safety_proof::ReleaseBasis;
+use pod_safety_proof::RevocationBasis;
 
 const VOLUME: &str = "/api/v1/persistentvolumes/v";
 const DRIVER: &str = "/apis/storage.k8s.io/v1/csidrivers/d";
@@ -18,7 +18,7 @@ fn holder(uid_of: &str, boot: &str) -> Holder {
     Holder { node: "n".into(), node_uid: uid(uid_of), boot_id: boot.into(), pod: Some(uid("uid-p")) }
 }
 
-fn update(holder: &Holder, by: &ReleaseBasis) -> VolumeUpdate {
+fn update(holder: &Holder, by: &RevocationBasis) -> VolumeUpdate {
     let change = VolumeChange::Revoke { holder: holder.clone(), basis: by.clone(), next: None, denial: None };
     VolumeUpdate {
         volume: "v".into(),
@@ -29,15 +29,15 @@ fn update(holder: &Holder, by: &ReleaseBasis) -> VolumeUpdate {
     }
 }
 
-fn fenced() -> ReleaseBasis {
-    ReleaseBasis::Evidence { proof: "e".into(), newest: "1".parse().unwrap() }
+fn fenced() -> RevocationBasis {
+    RevocationBasis::Evidence { proof: "e".into(), newest: "1".parse().unwrap() }
 }
 
 /// The judge's evidence and how long it is valid, or its refusal.
 async fn judged(
     rig: &Rig,
     holder: &Holder,
-    by: ReleaseBasis,
+    by: RevocationBasis,
 ) -> Result<(&'static str, Duration), &'static str> {
     let now = rig.env.now();
     let found = rig.judge().verify_holder(&update(holder, &by), holder, &by).await;
@@ -108,11 +108,12 @@ async fn a_changed_boot_id_of_the_same_node_releases_its_volume() {
         ),
     ] {
         let rig = Rig::with(|rig| rig.set(NODE, "/status/nodeInfo/bootID", json!(boot)));
-        assert_eq!(judged(&rig, &holder, ReleaseBasis::Rebooted).await, expected, "{what}");
+        assert_eq!(judged(&rig, &holder, RevocationBasis::Rebooted).await, expected, "{what}");
     }
     let gone = Rig::with(|rig| drop(rig.there.lock().remove(NODE)));
     let found =
-        judged(&gone, &holder("uid-n", "b0000000-0000-4000-8000-000000000000"), ReleaseBasis::Rebooted).await;
+        judged(&gone, &holder("uid-n", "b0000000-0000-4000-8000-000000000000"), RevocationBasis::Rebooted)
+            .await;
     assert_eq!(found, Err("EvidenceInvalid"), "the Node is gone");
 }
 
@@ -161,7 +162,7 @@ async fn evidence_about_a_former_incarnation_needs_no_device_once_another_boot_h
             replaced(rig);
             change(rig);
         });
-        assert_eq!(judged(&rig, &former, ReleaseBasis::Replaced("e".into())).await, expected, "{what}");
+        assert_eq!(judged(&rig, &former, RevocationBasis::Replaced("e".into())).await, expected, "{what}");
         assert_eq!(rig.asked(), 0, "{what}: no device is asked");
     }
 }
@@ -227,7 +228,7 @@ async fn a_volume_is_detached_if_all_attachments_were_read_and_none_names_the_no
         ),
     ];
     for (what, change, expected) in rows {
-        let found = judged(&detached(change), &holder("uid-n", BOOT), ReleaseBasis::Detached).await;
+        let found = judged(&detached(change), &holder("uid-n", BOOT), RevocationBasis::Detached).await;
         assert_eq!(found, expected, "{what}");
     }
 }
@@ -236,7 +237,7 @@ async fn a_volume_is_detached_if_all_attachments_were_read_and_none_names_the_no
 #[tokio::test(start_paused = true)]
 async fn a_volume_is_not_released_if_the_api_server_does_not_answer() {
     let rig = detached(|rig| drop(rig.there.lock().insert("refuse".to_owned(), json!(VOLUME))));
-    let found = judged(&rig, &holder("uid-n", BOOT), ReleaseBasis::Detached).await;
+    let found = judged(&rig, &holder("uid-n", BOOT), RevocationBasis::Detached).await;
     assert_eq!(found, Err("ReadFailed"));
 }
 
@@ -268,7 +269,7 @@ async fn a_missing_node_releases_a_volume_only_if_no_pod_on_it_may_use_it() {
         });
         rig.world.record_absence_read("n", rig.env.now());
         advance(QUARANTINE.as_secs_f64()).await;
-        let found = judged(&rig, &holder("uid-n", BOOT), ReleaseBasis::NodeGone).await;
+        let found = judged(&rig, &holder("uid-n", BOOT), RevocationBasis::NodeGone).await;
         assert_eq!(found.map(|(kind, _)| kind), expected, "{what}");
     }
 }
@@ -284,7 +285,7 @@ async fn the_volume_of_a_removed_pod_is_released_after_its_grace_period_and_the_
         rig.world.apply(Kind::Pods, &objects::pod("q").on("n").0, rig.env.now());
     });
     rig.world.record_absence_read("n", rig.env.now());
-    let found = async || judged(&rig, &holder("uid-n", BOOT), ReleaseBasis::NodeGone).await;
+    let found = async || judged(&rig, &holder("uid-n", BOOT), RevocationBasis::NodeGone).await;
     advance(30.0 + QUARANTINE.as_secs_f64() - 0.1).await;
     assert_eq!(found().await, Err("KubeletNotAsked"));
     advance(0.1).await;

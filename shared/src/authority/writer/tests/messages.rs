@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::volumes::{holder, update};
 use super::*;
-use crate::authority::{AttachDenial, ReleaseBasis, VolumeChange};
+use crate::authority::{AttachDenial, RevocationBasis, VolumeChange};
 use crate::model::Holder;
 
 #[test]
@@ -18,7 +18,7 @@ fn each_volume_change_has_a_unique_name() {
         VolumeChange::Release { denial: None },
         VolumeChange::Revoke {
             holder: holder(BOOT),
-            basis: ReleaseBasis::NodeGone,
+            basis: RevocationBasis::NodeGone,
             next: None,
             denial: None,
         },
@@ -38,11 +38,11 @@ fn only_a_revocation_rests_on_its_evidence_too() {
     let rv = "7".parse().unwrap();
     let over = VolumeChange::Revoke {
         holder: holder(BOOT),
-        basis: ReleaseBasis::Rebooted,
+        basis: RevocationBasis::Rebooted,
         next: None,
         denial: None,
     };
-    assert_eq!(basis(over), (rv, Some(ReleaseBasis::Rebooted)));
+    assert_eq!(basis(over), (rv, Some(RevocationBasis::Rebooted)));
     assert_eq!(basis(VolumeChange::Allow), (rv, None));
 }
 
@@ -179,7 +179,7 @@ type Volume = (VolumeChange, u16, Action, &'static str, &'static str, Option<&'s
 
 /// The node has booted since its boot `boot`.
 fn broken(boot: &str, next: Option<Holder>) -> VolumeChange {
-    VolumeChange::Revoke { holder: holder(boot), basis: ReleaseBasis::Rebooted, next, denial: None }
+    VolumeChange::Revoke { holder: holder(boot), basis: RevocationBasis::Rebooted, next, denial: None }
 }
 
 #[expect(clippy::too_many_lines, reason = "a table")]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::volumes::{holder, update};
 use super::*;
-use crate::authority::{ReleaseBasis, VolumeChange};
+use crate::authority::{RevocationBasis, VolumeChange};
 use crate::client::scripted::Received;
 use crate::testing::objects::{evidence, named, volume};
 
@@ -58,7 +58,7 @@ async fn relieved_after(
         "GET" => objects.get(request.path.as_str()).map_or_else(Answer::not_found, Answer::json),
         _ => Answer::json(&named("v").uid("uid-lease").rv(8)),
     });
-    let by = ReleaseBasis::Storage("e".into());
+    let by = RevocationBasis::Storage("e".into());
     let change = VolumeChange::Revoke { holder: holder(BOOT), basis: by, next: None, denial: None };
     pool.submit_accepted(update(true, change));
     advance(0.5 + late.as_secs_f64()).await;

@@ -4,7 +4,7 @@ use crate::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::authority::{AttachDenial, ReleaseBasis, VolumeChange, VolumeLeaseRef, VolumeUpdate};
+use crate::authority::{AttachDenial, RevocationBasis, VolumeChange, VolumeLeaseRef, VolumeUpdate};
 use crate::client::scripted::Received;
 use crate::model::{Holder, NodeKey};
 use crate::testing::Claimed as _;
@@ -99,25 +99,33 @@ async fn each_change_is_a_compare_and_swap() {
 
 #[tokio::test(start_paused = true)]
 async fn a_holder_is_revoked_only_if_its_incarnation_has_ended_and_the_generation_grows() {
-    let over =
-        |by: ReleaseBasis| VolumeChange::Revoke { holder: holder(BOOT), basis: by, next: None, denial: None };
+    let over = |by: RevocationBasis| VolumeChange::Revoke {
+        holder: holder(BOOT),
+        basis: by,
+        next: None,
+        denial: None,
+    };
     for (what, boot, by) in [
-        ("the same life", BOOT, ReleaseBasis::Rebooted),
-        ("a life that does not say which", "", ReleaseBasis::Rebooted),
+        ("the same life", BOOT, RevocationBasis::Rebooted),
+        ("a life that does not say which", "", RevocationBasis::Rebooted),
         (
             "evidence that is not there",
             BOOT,
-            ReleaseBasis::Evidence { proof: "e".into(), newest: "1".parse().unwrap() },
+            RevocationBasis::Evidence { proof: "e".into(), newest: "1".parse().unwrap() },
         ),
-        ("a Node that is there", BOOT, ReleaseBasis::NodeGone),
+        ("a Node that is there", BOOT, RevocationBasis::NodeGone),
     ] {
         let (writes, ended) = written(boot, update(true, over(by))).await;
         assert_eq!((writes.len(), ended), (0, vec!["uid-v: refused".to_owned()]), "{what}");
     }
     let booted = holder(NEXT_BOOT);
     for (next, identity) in [(None, Value::Null), (Some(booted.clone()), json!(booted.to_string()))] {
-        let change =
-            VolumeChange::Revoke { holder: holder(BOOT), basis: ReleaseBasis::Rebooted, next, denial: None };
+        let change = VolumeChange::Revoke {
+            holder: holder(BOOT),
+            basis: RevocationBasis::Rebooted,
+            next,
+            denial: None,
+        };
         let (writes, ended) = written(NEXT_BOOT, update(true, change)).await;
         assert_eq!(ended, ["uid-v: written"]);
         let (_, body) = &writes[0];
@@ -132,11 +140,15 @@ async fn a_holder_is_revoked_only_if_its_incarnation_has_ended_and_the_generatio
 /// A node with a hundred volumes gets one turn for many of them, and not a hundred turns.
 #[test]
 fn revocations_use_the_flow_of_their_node_and_other_changes_that_of_their_volume() {
-    let over =
-        |by: ReleaseBasis| VolumeChange::Revoke { holder: holder(BOOT), basis: by, next: None, denial: None };
+    let over = |by: RevocationBasis| VolumeChange::Revoke {
+        holder: holder(BOOT),
+        basis: by,
+        next: None,
+        denial: None,
+    };
     for (change, lane) in [
-        (over(ReleaseBasis::NodeGone), "n"),
-        (over(ReleaseBasis::Storage("e".into())), "n"),
+        (over(RevocationBasis::NodeGone), "n"),
+        (over(RevocationBasis::Storage("e".into())), "n"),
         (VolumeChange::Acquire { holder: holder(BOOT), denial: None }, "v"),
         (VolumeChange::Release { denial: None }, "v"),
         (VolumeChange::Allow, "v"),
@@ -154,7 +166,7 @@ async fn a_refused_revocation_is_retried_later() {
             true,
             VolumeChange::Revoke {
                 holder: holder(BOOT),
-                basis: ReleaseBasis::Rebooted,
+                basis: RevocationBasis::Rebooted,
                 next: None,
                 denial: None,
             },
@@ -245,7 +257,7 @@ async fn relieved(shown: Shown) -> (Vec<Value>, Vec<String>) {
     let refused = Some(AttachDenial { why: "its pods are there".to_owned(), detach_from: Some(from) });
     let change = VolumeChange::Revoke {
         holder: holder(BOOT),
-        basis: ReleaseBasis::Detached,
+        basis: RevocationBasis::Detached,
         next: None,
         denial: refused,
     };
@@ -334,7 +346,7 @@ async fn a_revocation_without_an_answer_times_out_when_its_evidence_expires() {
         true,
         VolumeChange::Revoke {
             holder: holder(BOOT),
-            basis: ReleaseBasis::Rebooted,
+            basis: RevocationBasis::Rebooted,
             next: None,
             denial: None,
         },
