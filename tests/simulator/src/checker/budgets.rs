@@ -1,30 +1,34 @@
-//! What is known of disruption budgets: what each asks for, the pods that it guards,
-//! by the API's word and in truth, and how many of them may go.
+//! The state of disruption budgets: each budget's spec, the pods that it selects (as the API shows them and as they
+//! really are),
+//! and how many of them may be disrupted.
 //!
-//! # What Kubernetes cannot promise, and what is judged instead
+//! # What Kubernetes cannot guarantee, and what is checked instead
 //!
-//! The API server lets an eviction through by numbers that a controller has
-//! written. It cannot know of what happened since: a process that died in the last
-//! instants, a workload that was scaled a moment ago. So no rule here asks what the
-//! numbers *are*; the rules ask what could have been known. That is bounded so:
+//! The API server allows an eviction by the numbers that a controller has written into the budget's status. Those
+//! numbers cannot
+//! include the last instants: a process that has just died, a workload that has just been scaled. So the rules do not
+//! compare with
+//! the exact state; they compare with what a controller could have known:
 //!
-//! * A controller that is well acts on all that the API server's log says up to
-//!   [`REACTS`] ago. From there to now lies the *window*.
-//! * Whatever keeps the controllers under test or their API servers from their work
-//!   (cuts, crashes, pauses, lags, troubled requests, a change of the leader) opens
-//!   the window back to [`REACTS`] before its beginning, until [`RECOVERS`] after
-//!   its end.
-//! * Pods may count as healthy if the log called them so at any moment of the window,
-//!   workloads for as few replicas as they had at any moment of it. The spec of the
-//!   budget is the present one, for the API server itself compares generations.
-//! * Evictions are never excused: the API server has counted each of them before it
-//!   lets the next one through, whoever leads and however old its cache is.
-//! * What is right in truth is right: a rule is broken only if the processes that
-//!   run and are ready do not allow it either.
+//! * A healthy controller has acted on everything that was in the API server's log [`REACTS`] ago. The time from
+//!   there to
+//!   now is the *window*.
+//! * A disturbance of the controllers under test or of their API servers (network cut, crash, pause, lag, failing
+//!   requests, change
+//!   of the leader) extends the window: it begins [`REACTS`] before the disturbance and ends [`RECOVERS`] after it.
+//! * A pod may count as healthy if the log showed it as healthy at any moment of the window. A workload may count
+//!   with the fewest
+//!   replicas that it had in the window. The budget's spec is always the present one, because the API server itself
+//!   compares
+//!   generations.
+//! * Evictions are never excused: the API server counts each of them before it allows the next one, whichever replica
+//!   leads and
+//!   however old its cache is.
+//! * A rule is broken only if the processes that really run and are ready do not allow the eviction either.
 //!
-//! Not judged: evictions of pods that the API calls unready while their budget is in
-//! order, which spend nothing (`unhealthyPodEvictionPolicy`). A frozen process
-//! counts as ready, for it may thaw.
+//! Not checked: evictions of unready pods while their budget is satisfied. They use up nothing
+//! (`unhealthyPodEvictionPolicy`). A
+//! frozen process counts as ready, because it may thaw.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,17 +40,20 @@ use super::{Checker, State};
 use crate::api::{ObservedChange, selects_labels};
 use crate::world::{is_called_ready, number_at, start_up, str_at};
 
-/// So long after the log has something a controller that is well has acted on it:
-/// two requests of it, a conflict, and once more.
+/// A healthy controller has acted on a change this long after it is in the log: two requests of its own, a conflict,
+/// and a
+/// retry.
 pub(super) const REACTS: Duration = Duration::from_secs(5);
-/// So long after the end of a trouble a controller is well again: the longest pause
-/// of what failed, and what a new leader needs.
+/// A controller is healthy again this long after a disturbance ended: the longest backoff of a failed request, and
+/// the time
+/// that a new leader needs.
 pub(super) const RECOVERS: Duration = Duration::from_secs(80);
-/// For so long an entry of a pod that was not evicted says that it was:
-/// `DeletionTimeout`.
+/// How long an entry in `status.disruptedPods` stays for a pod that was not deleted: `DeletionTimeout` of the
+/// upstream
+/// disruption controller.
 pub(super) const ENTRY_LIVES: Duration = Duration::from_secs(120);
 
-/// A pod that can be ready, as the API has it.
+/// A pod that can be ready, as the API shows it.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) uid: String,
@@ -57,19 +64,18 @@ pub(super) struct Member {
     pub(super) ready: bool,
 }
 
-/// One budget.
+/// One PodDisruptionBudget.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Budget {
-    /// As the API has it.
+    /// The object as the API shows it.
     pub(super) object: Arc<Value>,
-    /// Since when it asks for what it asks for.
+    /// When its spec last changed.
     pub(super) since: Duration,
-    /// The pods that the API calls healthy, from when on.
+    /// The pods that the API shows as healthy, with the time from which on.
     healthy: Vec<(Duration, BTreeSet<String>)>,
-    /// Whose pods it guards.
+    /// The UIDs of the workloads whose pods it selects.
     owners: BTreeSet<String>,
-    /// The evictions that the API server counted. Until a controller calculates anew the
-    /// budget is so much smaller.
+    /// The evictions that the API server counted. They reduce the budget until a controller calculates it again.
     counted: Vec<Counted>,
 }
 
@@ -78,7 +84,7 @@ pub(super) struct Budget {
 pub(super) struct Counted {
     pub(super) at: Duration,
     pub(super) uid: String,
-    /// The pod had been counted already.
+    /// An eviction of this pod had been counted before.
     pub(super) twice: bool,
 }
 
@@ -87,45 +93,45 @@ pub(super) struct Budgets {
     all: BTreeMap<String, Budget>,
     /// By `namespace/name`.
     pods: BTreeMap<String, Member>,
-    /// How many pods each workload wants, from when on, by its UID.
+    /// The replicas of each workload, with the time from which on, by its UID.
     replicas: BTreeMap<String, Vec<(Duration, i64)>>,
-    /// When evictions of pods were counted, by UID; without those that failed then.
+    /// When evictions of pods were counted, by UID; without those that failed afterwards.
     evicted: BTreeMap<String, Duration>,
-    /// How long each pod takes to be ready, by UID.
+    /// How long each pod takes to become ready, by UID.
     start_up: BTreeMap<String, Duration>,
-    /// Until when processes are not ready, by UID.
+    /// Until when processes are not ready, by the pod's UID.
     sick: BTreeMap<String, Duration>,
-    /// When those who calculate were troubled.
+    /// When the processes that calculate budgets were disturbed: from, until.
     disturbed: Vec<(Duration, Duration)>,
 }
 
-/// How many may go: the least and the most that could have been known.
+/// How many pods may be disrupted: the least and the most that a controller could have calculated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowed {
     pub(super) least: i64,
     pub(super) most: i64,
-    /// In truth.
+    /// By the processes that really run and are ready.
     pub(super) truly: i64,
 }
 
-/// The values that held at some moment from `from` on.
+/// The values that held at any moment from `from` on.
 fn since<T>(history: &[(Duration, T)], from: Duration) -> &[(Duration, T)] {
     let first = history.partition_point(|(at, _)| *at <= from).saturating_sub(1);
     history.get(first..).unwrap_or_default()
 }
 
-/// When a trouble ended: at the latest when the world healed, if it began before.
+/// When a disturbance ended: at the latest when the faults of the run ended, if it began before.
 fn over(from: Duration, until: Duration, healed: Option<Duration>) -> Duration {
     healed.filter(|healed| from < *healed).map_or(until, |healed| healed.min(until))
 }
 
-/// So many of a hundred, rounded up, or a number.
+/// Resolves a number or a percentage of `of`, rounded up.
 fn scaled(amount: &Value, of: i64) -> i64 {
     let percent = amount.as_str().and_then(|text| text.strip_suffix('%')?.parse::<i64>().ok());
     percent.map_or_else(|| amount.as_i64().unwrap_or(0), |percent| (percent * of + 99) / 100)
 }
 
-/// How many pods must be healthy, of so many.
+/// How many of the expected pods must be healthy.
 pub(crate) fn desired(budget: &Value, expected: i64) -> i64 {
     match (budget.pointer("/spec/minAvailable"), budget.pointer("/spec/maxUnavailable")) {
         (Some(least), _) => scaled(least, expected),
@@ -148,13 +154,13 @@ impl Budgets {
         self.all.get(name)
     }
 
-    /// The budgets that guard this pod.
+    /// The budgets that select this pod.
     pub(super) fn guarding(&self, member: &Member) -> Vec<String> {
         let guarding = self.all.iter().filter(|(_, budget)| budget.guards(member));
         guarding.map(|(name, _)| name.clone()).collect()
     }
 
-    /// An eviction of this pod was counted; or it was, and failed.
+    /// Records that an eviction of this pod was counted (`Some`), or that it failed afterwards (`None`).
     pub(super) fn counted(&mut self, uid: &str, at: Option<Duration>) {
         match at {
             Some(at) => drop(self.evicted.insert(uid.to_owned(), at)),
@@ -212,7 +218,7 @@ impl Budgets {
         }
     }
 
-    /// Up to when a controller must know what the log says.
+    /// A controller must know the log up to this moment.
     pub(super) fn known_until(&self, now: Duration, healed: Option<Duration>) -> Duration {
         let mut known = now.saturating_sub(REACTS);
         loop {
@@ -227,13 +233,13 @@ impl Budgets {
         }
     }
 
-    /// Since when nothing troubles those who calculate.
+    /// Since when nothing disturbs the processes that calculate budgets.
     pub(super) fn untroubled_since(&self, now: Duration, healed: Option<Duration>) -> Duration {
         let ends = self.disturbed.iter().filter(|(from, _)| *from <= now);
         ends.map(|(from, until)| over(*from, *until, healed)).max().unwrap_or_default()
     }
 
-    /// Whether an eviction of this pod was counted, and is believed in still.
+    /// Whether an eviction of this pod was counted and its entry still counts.
     fn is_evicted(&self, now: Duration, uid: &str) -> bool {
         self.evicted.get(uid).is_some_and(|at| now.saturating_sub(*at) < ENTRY_LIVES || self.is_leaving(uid))
     }
@@ -242,7 +248,7 @@ impl Budgets {
         !self.pods.values().any(|member| member.uid == uid && !member.terminates)
     }
 
-    /// Whether this pod was evicted after `from`, and went.
+    /// Whether this pod was evicted after `from` and is leaving.
     fn left_after(&self, from: Duration, uid: &str) -> bool {
         self.evicted.get(uid).is_some_and(|at| *at > from) && self.is_leaving(uid)
     }
@@ -268,24 +274,25 @@ impl Budget {
         }
     }
 
-    /// Evictions from this moment on that make no difference to what was healthy then: of
-    /// pods that were not, and of one pod for the second time.
+    /// The number of evictions since `from` that do not change `healthy`: evictions of unhealthy pods, and repeated
+    /// evictions of one
+    /// pod.
     fn for_nothing(&self, from: Duration, healthy: &BTreeSet<String>) -> usize {
         let counted = self.counted.iter().filter(|one| one.at >= from);
         counted.filter(|one| one.twice || !healthy.contains(&one.uid)).count()
     }
 
-    /// A number of its status.
+    /// A number of the budget's status.
     pub(super) fn status(&self, field: &str) -> i64 {
         number_at(&self.object, &format!("/status/{field}")).unwrap_or(0)
     }
 
-    /// Whether its numbers are those of its present spec.
+    /// Whether its status was calculated for its present generation.
     pub(super) fn is_observed(&self) -> bool {
         self.status("observedGeneration") >= number_at(&self.object, "/metadata/generation").unwrap_or(0)
     }
 
-    /// The names of pods whose evictions were let through, and when.
+    /// The pods in `status.disruptedPods`: name and time of the eviction.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&String, &str)> {
         let entries = self.object.pointer("/status/disruptedPods").and_then(Value::as_object);
         entries.into_iter().flatten().map(|(name, at)| (name, at.as_str().unwrap_or_default()))
@@ -293,8 +300,9 @@ impl Budget {
 }
 
 impl State {
-    /// How many of the pods that a budget guards may go, as far as could be known from
-    /// `from` on. `entries` are pods that are believed to go, which only makes it less.
+    /// How many pods of a budget may be disrupted, as far as a controller could know from `from` on. `entries` are
+    /// pods whose
+    /// eviction is pending; they reduce the result.
     pub(super) fn allowed(
         &self,
         now: Duration,
@@ -311,8 +319,9 @@ impl State {
             replicas += history.last().map_or(0, |(_, wanted)| *wanted);
         }
         let stays = |uid: &&String| !budgets.is_evicted(now, uid);
-        // A new leader whose watch of pods hangs may take a pod for healthy that is gone: the last leader saw it go, and
-        // took its entry away (docs/disruption.md).
+        // A new leader whose watch of pods hangs may count a removed pod as healthy: the last leader saw its removal
+        // and took its
+        // entry away (docs/disruption.md).
         let seen_to_stay = |uid: &&String| stays(uid) || from + REACTS < now && budgets.left_after(from, uid);
         let sets = since(&budget.healthy, from).iter();
         let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
@@ -328,7 +337,7 @@ impl State {
         }
     }
 
-    /// How many of the pods that a budget guards are ready, and not about to go.
+    /// How many of the pods that a budget selects are really ready and not about to leave.
     fn truly_ready(&self, now: Duration, budget: &Budget) -> i64 {
         let counts = |member: &&Member| {
             let goes = member.terminates || self.budgets.is_evicted(now, &member.uid);
@@ -337,7 +346,7 @@ impl State {
         i64::try_from(self.budgets.pods.values().filter(counts).count()).unwrap_or(i64::MAX)
     }
 
-    /// Whether a process of this pod runs and is past its start.
+    /// Whether a process of this pod runs and has finished its start.
     fn is_truly_ready(&self, now: Duration, uid: &str) -> bool {
         let Some(start_up) = self.budgets.start_up.get(uid) else { return false };
         let started =
@@ -346,38 +355,37 @@ impl State {
         well && started.min().is_some_and(|started| now >= started + *start_up)
     }
 
-    /// Those who calculate are kept from it until then.
+    /// Records that the processes that calculate budgets are disturbed until `until`.
     pub(super) fn control_is_troubled(&mut self, now: Duration, until: Duration) {
         self.budgets.disturbed.push((now, until));
     }
 }
 
 impl Checker {
-    /// What a probe of a process finds.
+    /// The result of a readiness probe of the pod's process.
     pub(crate) fn is_ready(&self, uid: &str) -> bool {
         let now = self.now();
         self.state.lock().is_truly_ready(now, uid)
     }
 
-    /// How many of the pods that a budget guards are ready in truth, and not about to go.
+    /// How many of the pods that a budget selects are really ready and not about to leave.
     pub(crate) fn ready_of(&self, budget: &Value) -> i64 {
         let name = format!("{}/{}", str_at(budget, "/metadata/namespace"), str_at(budget, "/metadata/name"));
         let (now, state) = (self.now(), self.state.lock());
         state.budgets.budget(&name).map_or(0, |budget| state.truly_ready(now, budget))
     }
 
-    /// The processes of a pod are not ready until then.
+    /// The processes of a pod are not ready until `until`.
     pub(crate) fn sickens(&self, uid: &str, until: Duration) {
         self.state.lock().budgets.sick.insert(uid.to_owned(), until);
     }
 
-    /// The wall clock of a process under test is not that of the API servers.
+    /// The wall clock of a process under test differs from that of the API servers.
     pub(crate) fn clock_jumps(&self) {
         self.state.lock().clocks_jumped = true;
     }
 
-    /// Something keeps the processes under test or their API servers from their work
-    /// until then.
+    /// The processes under test or their API servers are disturbed until `until`.
     pub(crate) fn control_is_troubled(&self, until: Duration) {
         let now = self.now();
         self.state.lock().control_is_troubled(now, until);

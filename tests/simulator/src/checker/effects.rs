@@ -1,4 +1,4 @@
-//! What one change did to a pod, whoever made it.
+//! What one change did to a pod, whichever client made it.
 
 use serde_json::Value;
 
@@ -8,22 +8,22 @@ use crate::world::{number_at, str_at};
 /// Grace of a pod that names none.
 const DEFAULT_GRACE: i64 = 30;
 
-/// Something that a change did to a pod.
+/// An effect of a change on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// It is not there any more.
+    /// The pod was removed.
     Removed,
-    /// Its phase says ended, and did not before.
+    /// Its phase became terminal.
     Ended,
-    /// Its phase says something else than the end that it said before.
+    /// Its phase was terminal, and became another one.
     Revived,
-    /// Its processes have less time to end than they were promised.
+    /// Its grace period became shorter than promised.
     Shortened,
-    /// They have more, though the clock already ran.
+    /// Its grace period became longer, though it already ran.
     Lengthened,
-    /// Finalizers were taken away.
+    /// Finalizers were removed.
     Released,
-    /// A condition says that its node is gone.
+    /// A condition states that its node is gone.
     CalledOrphan,
 }
 
@@ -53,7 +53,7 @@ fn is_called_orphan(pod: &Value) -> bool {
     })
 }
 
-/// All that a change did.
+/// All effects of a change.
 pub(super) fn effects(before: &Value, after: Option<&Value>) -> Vec<Effect> {
     let Some(after) = after else { return vec![Effect::Removed] };
     let mut effects = Vec::new();

@@ -1,14 +1,14 @@
-//! S7 and L5: what disruption budgets let through, and what they refuse.
+//! S7 and L5: the evictions that disruption budgets allow and deny.
 //!
 //! | broken | when |
 //! |---|---|
-//! | S7 | an eviction is let through that the budget does not allow |
+//! | S7 | an eviction is allowed that the budget does not permit |
 //! | S7 | a status allows more evictions than the budget does |
-//! | S7 | a process under test sends an eviction whose UID it must know to be wrong: the API server counts it before it refuses it |
-//! | L5 | an eviction is refused for the budget's sake while the budget allows it |
-//! | L5 | at the end, when all is quiet, a status allows fewer than the budget does |
+//! | S7 | a process under test sends an eviction with a UID that it must know to be wrong: the API server counts it before it denies it |
+//! | L5 | an eviction is denied because of the budget while the budget permits it |
+//! | L5 | at the end, without disturbances, a status allows fewer evictions than the budget does |
 //!
-//! "Allows" is what [`budgets`](super::budgets) says, for every moment of the window.
+//! What a budget permits is calculated by [`budgets`](super::budgets), for every moment of the window.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::world::{DRAIN, is_shipped, number_at, stamp, str_at};
 
 const BUDGETS: &str = "/poddisruptionbudgets/";
 
-/// The pod that a request is to evict.
+/// The pod that a request asks to evict.
 fn evicted_pod(asked: &ApiRequest) -> Option<String> {
     let path = asked.path.strip_prefix("/api/v1/namespaces/")?.strip_suffix("/eviction")?;
     let (namespace, name) = path.split_once("/pods/")?;
@@ -34,7 +34,7 @@ fn allowed(budget: &Value) -> i64 {
     number_at(budget, "/status/disruptionsAllowed").unwrap_or(0)
 }
 
-/// The budgets that a request took something from.
+/// The changes of budgets by which a request counted an eviction.
 fn spent(changes: &[ObservedChange]) -> impl Iterator<Item = &ObservedChange> {
     changes.iter().filter(|change| {
         let both = change.before.as_ref().zip(change.after.as_ref());
@@ -44,8 +44,7 @@ fn spent(changes: &[ObservedChange]) -> impl Iterator<Item = &ObservedChange> {
 }
 
 impl State {
-    /// A request was executed: evictions and statuses are judged, then it is learnt
-    /// from.
+    /// Checks evictions and statuses of an executed request, then records what it changed.
     pub(super) fn check_requests(
         &mut self,
         now: Duration,
@@ -122,7 +121,7 @@ impl State {
         }
     }
 
-    /// An eviction was counted, and then refused.
+    /// An eviction was counted, and then denied.
     fn check_counted_but_refused(
         &mut self,
         now: Duration,
@@ -136,7 +135,7 @@ impl State {
         if is_shipped(&asked.caller) || asked.caller.starts_with(DRAIN) {
             let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
             let wanted = str_at(&body, "/deleteOptions/preconditions/uid");
-            // One that came while the eviction was under way could not be known.
+            // A change that came while the eviction was under way could not be known.
             let oldest_read = stamp(now.saturating_sub(LONGEST_REQUEST));
             let knowable =
                 self.budgets.pod(pod).is_none_or(|member| member.uid != uid || member.created <= oldest_read);
@@ -152,7 +151,7 @@ impl State {
         }
     }
 
-    /// An eviction was refused for the budget's sake.
+    /// An eviction was denied because of the budget.
     fn check_refusal(&mut self, now: Duration, asked: &ApiRequest, pod: &str) {
         let Some(member) = self.budgets.pod(pod).cloned() else { return };
         for name in self.budgets.guarding(&member) {
@@ -169,7 +168,7 @@ impl State {
         }
     }
 
-    /// Why a budget that lets nothing through should let something through.
+    /// Why a budget that allows no disruption should allow one.
     fn withheld_disruption(&self, now: Duration, name: &str) -> Option<String> {
         let from = self.budgets.known_until(now, self.healed);
         let budget = self.budgets.budget(name).filter(|budget| budget.since < from)?;
@@ -185,13 +184,12 @@ impl State {
         })
     }
 
-    /// Pods of which the status says that they are about to go: their own entries, not
-    /// those of others who had their names.
+    /// The pods in `status.disruptedPods`: only entries of these pods, not of earlier pods of the same name.
     fn disrupted_pods(&self, now: Duration, budget: &Budget) -> BTreeSet<String> {
         let namespace = str_at(&budget.object, "/metadata/namespace");
         let oldest = stamp(now.saturating_sub(ENTRY_LIVES + REACTS));
-        // A process that starts does not know how old an entry is by its own clock: its two
-        // minutes begin anew.
+        // A process that starts does not know the age of an entry by its own clock: the entry's two minutes begin
+        // again.
         let untroubled = self.budgets.untroubled_since(now, self.healed);
         let anew = now.saturating_sub(untroubled) <= ENTRY_LIVES + REACTS;
         let mut uids = BTreeSet::new();
@@ -205,7 +203,7 @@ impl State {
         uids
     }
 
-    /// A status was written.
+    /// A budget's status was written.
     fn check_status(&mut self, now: Duration, asked: &ApiRequest, change: &ObservedChange) {
         let Some(after) = &change.after else { return };
         let from = self.budgets.known_until(now, self.healed);
@@ -231,7 +229,7 @@ impl State {
     }
 }
 
-/// What a budget says, for people.
+/// The numbers of a budget, for messages.
 fn numbers(budget: &Budget) -> String {
     let [allowed, current, desired, expected, observed] =
         ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods", "observedGeneration"]
@@ -242,7 +240,7 @@ fn numbers(budget: &Budget) -> String {
 }
 
 impl Checker {
-    /// The end, when all is quiet: what the statuses say is so.
+    /// Checks at the end, without disturbances, that the statuses are right.
     pub(crate) fn check_budgets(&self) {
         let now = self.now();
         let mut state = self.state.lock();

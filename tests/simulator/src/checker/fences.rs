@@ -1,32 +1,37 @@
-//! S10, L2, L3, and what S2 asks of pods that are released by fencing: who is switched off, by which
-//! intent, and what is made of it. Judged in worlds in which nodes are fenced.
+//! S10, L2, L3, and the part of S2 that concerns pods released by fencing: which machine is switched off, on the
+//! basis of which
+//! recorded attempt, and what follows from it. Checked in worlds in which nodes are fenced.
 //!
 //! | broken | when |
 //! |---|---|
-//! | S10 | a device is told off or on, and no attempt that names it is written down and open |
-//! | S10 | it is told after the attempt's time, or by a device that is not trusted |
-//! | S10 | an attempt is begun, or looked at, while an earlier one of that node may still land |
-//! | S10 | a machine is told on while pods that were asked to end wait there |
-//! | S10 | evidence is written without two looks 5 s apart that said off, of each device; or of a device that is another machine's, or does not say which and must; or the Lease was renewed since, or not read after all looks |
-//! | S10 | evidence names an agent whose promise was not taken back, or in whose boot a process runs; a promise is taken back without an open attempt that names the agent |
-//! | S10 | the out-of-service taint is added without evidence that holds about that life, or to a node that is Ready |
-//! | S10 | it is taken away by us, and is not ours; or the node is not back in another life, and nothing was contradicted |
-//! | S2 | a pod is released without such evidence, or after it was declared invalid, or without a last look and a read of the Lease after it, or though the Lease was renewed since |
-//! | S2 | a process of it runs, and no lie excuses it |
-//! | S2 | a pod is released by a person's word that had expired, or though the Lease was renewed since, or not read |
-//! | L2 | a pod that waits on a node that is proved off is there fifteen seconds later, where nothing is tried twice |
-//! | L3 | an incident stays where it is, and nothing holds it; pods of a fenced node stay |
-//! | L3 | the kubelet is heard in the life that was proved off, and it is not called a contradiction |
+//! | S10 | a device gets an order (off or on), and no open attempt that names the device is recorded |
+//! | S10 | a device gets an order after the attempt's time, or although it is marked as not trusted |
+//! | S10 | an attempt begins, or its result is checked, while an earlier order for that node may still take effect |
+//! | S10 | a machine is switched on while pods that were deleted gracefully wait there |
+//! | S10 | evidence is written without two status checks of each device, 5 s apart, that both reported off; or the device belongs to another machine, or does not report its identity where that is required; or the Lease was renewed since, or was not read after all status checks |
+//! | S10 | evidence names an agent whose promise was not revoked, or in whose boot a process runs; a promise is revoked without an open attempt that names the agent |
+//! | S10 | the out-of-service taint is added without valid evidence about that incarnation, or to a node that is Ready |
+//! | S10 | pod-safety removes an out-of-service taint that it did not add; or removes it while the node is not back in another incarnation and the evidence was not contradicted |
+//! | S2 | a pod is released without such evidence, or after the evidence was declared invalid, or without a last status check and a read of the Lease after it, or although the Lease was renewed since |
+//! | S2 | a process of the released pod runs, and no false report excuses that |
+//! | S2 | a pod is released by an expired confirmation, or although the Lease was renewed since, or the Lease was not read |
+//! | L2 | a pod that waits on a node that is proved off is still there fifteen seconds later, where no request needs a retry |
+//! | L3 | an incident stays in its phase and no gate holds it; pods of a fenced node stay |
+//! | L3 | the kubelet reports in the incarnation that was proved off, and the evidence is not marked as contradicted |
 //!
-//! **The lie that nobody can see.** A device says off of a machine that runs, at both looks and at
-//! the last one, and the machine's kubelet is silent all the while: for whoever asks the API server
-//! and the device that world is the one in which the machine is off. So a release there is excused,
-//! and counted (`limit: a device lied …`), if *each* look that it rests on was such a lie, and no
-//! renewal of the Lease could be read. If its kubelet renewed shortly before and shortly after, it was not silent:
-//! that is S19 (`alive`). A device that reaches another machine tells no such lie
-//! where `identityCheck` is `Required`: there nothing is excused. As soon as the node is heard, all
-//! that docs/fencing.md promises is owed again: no further release, the evidence invalid, the device
-//! not trusted.
+//! **The false report that cannot be detected.** A device reports off for a machine that runs, at both status checks
+//! and at the
+//! last one, and the machine's kubelet does not report during that time. The API server and the device then show
+//! exactly what they
+//! would show for a machine that is off. So such a release is excused and counted (`limit: a device lied …`) if
+//! *each* status
+//! check that it rests on was such a false report and no renewal of the Lease could be read. If the kubelet renewed
+//! shortly before
+//! and shortly after, it was reachable: that is S19 (`alive`). A device that reaches another machine is no such
+//! excuse where
+//! `identityCheck` is `Required`. As soon as the kubelet reports, everything that docs/fencing.md promises applies
+//! again: no further
+//! release, the evidence invalid, the device not trusted.
 
 mod ends;
 mod known;
@@ -50,23 +55,27 @@ use super::{Invariant, State};
 use crate::api::{ApiRequest, ObservedChange};
 use crate::world::{boot_id, is_shipped, str_at};
 
-/// Two looks lie so far apart.
+/// The least time between two status checks of a device.
 const APART: Duration = Duration::from_secs(5);
-/// And so far where a provider may be behind. It thinks for a moment, for longer at the first than at the second.
+/// The least time between two status checks where a provider's answer may be stale. A status check takes a moment,
+/// and the first
+/// may take longer than the second.
 const INSTANCES_APART: Duration = Duration::from_secs(13);
-/// Between the looks of a step, and the write that rests on them: a step of fencing looks twice and
+/// The longest time between the status checks of a step and the write that rests on them: a step of fencing checks
+/// twice and
 /// writes, the next one reads and writes.
 const CHECK_VALID_FOR: Duration = Duration::from_secs(120);
-/// From the read of the Lease to the evidence that is written: nothing but the request lies between them, which
-/// may be as slow as requests are here.
+/// The longest time from the read of the Lease to the write of the evidence: one request lies between them, which may
+/// be as
+/// slow as requests are here.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(31);
-/// No machine boots faster: so long before a release the last look may have begun.
+/// The shortest boot of a machine, and so the longest time from the last status check to a release.
 const MINIMUM_BOOT: Duration = Duration::from_secs(10);
-/// For how long after its reads evidence about a node may be used.
+/// How long after its reads evidence about a node may be used.
 const VALID_FOR: Duration = Duration::from_secs(2);
 
 impl State {
-    /// A request was executed: what it says of fencing is judged, then it is learnt from.
+    /// Checks an executed request against the rules of fencing, then records what it changed.
     pub(super) fn judge_fences(&mut self, now: Duration, asked: &ApiRequest, changes: &[ObservedChange]) {
         let ours = is_shipped(&asked.caller);
         for change in changes {
@@ -114,7 +123,7 @@ impl State {
         }
     }
 
-    /// Why evidence does not rest on looks; `None`: it does.
+    /// Why status checks do not support this evidence; `None`: they do.
     fn evidence_defect(&self, now: Duration, caller: &str, object: &Value) -> Option<String> {
         let about = object.pointer("/spec/node").map(known::incarnation_of).unwrap_or_default();
         let devices = devices_of(object);
@@ -122,14 +131,15 @@ impl State {
         if !known::is_by_status_checks(kind) || devices.is_empty() {
             return Some("it names no device".to_owned());
         }
-        // The Lease is read when all looks are done: what was renewed between it and them is unknown.
+        // The Lease must be read after all status checks: a renewal between the read and a later check would be
+        // missed.
         let Some(read) = self.acts.lease_read(caller, &about.0, now) else {
             return Some(format!("{caller} never read the Lease of {}", about.0));
         };
         if now.saturating_sub(read) > WRITTEN_WITHIN {
             return Some(format!("{caller} read the Lease of {} at {read:?} only", about.0));
         }
-        // Whoever looked may have been another leader: what it saw is in the status.
+        // The status checks may have been made by an earlier leader: their result is in the status.
         let callers = self.fences.checks.keys().filter(|(_, node)| *node == about.0);
         let callers: Vec<String> = callers.map(|(caller, _)| caller.clone()).collect();
         for device in devices {
@@ -150,13 +160,13 @@ impl State {
             }
         }
         let lease = known::time_of(str_at(object, "/spec/leaseRenewed"));
-        // A Lease that is collected with its Node was not renewed.
+        // A Lease that was garbage collected with its Node was not renewed.
         let renewed = self.fences.lease_at(&about.0, read) != lease && self.acts.leases.contains(&about.0);
         renewed
             .then(|| format!("the Lease that {caller} read at {read:?} is not that of the looks, {lease:?}"))
     }
 
-    /// Why the promise of a node's agent has not come true: what it guards runs, or the promise was not taken back.
+    /// Why the promise of a node's agent is not fulfilled: a guarded process runs, or the promise was not revoked.
     fn promise_defect(&self, (node, _, boot): &known::Incarnation) -> Option<String> {
         if self.fences.revoked.get(node) != Some(boot) {
             return Some(format!("the promise of the agent of {node} for boot {boot} was not taken back"));
@@ -166,7 +176,7 @@ impl State {
         Some(format!("a process of {} runs in boot {boot}, whose agent promised its end", process.identity))
     }
 
-    /// Whether a machine ran of which these devices said off.
+    /// Whether one of these devices reported off while the machine ran.
     fn were_false_reports(&self, node: &str, devices: &BTreeSet<&str>) -> bool {
         let looks = self.fences.checks.iter().filter(|((_, of), _)| of == node);
         let lied = |device: &&str| {
@@ -233,9 +243,9 @@ impl State {
         let Some(incident) = self.fences.incidents.get(value) else {
             return self.violated(now, Invariant::Fence, format!("{told}: {value} is not ours"));
         };
-        // For a process with another clock a person's word is over sooner.
+        // For a process whose clock jumped, a confirmation may expire sooner.
         let over = |proof: &Evidence| proof.confirmation.is_some() && self.clocks_jumped;
-        // It was written in some part of a second, and its age is counted in whole ones.
+        // The evidence was written within a second, and its age is counted in whole seconds.
         let untrue = !self.is_proved(&incident.incarnation, now + Duration::from_secs(1))
             || self.fences.evidence_of(&incident.incarnation).any(over);
         let back = incident.incarnation != after.incarnation && after.ready;
@@ -252,8 +262,8 @@ impl State {
         }
     }
 
-    /// Why fencing is no honest evidence for the release of this pod; `None`: there is no fencing
-    /// to speak of.
+    /// Why fencing is no valid evidence for the release of this pod; `None`: no fencing is involved, or the evidence
+    /// is valid.
     pub(super) fn check_release(&mut self, caller: &str, pod: &Value, sent: Duration) -> Result<(), String> {
         let (node, uid) = (str_at(pod, "/spec/nodeName"), str_at(pod, "/metadata/uid"));
         let there = self.fences.nodes.get(node).map(|node| node.incarnation.clone());
@@ -314,8 +324,9 @@ impl State {
         Ok(())
     }
 
-    /// Whether the processes of a pod were started in another boot than the one that an agent promised to end, or a person spoke of, by
-    /// a kubelet whose writes did not arrive: no gate of an agent held it.
+    /// Whether the processes of a pod were started by a kubelet whose writes did not arrive, in a boot after the one
+    /// that an agent
+    /// promised to end or that a confirmation names: no gate of an agent held it.
     /// docs/assumptions.md: writes-before-it-starts
     fn runs_unreported_in_the_next_boot(&self, proof: &Evidence, uid: &str, now: Duration) -> bool {
         let (node, _, promised) = &proof.incarnation;
@@ -327,8 +338,9 @@ impl State {
         })
     }
 
-    /// What a person said is asked of nobody again: it is as good as the person, until it expires, and while the kubelet is
-    /// silent.
+    /// Checks a release by a confirmation. No device verifies a confirmation: it is trusted until it expires, as long
+    /// as the kubelet
+    /// does not report.
     /// docs/assumptions.md: people-are-right
     fn released_by_confirmation(
         &mut self,
@@ -338,7 +350,8 @@ impl State {
         (node, uid): (&str, &str),
         sent: Duration,
     ) -> Result<(), String> {
-        // By its own wall clock: of one that jumped an expiry is not asked (docs/fencing.md).
+        // The process compares the expiry with its own wall clock: after a jump of a clock the expiry is not checked
+        // (docs/fencing.md).
         if word.until + VALID_FOR < sent && !self.clocks_jumped {
             return Err(format!("what a person said of {node} had expired at {:?}", word.until));
         }
@@ -371,8 +384,9 @@ impl State {
         Ok(())
     }
 
-    /// The looks on which a release rests, and the read of the Lease after them: whoever renewed it before the looks
-    /// were done is to be heard. Both are as old as the longest that a machine is off for, and no older.
+    /// The status checks on which a release rests, and the read of the Lease after them: a renewal before the status
+    /// checks were done
+    /// must be noticed. Neither may be older than the shortest time for which a machine is off.
     fn last_checks(
         &self,
         caller: &str,
@@ -384,12 +398,12 @@ impl State {
         let read = read.ok_or_else(|| format!("{caller} never read the Lease of {node}"))?;
         let mut looks = Vec::new();
         for device in proof.devices.iter().filter(|device| !self.fences.agents.contains(*device)) {
-            // A step of fencing may have looked since: that is another look, and no worse.
+            // A step of fencing may have made another status check since; that one counts as well.
             let last = self.fences.checks_of(caller, node, device, read).next_back();
             let last = last.ok_or_else(|| {
                 format!("{caller} did not look at {device} for {node} before it read the Lease at {read:?}")
             })?;
-            // It thinks for a moment after it has begun to look.
+            // The device takes a moment after the status check began.
             if sent.saturating_sub(last.at) > MINIMUM_BOOT {
                 return Err(format!("the last look at {device} for {node} was at {:?}", last.at));
             }
@@ -406,7 +420,7 @@ impl State {
         Ok((looks, read))
     }
 
-    /// Nobody could see it: what runs there runs on, and its successor may start.
+    /// Records a false report that could not be detected: the pod's process goes on, and its successor may start.
     /// docs/assumptions.md: device-is-the-nodes
     fn record_deception(&mut self, now: Duration, uid: &str, node: &str) {
         if self.excuse_processes(uid) {
@@ -417,7 +431,7 @@ impl State {
         }
     }
 
-    /// What runs of this pod runs on, and its successor may start. Whether that is new.
+    /// Excuses the pod's running processes: its successor may start although they run. Returns whether that is new.
     fn excuse_processes(&mut self, uid: &str) -> bool {
         self.processes.of_uid(uid).for_each(|process| process.vouched_for = true);
         self.fences.deceived.insert(uid.to_owned())
@@ -430,7 +444,7 @@ impl State {
     }
 }
 
-/// Whether a look says off of the machine that was meant.
+/// Whether a status check reported off for the node's own machine.
 fn is_off(look: &StatusCheck, strict: bool) -> bool {
     let is_it = match look.identity {
         Identity::Match => true,

@@ -1,5 +1,6 @@
-//! What must have happened when the world has been well for long enough, node by
-//! node: each has its own moment from which on its pods may not be there.
+//! What must have happened when the world has been healthy for long enough, node by node: from a moment of its own
+//! on, the pods of
+//! each node may not be there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +13,16 @@ use super::shown_holds::Shown;
 use super::{Checker, Invariant, State};
 use crate::world::{number_at, str_at};
 
-/// The longest pause of what failed while the world was ill.
+/// The longest backoff of a request that failed during the faults.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// A missing node is looked at every ten seconds; the rest is for the requests.
+/// A missing node is checked every ten seconds; the rest is for the requests.
 const LOOKED_AT: Duration = Duration::from_secs(15);
 
 /// A pod whose node is missing.
 struct Orphan<'a> {
     pod: &'a Value,
     node: &'a str,
-    /// From when on somebody must be told of it.
+    /// From when on it must be reported.
     told_at: Duration,
     /// From when on it may not be there.
     owed_at: Duration,
@@ -41,14 +42,17 @@ fn orphans<'a>(
             return None;
         }
         let acts = &state.acts;
-        // The wait begins when all of these are over: troubles, the node, the pod's
-        // own arrival, and the last change of the leader, which waits anew.
+        // The wait begins when all of these are over: disturbances, the node's existence, the pod's own creation, and
+        // the last change of the
+        // leader, which starts the wait again.
         let from =
             [Some(healed + LONGEST_PAUSE), acts.missing_since(node), acts.bound_at(uid), acts.led_since()];
         let from = from.into_iter().flatten().max().unwrap_or_default();
-        // A sign of life is followed by one quarantine of silence, and then by the
-        // one that lies between two reads. Who did not fall silent first is asked to end its pods, which takes a
-        // quarantine before, their grace and a quarantine after, if it answers or cannot.
+        // A report of the kubelet is followed by one quarantine without reports, and then by the one that lies
+        // between two reads. A kubelet
+        // that had not stopped reporting first gets its pods deleted gracefully, which takes a quarantine before,
+        // their grace
+        // and a quarantine after, whether it answers or cannot.
         let quiet = acts.last_sign(node).map_or(from, |sign| from.max(sign + quarantine));
         let grace = ["/metadata/deletionGracePeriodSeconds", "/spec/terminationGracePeriodSeconds"];
         let grace =
@@ -60,12 +64,13 @@ fn orphans<'a>(
     pods.iter().filter_map(of_pod).collect()
 }
 
-/// A kubelet that is free reports a change or a deletion of a pod within this time.
+/// A kubelet whose workers are free reports a change or a deletion of a pod within this time.
 const FREE_REPORTS_WITHIN: Duration = Duration::from_secs(10);
 
 impl State {
-    /// Whether this orphan may wait for its kubelet to report: a container is reported that does not run, a change of the pod was
-    /// not reported, or the kubelet acted after its report on the deletion was due.
+    /// Whether this orphan may wait for its kubelet to report: a container is reported that does not run, a change of
+    /// the pod was not
+    /// reported, or the kubelet acted after its report on the deletion was due.
     fn worker_may_be_busy(&self, pod: &Value, node: &str) -> bool {
         let mut reports =
             pod.pointer("/status/containerStatuses").and_then(Value::as_array).into_iter().flatten();
@@ -84,16 +89,15 @@ impl State {
 }
 
 impl Checker {
-    /// The last moment at which something that is there now must be gone; `None`:
-    /// nothing is owed.
+    /// The last moment at which something that is there now must be gone; `None`: nothing must be.
     pub(crate) fn owed_at(&self, pods: &[Arc<Value>], nodes: &[Arc<Value>]) -> Option<Duration> {
         let state = self.state.lock();
         let orphans = orphans(&state, self.promise.quarantine, pods, nodes);
         orphans.into_iter().map(|orphan| orphan.owed_at).max()
     }
 
-    /// Orphans are gone when that is owed, and reported until then: `holds` are the
-    /// holds that the processes under test show.
+    /// Checks that orphans are gone by their deadline, and reported until then. `holds` are the holds that the
+    /// processes under test show.
     pub(crate) fn check_settled(&self, pods: &[Arc<Value>], nodes: &[Arc<Value>], holds: &Shown) {
         let now = self.now();
         let mut state = self.state.lock();
@@ -132,8 +136,8 @@ impl Checker {
         self.check_terminated(&mut state, pods, nodes, now);
     }
 
-    /// L7: a pod that was asked to end on a node of which nothing is heard and nothing proved waits for ever, and is
-    /// shown.
+    /// L7: a pod that was deleted gracefully on an unreachable node without evidence waits without limit, and the
+    /// hold is shown.
     pub(crate) fn check_stuck(&self, pods: &[Arc<Value>], holds: &Shown) {
         let now = self.now();
         let mut state = self.state.lock();
@@ -159,7 +163,7 @@ impl Checker {
         }
     }
 
-    /// No more have ended than are left alone, but for the latest.
+    /// Checks that no more terminated pods remain than the threshold allows, except for the latest ones.
     fn check_terminated(&self, state: &mut State, pods: &[Arc<Value>], nodes: &[Arc<Value>], now: Duration) {
         let Some(healed) = state.healed else { return };
         let present = |name: &str| nodes.iter().any(|node| str_at(node, "/metadata/name") == name);

@@ -1,23 +1,27 @@
-//! S15, S16, L6 and L11: which nodes are called lost, when, and for how long. Judged in worlds
-//! in which pod-safety looks after nodes.
+//! S15, S16, L6 and L11: which nodes are marked as lost, when, and for how long. Checked in worlds in which
+//! pod-safety manages
+//! nodes.
 //!
 //! | broken | when |
 //! |---|---|
-//! | S15 | a node is called Unknown, and no quorum read of it and of its Lease shows a silence of the whole grace |
-//! | S15 | it is called so right after an outage of all API servers, and its kubelet comes back with them |
-//! | S15 | it is tainted as unreachable, and does not say Unknown; it is suspected, and was heard |
-//! | S16 | a taint that says that it is lost goes, or gets another time, while it is not Ready |
-//! | L11 | it is silent, and not called Unknown within [`REACTS`]; it is Unknown, and not tainted; it is not given up in its turn |
-//! | L6 | it is heard again, and such a taint is there [`REACTS`] later |
+//! | S15 | a node's Ready is set to Unknown, and no quorum read of it and of its Lease shows that it did not report for the whole grace period |
+//! | S15 | it is set to Unknown right after an outage of all API servers, and its kubelet reports again with them |
+//! | S15 | it is tainted as unreachable, and its Ready is not Unknown; it is marked as suspected although it has reported |
+//! | S16 | a taint of a lost node is removed, or gets another time, while the node is not Ready |
+//! | L11 | it does not report, and is not set to Unknown within [`REACTS`]; it is Unknown, and not tainted; it is not tainted NoExecute in its turn |
+//! | L6 | it reports again, and such a taint is still there [`REACTS`] later |
 //!
-//! **Heard** is a kubelet whose Lease changed, or which reported: by the API server's log, and
-//! by the time of the world. No clock of a machine or of a process counts. What a process could
-//! know of that is what its last reads found.
+//! **A kubelet reports** when its Lease changes or it writes its status: by the API server's log, and by the time of
+//! the world. No
+//! clock of a machine or of a process counts. A process could know what its last reads showed.
 //!
-//! **In time** begins anew with a process that begins, for it has heard nobody yet, and when
-//! troubles of our processes and API servers have been over for [`RECOVERS`]. While nobody at
-//! all is heard it waits for the API server's next bookmark (docs/node-lifecycle.md, "Whose
-//! clock, and whose fault"). Nobody need be given up while its zone is disrupted, or all are.
+//! **The deadlines** begin again with a process that starts, because it has not yet received any report, and
+//! [`RECOVERS`] after the
+//! last disturbance of the processes under test and API servers. While no kubelet at all reports, a process waits for
+//! the API
+//! server's next bookmark (docs/node-lifecycle.md, "Whose clock, and whose fault"). No node must be tainted NoExecute
+//! while its zone
+//! is disrupted, or while all nodes are lost.
 
 mod known;
 
@@ -42,25 +46,26 @@ use crate::world::{is_called_ready, is_shipped};
 const GRACE: Duration = Duration::from_secs(50);
 /// `--node-suspect-after`.
 const SUSPECTED_AFTER: Duration = Duration::from_secs(25);
-/// `--node-eviction-rate`: one node of a zone in so long; a stamp may be a second off, and whoever
-/// waits looks again every five.
+/// `--node-eviction-rate`: at most one node of a zone in this time; a stamp may be a second off, and a node that
+/// waits is checked
+/// again every five seconds.
 const TURN: Duration = Duration::from_secs(10 + 1 + 5);
-/// After that silence of all kubelets it may be the API server that is silent.
+/// If no kubelet reports for this long, the API server itself may be unreachable.
 const BREAK: Duration = Duration::from_secs(15);
-/// How often an API server says something on what does not change.
+/// How often an API server sends a bookmark on a watch without changes.
 const BOOKMARK_EACH: Duration = Duration::from_secs(60);
-/// What a new leader needs until it knows all.
+/// The time that a new leader needs to fill its caches.
 const TAKES_OVER: Duration = Duration::from_secs(10);
-/// An outage of that length cuts every watch of Leases into pieces of which one is a break.
+/// An outage of this length breaks every watch of Leases so often that one of the gaps lasts [`BREAK`].
 const OUTAGE: Duration = Duration::from_secs(35);
 
-/// In this time kubelets come back that were kept from the API server.
+/// Kubelets that were cut off from the API server come back within this time.
 fn return_interval(grace: Duration) -> Duration {
     grace * 2 / 5
 }
 
 impl State {
-    /// A request was executed: what it says of nodes is judged, then it is learnt from.
+    /// Checks an executed request against the rules of nodes, then records what it changed.
     pub(super) fn check_requests_of_nodes(
         &mut self,
         now: Duration,
@@ -142,10 +147,10 @@ impl State {
         }
     }
 
-    /// A suspicion rests on what the cache has heard: with troubles of ours that may be little.
+    /// A suspicion rests on the reports in the cache: after a disturbance of the process these may be few.
     fn check_suspect_mark(&mut self, now: Duration, sent: Duration, name: &str) {
         self.probe("a silent node was suspected");
-        // What was heard while the write was under way, or just before, could not stop it.
+        // A report that came while the write was under way, or just before, could not stop it.
         let silent = now.saturating_sub(self.nodes.last_report_by(name, sent.saturating_sub(KNOWN)));
         let calm = self.budgets.untroubled_since(now, self.healed);
         let calm = calm.is_zero() || now > calm + RECOVERS;
@@ -158,7 +163,7 @@ impl State {
         }
     }
 
-    /// What says that a node is lost stays while it is.
+    /// A taint of a lost node stays while the node is lost.
     fn check_recovered(&mut self, now: Duration, caller: &str, name: &str, before: &Node, after: &Node) {
         for taint in before.taints.iter().filter(|taint| is_of_loss(&taint.key)) {
             let told = format!("{caller} removes {taint} from {name}");
@@ -198,24 +203,24 @@ impl State {
 }
 
 impl Checker {
-    /// Who looks after nodes: the rules hold where pod-safety does.
+    /// Which controller manages nodes: the rules apply where pod-safety does.
     pub(crate) fn nodes_are_kept_by(&self, keeper: Keeper) {
         self.state.lock().nodes.keeper = keeper;
     }
 
-    /// A process under test begins, and has heard nobody.
+    /// A process under test starts, and has not received any report.
     pub(crate) fn process_begins(&self, caller: &str) {
         let now = self.now();
         self.state.lock().nodes.began.insert(caller.to_owned(), now);
     }
 
-    /// Whether no API server reaches etcd now.
+    /// All API servers are cut off from etcd, or no longer.
     pub(crate) fn all_servers_are_cut(&self, cut: bool) {
         let now = self.now();
         self.state.lock().nodes.servers_are_cut(now, cut);
     }
 
-    /// Every node that is lost is called so by now, and none that is heard.
+    /// Checks that every lost node is marked as lost by now, and no reachable one.
     pub(crate) fn check_nodes(&self) {
         let now = self.now();
         let mut state = self.state.lock();

@@ -1,48 +1,50 @@
-//! How long a pod could not be reached, and how long two copies of it wrote: what the users of a workload notice,
-//! whatever the API says.
+//! How long no copy of a pod could be reached, and how long two copies of it wrote: the effect on the users of a
+//! workload, whatever
+//! the API shows.
 //!
-//! Looked at when volumes are written, once a second, until the healing. A copy can be reached if its machine has power, is not
-//! frozen, and reaches an API server. A copy writes if its machine has power and is not frozen: being cut off does not
-//! stop it.
+//! Measured when volumes are written, once a second, until the faults end. A copy can be reached if its machine has
+//! power, is not
+//! frozen, and reaches an API server. A copy writes if its machine has power and is not frozen: being cut off does
+//! not stop it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Checker, State};
 
-/// The pods that must always run; others end by themselves.
+/// The pods that must always run; other pods may complete.
 const MEMBERS: &str = "default/data-";
 
-/// A time in which something was so of an identity.
+/// A time in which a fact held for an identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Span {
     identity: String,
     from: Duration,
-    /// `None`: until the end of what was measured.
+    /// `None`: until the end of the measurement.
     until: Option<Duration>,
 }
 
-/// What was measured of all identities of a run.
+/// The measurements of all identities of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Presence {
-    /// The identities that could be reached once.
+    /// The identities that could be reached at least once.
     known: Vec<String>,
     /// When none of its copies could be reached.
     away: Vec<Span>,
     /// When more than one copy wrote.
     twice: Vec<Span>,
-    /// The last look.
+    /// The time of the last measurement.
     measured: Duration,
 }
 
-/// The identity of which something was so for the longest time.
+/// The identity for which a fact held for the longest time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Longest<'a> {
     /// `namespace/name`.
     pub identity: &'a str,
-    /// For how long in all.
+    /// The total time.
     pub lasted: Duration,
-    /// It was still so.
+    /// The fact still held at the end.
     pub goes_on: bool,
 }
 
@@ -54,31 +56,31 @@ struct Copies {
 }
 
 impl Presence {
-    /// Which identity was away for the longest time until `now`; `None`: none was.
+    /// The identity that could not be reached for the longest time until `now`; `None`: all could always be reached.
     #[must_use]
     pub fn away(&self, now: Duration) -> Option<Longest<'_>> {
         longest(&self.away, now.min(self.measured))
     }
 
-    /// Of which identity two copies wrote for the longest time until `now`; `None`: of none.
+    /// The identity of which two copies wrote for the longest time until `now`; `None`: no identity had two.
     #[must_use]
     pub fn twice(&self, now: Duration) -> Option<Longest<'_>> {
         longest(&self.twice, now.min(self.measured))
     }
 
-    /// How many identities were still away at the last look.
+    /// How many identities could not be reached at the last measurement.
     #[must_use]
     pub fn missing(&self) -> usize {
         self.away.iter().filter(|span| span.until.is_none()).count()
     }
 
-    /// The end of what was measured: the healing, or the last look before it.
+    /// The end of the measurement: the end of the faults, or the last measurement before it.
     #[must_use]
     pub const fn measured(&self) -> Duration {
         self.measured
     }
 
-    /// When the last identity that was away could be reached again; `None`: one never could, or none was away.
+    /// When the last unreachable identity could be reached again; `None`: one never could, or all always could.
     #[must_use]
     pub fn restored(&self) -> Option<Duration> {
         self.away.iter().map(|span| span.until).max_by_key(|until| until.unwrap_or(Duration::MAX)).flatten()
@@ -102,7 +104,7 @@ impl Presence {
     }
 }
 
-/// Something is so of an identity now, or not.
+/// Records whether a fact holds for an identity now.
 fn is_so(spans: &mut Vec<Span>, now: Duration, identity: &str, so: bool) {
     let open = spans.iter_mut().find(|span| span.identity == identity && span.until.is_none());
     match (open, so) {
@@ -125,7 +127,7 @@ fn longest(spans: &[Span], now: Duration) -> Option<Longest<'_>> {
 }
 
 impl Checker {
-    /// Looks which identities can be reached, and of which more than one copy writes.
+    /// Measures which identities can be reached, and of which more than one copy writes.
     pub(crate) fn copies_are_counted(&self, is_frozen: impl Fn(&str) -> bool, is_cut: impl Fn(&str) -> bool) {
         let now = self.now();
         let mut state = self.state.lock();
@@ -143,7 +145,7 @@ impl Checker {
         presence.record(now, &copies);
     }
 
-    /// What was measured so far.
+    /// All measurements so far.
     pub(crate) fn presence(&self) -> Presence {
         self.state.lock().presence.clone()
     }
@@ -157,7 +159,7 @@ mod tests {
         Duration::from_secs(second)
     }
 
-    /// What is seen second by second: whether the copy is reached, and how many write.
+    /// Builds the measurements of one identity, second by second: whether a copy is reached, and how many write.
     fn seen(seconds: &[(bool, usize)]) -> Presence {
         let mut presence = Presence::default();
         for (second, (reached, writing)) in (0..).zip(seconds) {

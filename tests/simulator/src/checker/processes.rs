@@ -1,5 +1,4 @@
-//! The ledger: which processes run where. Ground truth lives here and nowhere
-//! else; no API object is asked.
+//! The record of which processes run where. It is the ground truth: no API object is read for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,26 +10,29 @@ use super::{Checker, Invariant, State};
 /// One process of one pod.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
-    /// `namespace/name`: what at most one may be.
+    /// `namespace/name`: at most one process may have it.
     pub(crate) identity: String,
     pub(crate) uid: String,
     pub(crate) node: Arc<str>,
     pub(crate) boot: u32,
     pub(crate) started: Duration,
-    /// Its Node was deleted by a person while it ran, its kubelet renewed no Lease
-    /// for a whole quarantine, and its pod was removed for that: whoever deleted
-    /// the Node vouched for the machine. Or: its kubelet began with the past, and
-    /// started it when its pod was gone. Both are named in docs/proof.md.
+    /// A person deleted its Node while it ran, its kubelet renewed no Lease for a whole quarantine, and its pod was
+    /// removed for that
+    /// reason: by deleting the Node, the person vouched for the machine. Or its kubelet started from an outdated list
+    /// of pods, and
+    /// started it when its pod was gone. docs/proof.md names both cases.
     pub(crate) vouched_for: bool,
-    /// The volumes whose owner was relieved by a lie that nobody could see, or which upstream had attached twice: others
-    /// may write to these. That excuses no other pod of its name.
+    /// The volumes that another holder may write to, after a false report that could not be detected, or because
+    /// upstream attached
+    /// them twice. That excuses no other pod of its name.
     pub(crate) relieved: BTreeSet<String>,
-    /// A person removed its pod and did not wait for its end.
+    /// A person force deleted its pod.
     pub(crate) forced: bool,
 }
 
-/// The processes that can write: running, on machines that have power. One on a
-/// frozen machine counts, for the machine may thaw.
+/// The processes that can write: running, on machines that have power. One on a frozen machine counts, because the
+/// machine may
+/// thaw.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     running: BTreeMap<u64, Process>,
@@ -38,7 +40,7 @@ pub(super) struct Ledger {
 }
 
 impl Process {
-    /// Whether others may write to this volume, though it does.
+    /// Whether others may write to this volume although this process does.
     pub(super) fn may_be_displaced(&self, volume: &str) -> bool {
         self.vouched_for || self.relieved.contains(volume)
     }
@@ -68,8 +70,9 @@ const RELIEVED_IN_VAIN: &str =
 const ATTACHED_TWICE: &str =
     "limit: a person did not wait, and upstream had attached the volume twice: S1 not owed";
 
-/// Why `new` may start although `other` of its name runs. An excuse is about a pod that was removed: one that is there
-/// still excuses nobody.
+/// Why `new` may start although `other` of its name runs. An excuse needs a pod that was removed: one that is still
+/// there excuses
+/// nothing.
 /// docs/assumptions.md: others-force-nothing
 fn excuse(state: &State, other: &Process, new: &Process) -> Option<&'static str> {
     if other.vouched_for && state.acts.is_removed(&other.uid) {
@@ -79,17 +82,17 @@ fn excuse(state: &State, other: &Process, new: &Process) -> Option<&'static str>
         return None;
     }
     if other.node == new.node {
-        // A volume shuts out nodes, not pods.
+        // A volume excludes other nodes, not other pods of the same node.
         return Some("a person did not wait for a process on the same node: S1 not owed");
     }
-    // Each of its volumes stands between the two.
+    // Each of its volumes must exclude one of the two.
     let mut volumes = state.storage.volumes_of(&new.identity).peekable();
     volumes.peek()?;
     let mut twice = false;
     let excused = volumes.all(|volume| {
-        // Its guard had evidence that was honest.
+        // The volume guard had valid evidence.
         let relieved = other.relieved.contains(volume);
-        // A detachment that was refused leaves it there, and keeps nobody else from the volume.
+        // A detachment that was refused leaves the volume there, and excludes no other process from it.
         twice |= !relieved;
         relieved || state.storage.remained_on(volume, &new.node)
     });
@@ -97,14 +100,15 @@ fn excuse(state: &State, other: &Process, new: &Process) -> Option<&'static str>
 }
 
 impl Checker {
-    /// A process starts; gives back its number.
+    /// A process starts. Returns its number.
     pub(crate) fn process_starts(&self, identity: &str, uid: &str, node: &Arc<str>, boot: u32) -> u64 {
         let now = self.now();
         let mut state = self.state.lock();
         let (identity, uid, node) = (identity.to_owned(), uid.to_owned(), Arc::clone(node));
         // docs/assumptions.md: lists-the-present
-        // kubernetes#59848: a kubelet that starts lists its pods from an API server
-        // that lags. No evidence about the old process can prevent a new one.
+        // kubernetes#59848: a kubelet that starts lists its pods from an API server that lags. No evidence about the
+        // old process can
+        // prevent a new one.
         let from_the_past = state.acts.is_removed(&uid);
         let vouched_for = from_the_past;
         let relieved = BTreeSet::new();
@@ -149,7 +153,7 @@ impl Checker {
         number
     }
 
-    /// A person removes the pod with this UID, and does not wait.
+    /// A person force deletes the pod with this UID.
     pub(crate) fn is_forced(&self, uid: &str) {
         self.state.lock().processes.of_uid(uid).for_each(|process| process.forced = true);
     }
@@ -165,12 +169,12 @@ impl Checker {
         }
     }
 
-    /// All processes, as they started.
+    /// All processes, in the order of their start.
     pub(crate) fn processes(&self) -> Vec<Process> {
         self.state.lock().processes.running.values().cloned().collect()
     }
 
-    /// The number of the process that a pod has in this life of a machine.
+    /// The number of a pod's process in this boot of a machine.
     pub(crate) fn process_of(&self, node: &str, uid: &str, boot: u32) -> Option<u64> {
         let state = self.state.lock();
         let is_it = |process: &Process| process.uid == uid && process.boot == boot && &*process.node == node;

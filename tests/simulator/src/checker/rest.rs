@@ -1,17 +1,18 @@
-//! The end of a run: what can run runs and stays, and a dead leader is replaced.
+//! The end of a run: every pod that can run runs and stays, and a dead leader is replaced.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Checker, Invariant};
 
-/// From a leader's death to the next. Others look every 2.4 s at the most, jitter
-/// included: its last renewal may be seen a look late, 15 s later it has ended, and
-/// that may be seen a look late, too. A second is for the requests.
+/// The time from a leader's death to the next leader. Standbys check every 2.4 s at most, jitter included: they may
+/// see the last
+/// renewal one check late, 15 s later it has expired, and they may see that one check late, too. A second is for the
+/// requests.
 pub(crate) const FAILOVER: Duration = Duration::from_millis(2_400 + 15_000 + 2_400 + 1_000);
 
 impl Checker {
-    /// Who leads, by the Lease.
+    /// The leader, by the Lease.
     pub(crate) fn leader(&self) -> Option<String> {
         self.state.lock().acts.leader().map(str::to_owned)
     }
@@ -24,8 +25,7 @@ impl Checker {
         members.map(|process| (process.identity.clone(), process.uid.clone())).collect()
     }
 
-    /// Nothing happened, and nothing was to happen: what ran runs, and what can run
-    /// (`feasible`) does.
+    /// Checks that nothing changed: the pods that ran still run, and those that can run (`feasible`) do.
     pub(crate) fn check_rest(&self, before: &BTreeMap<String, String>, feasible: &[String]) {
         let after = self.members();
         for (identity, uid) in before {
@@ -40,7 +40,7 @@ impl Checker {
         self.probe("the world came to rest");
     }
 
-    /// `dead` led and died; somebody else must lead by now.
+    /// Checks that another process leads after the leader `dead` died.
     pub(crate) fn check_failover(&self, dead: &str) {
         match self.leader() {
             Some(leader) if leader != dead => self.probe("a leader died, and another leads in time"),

@@ -1,5 +1,6 @@
-//! What the processes under test show of what they leave alone, and why: an excuse for one object, and for
-//! no other that waits for the same reason.
+//! The holds that the processes under test show: each names an object that they leave alone, and the reason. A hold
+//! excuses one
+//! object, and no other that waits for the same reason.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use crate::world::str_at;
 
-/// All holds that are shown at one moment: about what, and why.
+/// All holds that are shown at one moment: subject and reason.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shown(BTreeSet<(Subject, &'static str)>);
 
@@ -18,7 +19,7 @@ impl Shown {
         Self(holds.into_iter().collect())
     }
 
-    /// Why this pod waits, or all pods of its node do.
+    /// Why this pod, or all pods of its node, are held.
     pub(super) fn of_pod<'a>(&'a self, pod: &'a Value) -> impl Iterator<Item = &'static str> + 'a {
         let (uid, node) = (Uid::new(str_at(pod, "/metadata/uid")), str_at(pod, "/spec/nodeName"));
         self.0.iter().filter_map(move |(subject, reason)| {
@@ -37,7 +38,7 @@ impl Shown {
         self.of_pod(pod).any(|shown| shown == reason)
     }
 
-    /// Whether the volume of this name, which is one of these objects, waits for that reason.
+    /// Whether the volume of this name, which is one of these objects, is held for that reason.
     pub(super) fn holds_volume(&self, name: &str, objects: &[&Value], reason: &str) -> bool {
         self.0.iter().any(|(subject, shown)| {
             let Subject::Volume(volume) = subject else { return false };

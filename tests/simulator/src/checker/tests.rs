@@ -1,5 +1,4 @@
-//! Each invariant can be broken: acts that no controller here does, told to the
-//! checker as if one did.
+//! Each invariant can be broken: acts that no controller here performs, recorded in the checker as if one had.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use crate::api::{ApiRequest, ObservedChange};
 pub(super) const ME: &str = "replica-0.1";
 pub(super) const POD: &str = "/api/v1/namespaces/default/pods/data-0";
 
-/// Runs `told` with a checker inside of a simulation; gives back what was broken.
+/// Runs `told` with a checker inside a simulation. Returns the broken invariants.
 pub(super) fn broken(told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -161,7 +160,7 @@ fn s8_two_writers_of_a_volume_in_turns() {
     assert_eq!(turns(true), []);
 }
 
-/// What two pods of one node may do excused both from then on, wherever the next one wrote.
+/// The excuse for two pods of one node excused both from then on, wherever the next one wrote.
 #[test]
 fn bug_sharing_a_volume_on_one_node_excuses_no_other_node() {
     let shared = |third: &'static str| {
@@ -183,7 +182,8 @@ fn bug_sharing_a_volume_on_one_node_excuses_no_other_node() {
     assert_eq!(shared("node-1"), [Invariant::Storage; 2], "both of the two write after the third did");
 }
 
-/// Each volume of a pod is judged by itself: who may be displaced from one may not be from the other.
+/// Each volume of a pod is checked by itself: a pod that may be displaced from one volume may not be displaced from
+/// the other.
 #[test]
 fn an_excuse_about_one_volume_excuses_nothing_about_another() {
     const DATA: &str = "default/data-0";
@@ -336,7 +336,7 @@ fn s13_the_same_write_repeated_without_a_fault() {
     assert_eq!(hammering(false), []);
 }
 
-/// Tells the checker that the Node went and that the world healed, then waits.
+/// Records that the Node was deleted and that the faults ended, then waits.
 async fn an_orphan_after(checker: &Checker, wait: u64) {
     let person = ApiRequest::new("person", Method::DELETE, "/api/v1/nodes/node-0");
     checker.executed(&person, 200, &[change("Node", "node-0", Some(json!({})), None)]);
@@ -395,8 +395,9 @@ fn l1_false_alarm_a_lease_renewed_late_begins_another_quarantine() {
     assert_eq!(renewed_and(30, "Quarantine"), [Invariant::Reported], "its kubelet lives, which is not told");
 }
 
-/// Seeds 20485 and 23619: garbage collection deleted the mirror pod of a Node that was gone, and its kubelet completed that. A
-/// watch does not say who deletes a pod, so nobody could show that the kubelet lives.
+/// Seeds 20485 and 23619: garbage collection deleted the mirror pod of a Node that was gone, and its kubelet
+/// completed that deletion. A
+/// watch does not show who deletes a pod, so pod-safety could not know that the kubelet runs.
 #[test]
 fn l9_false_alarm_a_completed_deletion_does_not_show_a_running_kubelet() {
     let after = |caller: &'static str, method: Method| {
@@ -444,7 +445,7 @@ fn l1_only_a_pod_whose_worker_may_be_busy_is_held_for_that() {
     }
 }
 
-/// Its Lease was collected while the watch of Leases was broken.
+/// The Lease was garbage collected while the watch of Leases was broken.
 #[test]
 fn l1_a_lease_that_went_between_two_lists_may_have_been_renewed_until_the_second() {
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";

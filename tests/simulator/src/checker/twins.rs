@@ -1,36 +1,37 @@
-//! S3: two worlds that look the same are treated the same.
+//! S3: pod-safety acts the same way in two worlds that it cannot tell apart.
 //!
-//! A tape holds what could be seen of a cluster (every request that was executed,
-//! with its answer's code and all that it changed) and what the processes under
-//! test sent. Of two runs with equal tapes up to a moment the acts up to it are
-//! equal; if the first difference is an act, its sender knew what it cannot know.
+//! A tape holds what could be observed of a cluster (every executed request, with its answer's code and all its
+//! changes) and what the
+//! processes under test sent. Of two runs whose tapes are equal up to a moment, the acts up to that moment must be
+//! equal; if the
+//! first difference is an act, its sender used information that it cannot have.
 
 use std::time::Duration;
 
 use super::{Checker, State};
 use crate::api::ObservedChange;
 
-/// Something that was seen or done.
+/// An observation or an act.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// When.
     pub at: Duration,
-    /// Whether a process under test did it; otherwise everybody could see it.
+    /// Whether a process under test did it; otherwise it could be observed by all.
     pub act: bool,
-    /// What, for people.
+    /// A description for messages.
     pub what: String,
-    /// Bodies and changed objects, as a number.
+    /// A hash of bodies and changed objects.
     pub sum: u64,
 }
 
-/// Bytes as a number.
+/// A hash of bytes.
 pub(super) fn sum(parts: &[&[u8]]) -> u64 {
     let bytes = parts.iter().copied().flatten();
     bytes.fold(0xCBF2_9CE4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3))
 }
 
 impl Checker {
-    /// From now on what is seen and done is kept: few runs are compared, and each would pay for it.
+    /// Records observations and acts from now on: few runs are compared, and the record costs time.
     pub(crate) fn keeps_tape(&self) {
         self.state.lock().keeps_tape = true;
     }
@@ -51,8 +52,7 @@ impl State {
         }
     }
 
-    /// What a request changes follows from what was there, which is on the tape
-    /// before it, and from its body.
+    /// The changes of a request follow from the state before it, which is on the tape, and from its body.
     pub(super) fn record_on_tape(
         &mut self,
         at: Duration,

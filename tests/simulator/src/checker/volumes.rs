@@ -1,19 +1,19 @@
-//! S17 and L12: whose an exclusive volume is. Judged in worlds in which volumes are guarded.
+//! S17 and L12: which node may write to an exclusive volume. Checked in worlds in which volumes are guarded.
 //!
 //! | broken | when |
 //! |---|---|
-//! | S17 | a Lease is taken for what is no life of a node, or while a process writes on another node |
-//! | S17 | it passes at once from a life that is not Ready to another one |
-//! | S17 | it is given back, or broken, while a process of its holder's life can write, and no lie excuses it |
+//! | S17 | a Lease is acquired for something that is no incarnation of a node, or while a process writes on another node |
+//! | S17 | it passes directly from an incarnation that is not Ready to another one |
+//! | S17 | it is released, or broken, while a process of its holder's incarnation can write, and no false report excuses that |
 //! | S17 | its generation does not grow when it is broken, or grows otherwise |
-//! | S17 | its Lease is deleted while somebody holds it |
-//! | S17 | a pod passes our gate while a process writes to its volume, and it is not sent there, or nobody may share it |
-//! | S17 | its generation stays, and its holder, not Ready in that life, cannot have given it back |
-//! | L12 | at the end it is held without a user and without a reason that is shown, or its holder is well and nobody may attach it |
-//! | L12 | at the end a pod waits behind the gate, and nothing is in its way |
-//! | L12 | at the end there is a Lease of a volume that is gone, and nobody holds it |
+//! | S17 | its Lease is deleted while it has a holder |
+//! | S17 | a pod passes the scheduling gate while a process writes to its volume, and the pod is not sent to that node, or the volume cannot be shared |
+//! | S17 | its generation stays, and its holder, not Ready in that incarnation, cannot have released it |
+//! | L12 | at the end it is held without a user and without a reason that is shown, or its holder is healthy and no attachment is possible |
+//! | L12 | at the end a pod waits behind the gate, and nothing blocks it |
+//! | L12 | at the end there is a Lease without a holder of a volume that is gone |
 //!
-//! L12 is in `free`.
+//! The checks of L12 are in `free`.
 
 mod free;
 
@@ -31,16 +31,16 @@ use crate::world::{HOSTNAME, boot_id, claims_of, is_shipped, number_at, str_at, 
 
 pub(crate) use free::Owned;
 
-/// What is so for this long everybody knows, where nothing is in trouble.
+/// A state that has lasted this long is known to every controller, where nothing is disturbed.
 pub(super) const KNOWN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    /// Every life of every node that the API ever showed: its UID and its boot id, by name.
+    /// Every incarnation of every node that the API ever showed: its UID and its boot ID, by name.
     incarnations: BTreeMap<String, BTreeSet<(String, String)>>,
-    /// Since when each Node is in the life and as ready as it is; what is gone is in none.
+    /// Since when each Node is in its present incarnation and readiness; a deleted Node has none.
     node_states: BTreeMap<String, (Option<NodeState>, Duration)>,
-    /// When each volume, its claim or its Lease last changed, or a pod with it went.
+    /// When each volume, its claim or its Lease last changed, or a pod with it was removed.
     changed: BTreeMap<String, Duration>,
 }
 
@@ -70,14 +70,16 @@ impl Lease {
     const NONE: Self = Self { identity: String::new(), holder: None, generation: 0, held: false };
 }
 
-/// Whether a process may be of the life of a node in which a volume was taken: any of its node is, where that reported no UUID.
+/// Whether a process may belong to the incarnation in which a node acquired a volume: any process of the node does,
+/// where it
+/// reported no UUID.
 fn belongs_to_holder(process: &Process, holder: &Holder) -> bool {
     let boot = (*boot_id(&process.node, process.boot)).into();
     *process.node == *holder.node && (holder.boot_id.is_unknown() || holder.boot_id.is_known_same(boot))
 }
 
 impl State {
-    /// A request was executed: what it says of owners is judged, then it is learnt from.
+    /// Checks an executed request against the rules of volumes, then records what it changed.
     pub(super) fn check_volume_requests(
         &mut self,
         now: Duration,
@@ -117,7 +119,7 @@ impl State {
                     if !volumes.is_empty() {
                         self.note(now, format!("pod {} is gone", change.name));
                     }
-                    // Its kubelet unmounts them after that, and the attacher waits for it.
+                    // The kubelet unmounts the volumes after that, and the attacher waits for it.
                     self.owners.changed.extend(volumes.into_iter().map(|volume| (volume, now)));
                 }
                 ("Lease", after) => {
@@ -160,7 +162,7 @@ impl State {
         self.note(now, format!("pod {} ({:.8}) {what} {node}", change.name, str_at(after, "/metadata/uid")));
     }
 
-    /// A Lease is gone: it said nothing any more.
+    /// A Lease was deleted: checks that it had no holder.
     fn check_forgotten(&mut self, now: Duration, asked: &ApiRequest, volume: &str, before: &Lease) {
         let told = format!("the Lease of {volume}, of {:?}, is deleted by {}", before.identity, asked.caller);
         self.note(now, told.clone());
@@ -174,7 +176,8 @@ impl State {
         }
     }
 
-    /// A pod passes the gate: whoever writes to its volume is where it is sent, and may share.
+    /// A pod passes the gate: each process that writes to its volume must be on the node where the pod is sent, and
+    /// may share it.
     fn check_transfer(&mut self, now: Duration, asked: &ApiRequest, change: &ObservedChange, after: &Value) {
         let passes = change.before.as_deref().is_some_and(is_gated) && !is_gated(after);
         if !passes || !is_shipped(&asked.caller) {
@@ -232,7 +235,7 @@ impl State {
             return;
         }
         let mut wrong = Vec::new();
-        // A machine that is registered anew is in the same life: nothing ended.
+        // A machine that is registered again is in the same incarnation: nothing ended.
         if let Some(holder) = before.holder.as_ref().filter(|holder| !is_same_incarnation(holder, after)) {
             wrong.extend(self.ended_too_early(now, asked, volume, holder));
         }
@@ -256,7 +259,7 @@ impl State {
         }
     }
 
-    /// What can still write in the life of a holder that is one no longer, unless a lie excuses it.
+    /// A process that can still write in the incarnation of a former holder, unless a false report excuses it.
     /// docs/assumptions.md: cut-off-nodes-are-kept
     fn ended_too_early(
         &mut self,
@@ -277,7 +280,8 @@ impl State {
             let node = &*holder.node;
             let bound_meanwhile = |sent| self.acts.bound_at(&process.uid).is_some_and(|bound| sent < bound);
             if asked.sent.is_some_and(bound_meanwhile) {
-                // It was bound without the gate while the request was under way, and its node takes the volume next.
+                // It was bound without the gate while the request was under way, and its node acquires the volume
+                // next.
                 self.probe("a volume was given back while its next pod was being bound to the same node");
                 continue;
             }
@@ -290,7 +294,8 @@ impl State {
             };
             match honest {
                 Ok(()) => {
-                    // What somebody else removed by force was to end then; of what is under test removed, the process counts.
+                    // A pod that another actor force deleted was to end then; for a pod that a process under test
+                    // removed, the process counts.
                     let excused = self.acts.is_removed_by_others(&process.uid)
                         || process.vouched_for
                         || self.fences.is_deceived(&process.uid)
@@ -309,8 +314,8 @@ impl State {
         None
     }
 
-    /// Why a volume was broken without a word of that; `None`: its holder could give it back. Judged where caches are
-    /// not behind.
+    /// Why a volume was to be broken instead: its holder could not release it; `None`: it could. Checked where caches
+    /// do not lag.
     fn not_given_back(&self, now: Duration, before: &Lease, after: &Lease) -> Option<String> {
         let holder = before.holder.as_ref()?;
         let calm = self.budgets.untroubled_since(now, self.healed);
@@ -366,13 +371,13 @@ fn is_gated(pod: &Value) -> bool {
     gates.into_iter().any(|gate| str_at(gate, "/name") == VOLUME_GATE)
 }
 
-/// Whether the Lease is that of the same life of the same machine afterwards.
+/// Whether the Lease afterwards names the same incarnation of the same machine.
 fn is_same_incarnation(holder: &Holder, after: &Lease) -> bool {
     let same = |other: &Holder| (&other.node, &other.boot_id) == (&holder.node, &holder.boot_id);
     after.holder.as_ref().is_some_and(same)
 }
 
-/// Whether the other is the same node in another boot.
+/// Whether `other` is the same node in another boot.
 fn is_next_incarnation(one: &Holder, other: &Holder) -> bool {
     one.node == other.node && one.boot_id != other.boot_id
 }

@@ -1,17 +1,18 @@
-//! S2, evidence NodeGone: two looks at a node that is missing, each of the Node and of its Lease, a quarantine apart.
+//! S2, evidence NodeGone: two reads of a missing node, each of the Node and of its Lease, a quarantine apart.
 
 use std::time::Duration;
 
 use super::{Acts, Missed, VALID_FOR};
 
-/// Two seconds, and what the answer took.
+/// Two seconds, and the time that the answer took.
 const MISSED_LASTS: Duration = Duration::from_millis(2_200);
 
-/// The two requests of a look begin together, and each may take so long.
+/// The two requests of a read begin together, and each may take this long.
 const READ_VALID_FOR: Duration = Duration::from_secs(31);
 
 impl Acts {
-    /// Whether a quorum read has just missed the node: so long one is good for the pods of its turn that are asked to end.
+    /// Whether a quorum read has just shown that the node is missing: one read covers the gracefully deleted pods of
+    /// its turn.
     pub(in crate::checker) fn missed_lately(
         &self,
         caller: &str,
@@ -28,7 +29,7 @@ impl Acts {
         }
     }
 
-    /// Why "the node is gone" is not honest evidence for this act; `None` if it is.
+    /// Why "the node is gone" is no valid evidence for this act; `None` if it is.
     pub(in crate::checker) fn dishonest(
         &self,
         caller: &str,
@@ -59,7 +60,7 @@ impl Acts {
                 last.at
             ));
         };
-        // A read of the Node without one of the Lease is no look. The latest look is the one that excuses most.
+        // A read of the Node without one of the Lease does not count. The latest read excuses most.
         let with_lease = |first: &Missed| {
             let beside = reads.iter().filter(|at| at.abs_diff(first.at) <= READ_VALID_FOR && *at < to);
             beside.min_by_key(|at| at.abs_diff(first.at)).map(|lease| first.at.max(*lease))

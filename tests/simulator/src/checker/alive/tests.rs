@@ -1,4 +1,4 @@
-//! S18 and S19 are broken by histories of which each request is honest.
+//! Histories that break S18 and S19 although each of their requests is permitted by itself.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::checker::{Answered, Checker, Invariant, Touched};
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-0";
 const NODE: &str = "/api/v1/nodes/node-0";
 
-/// A read by a process of ours.
+/// A read by a process under test.
 fn reads(checker: &Checker, path: &str, code: u16) {
     checker.executed(&ApiRequest::new(ME, Method::GET, path), code, &[]);
 }
 
-/// Our process calls the pod ended.
+/// A process under test sets the pod's phase to a terminal one.
 fn releases(checker: &Checker) {
     let asked = ApiRequest { body: patch().to_string().into(), ..ApiRequest::new(ME, Method::PATCH, POD) };
     let ended = change("Pod", "default/data-0", Some(pod()), Some(phase(pod(), "Failed")));
     checker.executed(&asked, 200, &[ended]);
 }
 
-/// The Node of a machine is deleted, on which a process runs; its kubelet speaks for so long.
+/// The Node of a machine on which a process runs is deleted; its kubelet reports for `speaks_for` seconds.
 fn node_gone(speaks_for: u64) -> Vec<Invariant> {
     broken(async move |checker| {
         checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
@@ -68,7 +68,8 @@ fn report_off(checker: &Checker) {
     );
 }
 
-/// A device says off of another machine, and the kubelet renews before all looks and so long after the release.
+/// A device reports off for another machine, and the kubelet renews before all status checks and `renewed_after`
+/// seconds after the release.
 async fn wrong_device(checker: &Arc<Checker>, renewed_after: u64) {
     checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
     let life = json!({ "name": "node-0", "uid": "n1", "bootID": "b" });

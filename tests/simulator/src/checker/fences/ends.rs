@@ -1,5 +1,6 @@
-//! L2 and L3: what is proved is made use of at once, an incident comes to its end, pods of a fenced node
-//! are released, and what is contradicted is called so. Judged where devices work and nothing troubles us.
+//! L2 and L3: evidence is used at once, an incident comes to its end, pods of a fenced node are released, and a
+//! contradiction is
+//! recorded. Checked where devices work and pod-safety is not disturbed.
 
 use std::time::Duration;
 
@@ -7,32 +8,36 @@ use super::known::{Evidence, Incident};
 use crate::checker::budgets::{REACTS, RECOVERS};
 use crate::checker::{Checker, Invariant, State};
 
-/// From one phase to the next, where the device works: an order of 20 s, its margin, two looks of
-/// 10 s, what lies between them, and the longest pause before.
+/// The longest time from one phase to the next, where the device works: an order of 20 s, its margin, two status
+/// checks of 10 s,
+/// the time between them, and the longest backoff before.
 const FENCING_TAKES: Duration = Duration::from_secs(20 + 3 + 10 + 5 + 10 + 60 + 60);
-/// Until the promise of an agent has come true: 3 (10 + 1) x 1.01 + 5 s after it was seen last, and an order of a minute.
+/// The time until the promise of an agent is fulfilled: 3 (10 + 1) x 1.01 + 5 s after its last report, and an order
+/// of a minute.
 const PROMISE_TAKES: Duration = Duration::from_secs(60 + 40);
-/// For so long what a provider says may be about the boot before: docs/proof.md.
+/// How long a provider may report the state of an earlier boot: docs/proof.md.
 const PROVIDER_IS_BEHIND: Duration = Duration::from_secs(300);
-/// What is asked every five seconds, and written.
+/// The time for a step that is requested every five seconds, and its write.
 const PENDING_TAKES: Duration = Duration::from_secs(60);
-/// A release is tried again after a minute at the latest.
+/// A release is retried after at most a minute.
 const RELEASE_TAKES: Duration = Duration::from_secs(75);
-/// From evidence, or a pod's being asked to end, to its release: a look at each device, which takes 10 s at most and
-/// waits for those of others at the same device; then a few requests.
+/// The time from evidence, or a pod's graceful deletion, to its release: a status check of each device, which takes
+/// at most 10 s and
+/// waits for other status checks of the same device; then a few requests.
 const USED_WITHIN: Duration = Duration::from_secs(10 + 5);
-/// The machine is switched on, boots, and registers; it may be tried three times. What went off again is told once
-/// more after five minutes.
+/// The machine is switched on, boots, and registers; that may be tried three times. A machine that went off again
+/// gets one more
+/// order after five minutes.
 const RECOVERY_TAKES: Duration = Duration::from_secs(180 + 300);
-/// A sign of life that was not explained within half a minute contradicts.
+/// A report of the kubelet that is not explained within half a minute contradicts the evidence.
 const DOUBT_TAKES: Duration = Duration::from_secs(30 + 10);
 /// For how long a machine that was switched on may boot (docs/fencing.md).
 const BOOT_TAKES: Duration = Duration::from_secs(300);
-/// A kubelet is heard every ten seconds.
+/// A kubelet reports every ten seconds.
 const REPORT_SEEN_AFTER: Duration = Duration::from_secs(15);
 
 impl Checker {
-    /// Every incident goes on.
+    /// Checks that every incident makes progress.
     pub(crate) fn check_fences(&self, recovers: bool) {
         let now = self.now();
         let mut state = self.state.lock();
@@ -59,7 +64,7 @@ impl Checker {
 }
 
 impl State {
-    /// Why an incident should have gone on; `None`: it need not.
+    /// Why an incident should have left its phase; `None`: it may stay.
     pub(super) fn stays(
         &self,
         now: Duration,
@@ -77,7 +82,7 @@ impl State {
         let working = fences.failing.values().copied().max().unwrap_or_default();
         let since = from.max(incident.since).max(working);
         let there = fences.nodes.get(node).filter(|there| there.incarnation == incident.incarnation);
-        // Somebody else may switch it on; what it then does is not known before it is heard.
+        // Another actor may switch the machine on; its state is unknown until its kubelet reports.
         let behind = match () {
             () if fences.of_provider => PROVIDER_IS_BEHIND,
             () if !fences.agents.is_empty() => PROMISE_TAKES,
@@ -121,12 +126,11 @@ impl State {
         }
     }
 
-    /// Pods that wait for their end on a node whose life was proved to be over, for longer than it takes when
-    /// nothing is tried twice.
+    /// Pods that wait on a node whose incarnation was proved off, for longer than a release takes without a retry.
     pub(super) fn unused(&self, now: Duration, from: Duration) -> Vec<String> {
         let fences = &self.fences;
         let mut late = Vec::new();
-        // Of a word a clock that jumped may say that it is over.
+        // For a clock that jumped, a confirmation may have expired.
         let counts =
             |proof: &&Evidence| proof.by_status_checks || proof.confirmation.is_some() && !self.clocks_jumped;
         for proof in
@@ -137,17 +141,18 @@ impl State {
                 .nodes
                 .get(node)
                 .is_some_and(|there| there.incarnation == proof.incarnation && !there.ready);
-            // No device is asked about a person's word.
+            // A confirmation needs no device.
             let working =
                 fences.failing.get(node).copied().filter(|_| proof.by_status_checks).unwrap_or_default();
             let trusted = proof.devices.iter().all(|device| !fences.distrusted.contains_key(device));
             if !there || !trusted || fences.was_reported_on(node, proof.created) {
                 continue;
             }
-            // A node that is fenced right after it came back says Ready until its grace is over, and a Ready node is believed.
+            // A node that is fenced right after it came back stays Ready until its grace is over, and pods of a Ready
+            // node are not released.
             let lost = fences.called_since.get(node).copied().unwrap_or_default();
             for leaving in fences.leaving.values().filter(|leaving| leaving.node == *node) {
-                // What a device did not answer is tried again after a minute at the latest.
+                // A status check that failed is retried after at most a minute.
                 let again = if working > proof.created { working + RELEASE_TAKES } else { Duration::ZERO };
                 let owed = from.max(proof.created).max(leaving.since).max(lost) + USED_WITHIN;
                 let owed = owed.max(again);
@@ -162,12 +167,12 @@ impl State {
         late
     }
 
-    /// Whether evidence about this life holds, and nobody was heard since.
+    /// Whether there is valid evidence about this incarnation, and the kubelet has not reported since.
     pub(super) fn is_proved(&self, life: &super::known::Incarnation, now: Duration) -> bool {
         self.fences.evidence_of(life).any(|proof| self.is_uncontradicted(proof, now))
     }
 
-    /// Whether agents alone vouch for the end of this life.
+    /// Whether the evidence about this incarnation rests on agents alone.
     fn is_promised(&self, life: &super::known::Incarnation) -> bool {
         let by_agents =
             |proof: &Evidence| !proof.devices.is_empty() && proof.devices.is_subset(&self.fences.agents);
@@ -178,14 +183,15 @@ impl State {
         proof.is_valid(now) && !self.has_reported_since_evidence(proof)
     }
 
-    /// Whether its kubelet wrote another time than that of the evidence since then: a later one, or one of a clock that was
-    /// set back.
+    /// Whether the kubelet has written another `renewTime` than that of the evidence since then: a later one, or one
+    /// of a clock that
+    /// was set back.
     fn has_reported_since_evidence(&self, proof: &Evidence) -> bool {
         let beats = self.fences.renewals.get(&proof.incarnation.0).map(Vec::as_slice).unwrap_or_default();
         beats.iter().any(|(at, lease)| *at > proof.created && lease.is_some() && *lease != proof.lease)
     }
 
-    /// When the node was first heard after it had been proved off.
+    /// When the kubelet reported first after the node had been proved off.
     fn first_report_since(&self, proof: &Evidence) -> Option<Duration> {
         let beats = self.fences.renewals.get(&proof.incarnation.0)?;
         let renewed = |(at, lease): &&(Duration, Option<jiff::Timestamp>)| {
@@ -194,7 +200,8 @@ impl State {
         beats.iter().find(renewed).map(|(at, _)| *at)
     }
 
-    /// Nodes that were proved off, are heard in the same life, and of which nobody says so.
+    /// Nodes that were proved off and report in the same incarnation, while their evidence is not marked as
+    /// contradicted.
     fn unchallenged(&self, now: Duration, from: Duration) -> Vec<String> {
         let mut late = Vec::new();
         for proof in
@@ -217,10 +224,12 @@ impl State {
                 .and_then(|beats| beats.last())
                 .map(|(at, _)| *at);
             let lives = last.is_some_and(|last| now.saturating_sub(last) < REPORT_SEEN_AFTER);
-            // What a device was told last is waited for first: it may be what started the machine.
+            // The contradiction counts only after the deadline of the last order to a device: that order may have
+            // started the machine.
             let told = self.fences.intents.iter().filter(|intent| intent.node == proof.incarnation.0);
             let told = told.map(super::known::Intent::deadline).max().unwrap_or_default();
-            // A machine that was seen on may renew its Lease and be refused its status, for as long as a boot may take.
+            // A machine that was seen on may renew its Lease while its status is not accepted yet, for as long as a
+            // boot may take.
             let boots = self.fences.was_reported_on(&proof.incarnation.0, proof.created);
             let patience = if boots { BOOT_TAKES + DOUBT_TAKES } else { DOUBT_TAKES };
             if same && lives && now > heard.max(from).max(incident.since).max(told) + patience {

@@ -1,5 +1,5 @@
-//! What is known of incidents, evidence, devices and the nodes that they are about: by the log of
-//! the API server, and by the ledger of the devices.
+//! The state of incidents, evidence, devices and their nodes: from the log of the API server and from the record of
+//! the devices.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use serde_json::Value;
 use crate::api::ObservedChange;
 use crate::world::{number_at, str_at, value_at};
 
-/// The taint by which kube-controller-manager releases pods.
+/// The taint on which kube-controller-manager force deletes pods.
 pub(super) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// One life of a node: its name, the UID of its Node, and its boot id.
+/// One incarnation of a node: its name, the UID of its Node, and its boot ID.
 pub(super) type Incarnation = (String, String, String);
 
 pub(super) fn incarnation_of(about: &Value) -> Incarnation {
@@ -24,7 +24,7 @@ pub(super) fn incarnation_of(about: &Value) -> Incarnation {
     (text("/name"), text("/uid"), text("/bootID"))
 }
 
-/// An attempt that was written down.
+/// A recorded attempt of fencing.
 #[derive(Clone, Debug)]
 pub(super) struct Intent {
     pub(super) fence: String,
@@ -34,25 +34,25 @@ pub(super) struct Intent {
     pub(super) devices: BTreeSet<String>,
     pub(super) written: Duration,
     pub(super) within: Duration,
-    /// Its outcome is written.
+    /// When its outcome was written.
     pub(super) closed: Option<Duration>,
 }
 
 impl Intent {
-    /// When nothing of it can land any more.
+    /// The moment after which no order of it can take effect.
     pub(super) fn deadline(&self) -> Duration {
         self.written + self.within
     }
 }
 
-/// An incident.
+/// An incident (a NodeFence).
 #[derive(Clone, Debug)]
 pub(super) struct Incident {
     pub(super) incarnation: Incarnation,
     pub(super) phase: String,
     /// Since when it is in this phase.
     pub(super) since: Duration,
-    /// A gate holds it, by its own word.
+    /// Its status names a gate that holds it.
     pub(super) held: bool,
 }
 
@@ -61,39 +61,39 @@ pub(super) struct Incident {
 pub(super) struct Evidence {
     pub(super) incarnation: Incarnation,
     pub(super) by_status_checks: bool,
-    /// A person's word.
+    /// The confirmation that it rests on.
     pub(super) confirmation: Option<Confirmation>,
     pub(super) devices: BTreeSet<String>,
-    /// It rests on the silence of the kubelet's port, too.
+    /// It also rests on the kubelet's port, which did not answer.
     pub(super) corroborated: bool,
     pub(super) created: Duration,
     pub(super) lease: Option<Timestamp>,
     pub(super) invalid: Option<Duration>,
 }
 
-/// What is known of a person's word.
+/// What is recorded of a confirmation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Confirmation {
-    /// Until when it releases pods.
+    /// Until when it permits releases.
     pub(super) until: Duration,
-    /// The machine had power when it was given.
+    /// The machine had power when the confirmation was given.
     pub(super) wrong: bool,
 }
 
-/// A look at a device, as whoever looked heard of it.
+/// A status check of a device, as its caller received it.
 #[derive(Clone, Debug)]
 pub(super) struct StatusCheck {
     pub(super) at: Duration,
     pub(super) device: String,
     pub(super) power: Power,
     pub(super) identity: Identity,
-    /// It said off of a machine that had power.
+    /// The device reported off for a machine that had power.
     pub(super) lied: bool,
-    /// It reached the machine of the node that was meant.
+    /// The device reached the machine of the node that was meant.
     pub(super) reached: bool,
 }
 
-/// A Node as the API has it.
+/// A Node as the API shows it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
     pub(super) incarnation: Incarnation,
@@ -119,7 +119,7 @@ impl Node {
     }
 }
 
-/// A pod that was asked to end, and has a node.
+/// A pod with a node that was deleted gracefully.
 #[derive(Clone, Debug)]
 pub(super) struct Leaving {
     pub(super) name: String,
@@ -129,36 +129,36 @@ pub(super) struct Leaving {
 
 #[derive(Debug, Default)]
 pub(in crate::checker) struct Fences {
-    /// What each process heard from the port of a node's kubelet.
+    /// What each process received from the port of a node's kubelet: when, and whether something answered.
     pub(super) ports: BTreeMap<(String, String), Vec<(Duration, bool)>>,
     pub(super) intents: Vec<Intent>,
     pub(super) incidents: BTreeMap<String, Incident>,
     pub(super) evidence: BTreeMap<String, Evidence>,
-    /// Devices that were declared not trusted, and when.
+    /// Devices that were marked as not trusted, and when.
     pub(super) distrusted: BTreeMap<String, Duration>,
     pub(super) required: BTreeSet<String>,
     /// Devices that are agents of nodes.
     pub(super) agents: BTreeSet<String>,
-    /// By node: the boot whose promise was taken back.
+    /// By node: the boot whose promise was revoked.
     pub(super) revoked: BTreeMap<String, String>,
     pub(super) nodes: BTreeMap<String, Node>,
     /// Since when fencing of a node is paused, by its annotation.
     pub(super) paused: BTreeMap<String, Duration>,
     /// Since when a node has no policy. Each has one of its own, with its name.
     pub(super) without_policy: BTreeMap<String, Duration>,
-    /// Nodes that were deleted last, and when.
+    /// Nodes that were deleted, and when they were deleted last.
     pub(super) gone: BTreeMap<String, (Duration, Incarnation)>,
-    /// Since when each Node says of this life what it says of its readiness.
+    /// Since when each Node shows its present readiness for its present incarnation.
     pub(super) called_since: BTreeMap<String, Duration>,
-    /// When each node's Lease was written, and which time it had then.
+    /// When each node's Lease was written, and its `renewTime` then.
     pub(super) renewals: BTreeMap<String, Vec<(Duration, Option<Timestamp>)>>,
-    /// By caller and node: the looks at its devices.
+    /// By caller and node: the status checks of the node's devices.
     pub(super) checks: BTreeMap<(String, String), Vec<StatusCheck>>,
     /// By UID.
     pub(super) leaving: BTreeMap<String, Leaving>,
-    /// By node: whether the machine has power of which a person is about to say that it is down.
+    /// By node: whether the machine had power when a person was about to confirm that it is off.
     pub(super) confirmations: BTreeMap<String, bool>,
-    /// UIDs of pods that were released though a process ran, by a lie that nobody could see.
+    /// UIDs of pods that were released though a process ran, by a false report that could not be detected.
     pub(super) deceived: BTreeSet<String>,
     /// The machines are instances of a provider.
     pub(super) of_provider: bool,
@@ -166,11 +166,11 @@ pub(in crate::checker) struct Fences {
     pub(super) terminated: BTreeSet<String>,
     /// By node: until when its devices fail.
     pub(super) failing: BTreeMap<String, Duration>,
-    /// What was said already.
+    /// The messages that were reported already.
     pub(super) reported: BTreeSet<String>,
 }
 
-/// A time of a Lease: two of them are compared with each other only.
+/// Parses a time of a Lease. Such times are compared with each other only.
 pub(super) fn time_of(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
@@ -186,7 +186,7 @@ fn names(devices: Option<&Value>) -> BTreeSet<String> {
 }
 
 impl Evidence {
-    /// Whether nobody declared it invalid, and its time is not over.
+    /// Whether it was not declared invalid and has not expired.
     pub(super) fn is_valid(&self, now: Duration) -> bool {
         self.invalid.is_none() && !self.is_over(now)
     }
@@ -197,7 +197,7 @@ impl Evidence {
 }
 
 impl Fences {
-    /// What any change says.
+    /// Records a change of any object.
     pub(super) fn observe(&mut self, now: Duration, change: &ObservedChange) {
         let after = change.after.as_deref();
         match (change.kind.as_str(), after) {
@@ -332,13 +332,13 @@ impl Fences {
         }
     }
 
-    /// The time that a node's Lease had then, if it had one.
+    /// The `renewTime` that a node's Lease had at that moment.
     pub(super) fn lease_at(&self, node: &str, then: Duration) -> Option<Timestamp> {
         let beats = self.renewals.get(node).map(Vec::as_slice).unwrap_or_default();
         beats.iter().rev().find(|(at, _)| *at <= then).and_then(|(_, renewed)| *renewed)
     }
 
-    /// The looks of a process at a device for a node, until that moment.
+    /// The status checks by one process of a device for a node, until that moment.
     pub(super) fn checks_of<'a>(
         &'a self,
         caller: &str,
@@ -350,34 +350,35 @@ impl Fences {
         all.unwrap_or_default().iter().filter(move |look| look.device == device && look.at <= until)
     }
 
-    /// Whether one of its devices has said since then that it is on: by that one nothing is proved any more.
+    /// Whether one of the node's devices has reported on since then: that device proves nothing from then on.
     pub(super) fn was_reported_on(&self, node: &str, since: Duration) -> bool {
         let of_it = self.checks.iter().filter(|((_, of), _)| of == node);
         of_it.flat_map(|(_, looks)| looks).any(|look| look.at > since && look.power == Power::On)
     }
 
-    /// All evidence about this life.
+    /// All evidence about this incarnation.
     pub(super) fn evidence_of<'a>(&'a self, life: &'a Incarnation) -> impl Iterator<Item = &'a Evidence> {
         self.evidence.values().filter(move |proof| proof.incarnation == *life)
     }
 
-    /// Since when the pod with this UID is asked to end, on a node, with nothing else that keeps it.
+    /// Since when the pod with this UID, which has a node, is deleted gracefully and nothing else keeps it.
     pub(in crate::checker) fn leaves_since(&self, uid: &str) -> Option<Duration> {
         self.leaving.get(uid).map(|leaving| leaving.since)
     }
 
-    /// The life of a node that was deleted after it was judged: what was read of it may be used for so long.
+    /// The incarnation of a node that was deleted a short while ago: a read of the node before that may still be
+    /// used.
     pub(in crate::checker) fn gone_lately(&self, node: &str, now: Duration) -> Option<Incarnation> {
         let (at, life) = self.gone.get(node)?;
         (now < *at + super::VALID_FOR).then(|| life.clone())
     }
 
-    /// Whether there is evidence about the life in which this node is, whatever became of it.
+    /// Whether there is evidence, valid or not, about the present incarnation of this node.
     pub(in crate::checker) fn is_proved(&self, node: &str) -> bool {
         self.nodes.get(node).is_some_and(|node| self.evidence_of(&node.incarnation).next().is_some())
     }
 
-    /// Says something once.
+    /// Whether this message is new.
     pub(super) fn report_once(&mut self, what: String) -> bool {
         self.reported.insert(what)
     }
@@ -387,7 +388,7 @@ impl Fences {
         !self.agents.is_empty()
     }
 
-    /// Whether there was evidence about any life of this node.
+    /// Whether there was evidence about any incarnation of this node.
     pub(in crate::checker) fn is_fenced(&self, node: &str) -> bool {
         self.evidence.values().any(|proof| proof.incarnation.0 == node)
     }
@@ -397,17 +398,17 @@ impl Fences {
     }
 }
 
-/// Whether evidence of this kind rests on looks at devices, or on what agents promised.
+/// Whether evidence of this kind rests on status checks of devices or on promises of agents.
 pub(super) fn is_by_status_checks(kind: &str) -> bool {
     matches!(kind, "PowerOff" | "InstanceStopped" | "InstanceGone" | "WatchdogLease")
 }
 
-/// The node whose agent has this Lease.
+/// The node whose agent renews this Lease.
 pub(super) fn watchdog(lease: &str) -> Option<&str> {
     lease.split_once('/')?.1.strip_prefix("watchdog.")
 }
 
-/// What stands in the Lease of an agent.
+/// A field of the Lease of an agent.
 pub(super) fn agent_field<'a>(lease: &'a Value, field: &str) -> &'a str {
     let all = value_at(lease, "/metadata/annotations");
     all.and_then(|all| all.get(format!("watchdog.pod-safety.dev/{field}")))
@@ -415,7 +416,7 @@ pub(super) fn agent_field<'a>(lease: &'a Value, field: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// Whether evidence that somebody wrote tells of that change: it is new.
+/// The object after the change, if it is a new object of this kind.
 pub(super) fn is_new(change: &ObservedChange, kind: &str) -> Option<Arc<Value>> {
     (change.kind == kind && change.before.is_none()).then(|| change.after.clone()).flatten()
 }

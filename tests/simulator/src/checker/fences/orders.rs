@@ -1,4 +1,4 @@
-//! S10, at the devices: what reaches them, and what they say.
+//! S10, at the devices: the orders that reach them, and the power states that they report.
 
 use std::time::Duration;
 
@@ -11,12 +11,14 @@ use crate::checker::budgets::{REACTS, RECOVERS};
 use crate::checker::{Checker, Invariant, State, Tone};
 use crate::world::{str_at, value_at};
 
-/// So long after a device was called not trusted, or fencing was paused, an order that was read before may reach it.
+/// An order that was decided on an earlier read may reach a device this long after the device was marked as not
+/// trusted, or fencing
+/// was paused.
 const READ_BEFORE: Duration = Duration::from_secs(25);
-/// An order travels for a moment, and clocks of timers are coarse.
+/// An order travels for a moment, and timers are coarse.
 const TRAVELS: Duration = Duration::from_secs(1);
 
-/// Who touches which device, for which node.
+/// Who calls which device, for which node.
 #[derive(Clone, Debug)]
 pub(crate) struct Touched {
     pub(crate) caller: String,
@@ -24,7 +26,7 @@ pub(crate) struct Touched {
     pub(crate) node: String,
 }
 
-/// What a device said to a look, and what was so.
+/// A device's answer to a status check, and the true state.
 #[derive(Clone, Debug)]
 pub(crate) struct Answered {
     pub(crate) power: Power,
@@ -33,12 +35,12 @@ pub(crate) struct Answered {
     pub(crate) is_on: bool,
     /// The device reached the node's machine.
     pub(crate) reached: bool,
-    /// The documentation of a provider permits it. So to believe too much of it is never excused.
+    /// The provider's documentation permits this answer. So a release that rests on it is never excused.
     pub(crate) documented: bool,
 }
 
 impl Checker {
-    /// A device is told off or on.
+    /// A device gets an order: off or on.
     pub(crate) fn record_order(&self, touched: &Touched, act: Act) {
         let now = self.now();
         let mut state = self.state.lock();
@@ -61,7 +63,7 @@ impl Checker {
         }
     }
 
-    /// A device answers to a look.
+    /// A device answers a status check.
     pub(crate) fn record_answer(&self, touched: &Touched, answered: &Answered) {
         let now = self.now();
         let mut state = self.state.lock();
@@ -87,7 +89,7 @@ impl Checker {
         state.fences.checks.entry((caller.clone(), node.clone())).or_default().push(look);
     }
 
-    /// Somebody tries the port of a node's kubelet, and something answers or not.
+    /// A process tries the port of a node's kubelet, and something answers or not.
     pub(crate) fn port_answered(&self, caller: &str, node: &str, answers: bool) {
         let (now, key) = (self.now(), (caller.to_owned(), node.to_owned()));
         let mut state = self.state.lock();
@@ -97,12 +99,12 @@ impl Checker {
         state.fences.ports.entry(key).or_default().push((now, answers));
     }
 
-    /// A person is about to say that a machine is down, which has power or not.
+    /// A person is about to confirm that a machine is off, while it has power (`runs`) or not.
     pub(crate) fn record_confirmation(&self, node: &str, runs: bool) {
         self.state.lock().fences.confirmations.insert(node.to_owned(), runs);
     }
 
-    /// The machines are instances of a provider, whose copies may be behind.
+    /// The machines are instances of a provider, whose answers may be stale.
     pub(crate) fn machines_are_instances(&self) {
         self.state.lock().fences.of_provider = true;
     }
@@ -112,7 +114,7 @@ impl Checker {
         self.state.lock().fences.terminated.insert(node.to_owned());
     }
 
-    /// The first device of a node fails until then.
+    /// The first device of a node fails until `until`.
     pub(crate) fn device_fails(&self, node: &str, until: Duration) {
         let mut state = self.state.lock();
         let known = state.fences.failing.entry(node.to_owned()).or_default();
@@ -121,7 +123,7 @@ impl Checker {
 }
 
 impl super::Fences {
-    /// Why the last that this process heard from the port of a node is no second fact for what it sends now.
+    /// Why the last try of a node's kubelet port by this process is no second fact for what it sends now.
     pub(super) fn port_did_not_answer(&self, caller: &str, node: &str, sent: Duration) -> Result<(), String> {
         let tried = self.ports.get(&(caller.to_owned(), node.to_owned()));
         let last = tried.into_iter().flatten().rev().find(|(at, _)| *at <= sent);
@@ -137,7 +139,7 @@ impl super::Fences {
         }
     }
 
-    /// Why nothing that is written down permits to touch a device; `None`: something does.
+    /// Why no recorded attempt permits this order to a device; `None`: one does.
     fn unwritten(&self, now: Duration, touched: &Touched, act: Act) -> Option<String> {
         let Touched { device, node, .. } = touched;
         let names = |intent: &&super::known::Intent| {
@@ -155,7 +157,7 @@ impl super::Fences {
 }
 
 impl State {
-    /// A process under test takes back what an agent promised.
+    /// A process under test revokes the promise of an agent.
     pub(super) fn check_revocation(&mut self, now: Duration, asked: &ApiRequest, node: &str) {
         let caller = &*asked.caller;
         let device = format!("agent-{}", node.rsplit('-').next().unwrap_or_default());
@@ -164,7 +166,7 @@ impl State {
         self.announce(now, Tone::Other, told.clone(), text);
         self.probe("the promise of an agent was taken back");
         let touched = Touched { caller: caller.to_owned(), device: device.clone(), node: node.to_owned() };
-        // What was sent during the attempt may arrive after it.
+        // A request that was sent during the attempt may arrive after it.
         if let Some(why) = self.fences.unwritten(asked.sent.unwrap_or(now), &touched, Act::Off) {
             self.violated(now, Invariant::Fence, format!("{told}: {why}"));
         }

@@ -1,4 +1,4 @@
-//! The rules of fencing can be broken, each by what it forbids.
+//! Histories that break the rules of fencing.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ fn state(checker: &Checker) -> parking_lot::MutexGuard<'_, State> {
     checker.state.lock()
 }
 
-/// Runs inside of a simulation.
+/// Runs `work` inside a simulation.
 fn inside(work: impl FnOnce(&Checker)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let promise =
@@ -69,7 +69,7 @@ fn a_device_gets_the_recorded_order_and_no_other() {
     });
 }
 
-/// An order that was read before the pause may still be on its way.
+/// An order that was decided before the pause may still be on its way.
 #[test]
 fn s10_a_device_gets_no_order_while_fencing_is_paused() {
     let broken = |pause: ObservedChange, resume: Option<ObservedChange>, after: u64| {
@@ -122,7 +122,7 @@ fn status_check(at: u64, power: Power, identity: Identity) -> StatusCheck {
     }
 }
 
-/// Guarded seed 22694: a person switched it on, and it was cut off.
+/// Guarded seed 22694: a person switched the machine on, and it was cut off.
 #[test]
 fn pods_of_a_fenced_node_are_released_unless_its_device_reports_on_again() {
     inside(|checker| {
@@ -210,7 +210,7 @@ fn node_evidence(lease: &str) -> Value {
         "samples": [{ "device": { "name": "bmc-0" } }] } })
 }
 
-/// It was not asked for: evidence by a process that never read the Lease counted as proved.
+/// Not checked before: evidence by a process that never read the Lease counted as proved.
 #[test]
 fn bug_evidence_needs_a_lease_read_after_the_status_checks() {
     inside(|checker| {
@@ -256,7 +256,8 @@ fn l2_evidence_is_used_immediately() {
     });
 }
 
-/// A person's word, given at 100 s for a minute; the Lease as it was then and as it is; what is released at `sent`.
+/// A confirmation, given at 100 s for a minute; the Lease as it was then and as it is now; the pod is released at
+/// `sent`.
 #[derive(Clone, Copy)]
 struct ConfirmationCase {
     wrong: bool,
@@ -288,7 +289,7 @@ fn a_confirmation_releases_while_valid_and_the_kubelet_is_unreachable() {
                 checker.process_starts("default/a", "uid-a", &"node-0".into(), 1);
             }
             let mut state = state(checker);
-            // Its kubelet can report in which boot it is.
+            // The kubelet can report its present boot.
             let speaks = ApiRequest::new("node-0", http::Method::GET, "/api/v1/nodes/node-0");
             (0..150).step_by(10).for_each(|second| state.record_report(Duration::from_secs(second), &speaks));
             state.clocks_jumped = said.jumped;
@@ -313,7 +314,7 @@ fn a_confirmation_releases_while_valid_and_the_kubelet_is_unreachable() {
     }
 }
 
-/// What a device cannot answer is no excuse where a person has confirmed the node.
+/// A device that cannot answer is no excuse where a person has confirmed the node.
 #[test]
 fn l2_a_confirmation_is_used_though_the_device_fails() {
     inside(|checker| {
@@ -341,7 +342,7 @@ fn asked_to_end() -> ObservedChange {
     change("Pod", "a", json!({ "metadata": metadata, "spec": { "nodeName": "node-0" }, "status": {} }))
 }
 
-/// An assumption that was broken for another node, or before the pod was asked to end, excuses nobody.
+/// An assumption that was broken for another node, or before the pod was deleted gracefully, excuses nothing.
 #[test]
 fn a_connected_kubelet_is_excused_by_faults_since_the_deletion() {
     let at = Duration::from_secs;
@@ -368,7 +369,7 @@ fn a_connected_kubelet_is_excused_by_faults_since_the_deletion() {
     }
 }
 
-/// It is cut off when the pod is asked to end, and back at 125 s.
+/// The kubelet is cut off when the pod is deleted gracefully, and back at 125 s.
 #[test]
 fn a_kubelet_back_within_the_quarantine_counts_only_if_it_reports() {
     let at = Duration::from_secs;
@@ -389,7 +390,7 @@ fn a_kubelet_back_within_the_quarantine_counts_only_if_it_reports() {
     assert_eq!([excused(Some(124), 166), excused(Some(126), 166)], [true, false]);
 }
 
-/// Seed 7691: a pod was judged, its Node was deleted, and its release was called one for want of the Node.
+/// Seed 7691: a pod was checked, its Node was deleted, and its release counted as one because of the missing Node.
 #[test]
 fn a_node_read_counts_for_two_seconds_after_the_deletion() {
     inside(|checker| {

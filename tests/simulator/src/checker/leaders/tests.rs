@@ -1,4 +1,4 @@
-//! S9 can be broken, when a write is sent and when it is applied.
+//! Histories that break S9, when a write is sent and when it is applied.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn sends(checker: &Arc<Checker>, caller: &str, version: &str) {
     drop(checker.sent(caller, &Method::PATCH, NODE, node(version).to_string().as_bytes()));
 }
 
-/// The API server applies a write that names one version to an object of another.
+/// The API server applies a write with one resourceVersion to an object with another.
 fn applies(checker: &Checker, named: &str, there: &str) {
     let asked =
         ApiRequest { body: node(named).to_string().into(), ..ApiRequest::new(ME, Method::PATCH, NODE) };
@@ -53,7 +53,7 @@ fn a_term_lasts_from_when_its_renewal_was_sent_and_no_longer() {
     assert_eq!(after(10), [Invariant::Term]);
 }
 
-/// It was taken for a renewal: whoever gave it back could write for another ten seconds.
+/// The write counted as a renewal: the process that released the Lease could write for another ten seconds.
 #[test]
 fn bug_giving_the_lease_back_ends_the_term_and_renews_nothing() {
     let found = broken(async |checker| {

@@ -1,4 +1,4 @@
-//! What the API server's log says of nodes and their kubelets.
+//! The state of nodes and their kubelets by the API server's log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,20 +14,20 @@ use crate::world::{is_shipped, str_at};
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const SUSPECT: &str = "pod-safety.dev/suspect";
-/// No request lasts longer: a read before that is not what a write rests on.
+/// The longest duration of a request: a write cannot rest on a read before that.
 const READ_LASTS: Duration = Duration::from_secs(31);
 
-/// Whether a taint with this key says that a node is lost.
+/// Whether a taint with this key marks a node as lost.
 pub(super) fn is_of_loss(key: &str) -> bool {
     matches!(key, UNREACHABLE | NOT_READY)
 }
 
-/// A taint of ours.
+/// A taint that pod-safety adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Taint {
     pub(super) key: String,
     pub(super) effect: String,
-    /// By its own word.
+    /// Its `timeAdded`.
     pub(super) added: String,
     /// Since when it is there.
     since: Duration,
@@ -57,7 +57,7 @@ impl Taint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     uid: String,
-    /// What it says of itself, and since when.
+    /// The status of its Ready condition, and since when.
     pub(super) ready: String,
     since: Duration,
     beat: String,
@@ -95,7 +95,7 @@ impl Node {
         self.taints.iter().any(|taint| taint.key == key && taint.effect == effect)
     }
 
-    /// Whether one of the two taints of loss came for the other.
+    /// Whether one of the two taints of a lost node replaced the other.
     pub(super) fn replaces(&self, gone: &Taint, before: &Self) -> bool {
         let other = if gone.key == UNREACHABLE { NOT_READY } else { UNREACHABLE };
         self.has_taint(other, &gone.effect) && !before.has_taint(other, &gone.effect)
@@ -106,12 +106,12 @@ impl Node {
     }
 }
 
-/// How a kubelet is heard.
+/// How a kubelet reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ReportKind {
     /// Its Lease changed.
     Renewal,
-    /// It said how its node is.
+    /// It wrote the node's status.
     Report,
 }
 
@@ -119,27 +119,27 @@ enum ReportKind {
 pub(in crate::checker) struct Nodes {
     pub(super) keeper: Keeper,
     pub(super) all: BTreeMap<String, Node>,
-    /// When processes under test began.
+    /// When processes under test started.
     pub(super) began: BTreeMap<String, Duration>,
-    /// When each sign of a node came: last, and before that.
+    /// When each report of a node came: the last one, and the one before that.
     last_reports: BTreeMap<(String, ReportKind), (Duration, Option<Duration>)>,
-    /// The reads of a process: when, and when the kubelet had been heard last by then.
+    /// The reads of a process: when, and the kubelet's last report at that time.
     reads: BTreeMap<(String, String, ReportKind), Vec<(Duration, Duration)>>,
-    /// When any kubelet renewed its Lease, and when one did after a break.
+    /// When any kubelet renewed its Lease, and when one did after a gap.
     renewed: Duration,
     resumed: Duration,
     /// The last outage of all API servers, and its end.
     outage: Option<(Duration, Option<Duration>)>,
-    /// Nodes that were called lost right after it: broken if they come back until then.
+    /// Nodes that were marked as lost right after the outage: the rule is broken if they report again until then.
     doubted: BTreeMap<String, (Duration, String)>,
     /// When every node was lost last.
     all_lost: Option<Duration>,
-    /// Since when nothing keeps or changes the turns of a zone.
+    /// Since when the eviction turns of a zone are neither suspended nor changed.
     zones: BTreeMap<String, Duration>,
     reported: BTreeSet<(String, String, &'static str)>,
 }
 
-/// What is owed: when, by which rule, of which node.
+/// A deadline: when, by which rule, for which node.
 type Owed = (Duration, Invariant, String, &'static str);
 
 impl Nodes {
@@ -149,7 +149,7 @@ impl Nodes {
         sign(ReportKind::Renewal).max(sign(ReportKind::Report))
     }
 
-    /// When it had been heard last by this moment, which is a short while ago.
+    /// The kubelet's last report before this moment, which is a short while ago.
     pub(super) fn last_report_by(&self, node: &str, at: Duration) -> Duration {
         let sign = |sign| {
             let (last, before) = *self.last_reports.get(&(node.to_owned(), sign))?;
@@ -179,7 +179,7 @@ impl Nodes {
         looks.push((now, heard));
     }
 
-    /// When this process last read the node and its Lease, and how long both had been silent then.
+    /// When this process last read the node and its Lease, and for how long both had been without a report then.
     pub(super) fn read_by(&self, now: Duration, caller: &str, node: &str) -> Option<(Duration, Duration)> {
         let of = |sign| {
             let looks = self.reads.get(&(caller.to_owned(), node.to_owned(), sign))?.iter();
@@ -198,7 +198,8 @@ impl Nodes {
         };
     }
 
-    /// A node was called lost by a read at this moment: was that the API server's silence?
+    /// A node was marked as lost by a read at this moment: checks whether the API server was unreachable rather than
+    /// the kubelet.
     pub(super) fn doubt(&mut self, at: Duration, node: &str, told: &str) {
         let Some((from, Some(until))) = self.outage else { return };
         let back = until + return_interval(GRACE);
@@ -208,7 +209,7 @@ impl Nodes {
         }
     }
 
-    /// Gives back what is wrong with an earlier word.
+    /// Records a change of a Lease. Returns what it shows to be wrong with an earlier mark.
     pub(super) fn observe_lease(
         &mut self,
         now: Duration,
@@ -266,7 +267,7 @@ impl Nodes {
         self.all_lost
     }
 
-    /// Keeps in mind when zones were disrupted last, or all lost.
+    /// Records when zones were disrupted last, or all nodes lost.
     pub(super) fn look_at_zones(&mut self, now: Duration) {
         let all_lost = self.are_all_lost(None);
         if all_lost {
@@ -280,18 +281,18 @@ impl Nodes {
         }
     }
 
-    /// Whether too many nodes of a zone are lost, or would be if the silent ones were, too.
+    /// Whether too many nodes of a zone are lost, or would be if the unreachable ones were lost too.
     fn is_disrupted(&self, zone: &str, now: Duration) -> bool {
         let here = || self.all.iter().filter(|(_, node)| node.zone == zone);
         let all = here().count();
         let lost = here().filter(|(_, node)| !node.is_ready()).count();
-        // Two renewals by the process's ears are a little less by the log.
+        // Two renewals as the process received them lie a little closer together in the log.
         let silent = |name: &str| now.saturating_sub(self.last_report(name)) > BREAK;
         let feared = here().filter(|(name, node)| node.is_ready() && silent(name)).count();
         (lost..=lost + feared).any(|lost| lost >= 3 && lost < all && lost * 100 >= all * 55)
     }
 
-    /// What the processes under test owe to nodes, of which the leader listens since then.
+    /// The deadlines of the processes under test, whose leader watches since `listens`.
     pub(super) fn owed(&self, now: Duration, listens: Duration) -> Vec<Owed> {
         let ours = self.keeper == Keeper::Ours;
         let mut owed = Vec::new();
@@ -319,7 +320,7 @@ impl Nodes {
                     let nobody_is_heard = now.saturating_sub(self.renewed) > BREAK;
                     if !lost("NoExecute") && !nobody_is_heard {
                         let turn = self.zones.get(&node.zone).copied().unwrap_or_default().max(node.since);
-                        // Who was lost with all others is waited for when the first of them is back.
+                        // A node that was lost with all others gets its time after the first of them reports again.
                         let back = self.resumed.max(listens) + BREAK + return_interval(GRACE);
                         owes(
                             (turn + TURN).max(back),
@@ -346,18 +347,19 @@ impl Nodes {
         owed
     }
 
-    /// When a node must be found silent, at the latest.
+    /// The latest moment at which a node must be found unreachable.
     fn not_reporting_for(&self, name: &str, grace: Duration, now: Duration, listens: Duration) -> Duration {
         let due = self.last_report(name).max(listens) + grace;
         if now.saturating_sub(self.renewed) > BREAK {
-            // A watch that is opened anew waits for a bookmark of its own. One that is listed anew after that begins the count
-            // anew, once.
+            // A watch that is opened again waits for its own bookmark. One that is listed again after that starts the
+            // count once
+            // more.
             return due + BOOKMARK_EACH * 2 + return_interval(grace) * 2;
         }
         due.max(self.resumed + return_interval(grace))
     }
 
-    /// Whether that was not said yet.
+    /// Whether this was not reported yet.
     pub(super) fn report_once(&mut self, name: &str, what: &'static str) -> bool {
         let uid = self.all.get(name).map(|node| node.uid.clone()).unwrap_or_default();
         self.reported.insert((name.to_owned(), uid, what))

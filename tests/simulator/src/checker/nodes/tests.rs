@@ -1,4 +1,4 @@
-//! What no controller here does to nodes, told to the checker as if one did.
+//! Changes of nodes that no controller here makes, recorded in the checker as if one had.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::world::stamp;
 const NODE: &str = "node-0";
 const OTHER: &str = "node-1";
 
-/// Two nodes that were heard at the beginning, of which one is heard for ever.
+/// Two nodes that reported at the beginning; one of them goes on to report.
 fn broken(keeper: Keeper, told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
     tests::broken(async |checker| {
         checker.nodes_are_kept_by(keeper);
@@ -31,7 +31,7 @@ fn broken(keeper: Keeper, told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invarian
     })
 }
 
-/// Time goes by, and the other node is heard.
+/// Time passes, and the other node reports.
 async fn seconds(checker: &Checker, seconds: u64) {
     for _ in 0..seconds {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -77,7 +77,7 @@ const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const KEPT_AWAY: (&str, &str, u64) = (UNREACHABLE, "NoSchedule", 51);
 const GIVEN_UP: (&str, &str, u64) = (UNREACHABLE, "NoExecute", 51);
 
-/// It falls silent, is found lost in time, and all that follows is done.
+/// The node stops reporting, is marked as lost in time, and all that follows is done.
 async fn node_is_lost(checker: &Checker) {
     seconds(checker, 51).await;
     reads(checker);

@@ -1,4 +1,4 @@
-//! Deletions for taints that no controller here asks for, told to the checker as if one did.
+//! Evictions by taint that no controller here performs, recorded in the checker as if one had.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,9 @@ use crate::world::stamp;
 
 const NODE: &str = "/api/v1/nodes/node-0";
 
-/// A node with a taint that was added after so many seconds, and `data-0` on it, which bears that for so many
-/// seconds; `None`: for ever.
+/// A node with a taint that was added after so many seconds, and `data-0` on it, which tolerates the taint for
+/// `bears` seconds;
+/// `None`: without limit.
 fn broken(bears: Option<u64>, told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
     tests::broken(async |checker| {
         let lease = json!({ "metadata": { "name": "pod-safety" }, "spec": { "holderIdentity": ME } });
@@ -107,8 +108,9 @@ fn s14_no_pod_is_evicted_before_its_time() {
     assert_eq!(ever, [Invariant::Tolerance]);
 }
 
-/// Seed 23344: our leader's clock was an hour ahead, and the whole second in which it stamps a taint began 0.2 s earlier. The
-/// pod was asked to end by that stamp, as it is by the stamps of clocks that are right.
+/// Seed 23344: the leader's clock was an hour ahead, and the whole second in which it stamped a taint began 0.2 s
+/// earlier. The pod
+/// was deleted gracefully by that stamp, as it is by the stamps of clocks that are right.
 #[test]
 fn s14_a_taint_stamped_by_a_fast_clock_counts_from_that_second_and_no_other_future_one() {
     const AHEAD: u64 = 3_600;

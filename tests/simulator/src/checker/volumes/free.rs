@@ -1,4 +1,4 @@
-//! L12: at the end nobody keeps a volume without a reason, or waits for what is free.
+//! L12: at the end no volume is kept without a reason, and no pod waits for a free volume.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,12 @@ use super::super::{Checker, Invariant, Shown, State};
 use super::{Lease, belongs_to_holder, boot_of, is_gated, is_ready};
 use crate::world::{claims_of, moment, str_at};
 
-/// From the last change that a pod behind the gate waits for, or the holder of a volume, to what follows: the requests,
-/// and the longest pause of an attacher that was refused (122 s; seed 240170).
+/// The time from the last change that a pod behind the gate, or the holder of a volume, waits for to its effect: the
+/// requests, and the
+/// longest backoff of an attacher whose request was refused (122 s; seed 240170).
 const FOLLOWS: Duration = Duration::from_secs(130);
 
-/// What there is at the end.
+/// The objects at the end of the run.
 pub(crate) struct Owned<'a> {
     pub(crate) leases: &'a [Arc<Value>],
     pub(crate) pods: &'a [Arc<Value>],
@@ -33,7 +34,8 @@ fn named<'a>(objects: &'a [Arc<Value>], name: &str) -> Option<&'a Value> {
 }
 
 impl Checker {
-    /// The world has been well for long enough: nobody holds a volume without a reason, and who could go on has.
+    /// Checks, when the world has been healthy for long enough, that no volume is held without a reason, and that
+    /// whatever could go on has.
     /// `holds` are those that the processes under test show.
     pub(crate) fn check_owners(&self, objects: &Owned<'_>, holds: &Shown) {
         let now = self.now();
@@ -72,7 +74,7 @@ impl Checker {
 }
 
 impl State {
-    /// What is wrong with it that somebody keeps a volume.
+    /// Why it is wrong that a volume is still held.
     fn check_holder(
         &self,
         objects: &Owned<'_>,
@@ -88,7 +90,7 @@ impl State {
             |process: &Process| belongs_to_holder(process, holder) && self.storage.holds(process, &identity);
         let used = objects.pods.iter().any(uses) || self.processes.running().any(writes);
         let node = named(objects.nodes, &holder.node);
-        // Where no UUID tells boots apart, the UID of the Node must.
+        // Where no UUID distinguishes boots, the UID of the Node must.
         let is_same = |node: &Value| {
             let same_node = *str_at(node, "/metadata/uid") == *holder.node_uid.to_string();
             holder.boot_id.is_known_same(boot_of(node)) || holder.boot_id == boot_of(node) && same_node
@@ -107,7 +109,7 @@ impl State {
         wrong
     }
 
-    /// What is wrong with it that a pod waits behind the gate.
+    /// Why it is wrong that a pod waits behind the gate.
     fn waits(&self, now: Duration, objects: &Owned<'_>, pod: &Value, holds: &Shown) -> Option<String> {
         let name = str_at(pod, "/metadata/name");
         let claims = claims_of(pod);
