@@ -1,16 +1,17 @@
-//! The part of a drawn plan that is about agents: in some of the worlds in which nodes are fenced each node has an agent with a
-//! watchdog, alone or beside its devices. Agents are killed, stand still, and cannot end what hangs.
+//! The part of a drawn plan that concerns agents: in some of the worlds in which nodes are fenced, each node has an
+//! agent with a
+//! watchdog, alone or beside its devices. Agents are killed, freeze, and cannot end processes that hang.
 
 use super::fencing::{Agents, Fencing};
 use super::plan::{Fault, Plan};
 use crate::chance::{Chance, Draws};
 
-/// So many of a hundred fenced worlds without a provider.
+/// The share of fenced worlds without a provider, in percent.
 const SHARE: u64 = 40;
-/// A promise takes forty seconds to come true, and a reset another minute.
+/// A promise is fulfilled after forty seconds, and a reset takes another minute.
 const HEAL: u64 = 480;
 
-/// Changes how nodes are fenced, and what goes wrong. Drawn from a chance of its own.
+/// Changes how nodes are fenced, and which faults happen. Uses random numbers of its own.
 pub(super) fn add(plan: &mut Plan) {
     let mut draws = Draws::new(Chance::new(plan.seed).part("agents", 0));
     let here = |fencing: &Fencing| fencing.behind_seconds.is_none();
@@ -45,7 +46,7 @@ pub(super) fn add(plan: &mut Plan) {
     }
 }
 
-/// A pod is deleted on a node whose processes do not end, or whose runtime does not say that they have.
+/// A pod is deleted on a node whose processes do not end, or whose runtime does not report the end.
 fn overdue(plan: &mut Plan, draws: &mut Draws) {
     let (at, seconds) = (20 + draws.below(100), 120 + draws.below(120));
     plan.faults.extend((0..plan.nodes).map(|node| (at, Fault::StuckProcesses { node, seconds })));

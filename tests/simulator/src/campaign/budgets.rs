@@ -1,26 +1,26 @@
-//! The part of a drawn plan that is about disruption budgets: workloads, what people
-//! do to them, and drains, before the world heals and after.
+//! The part of a drawn plan that concerns disruption budgets: workloads, changes of them by people, and drains,
+//! before the faults
+//! end and after.
 
 use super::plan::{Fault, Limit, Plan};
 use crate::chance::{Chance, Draws};
 
 /// One seed of so many has budgets: the last of them.
 const EACH: u64 = 3;
-/// When workloads are made: the machines have booted.
+/// When workloads are created: the machines have booted.
 const DEPLOYED_AT: u64 = 17;
-/// How long after the healing people go on, when all controllers are well.
+/// How long after the end of the faults people act again, when all controllers are healthy.
 const WELL_AFTER: u64 = 86;
-/// For how long they go on then.
+/// For how long they act then.
 const EXAM: u64 = 40;
 
-/// Adds budgets to the plan of some seeds. Drawn from a chance of their own: the rest
-/// of the plan is what it was.
+/// Adds budgets to the plan of some seeds. Uses random numbers of its own: the rest of the plan stays as it was.
 pub(super) fn add(plan: &mut Plan) {
     if plan.seed % EACH < EACH - 1 {
         return;
     }
     let mut draws = Draws::new(Chance::new(plan.seed).part("budgets", 0));
-    // Some worlds are calm where the numbers are made: there the rules are strictest.
+    // In some worlds the calculation is not disturbed: there the rules are strictest.
     if draws.percent(40) {
         plan.faults.retain(|(_, fault)| fault.troubles_control().is_none());
     }
@@ -55,8 +55,8 @@ pub(super) fn add(plan: &mut Plan) {
     }
 }
 
-/// A workload is scaled while its controller is late: what is there is not what is
-/// wanted, and no pod tells of it.
+/// A workload is scaled while its controller is late: the existing pods do not match the desired ones, and no pod
+/// shows that.
 fn scaled_and_late(at: u64, draws: &mut Draws) -> [(u64, Fault); 3] {
     [
         (at, Fault::StallWorkloads { seconds: 25 }),
@@ -65,8 +65,8 @@ fn scaled_and_late(at: u64, draws: &mut Draws) -> [(u64, Fault); 3] {
     ]
 }
 
-/// A budget asks for more at the very moment at which clients evict: the numbers of
-/// its status are those of its spec before.
+/// A budget requires more at the very moment at which clients evict: the numbers of its status are those of its
+/// earlier spec.
 const fn asked_for_more(at: u64) -> [(u64, Fault); 2] {
     [
         (at, Fault::ChangeBudget { workload: 0, limit: Limit::MaxUnavailable(0) }),

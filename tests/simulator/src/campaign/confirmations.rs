@@ -1,22 +1,23 @@
-//! The part of a drawn plan that is about people who confirm that a node is down: in time, for too short, and wrongly.
+//! The part of a drawn plan that concerns people who confirm that a node is down: in time, for too short a time, and
+//! wrongly.
 
 use super::fencing::Malfunction;
 use super::plan::{Fault, Plan};
 use crate::chance::{Chance, Draws};
 
-/// So many of a hundred seeds in which nodes are fenced have them.
+/// The share of seeds with fencing that have them, in percent.
 const CONFIRMED: u64 = 50;
-/// From the loss until a person looks at it.
+/// From the loss until a person checks the node.
 const LOOKS_AFTER: u64 = 90;
-/// For how long a person's word holds at least (`FenceEvidence.spec.validSeconds`), and how much longer at most.
+/// The least time for which a confirmation is valid (`FenceEvidence.spec.validSeconds`), and the most that is added.
 const VALID: u64 = 60;
 const VALID_LONGER: u64 = 240;
-/// From the loss to the evidence of devices, about: what fails then is not asked in vain before.
+/// The time from the loss to the evidence of devices, roughly: a device that fails from then on has answered before.
 const FENCED_AFTER: u64 = 85;
-/// So long before the healing nothing begins any more.
+/// How long before the end of the faults the last fault may begin.
 const SPARE: u64 = 5;
 
-/// Adds them to the plan of some seeds. Drawn from a chance of their own: the rest of the plan is what it was.
+/// Adds them to the plan of some seeds. Uses random numbers of its own: the rest of the plan stays as it was.
 pub(super) fn add(plan: &mut Plan) {
     let mut draws = Draws::new(Chance::new(plan.seed).part("confirmations", 0));
     if plan.with.fencing.is_none() && plan.with.guarded_volumes.is_none() || !draws.percent(CONFIRMED) {
@@ -29,7 +30,7 @@ pub(super) fn add(plan: &mut Plan) {
         let valid = VALID + draws.below(VALID_LONGER);
         plan.faults.push((looks, Fault::Confirm { node, wrong: draws.percent(20), valid }));
         if device_is_lost {
-            // When it has proved the node off: then the person's word alone is left.
+            // When the device has proved the node off: then only the confirmation remains.
             let (how, from) = match draws.below(4) {
                 0 => (Malfunction::Unreachable, at + FENCED_AFTER + draws.below(40)),
                 1 => (Malfunction::Silent, at + FENCED_AFTER + draws.below(40)),
@@ -37,7 +38,7 @@ pub(super) fn add(plan: &mut Plan) {
             };
             plan.faults.push((from, Fault::Malfunction { node, how, seconds: 100 + draws.below(200) }));
         }
-        // Pods that are deleted later rest on what was said before.
+        // Pods that are deleted later rest on the earlier confirmation.
         for _ in 0..draws.below(3) {
             let pod = usize::try_from(draws.below(plan.pods as u64)).unwrap_or(0);
             plan.faults.push((looks + draws.below(2 * valid), Fault::DeletePod { pod }));

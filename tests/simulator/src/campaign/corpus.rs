@@ -1,5 +1,4 @@
-//! The corpus: every plan that ever taught us something, run again on every run of
-//! the tests.
+//! The corpus: every plan that showed a bug or a limit, run again with the tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,23 +9,23 @@ use super::plan::Plan;
 use super::plant::Plant;
 use crate::world::{Baseline, Launch, Outcome, Strike, Subject, run, run_with_strike};
 
-/// One plan, and what is known of it.
+/// One plan, and its expected results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Entry {
-    /// What it teaches.
+    /// What it shows.
     pub why: String,
     /// What happens.
     pub plan: Plan,
     /// What happens at one call or event exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strike: Option<Strike>,
-    /// By subject (`shipped`, `kcm`, `script`, `shipped with NoUid`): the rules
-    /// that it breaks. None named means that it breaks none.
+    /// By subject (`shipped`, `kcm`, `script`, `shipped with NoUid`): the rules that it breaks. An empty list: it
+    /// breaks none.
     pub expect: BTreeMap<String, Vec<String>>,
 }
 
-/// What a name in a corpus stands for; `None`: nothing.
+/// The subject that a name in a corpus stands for; `None`: there is no such subject.
 #[must_use]
 pub fn subject(name: &str, launch: Launch) -> Option<Subject> {
     match name {
@@ -42,8 +41,7 @@ pub fn subject(name: &str, launch: Launch) -> Option<Subject> {
 }
 
 impl Entry {
-    /// Runs it with every subject that it names; gives back what is otherwise than
-    /// expected.
+    /// Runs it with every subject that it names. Returns the differences from the expectation.
     #[must_use]
     pub fn surprises(&self, launch: Launch) -> Vec<String> {
         let mut surprises = Vec::new();
@@ -73,8 +71,7 @@ impl Entry {
 /// How many lines a page has.
 const PAGE: usize = 60;
 
-/// A run on one page: what is planned, what happened, up to the first time that
-/// this rule broke.
+/// A run on one page: its plan and its timeline up to the first violation of this rule.
 #[must_use]
 pub fn page(title: &str, plan: &Plan, outcome: &Outcome, rule: &str) -> String {
     let mut text = format!("{title}\n\n");

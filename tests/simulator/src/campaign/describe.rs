@@ -1,4 +1,4 @@
-//! A fault in words, as the timeline of a run has it.
+//! A description of a fault, as the timeline of a run shows it.
 
 use std::fmt;
 
@@ -121,7 +121,7 @@ impl Fault {
         }
     }
 
-    /// What people and their programs do.
+    /// Actions of people and their programs.
     fn of_people(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DeleteNode { node } => write!(f, "the Node object of node-{node} is deleted"),
@@ -202,7 +202,7 @@ impl Fault {
             Self::EvictAtOnce { workload, clients, .. } => {
                 write!(f, "the pods of shop-{workload} are evicted at once (clients: {clients})")
             }
-            // All others are in words above.
+            // All other faults are described above.
             _ => f.write_str(&self.kind()),
         }
     }

@@ -1,5 +1,5 @@
-//! The part of a drawn plan that is about fencing: how nodes are fenced, and how the devices that
-//! do it fail and lie.
+//! The part of a drawn plan that concerns fencing: how nodes are fenced, and how their devices fail and report
+//! falsely.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,30 +10,31 @@ use crate::chance::{Chance, Draws};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Fencing {
-    /// Whenever they are lost; otherwise when a pod of the `StatefulSet` waits there.
+    /// Nodes are fenced whenever they are lost; otherwise only when a pod of the `StatefulSet` waits there.
     pub always: bool,
-    /// The devices say which machine they reach.
+    /// The devices report which machine they reach.
     pub tells: bool,
     /// `identityCheck: Required`.
     pub required: bool,
-    /// There is a second level, with an honest device that does not say which machine it reaches.
+    /// There is a second level, with a reliable device that does not report which machine it reaches.
     pub backup: bool,
-    /// What was switched off is switched on again.
+    /// A machine that was switched off is switched on again.
     pub power_on: bool,
     /// The first level has two devices, the outlets of the two power supplies of a machine: it has power while one of
-    /// them is on, and neither says which machine it reaches.
+    /// them is on, and
+    /// neither reports which machine it reaches.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pair: bool,
-    /// What devices report must be borne out by silence at the kubelet's port.
+    /// A device's report counts only if the kubelet's port does not answer either.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub corroborated: bool,
-    /// The machines are instances of a provider, whose copies may be behind by so many seconds.
+    /// The machines are instances of a provider, whose answers may be stale by so many seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub behind_seconds: Option<u32>,
     /// Each node has an agent with a watchdog, which is in the first level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agents: Option<Agents>,
-    /// A node that has said for so many seconds that it is not ready counts as lost, though it is heard.
+    /// A node whose Ready has not been True for so many seconds counts as lost, though its kubelet reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_ready_seconds: Option<u32>,
 }
@@ -44,7 +45,7 @@ impl Fencing {
         self.power_on && (self.agents != Some(Agents::Alone) || self.backup)
     }
 
-    /// Whenever a node is lost, by devices that say which machine they reach, and must.
+    /// Nodes are fenced whenever they are lost, by devices that report which machine they reach, and must.
     pub const STRICT: Self = Self {
         always: true,
         tells: true,
@@ -59,7 +60,7 @@ impl Fencing {
     };
 }
 
-/// What agents are for.
+/// How agents are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Agents {
@@ -69,25 +70,25 @@ pub enum Agents {
     Second,
 }
 
-/// How a device fails, or lies.
+/// How a device fails, or reports falsely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Malfunction {
     /// It acts, and does not answer in time.
     DoneButSilent,
-    /// It says that it was told, and does not act. What it sees it says.
+    /// It acknowledges an order, and does not act. Its status is true.
     AcksOnly,
-    /// It says that it failed, and acts so many seconds later.
+    /// It reports a failure, and acts so many seconds later.
     LateAfterFailure(u64),
     /// It reaches the machine of another node.
     WrongMachine(usize),
-    /// It does not act, and says off and on in turns.
+    /// It does not act, and reports off and on in turns.
     Flaps,
-    /// Nobody is there.
+    /// The connection fails.
     Unreachable,
     /// It does not act, and no answer comes.
     Silent,
-    /// It does not act, and says off: from a cache of what was.
+    /// It does not act, and reports off: from a stale cache.
     StaleOff,
     /// A provider that limits the rate of requests: most are refused.
     Throttles,
@@ -95,29 +96,30 @@ pub enum Malfunction {
     RegionLost,
     /// A provider that takes so many seconds to stop the instance, which runs meanwhile.
     StopsSlowly(u64),
-    /// It acts, says off in two looks, and is not reached from then on: it had its power from what it switches.
+    /// It acts, reports off in two status checks, and is unreachable from then on: its own power came from what it
+    /// switches.
     DiesWithIt,
 }
 
 /// Of twelve seeds these have fencing, one with taints of its own and two with budgets. With half of those that guard
-/// volumes more than a third of all have it.
+/// volumes, more
+/// than a third of all seeds have it.
 const EACH: u64 = 12;
 const FENCED: [u64; 3] = [5, 10, 11];
 /// When the first node may be lost: the pods run.
 const BEGIN: u64 = 28;
-/// So long before the healing nothing begins any more.
+/// How long before the end of the faults the last fault may begin.
 const SPARE: u64 = 5;
-/// Long enough for evidence: the grace of nodes, the policy's silence, and the looks.
+/// Long enough for evidence: the grace of nodes, the policy's delay, and the status checks.
 const LOST_FOR: u64 = 100;
-/// So long at least a device fails: an incident begins a minute after the loss.
+/// The least time for which a device fails: an incident begins a minute after the loss.
 const FAILS_FOR: u64 = 120;
-/// The healing of these plans: an incident has its time before.
+/// The end of the faults in these plans: an incident has its time before.
 const HEAL: u64 = 360;
-/// The latest that a device acts that said that it failed.
+/// The latest act of a device that reported a failure.
 const LATEST: u64 = 300;
 
-/// Adds fencing to the plan of some seeds. Drawn from a chance of their own: the rest of the plan
-/// is what it was.
+/// Adds fencing to the plan of some seeds. Uses random numbers of its own: the rest of the plan stays as it was.
 pub(super) fn add(plan: &mut Plan) {
     if !FENCED.contains(&(plan.seed % EACH)) {
         return;
@@ -126,15 +128,15 @@ pub(super) fn add(plan: &mut Plan) {
     plan.with.nodes = Keeper::Ours;
     plan.with.taints = true;
     plan.with.fencing = Some(draw_fencing(&mut draws));
-    // Some worlds are calm where nodes are fenced: there the rules are strictest.
+    // Some worlds with fencing have no other disturbances: there the rules are strictest.
     if draws.percent(50) {
         plan.faults.retain(|(_, fault)| fault.troubles_control().is_none());
     }
-    // A node whose object is gone is another story, which the other seeds tell.
+    // The other seeds cover nodes whose object is gone.
     if draws.percent(70) {
         plan.faults.retain(|(_, fault)| !matches!(fault, Fault::DeleteNode { .. }));
     }
-    // Of two nodes one that is lost is half of all: rather we are cut off.
+    // Of two nodes one lost node is half of all: then pod-safety assumes that it is itself cut off.
     plan.nodes = plan.nodes.max(3);
     plan.heal_at = HEAL;
     for _ in 0..1 + draws.below(2) {
@@ -165,7 +167,7 @@ pub(super) fn draw_fencing(draws: &mut Draws) -> Fencing {
     }
 }
 
-/// A node is lost, its device may fail, and who fences it may change meanwhile.
+/// A node is lost, its device may fail, and its fencing may change meanwhile.
 fn incident(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
     let at = BEGIN + draws.below(120);
     let node = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
@@ -183,7 +185,7 @@ fn incident(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
         faults.push((began, Fault::Malfunction { node, how, seconds: FAILS_FOR + draws.below(300) }));
     }
     if draws.percent(40) {
-        // Around the evidence: silent at 60 s, then looks, then releases, then power.
+        // Around the evidence: not reporting at 60 s, then status checks, then releases, then power.
         let change = at + 60 + draws.below(80);
         let end = |replica: usize, draws: &mut Draws| match draws.below(4) {
             0 => Fault::StopReplica { replica, seconds: 1 + draws.below(20) },

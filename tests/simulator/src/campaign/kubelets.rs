@@ -1,11 +1,12 @@
-//! The part of a drawn plan that is about a kubelet that reports less than others do, and about tenants who change their pods.
+//! The part of a drawn plan that concerns a kubelet that reports less than others do, and tenants who change their
+//! pods.
 
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Fault, Plan};
 use crate::chance::{Chance, Draws};
 
-/// One node whose kubelet is unlike the others.
+/// One node whose kubelet differs from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OddKubelet {
@@ -15,7 +16,7 @@ pub struct OddKubelet {
     pub lacks: Lack,
 }
 
-/// What a kubelet does not report as others do.
+/// A report that this kubelet does not make as others do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Lack {
@@ -27,7 +28,7 @@ pub enum Lack {
     Lease,
 }
 
-/// What whoever may edit the pods of a namespace does to one of them.
+/// A change of a pod by someone who may edit the pods of its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Edit {
@@ -39,18 +40,18 @@ pub enum Edit {
     ShortGrace,
 }
 
-/// So many of a hundred seeds have an odd kubelet.
+/// The share of seeds with such a kubelet, in percent.
 const ODD: u64 = 15;
-/// So many of a hundred seeds have a tenant who edits pods.
+/// The share of seeds with a tenant who edits pods, in percent.
 const EDITED: u64 = 20;
 /// When the first pod may be changed: the pods run.
 const BEGIN: u64 = 28;
-/// So long before the healing nothing begins any more.
+/// How long before the end of the faults the last fault may begin.
 const SPARE: u64 = 5;
-/// A finalizer stays no longer.
+/// The longest time that a finalizer stays.
 const KEPT: u64 = 90;
 
-/// Adds both to the plan of some seeds. Drawn from a chance of their own: the rest of the plan is what it was.
+/// Adds both to the plan of some seeds. Uses random numbers of its own: the rest of the plan stays as it was.
 pub(super) fn add(plan: &mut Plan) {
     let mut draws = Draws::new(Chance::new(plan.seed).part("odd kubelet", 0));
     if draws.percent(ODD) {

@@ -1,4 +1,4 @@
-//! Many seeds on all cores, and what they came to.
+//! Runs of many seeds on all cores, and their results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,21 +13,21 @@ use super::plan::Plan;
 use crate::checker::{Invariant, Violation};
 use crate::world::{Outcome, Subject, run};
 
-/// How many broken seeds are kept whole.
+/// How many broken seeds are kept with their outcome.
 const KEPT: usize = 5;
 
-/// What many runs came to.
+/// The results of many runs.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// How many runs.
+    /// How many runs there were.
     pub seeds: u64,
-    /// How much time passed in all of them.
+    /// The simulated time of all of them.
     pub simulated: Duration,
-    /// How often what should happen sometimes did.
+    /// How often each probe was hit.
     pub probes: BTreeMap<String, u64>,
     /// The first seeds whose runs broke a rule.
     pub broken: BTreeMap<u64, Outcome>,
-    /// What each seed that broke a rule broke first.
+    /// The first violation of each broken seed.
     pub violations: BTreeMap<u64, Violation>,
     /// The first seed that broke each rule.
     pub first: BTreeMap<Invariant, u64>,
@@ -54,7 +54,7 @@ impl Tally {
 }
 
 impl Tally {
-    /// How fast that was, when it took so long.
+    /// The speed of the runs, which took `took`.
     #[must_use]
     pub fn pace(&self, took: Duration) -> String {
         let took = took.as_secs_f64().max(0.001);
@@ -82,7 +82,7 @@ impl std::fmt::Display for Tally {
     }
 }
 
-/// Runs the seeds on all cores while it may, each thread taking the next.
+/// Runs the seeds on all cores while `go_on` allows it, each thread taking the next seed.
 fn each(
     seeds: Range<u64>,
     subject: Subject,
@@ -117,7 +117,7 @@ pub fn campaign(seeds: Range<u64>, subject: Subject) -> Tally {
     campaign_while(seeds, subject, &|| true)
 }
 
-/// Runs seeds, each after the other, while it may.
+/// Runs seeds while `go_on` allows it.
 #[must_use]
 pub fn campaign_while(seeds: Range<u64>, subject: Subject, go_on: &(dyn Fn() -> bool + Sync)) -> Tally {
     let tally = Mutex::new(Tally::default());
@@ -125,8 +125,7 @@ pub fn campaign_while(seeds: Range<u64>, subject: Subject, go_on: &(dyn Fn() -> 
     tally.into_inner()
 }
 
-/// The first seed that breaks this rule, with the number of seeds that were run
-/// and how it broke.
+/// The first seed that breaks this rule, with the number of seeds that were run and its outcome.
 #[must_use]
 pub fn first_seed_that_breaks(
     invariant: Invariant,
@@ -152,7 +151,7 @@ pub fn same_twice(plan: &Plan, subject: Subject) -> Result<u64, (u64, u64)> {
     if first == second { Ok(first) } else { Err((first, second)) }
 }
 
-/// A run for a person: its plan, what it broke, what happened, and how to see it again.
+/// A report of a run: its plan, the broken rules, the timeline, and how to repeat the run.
 #[must_use]
 pub fn report(plan: &Plan, outcome: &Outcome) -> String {
     let mut text = String::new();

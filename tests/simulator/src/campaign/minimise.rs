@@ -1,9 +1,10 @@
 //! The smallest plan that still breaks the same rule.
 //!
-//! First whole faults go (delta debugging), then every number of the plan gets
-//! smaller, in turns until nothing helps. A plan is read as JSON for the second
-//! part, so that a new kind of fault needs nothing here. It is sound because all
-//! chance is keyed: what stays in a plan draws what it drew before.
+//! First whole faults are removed (delta debugging), then every number of the plan gets smaller, in turns until
+//! nothing helps. A plan
+//! is read as JSON for the second part, so that a new kind of fault needs no code here. It is sound because all
+//! chance is
+//! keyed: the remaining parts of a plan draw what they drew before.
 
 use serde_json::Value;
 
@@ -11,22 +12,21 @@ use super::plan::Plan;
 use crate::checker::Invariant;
 use crate::world::{Outcome, Subject, run};
 
-/// Runs after which a plan is small enough.
+/// The minimisation stops after so many runs.
 const RUNS: u32 = 600;
 
-/// What is left of a plan.
+/// The minimised plan.
 #[derive(Clone, Debug)]
 pub struct Smallest {
-    /// It still breaks the rule.
+    /// The plan, which still breaks the rule.
     pub plan: Plan,
-    /// How it does.
+    /// Its outcome.
     pub outcome: Outcome,
     /// How many runs it took.
     pub runs: u32,
 }
 
-/// Makes a plan smaller while the subject breaks the same rule; `None` if it does
-/// not break it at all.
+/// Makes a plan smaller while the subject breaks the same rule; `None` if the plan does not break it at all.
 #[must_use]
 pub fn minimise(plan: &Plan, subject: Subject, invariant: Invariant) -> Option<Smallest> {
     let outcome = run(plan, subject);
@@ -116,7 +116,7 @@ fn leaves(value: &Value, pointer: &str) -> Vec<String> {
     }
 }
 
-/// What to try in the place of a number, the simplest first.
+/// The values to try in place of a number, the simplest first.
 fn candidates(pointer: &str, value: Option<&Value>) -> Vec<Value> {
     let Some(number) = value.and_then(Value::as_i64) else { return Vec::new() };
     if pointer == "/seed" {

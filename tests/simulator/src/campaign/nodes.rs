@@ -1,21 +1,20 @@
-//! The part of a drawn plan that is about nodes that are lost, and about those that only seem so.
+//! The part of a drawn plan that concerns nodes that are lost, and nodes that only seem lost.
 
 use super::plan::{Fault, Keeper, Plan, Trouble};
 use crate::chance::{Chance, Draws};
 
-/// One seed of so many has our node lifecycle in place of the world's, and one has it beside.
+/// One seed of so many runs pod-safety's node lifecycle in place of the world's, and one runs it beside.
 const EACH: u64 = 6;
 const IN_PLACE: u64 = 4;
 const BESIDE: u64 = 3;
 /// When the first node may be lost: the pods run.
 const BEGIN: u64 = 28;
-/// So long before the healing nothing begins any more.
+/// How long before the end of the faults the last fault may begin.
 const SPARE: u64 = 5;
-/// Longer than the grace period: whoever is silent for so long is lost.
+/// Longer than the grace period: a node that does not report for so long is lost.
 const LOST_FOR: u64 = 53;
 
-/// Adds them to the plan of some seeds. Drawn from a chance of their own: the rest of the plan is
-/// what it was.
+/// Adds them to the plan of some seeds. Uses random numbers of its own: the rest of the plan stays as it was.
 pub(super) fn add(plan: &mut Plan) {
     plan.with.nodes = match plan.seed % EACH {
         IN_PLACE => Keeper::Ours,
@@ -23,7 +22,7 @@ pub(super) fn add(plan: &mut Plan) {
         _ => return,
     };
     let mut draws = Draws::new(Chance::new(plan.seed).part("nodes", 0));
-    // Some worlds are calm where nodes are looked after: there the rules are strictest.
+    // Some worlds with node lifecycle have no other disturbances: there the rules are strictest.
     let calm = draws.percent(50);
     if calm {
         plan.faults.retain(|(_, fault)| fault.troubles_control().is_none());
@@ -42,7 +41,7 @@ fn round(plan: &Plan, calm: bool, draws: &mut Draws) -> Vec<(u64, Fault)> {
     let node = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
     let seconds = LOST_FOR + draws.below(90);
     match draws.below(if calm { 4 } else { 7 }) {
-        // Together or one after the other: a zone, or all of them.
+        // Several nodes at once or one after the other: a zone, or all of them.
         0 => {
             let apart = draws.below(12);
             let nodes = 0..1 + usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
@@ -50,7 +49,7 @@ fn round(plan: &Plan, calm: bool, draws: &mut Draws) -> Vec<(u64, Fault)> {
         }
         1 => flapping(at, node, draws),
         2 => clocks(plan, at, node, calm, draws),
-        // Late, and not silent; or silent, if it comes to that.
+        // The reports are late but do not stop; or they stop, if the delay is long enough.
         3 => {
             let trouble = Trouble::Delay(5_000 + draws.below(20_000));
             vec![(at, Fault::TroubleNode { node, trouble, percent: 100, seconds: seconds + 30 })]
@@ -60,7 +59,7 @@ fn round(plan: &Plan, calm: bool, draws: &mut Draws) -> Vec<(u64, Fault)> {
             let cut = |server| (at, Fault::CutServer { server, answers_lost: draws.percent(20), seconds });
             (0..plan.servers).map(cut).collect()
         }
-        // Nobody of us hears anything, and all kubelets live.
+        // No process under test receives anything, and all kubelets run.
         5 => {
             let seconds = 20 + draws.below(70);
             let (cut, frozen) = (draws.percent(50), 1 + draws.below(3));
@@ -73,7 +72,7 @@ fn round(plan: &Plan, calm: bool, draws: &mut Draws) -> Vec<(u64, Fault)> {
             };
             (0..plan.replicas).map(|replica| (at, deaf(replica))).collect()
         }
-        // A node is lost, and who looks after it changes.
+        // A node is lost, and the controller that manages it changes.
         _ => {
             let lost = (at, Fault::CutNode { node, seconds: seconds + 30 });
             let change = at + 20 + draws.below(70);

@@ -1,16 +1,16 @@
-//! The part of a drawn plan that is about people who pause fencing, or take its policy away, while a node is fenced.
+//! The part of a drawn plan that concerns people who pause fencing, or delete its policy, while a node is fenced.
 
 use super::plan::{Fault, Plan};
 use crate::chance::{Chance, Draws};
 
-/// So many of a hundred seeds in which nodes are fenced have them.
+/// The share of seeds with fencing that have them, in percent.
 const PAUSED: u64 = 35;
-/// From the loss of a node until somebody intervenes: an incident begins a minute after it.
+/// From the loss of a node until a person intervenes: an incident begins a minute after it.
 const WITHIN: u64 = 130;
-/// So long before the healing the last pause is over.
+/// How long before the end of the faults the last pause is over.
 const SPARE: u64 = 5;
 
-/// Adds them to the plan of some seeds. Drawn from a chance of their own: the rest of the plan is what it was.
+/// Adds them to the plan of some seeds. Uses random numbers of its own: the rest of the plan stays as it was.
 pub(super) fn add(plan: &mut Plan) {
     let mut draws = Draws::new(Chance::new(plan.seed).part("pauses", 0));
     if plan.with.fencing.is_none() || !draws.percent(PAUSED) {

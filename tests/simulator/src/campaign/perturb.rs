@@ -1,5 +1,6 @@
-//! Exhaustive perturbation: one strike at every call and every event of a
-//! scenario, of every kind that fits there, each in a run of its own.
+//! Exhaustive perturbation: one strike at every call and every event of a scenario, of every kind that fits there,
+//! each in a run of
+//! its own.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,30 +12,29 @@ use super::plan::{Fault, Plan};
 use super::scenarios::Scenario;
 use crate::world::{Blow, Moment, Occasion, Strike, Subject, recorded, run_with_strike};
 
-/// Others wait for so long after a leader's last renewal, and a second.
+/// A standby waits this long after a leader's last renewal, and a second.
 const LEASE_AND_MORE: u64 = 16;
-/// Longer than any run: until the world heals.
+/// Longer than any run: until the faults end.
 const THE_REST: u64 = 600;
 /// A jump of a wall clock: two seconds, a lease, an hour, a year.
 const JUMPS: [i64; 4] = [2, 15, 3_600, 31_536_000];
-/// Every how manyth event a clock jumps or a link is cut: what they do hardly
-/// depends on which of two neighbours they strike at.
+/// A clock jumps or a link is cut only at every such event: the effect hardly differs between neighbouring events.
 const COARSE: usize = 5;
-/// So many that broke a rule are printed: more have one cause.
+/// How many broken runs are printed: more than that have one cause.
 const SHOWN: usize = 40;
 
-/// A run that did not go as it must.
+/// A run that broke a rule or differed from its reference.
 #[derive(Clone, Debug)]
 pub struct Broken {
     /// Its scenario.
     pub scenario: &'static str,
-    /// What was done to it.
+    /// Its strike.
     pub strike: Strike,
-    /// What came of it.
+    /// The broken rules.
     pub what: Vec<String>,
 }
 
-/// What the perturbation of scenarios came to.
+/// The result of perturbing scenarios.
 #[derive(Debug, Default)]
 pub struct Perturbed {
     /// How many runs there were, by family.
@@ -72,15 +72,15 @@ impl std::fmt::Display for Perturbed {
 /// Which strikes a reference run offers.
 type Offers = fn(&Scenario, &[Moment]) -> Vec<(&'static str, Strike, u64)>;
 
-/// Strikes at every moment of every scenario; of all strikes every `each`th is
-/// carried out, so that one means all.
+/// Strikes at every moment of every scenario. Every `each`th strike is carried out; one means all.
 #[must_use]
 pub fn perturb(scenarios: &[Scenario], subject: Subject, each: usize) -> Perturbed {
     strike_at(scenarios, subject, each, strikes)
 }
 
-/// Strikes at every write of every scenario, with everything that can befall one and
-/// with what can happen to the rest of the world meanwhile; every `each`th is carried out.
+/// Strikes at every write of every scenario, with every fault of a call and with everything that can happen to the
+/// rest of the world
+/// meanwhile; every `each`th is carried out.
 #[must_use]
 pub fn perturb_writes(scenarios: &[Scenario], subject: Subject, each: usize) -> Perturbed {
     strike_at(scenarios, subject, each, strikes_at_writes)
@@ -151,7 +151,7 @@ fn strikes(scenario: &Scenario, moments: &[Moment]) -> Vec<(&'static str, Strike
     all
 }
 
-/// At a write: all that can strike a call, an outage of the API, and jumps of the clock.
+/// At a write: every fault of a call, an outage of the API, and jumps of the clock.
 fn strikes_at_writes(scenario: &Scenario, moments: &[Moment]) -> Vec<(&'static str, Strike, u64)> {
     let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
     let mut all = Vec::new();
@@ -173,7 +173,7 @@ fn strikes_at_writes(scenario: &Scenario, moments: &[Moment]) -> Vec<(&'static s
             let jump = Fault::JumpReplica { replica, seconds };
             blows.push(("clock of a process jumps", Blow::Meanwhile(vec![jump])));
         }
-        // It is cut off from all but what it has in hand, and another one may lead meanwhile.
+        // The process is cut off except for the request at hand, and another one may lead meanwhile.
         for seconds in [5, LEASE_AND_MORE + 4] {
             let cut = Fault::CutReplica { replica, seconds };
             blows.push(("link process–API cut", Blow::Meanwhile(vec![cut])));

@@ -1,20 +1,21 @@
-//! The part of a drawn plan that is about a provider: in some of the worlds in which nodes are fenced machines are instances of
-//! a cloud, which is behind, slow, or lost, and which others use too.
+//! The part of a drawn plan that concerns a provider: in some of the worlds in which nodes are fenced, machines are
+//! instances of a
+//! cloud whose answers are stale, slow, or lost, and which other clients use too.
 
 use super::fencing::{Fencing, Malfunction};
 use super::plan::{Fault, Plan};
 use crate::chance::{Chance, Draws};
 
-/// So many of a hundred fenced worlds.
+/// The share of fenced worlds, in percent.
 const SHARE: u64 = 30;
-/// How far copies may be behind, in seconds. Amazon advises to ask again for up to five minutes.
+/// How stale answers may be, in seconds. Amazon advises to ask again for up to five minutes.
 const BEHIND: [u32; 3] = [5, 60, 300];
-/// Evidence of a boot of which this process has known for less than that has to wait.
+/// Evidence about a boot that this process has observed for a shorter time has to wait.
 const HEAL: u64 = 660;
-/// Machines boot within fifteen seconds, so before this none had another life.
+/// Machines boot within fifteen seconds, so no machine had another incarnation before this.
 const FIRST_STOP: u64 = 20;
 
-/// Changes how nodes are fenced, and what goes wrong. Drawn from a chance of its own.
+/// Changes how nodes are fenced, and which faults happen. Uses random numbers of its own.
 pub(super) fn add(plan: &mut Plan) {
     let mut draws = Draws::new(Chance::new(plan.seed).part("provider", 0));
     let Some(fencing) = plan.with.fencing.filter(|_| draws.percent(SHARE)) else { return };
@@ -31,7 +32,7 @@ pub(super) fn add(plan: &mut Plan) {
     }
     let losses: Vec<_> = plan.faults.iter().filter_map(loss).collect();
     for (at, node) in losses {
-        // A stop that a copy may show when the node is lost.
+        // A stop that a stale answer may show when the node is lost.
         if draws.percent(35) {
             let before = at.saturating_sub(40 + draws.below(80)).max(FIRST_STOP);
             plan.faults.push((before, Fault::PowerOff { node, back: Some(1 + draws.below(40)) }));
@@ -59,7 +60,7 @@ fn malfunction(draws: &mut Draws) -> Malfunction {
     }
 }
 
-/// The loss of a node that others still take for lost later.
+/// The loss of a node that other clients still treat as lost later.
 fn loss((at, fault): &(u64, Fault)) -> Option<(u64, usize)> {
     match fault {
         Fault::CutNode { node, seconds } | Fault::Freeze { node, seconds } if *seconds > 90 => {

@@ -1,5 +1,4 @@
-//! The scenarios that exist, each as a plan without chance in it, and the window
-//! in which it is perturbed.
+//! The built-in scenarios, each as a plan without chance in it, and the window in which it is perturbed.
 
 use std::time::Duration;
 
@@ -15,25 +14,25 @@ pub struct Scenario {
     pub name: &'static str,
     /// What happens.
     pub plan: Plan,
-    /// From when it is perturbed: shortly before the first thing happens.
+    /// The start of the perturbation: shortly before the first fault.
     pub from: Duration,
-    /// Until when: shortly before the world heals.
+    /// The end of the perturbation: shortly before the end of the faults.
     pub until: Duration,
 }
 
-/// When things begin to happen: all pods run by then.
+/// When faults begin: all pods run by then.
 const BEGIN: u64 = 40;
-/// When the world heals.
+/// When the faults end.
 const HEAL: u64 = 120;
 
-/// All of them.
+/// All scenarios.
 #[must_use]
 pub fn scenarios() -> Vec<Scenario> {
     let lost = || (BEGIN, Fault::PowerOff { node: 0, back: None });
     let deleted = |at: u64| (at, Fault::DeleteNode { node: 0 });
     let later = BEGIN + 2;
     let mut all = vec![
-        // Without a fault of ours: jobs end, and a pod that never had a node is deleted.
+        // Without a fault of pod-safety: jobs end, and a pod that never had a node is deleted.
         Scenario {
             from: Duration::ZERO,
             until: second(60),
@@ -75,18 +74,18 @@ pub fn scenarios() -> Vec<Scenario> {
     all
 }
 
-/// A node with the taint on which the times of its pods differ most.
+/// Adds the taint for which the toleration times of the pods differ most.
 const fn tainted(node: usize) -> Fault {
     Fault::AddTaint { node, key: 0, stamped: true }
 }
 
-/// Taints, and what happens while the times of pods run.
+/// Taints, and faults while the toleration times of pods run.
 fn of_taints() -> Vec<Scenario> {
     let both = |at: u64, fault: fn(usize) -> Fault| (0..2).map(move |node| (at, fault(node)));
     let lifted = |node: usize| Fault::LiftTaint { node, key: 0 };
     let later = BEGIN + 2;
     let scenarios = vec![
-        // Silent at 92 s, tainted then, and back before the longest time is over.
+        // The node is unreachable at 92 s, tainted then, and back before the longest time is over.
         scenario(
             "a node is cut off and its pods bear that for a while",
             vec![(BEGIN, Fault::CutNode { node: 0, seconds: 90 })],
@@ -121,13 +120,13 @@ fn of_taints() -> Vec<Scenario> {
     scenarios.into_iter().map(with).collect()
 }
 
-/// Incidents of fencing, in the window from the first attempt to the node that is back: one in which
-/// all works, one in which the device acts and does not answer while whoever asked it dies, one in
-/// which the machine does not go off at first.
+/// Incidents of fencing, in the window from the first attempt to the recovery of the node: one without a fault, one
+/// in which the device
+/// acts and does not answer while the process that called it dies, one in which the machine does not go off at first.
 #[must_use]
 pub fn fenced() -> Vec<Scenario> {
     let cut = || (BEGIN, Fault::CutNode { node: 0, seconds: 90 });
-    // The device is asked fifty-five seconds after the cut, for twenty seconds.
+    // The device is called fifty-five seconds after the cut, for twenty seconds.
     let dies = |replica| (BEGIN + 60, Fault::CrashReplica { replica, seconds: 1 });
     let fails = |how| (BEGIN, Fault::Malfunction { node: 0, how, seconds: 65 });
     let scenarios = vec![
@@ -149,8 +148,9 @@ pub fn fenced() -> Vec<Scenario> {
     scenarios.into_iter().map(with).collect()
 }
 
-/// Exclusive volumes: one that moves behind the gate while its first user ends late and its claim is made anew, and those
-/// of a node that is lost and fenced, without the gate, while people do not wait and the attacher forgets what it knew.
+/// Exclusive volumes: one that moves behind the gate while its first user ends late and its claim is created again,
+/// and those of a
+/// node that is lost and fenced, without the gate, while people force delete pods and the attacher restarts.
 #[must_use]
 pub fn guarded() -> Vec<Scenario> {
     let stuck = |node| (BEGIN, Fault::StuckProcesses { node, seconds: 15 });

@@ -1,21 +1,22 @@
-//! The part of a drawn plan that is about nodes whose kubelets say that they are not ready, and go on renewing.
+//! The part of a drawn plan that concerns nodes whose kubelets report that they are not ready, and go on renewing.
 
 use super::fencing::Malfunction;
 use super::plan::{Ailment, Fault, Plan};
 use crate::chance::{Chance, Draws};
 
-/// So many of a hundred seeds have them.
+/// The share of seeds that have them, in percent.
 const SICK: u64 = 30;
-/// When the first node may fall ill: the pods run.
+/// When the first node may become not ready: the pods run.
 const BEGIN: u64 = 28;
-/// So long before the healing nothing begins any more.
+/// How long before the end of the faults the last fault may begin.
 const SPARE: u64 = 5;
-/// Where nodes are fenced because they are not ready, of so many of a hundred sick ones a device says off.
+/// Where nodes are fenced because they are not ready: the share of them for which a device falsely reports off, in
+/// percent.
 const LIED_ABOUT: u64 = 40;
-/// So much longer the device says it: the looks come after the ailment has lasted.
+/// How much longer the device reports it: the status checks come after the ailment has lasted.
 const LIES_ON: u64 = 60;
 
-/// Adds them to the plan of some seeds. Drawn from a chance of their own: the rest of the plan is what it was.
+/// Adds them to the plan of some seeds. Uses random numbers of its own: the rest of the plan stays as it was.
 pub(super) fn add(plan: &mut Plan) {
     let mut draws = Draws::new(Chance::new(plan.seed).part("sick", 0));
     if !draws.percent(SICK) {
@@ -35,8 +36,9 @@ pub(super) fn add(plan: &mut Plan) {
     plan.faults.sort_by_key(|(at, _)| *at);
 }
 
-/// A device that says off of a machine whose kubelet renews: the renewals alone tell that it does not act. Drawn from a
-/// chance of its own, too.
+/// A device that reports off for a machine whose kubelet renews: only the renewals show that it does not act. Also
+/// drawn with random
+/// numbers of its own.
 fn lie(plan: &Plan, number: u64, node: usize, seconds: u64) -> Option<Fault> {
     plan.with.fencing.and_then(|fencing| fencing.not_ready_seconds)?;
     let lies = Draws::new(Chance::new(plan.seed).part("lies", number)).percent(LIED_ABOUT);

@@ -1,5 +1,6 @@
-//! The part of a drawn plan that is about taints of the effect `NoExecute`: who adds and
-//! lifts them, and what happens while the times of pods run.
+//! The part of a drawn plan that concerns taints of the effect `NoExecute`: which actors add and remove them, and the
+//! faults while the
+//! toleration times of pods run.
 
 use super::plan::{Fault, Plan, Trouble};
 use crate::chance::{Chance, Draws};
@@ -8,18 +9,17 @@ use crate::chance::{Chance, Draws};
 const EACH: u64 = 3;
 /// When the first taint may come: the pods run.
 const BEGIN: u64 = 28;
-/// So long before the healing nothing begins any more.
+/// How long before the end of the faults the last fault may begin.
 const SPARE: u64 = 5;
 
-/// Adds taints to the plan of some seeds. Drawn from a chance of their own: the rest of
-/// the plan is what it was.
+/// Adds taints to the plan of some seeds. Uses random numbers of its own: the rest of the plan stays as it was.
 pub(super) fn add(plan: &mut Plan) {
     if plan.seed % EACH != 1 {
         return;
     }
     plan.with.taints = true;
     let mut draws = Draws::new(Chance::new(plan.seed).part("taints", 0));
-    // Some worlds are calm where pods are asked to end: there the rules are strictest.
+    // In some worlds evictions by taint are not disturbed: there the rules are strictest.
     if draws.percent(50) {
         plan.faults.retain(|(_, fault)| fault.troubles_control().is_none());
     }
@@ -32,7 +32,7 @@ pub(super) fn add(plan: &mut Plan) {
     plan.faults.sort_by_key(|(at, _)| *at);
 }
 
-/// Requests of all our processes fail now and then, when pods are to be asked to end.
+/// Requests of all processes under test fail now and then, when pods are to be evicted.
 fn refused(plan: &Plan, at: u64, draws: &mut Draws) -> Vec<(u64, Fault)> {
     let troubles = [Trouble::Error(500), Trouble::Error(409), Trouble::LoseAnswer, Trouble::DropRequest];
     let trouble = draws.choose(&troubles).copied().unwrap_or(Trouble::Error(500));
@@ -41,7 +41,7 @@ fn refused(plan: &Plan, at: u64, draws: &mut Draws) -> Vec<(u64, Fault)> {
     (0..plan.replicas).map(troubled).collect()
 }
 
-/// A taint, and what may happen while the times of pods run.
+/// A taint, and possible faults while the toleration times of pods run.
 fn round(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
     let mut one = |count: usize| usize::try_from(draws.below(count as u64)).unwrap_or(0);
     let (node, key, pod, server) = (one(plan.nodes), one(2), one(plan.pods), one(plan.servers));
@@ -62,7 +62,7 @@ fn round(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
         faults.extend(refused(plan, at - 1 + draws.below(22), draws));
     }
     if draws.percent(35) {
-        // Its successor comes under its name while its time runs.
+        // Its successor gets its name while its time runs.
         faults.push((at + 2 + draws.below(12), Fault::DeletePod { pod }));
     }
     if draws.percent(25) {

@@ -1,19 +1,19 @@
-//! Plans with a twin: in one world a node is dead, in the other it lives and
-//! reaches nobody. Nothing that can be seen tells them apart.
+//! Pairs of plans: in one world a node is dead, in the other it runs and is cut off. No observation distinguishes
+//! them.
 
 use super::draw::draw;
 use super::plan::{Fault, Plan};
 
-/// The plan of a seed with a node that dies, and its twin, in which that node is cut
-/// off instead. Both run the same until their `heal_at`.
+/// The plan of a seed with a node that dies, and its twin, in which that node is cut off instead. Both run the same
+/// until their
+/// `heal_at`.
 #[must_use]
 pub fn twin_plans(seed: u64) -> (Plan, Plan) {
     let mut dead = draw(seed);
     let node = dead.nodes - 1;
-    // A device tells a dead machine from one that lives: that is what it is for.
+    // A device distinguishes a dead machine from one that runs: that is its purpose.
     dead.with.fencing = None;
-    // A node that something else befalls would show that it lives, or would have to
-    // be dead twice.
+    // A node with another fault would show that it runs, or would have to be dead twice.
     dead.faults.retain(|(_, fault)| !befalls(fault, node));
     let at = 40 + seed % 60;
     let mut alive = dead.clone();
@@ -47,7 +47,7 @@ fn befalls(fault: &Fault, which: usize) -> bool {
         | Fault::Terminate { node }
         | Fault::StartAgain { node }
         | Fault::Taint { node } => *node == which,
-        // Whose pod it is, and on which node, is not known beforehand.
+        // Which pod it is, and on which node, is not known beforehand.
         Fault::Evict { .. } | Fault::RestartContainer { .. } | Fault::EditPod { .. } => true,
         _ => false,
     }

@@ -1,4 +1,5 @@
-//! The part of a drawn plan that is about exclusive volumes: whose they are when nodes are lost, and who asks for them
+//! The part of a drawn plan that concerns exclusive volumes: which node holds them when nodes are lost, and which
+//! pods need them
 //! meanwhile.
 
 use serde::{Deserialize, Serialize};
@@ -11,9 +12,9 @@ use crate::chance::{Chance, Draws};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Guarding {
-    /// Pods with claims come into being behind our gate.
+    /// Pods with claims are created with a scheduling gate.
     pub gate: bool,
-    /// The storage itself refuses whoever writes from another node than the one to which it attached a volume last.
+    /// The storage itself refuses writes from any node but the one to which it attached a volume last.
     pub excludes: bool,
     /// The volumes of the StatefulSet are `ReadWriteOncePod`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -28,14 +29,15 @@ const EACH: u64 = 12;
 const GUARDED: [u64; 3] = [2, 6, 7];
 /// When the first node may be lost: the pods run.
 const BEGIN: u64 = 28;
-/// So long before the healing nothing begins any more.
+/// How long before the end of the faults the last fault may begin.
 const SPARE: u64 = 5;
-/// The healing of a fifth of these plans: volumes are detached by force six minutes after nobody wants them.
+/// The end of the faults in a fifth of these plans: volumes are force detached six minutes after no pod needs them.
 const HEAL: u64 = 560;
-/// That of the others: nodes are lost for minutes, and no six pass.
+/// The end of the faults in the other plans: nodes are lost for minutes, but for less than six.
 const HEAL_SOON: u64 = 300;
 
-/// Adds guarded volumes to the plan of some seeds. Drawn from a chance of their own: the rest of the plan is what it was.
+/// Adds guarded volumes to the plan of some seeds. Uses random numbers of its own: the rest of the plan stays as it
+/// was.
 pub(super) fn add(plan: &mut Plan) {
     if !GUARDED.contains(&(plan.seed % EACH)) {
         return;
@@ -60,7 +62,7 @@ pub(super) fn add(plan: &mut Plan) {
         plan.faults
             .retain(|(_, fault)| !matches!(fault, Fault::DeleteNode { .. } | Fault::FenceByHand { .. }));
     }
-    // Of two nodes one that is lost is half of all: rather we are cut off.
+    // Of two nodes one lost node is half of all: then pod-safety assumes that it is itself cut off.
     plan.nodes = plan.nodes.max(3);
     plan.heal_at = if draws.percent(20) { HEAL } else { HEAL_SOON };
     for _ in 0..1 + draws.below(2) {
@@ -74,7 +76,7 @@ pub(super) fn add(plan: &mut Plan) {
     plan.faults.sort_by_key(|(at, _)| *at);
 }
 
-/// A node is lost, or only slow to end what it runs; people do not wait for it, and others want its volumes.
+/// A node is lost, or only slow to end its processes; people force delete its pods, and other pods need its volumes.
 fn incident(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
     let at = BEGIN + draws.below(100);
     let node = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
@@ -113,7 +115,7 @@ fn incident(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
     faults
 }
 
-/// Volumes and claims come and go, and whoever attaches them forgets what it knew.
+/// Volumes and claims come and go, and the attacher restarts without its state.
 fn of_objects(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
     let mut faults = Vec::new();
     for _ in 0..draws.below(3) {
@@ -122,13 +124,14 @@ fn of_objects(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
     for number in 0..usize::try_from(draws.below(4)).unwrap_or(0) {
         faults.push((BEGIN + draws.below(200), Fault::MakeBrief { number }));
     }
-    // What a person tears from a node that is well nobody refuses; only the gate keeps the next pod from it.
+    // No component refuses a detachment by a person from a healthy node; only the gate keeps the next pod from the
+    // volume.
     let gated = plan.with.guarded_volumes.is_some_and(|guarding| guarding.gate);
     if draws.percent(30) && gated {
         let pod = usize::try_from(draws.below(plan.pods as u64)).unwrap_or(0);
         let at = BEGIN + draws.below(100);
         if draws.percent(60) {
-            // Until the healing at the most: what a deaf kubelet uses nobody can free.
+            // Until the end of the faults at most: a volume that a deaf kubelet uses cannot be freed.
             let seconds = (plan.heal_at - at).min(350);
             let deaf = |node| (at, Fault::DeafKubelet { node, seconds });
             faults.extend((0..plan.nodes).map(deaf));

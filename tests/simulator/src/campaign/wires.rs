@@ -1,28 +1,29 @@
-//! The part of a drawn plan that is about what processes under test hear: one watch that falls silent beside live ones,
-//! answers that say that they may not, that it took too long, or that break off, and other terms before an upgrade.
+//! The part of a drawn plan that concerns what processes under test receive: one watch that hangs beside working
+//! ones, answers of
+//! 403, of a timeout, or that break off, and different settings before an upgrade.
 
 use super::plan::{Fault, Plan, Trouble};
 use crate::chance::{Chance, Draws};
 
-/// So many of a hundred seeds have them, of those in which API servers are troubled at all.
+/// The share of seeds that have them, of those in which API servers are disturbed at all, in percent.
 const TROUBLED: u64 = 40;
-/// In so many of a hundred of those all processes are replaced by newer ones, one after the other.
+/// The share of those in which all processes are replaced by newer ones, one after the other, in percent.
 const UPGRADED: u64 = 25;
-/// From one replacement to the next: the grace of a pod, and then some.
+/// From one replacement to the next: the grace of a pod, and a margin.
 const APART: u64 = 35;
 /// When the first of them may begin.
 const BEGIN: u64 = 20;
-/// What processes under test watch everywhere.
+/// The kinds that processes under test always watch.
 const KINDS: [&str; 3] = ["Node", "Lease", "Pod"];
-/// What else may become of requests.
+/// The other faults of requests.
 const TROUBLES: [Trouble; 4] =
     [Trouble::Error(401), Trouble::Error(403), Trouble::Error(504), Trouble::CutAnswer];
 
-/// Adds them to the plan of some seeds. Drawn from a chance of their own: the rest of the plan is what it was.
+/// Adds them to the plan of some seeds. Uses random numbers of its own: the rest of the plan stays as it was.
 pub(super) fn add(plan: &mut Plan) {
     let mut draws = Draws::new(Chance::new(plan.seed).part("wires", 0));
     let troubled = plan.faults.iter().any(|(_, fault)| fault.troubles_control().is_some());
-    // Some worlds are calm where the rules are strictest, and stay so.
+    // Worlds without disturbances, where the rules are strictest, stay so.
     if !troubled || !draws.percent(TROUBLED) {
         return;
     }

@@ -1,19 +1,20 @@
-//! The part of a drawn plan that is about kubelets whose workers are busy when their Node is deleted.
+//! The part of a drawn plan that concerns kubelets whose workers are busy when their Node is deleted.
 
 use super::plan::{Fault, Plan, Restart};
 use crate::chance::{Chance, Draws};
 
-/// So many of a hundred seeds have them.
+/// The share of seeds that have them, in percent.
 const BUSY: u64 = 15;
-/// When the first container may be started again: the pods run.
+/// When the first container may be restarted: the pods run.
 const BEGIN: u64 = 28;
-/// So long before the healing the last worker is free.
+/// How long before the end of the faults the last worker is free.
 const SPARE: u64 = 5;
 
-/// Adds them to the plan of some seeds. Drawn from a chance of their own: the rest of the plan is what it was.
+/// Adds them to the plan of some seeds. Uses random numbers of its own: the rest of the plan stays as it was.
 ///
-/// A liveness probe that fails is not drawn: by the last report of its kubelet all containers run, so that nobody can see that the
-/// worker is busy (docs/proof.md names it).
+/// A failing liveness probe is not drawn: by the last report of its kubelet all containers run, so that the busy
+/// worker cannot be
+/// detected (docs/proof.md names it).
 pub(super) fn add(plan: &mut Plan) {
     let mut draws = Draws::new(Chance::new(plan.seed).part("workers", 0));
     if !draws.percent(BUSY) {

@@ -1,8 +1,10 @@
-//! The disks: each volume knows who wrote to it, and cannot be told otherwise. In
-//! worlds with attachments it knows too where it was attached while others wrote.
+//! The disks: each volume records which pod wrote to it. In worlds with attachments it also records where it was
+//! attached while
+//! others wrote.
 //!
-//! A process writes while it runs, cut off or not; one on a frozen machine writes
-//! again when that thaws. Two that write in turns have broken what is stored.
+//! A process writes while it runs, cut off or not; one on a frozen machine writes again when the machine thaws. Two
+//! processes that
+//! write in turns have corrupted the data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,31 +12,31 @@ use std::time::Duration;
 use super::processes::Process;
 use super::{Checker, Invariant, State};
 
-/// The pods of the `StatefulSet` have a volume each, called after them, unless they are said to have others.
+/// Each pod of the `StatefulSet` has a volume with its own name, unless other volumes were recorded for it.
 const WITH_VOLUME: &str = "default/data-";
 
 #[derive(Debug, Default)]
 struct Volume {
-    /// Where it ran.
+    /// The node of its process.
     node: String,
     /// The pod whose process wrote last.
     writer: String,
-    /// Pods whose place another has taken.
+    /// Pods that another pod has displaced.
     displaced: BTreeSet<String>,
-    /// Those of them that wrote again, each with the pod that had written since: that is judged once.
+    /// Displaced pods that wrote again, each with the pod that had written since: each pair is reported once.
     reported: BTreeSet<(String, String)>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Storage {
-    /// Our guard says whose they are.
+    /// Volumes are guarded: a Lease names the node that may write.
     pub(super) guarded: bool,
-    /// The storage refuses whoever is not where a volume was attached last.
+    /// The storage refuses writes from any node but the one where a volume was attached last.
     excludes: bool,
-    /// Each volume is for one pod.
+    /// Each volume is ReadWriteOncePod.
     pub(super) one_pod: bool,
     volumes: BTreeMap<String, Volume>,
-    /// The volumes of pods that have others than the one that is called after them.
+    /// The volumes of pods that have others than the one with their own name.
     of_pods: BTreeMap<String, Vec<String>>,
     /// Where each volume was attached last, and when.
     attached: BTreeMap<String, (String, Duration)>,
@@ -66,13 +68,13 @@ impl Storage {
 }
 
 impl Checker {
-    /// Volumes have owners; the storage itself may shut out all other nodes, and each may be for one pod.
+    /// Volumes are guarded; the storage itself may exclude all other nodes, and each volume may be ReadWriteOncePod.
     pub(crate) fn volumes_are_guarded(&self, excludes: bool, one_pod: bool) {
         let storage = &mut self.state.lock().storage;
         (storage.guarded, storage.excludes, storage.one_pod) = (true, excludes, one_pod);
     }
 
-    /// A pod will be made with these volumes.
+    /// A pod will be created with these volumes.
     pub(crate) fn has_volumes(&self, identity: &str, volumes: Vec<String>) {
         self.state.lock().storage.of_pods.insert(identity.to_owned(), volumes);
     }
@@ -84,7 +86,7 @@ impl Checker {
         volumes.filter_map(|volume| volume.rsplit('/').next()).map(str::to_owned).collect()
     }
 
-    /// Somebody attached a volume to a node: nobody on another may write to it.
+    /// A volume was attached to a node: no process on another node may write to it.
     pub(crate) fn volume_is_attached(&self, identity: &str, node: &str) {
         let now = self.now();
         let mut state = self.state.lock();
@@ -112,15 +114,16 @@ impl Checker {
         }
     }
 
-    /// The attachment of this volume to this node remains while another one is made, or it goes.
+    /// The attachment of this volume to this node remains while another one is made, or it is removed.
     pub(crate) fn attachment_remains(&self, identity: &str, node: &str, remains: bool) {
         let place = (identity.to_owned(), node.to_owned());
         let remained = &mut self.state.lock().storage.remained;
         let _changed = if remains { remained.insert(place) } else { remained.remove(&place) };
     }
 
-    /// A person typed out-of-service while no process of ours led, without the gate: a process on the node whose pod
-    /// was force deleted may be displaced (docs/volume-guard.md names it).
+    /// A person added the out-of-service taint while no process under test led, without the gate: a process on the
+    /// node whose pod was
+    /// force deleted may be displaced (docs/volume-guard.md names it).
     /// docs/assumptions.md: detaches-only-what-is-safe
     pub(crate) fn record_unguarded_detach(&self, identity: &str, node: &str) {
         let mut state = self.state.lock();
@@ -143,7 +146,7 @@ impl Checker {
         state.storage.attached.get(identity).filter(|(at, _)| at == node).map(|(_, since)| *since)
     }
 
-    /// Every process with a volume writes to it, but for those on frozen machines.
+    /// Every process with a volume writes to it, except those on frozen machines.
     pub(crate) fn volumes_are_written(&self, is_frozen: impl Fn(&str) -> bool) {
         let now = self.now();
         let mut state = self.state.lock();
@@ -173,7 +176,7 @@ impl State {
         if volume.writer == process.uid {
             return;
         }
-        // One that was released while it ran, and had not written before, is no next writer.
+        // A pod that was released while it ran, and had not written before, does not count as the next writer.
         let is_late = displaced && !volume.writer.is_empty();
         if !is_late && !volume.displaced.contains(&process.uid) {
             let before = std::mem::replace(&mut volume.writer, process.uid);

@@ -1,8 +1,10 @@
 //! The agent of a node, and the watchdog behind it.
 //!
-//! What to do next is decided by the shipped machine ([`pod_safety_watchdog::agent`]), and its Lease has the shipped form. The world
-//! carries it out: it kills the kubelet, ends processes, and pets. The watchdog is a circuit outside of the machine. When it is not
-//! petted in time it resets the machine, a frozen one too.
+//! The shipped state machine ([`pod_safety_watchdog::agent`]) decides the next step, and its Lease has the shipped
+//! form. The world
+//! carries the step out: it kills the kubelet, ends processes, and feeds the watchdog. The watchdog is a circuit
+//! outside of the
+//! machine. When it is not fed in time it resets the machine, a frozen one too.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,36 +32,37 @@ use crate::checker::Tone;
 /// The defaults of the shipped agent.
 const TIMES: Times =
     Times { interval: Duration::from_secs(2), soft: Duration::from_secs(6), settle: Duration::from_secs(10) };
-/// For so long it waits for an answer.
+/// How long it waits for an answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
-/// Until it has ended what can be ended, in milliseconds at the most.
+/// The time until everything that can be ended has ended, in milliseconds at the most.
 const ENDS_WITHIN: u64 = 1_500;
-/// W.
+/// The timeout of the watchdog.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How much later a watchdog fires because it counts in ticks, in milliseconds at the most.
 const TICK: u64 = 1_000;
-/// How much slower than true time it runs, in millionths at the most.
+/// How much slower than true time its clock runs, in millionths at the most.
 const DRIFT: u64 = 10_000;
-/// How often it looks at its pods.
+/// How often it checks its pods.
 const CHECK_INTERVAL: Duration = Duration::from_secs(15);
-/// How often it is looked whether it fires.
+/// How often the world checks whether the watchdog fires.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// A bug that stops a kubelet, where it should end it, does not keep others from continuing it in this time.
+/// With a planted bug that stops a kubelet instead of ending it, another actor may continue the kubelet within this
+/// time.
 const CONTINUED_WITHIN: u64 = 90;
 
 /// How the watchdogs of the world name themselves, and the kernel of its nodes.
 pub(super) const IDENTITY: &str = "simulated";
 pub(super) const KERNEL: &str = "6";
 
-/// The agent of one boot of a machine, what it leaves in `/run`, and the watchdog.
+/// The agent of one boot of a machine, its record in `/run`, and the watchdog.
 #[derive(Default)]
 pub(super) struct Guard {
     host: Option<Arc<Host>>,
-    /// When the watchdog was petted last; `None`: it was not started in this boot.
+    /// When the watchdog was fed last; `None`: it was not started in this boot.
     petted: Option<Duration>,
     /// A promise may have been made in this boot.
     promised: bool,
-    /// Its last look at the pods, of which epoch, and when.
+    /// Its last check of the pods: the epoch, and when.
     checked: Option<(Epoch, Duration, PodReport)>,
     /// No kubelet may start.
     pub(super) closed: bool,
@@ -111,7 +114,7 @@ impl World {
         host.env().spawner.spawn("agent", Box::pin(process.run(boot)));
     }
 
-    /// The process of an agent dies: the kernel closes its device, which pets it. Its kubelet starts another.
+    /// The process of an agent dies: the kernel closes its device, which feeds it. Its kubelet starts another.
     pub(super) async fn kill_agent(self: &Arc<Self>, node: usize, seconds: u64) {
         let now = self.checker.now();
         self.with_machine(node, |machine| {
@@ -120,7 +123,7 @@ impl World {
             machine.guard.petted = machine.guard.petted.map(|_| now);
         });
         self.wait(seconds).await;
-        // Nothing starts a pod while the kubelet is kept from running: the agent's own container is started by its runtime.
+        // No pod starts while the kubelet is stopped: the agent's own container is started by its runtime.
         self.start_agent_of(node);
     }
 
@@ -136,7 +139,7 @@ impl World {
         }
     }
 
-    /// Resets the machine of a node whenever it was petted once, and not again in time.
+    /// Resets the machine of a node when the watchdog was fed once, and not again in time.
     async fn watch(self: Arc<Self>, node: usize) {
         let chance = self.chance.part("watchdog", u64::try_from(node).unwrap_or(0));
         let ppm = TRUE_RATE + chance.below(DRIFT + 1, "watchdog", "drift", 0);
@@ -146,7 +149,7 @@ impl World {
             tokio::time::sleep(POLL_INTERVAL).await;
             let now = self.checker.now();
             let petted = self.machines.lock().get(node).and_then(|machine| machine.guard.petted);
-            // A feeder that does not ask pets as long as its machine runs.
+            // With the planted bug, a feeder without any check feeds as long as its machine runs.
             if self.plant == Some(Plant::FeedsApart) && !self.is_frozen(&self.node(node)) {
                 self.with_machine(node, |machine| {
                     machine.guard.petted = machine.guard.petted.map(|_| now);
@@ -228,7 +231,7 @@ impl Process {
                 self.env.sleep(until.saturating_sub(self.now())).await;
                 Answer::Done
             }
-            // No agent of a world is told to leave.
+            // No agent of a world gets an order to leave.
             Order::Close | Order::Exit => std::future::pending().await,
         }
     }
@@ -242,7 +245,7 @@ impl Process {
         format!("{}/{}", collection(), lease_name(&self.name))
     }
 
-    /// Its answer, if it comes in time. What is on its way may arrive later.
+    /// Its answer, if it comes in time. A request on its way may arrive later.
     async fn send(&self, method: &'static str, path: &str, body: Option<Value>) -> Option<(u16, Value)> {
         let server = self.world.servers.get(self.server)?;
         let (caller, path) = (format!("{}.agent", self.name), path.to_owned());
@@ -276,7 +279,7 @@ impl Process {
         }
     }
 
-    /// The pods that have a cgroup and no process, found before this round is sent or a look before.
+    /// The pods that have a cgroup and no process, found before this round is sent or one check before.
     fn pods(&self, record: &Record) -> PodReport {
         let (now, epoch) = (self.now(), record.epoch);
         let before = self.guard(|guard| guard.checked.clone());
@@ -299,7 +302,7 @@ impl Process {
         pods
     }
 
-    /// The kubelet is killed, and what can be ended ends.
+    /// Kills the kubelet, and ends what can be ended.
     async fn stop(&self) {
         self.guard(|guard| guard.closed = true);
         if let Some(kubelet) = self.world.machine_host(self.node) {

@@ -1,17 +1,21 @@
-//! The attach/detach controller, as far as the volumes of the `StatefulSet` need it:
-//! by the rules of kube-controller-manager 1.37 (`pkg/controller/volume/attachdetach`),
-//! its six minutes with them. It is the same one whoever collects the pods.
+//! The attach/detach controller, as far as the volumes of the `StatefulSet` need it: by the rules of
+//! kube-controller-manager 1.37
+//! (`pkg/controller/volume/attachdetach`), including its wait of six minutes. It is the same one whichever controller
+//! runs PodGC.
 //!
-//! In: pods, nodes and their `volumesInUse`, from the watch cache of its API server.
-//! Out: `VolumeAttachments`. A volume is attached to one node at a time; it is
-//! detached when no pod wants it there and the kubelet has unmounted it, or at once
-//! from a node out of service, or after six minutes from one that is not ready.
+//! In: pods, nodes and their `volumesInUse`, from the watch cache of its API server. Out: `VolumeAttachments`. A
+//! volume is attached
+//! to one node at a time; it is detached when no pod needs it there and the kubelet has unmounted it, or at once from
+//! a node
+//! out of service, or after six minutes from one that is not ready.
 //!
-//! Where volumes are guarded it also says in `volumesAttached` of Nodes what it has attached, and after a restart it
-//! knows no more than that: of an attachment that no Node says it is uncertain, which keeps nobody else from the
-//! volume; all is taken for mounted until the Node says what is; and the six minutes begin anew.
+//! Where volumes are guarded it also writes its attachments into `volumesAttached` of Nodes, and after a restart it
+//! knows no more than
+//! that: an attachment that no Node lists is uncertain, which does not prevent another attachment of the volume;
+//! every volume
+//! counts as mounted until the Node reports its volumes; and the six minutes begin again.
 //!
-//! Left out: the driver (what is written is attached, as soon as that can be written), and its failures.
+//! Left out: the driver (what is written is attached as soon as that can be written), and its failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,9 +32,9 @@ use super::run::World;
 use super::str_at;
 use crate::checker::Tone;
 
-/// `reconcilerLoopPeriod` is shorter; nothing here needs more.
+/// `reconcilerLoopPeriod` is shorter; no test needs that.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// `reconcilerSyncDuration`: so often it looks whether what it has attached is.
+/// `reconcilerSyncDuration`: how often it verifies its attachments.
 const VERIFY_INTERVAL: u64 = 60;
 /// `reconcilerMaxWaitForUnmountDuration`.
 const MAX_WAIT_FOR_UNMOUNT: Duration = Duration::from_secs(360);
@@ -48,22 +52,22 @@ pub(super) fn attachment(volume: &str, node: &str) -> String {
 /// A volume, and a node.
 type Place = (String, String);
 
-/// The controller, and what it remembers.
+/// The controller and its state.
 pub(crate) struct AttachDetach {
     world: Arc<World>,
-    /// `actualStateOfWorld`: what was attached, and since when nobody wants it.
+    /// `actualStateOfWorld`: the attachments, and since when no pod needs each of them.
     attached: BTreeMap<Place, Option<Duration>>,
-    /// What waits for a volume that is attached elsewhere.
+    /// The pods that wait for a volume that is attached elsewhere.
     waiting: BTreeSet<Place>,
-    /// What was to be detached and could not be: upstream calls that uncertain, and keeps nobody else from it.
+    /// Detachments that failed: upstream marks them as uncertain, and other nodes may attach the volume.
     uncertain: BTreeSet<Place>,
-    /// What is written, and could not be called attached yet: its driver tries again.
+    /// Attachments that are written but could not be marked as attached yet: the driver tries again.
     uncalled: BTreeSet<Place>,
-    /// What was refused, until when it is not tried again, and how long that pause was.
+    /// Refused requests: until when each is not retried, and how long that backoff was.
     refused: BTreeMap<Place, (Duration, Duration)>,
-    /// What each kubelet last said to use. A Node that is gone says nothing new.
+    /// `volumesInUse` as each kubelet reported it last. A Node that is gone reports nothing new.
     in_use: BTreeMap<String, BTreeSet<String>>,
-    /// Up to which version.
+    /// The revision up to which it has read.
     observed_revision: u64,
     /// How often it started.
     starts: u64,
@@ -113,11 +117,11 @@ impl AttachDetach {
         if now.as_secs().is_multiple_of(VERIFY_INTERVAL) && self.world.with.guarded_volumes.is_some() {
             let there = server.cached("VolumeAttachment");
             let name = |place: &Place| format!("{}.{}", place.0, place.1);
-            // What people deleted is not attached.
+            // An attachment that a person deleted is not attached.
             self.attached
                 .retain(|place, _| there.iter().any(|one| str_at(one, "/metadata/name") == name(place)));
         }
-        // Only what wants a volume is copied.
+        // Only pods that need a volume are copied.
         let wants = |pod: &Value| !desired_attachments(pod).is_empty();
         let wanted: BTreeSet<Place> =
             server.cached_that("Pod", wants).iter().flat_map(|pod| desired_attachments(pod)).collect();
@@ -157,7 +161,7 @@ impl AttachDetach {
         }
     }
 
-    /// What a start finds (`populateActualStateOfWorld`, `processVolumeAttachments`).
+    /// The state after a start (`populateActualStateOfWorld`, `processVolumeAttachments`).
     fn rebuild_state(&mut self, nodes: &[Arc<Value>], attachments: &[Arc<Value>]) {
         self.attached.clear();
         self.waiting.clear();
@@ -182,13 +186,13 @@ impl AttachDetach {
         }
     }
 
-    /// What is attached to a node for all that is known, but for what leaves it.
+    /// The volumes that are or may be attached to a node, except one that is being detached.
     fn attached_to(&self, node: &str, leaves: Option<&Place>) -> BTreeSet<String> {
         let known = self.attached.keys().filter(|place| place.1 == node && Some(*place) != leaves);
         known.filter(|place| !self.uncertain.contains(*place)).map(|place| place.0.clone()).collect()
     }
 
-    /// Says in the Node what is attached to it: before a volume leaves, too.
+    /// Writes into the Node which volumes are attached to it, also before a volume is detached.
     async fn update_attached(&self, node: &str, leaves: Option<&Place>) {
         let entry = |volume: String| json!({ "name": unique(&volume), "devicePath": "" });
         let attached: Vec<Value> = self.attached_to(node, leaves).into_iter().map(entry).collect();
@@ -196,8 +200,9 @@ impl AttachDetach {
         self.request("PATCH", &format!("/api/v1/nodes/{node}/status"), Some(patch)).await;
     }
 
-    /// What kubelets said to use, event by event: the last word of a Node that came
-    /// and went between two looks counts too. What history has forgotten is listed.
+    /// Records `volumesInUse` event by event: the last report of a Node that came and went between two polls counts
+    /// too. If the history
+    /// is too short, all nodes are listed.
     fn observe_in_use(&mut self, applied: u64, nodes: &[Arc<Value>]) {
         for change in self.world.etcd.changes_after(self.observed_revision) {
             let last = change.after.as_ref().or(change.before.as_ref());
@@ -245,7 +250,7 @@ impl AttachDetach {
         }
     }
 
-    /// `node`: unless it is gone.
+    /// `node` is `None` if the Node is gone.
     async fn detach(&mut self, place: Place, unwanted_for: Duration, node: Option<&Value>) {
         let (volume, name) = &place;
         let out_of_service = node.is_some_and(is_out_of_service);
@@ -256,7 +261,7 @@ impl AttachDetach {
             return;
         }
         if !timed_out && !out_of_service {
-            // What the cache says is asked for once more; a Node that is gone uses nothing.
+            // The Node is read once more, past the cache; a Node that is gone uses no volume.
             match self.request("GET", &format!("/api/v1/nodes/{name}"), None).await {
                 Some((404, _)) => {}
                 Some((200, node)) if !in_use(&node).contains(volume) => {}
@@ -303,7 +308,7 @@ impl AttachDetach {
         self.refused.get(place).is_some_and(|(until, _)| now < *until)
     }
 
-    /// What admission refuses is tried again after a pause that doubles, as upstream.
+    /// A request that admission refuses is retried after a backoff that doubles, as upstream.
     fn failed(&mut self, place: Place, answer: Option<Answer>, refused: &str) {
         let Some((403, _)) = answer else { return };
         self.world.checker.probe(refused);
@@ -313,8 +318,7 @@ impl AttachDetach {
     }
 }
 
-/// Where a pod's volumes are wanted: a pod that ended, or that is deleted and reports
-/// no running container, wants nothing.
+/// Where a pod needs its volumes: a pod that ended, or that is deleted and reports no running container, needs none.
 fn desired_attachments(pod: &Value) -> Vec<Place> {
     let node = str_at(pod, "/spec/nodeName");
     let ended = matches!(str_at(pod, "/status/phase"), "Failed" | "Succeeded");
@@ -326,7 +330,7 @@ fn desired_attachments(pod: &Value) -> Vec<Place> {
     volumes_of(pod).into_iter().map(|volume| (volume, node.to_owned())).collect()
 }
 
-/// The volumes that a Node says are attached to it.
+/// The volumes that a Node lists in `volumesAttached`.
 pub(super) fn said_of(node: &Value) -> BTreeSet<String> {
     let said = node.pointer("/status/volumesAttached").and_then(Value::as_array).into_iter().flatten();
     said.map(|one| meant(str_at(one, "/name")).to_owned()).collect()

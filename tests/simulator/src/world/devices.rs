@@ -1,12 +1,14 @@
 //! Fence devices of a world, and the wire on which a process under test reaches them.
 //!
-//! Every node has one, `bmc-N` (`ec2-N` where a provider switches instances), and a second one, `pdu-N`, where the plan has a
-//! backup. A device
-//! does what it is told to the power of its machine, or what its malfunction makes of that; what
-//! it says is another thing. The checker is told both: what was said, and what was so.
+//! Every node has one, `bmc-N` (`ec2-N` where a provider switches instances), and a second one, `pdu-N`, where the
+//! plan has a backup.
+//! A device applies an order to the power of its machine, or what its malfunction makes of the order; its answer may
+//! differ
+//! from what it did. The checker records both the answer and the true state.
 //!
-//! What is asked travels for a moment in the hands of whoever asks: whoever dies meanwhile has
-//! asked nothing. From then on it is the device's, and late acts are the device's, too.
+//! A request travels for a moment. If its sender dies meanwhile, the request is lost. After that the device carries
+//! it out, even if
+//! late.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -33,11 +35,11 @@ use crate::checker::{Answered, Tone, Touched};
 pub(super) const HOST: &str = "host";
 /// The parameter by which it names an instance.
 pub(super) const PLUG: &str = "plug";
-/// How long an order travels, and how long a device thinks, in milliseconds at the most.
+/// How long an order travels, and how long a device takes to answer, in milliseconds at the most.
 const TRAVELS: u64 = 400;
 const THINKS: u64 = 1_500;
 
-/// So many looks prove a machine off.
+/// How many status checks prove a machine off.
 const STATUS_CHECKS: u32 = 2;
 
 fn unreachable() -> DeviceError {
@@ -50,9 +52,9 @@ pub(crate) struct Device {
     node: usize,
     /// Which power supply of the machine it switches; `None`: the machine.
     outlet: Option<usize>,
-    /// Whether it says which machine it reaches.
+    /// Whether it reports which machine it reaches.
     tells: bool,
-    /// It is a provider's, and the machine one of its instances.
+    /// It belongs to a provider, and the machine is one of its instances.
     provider: Option<Provider>,
     host: Arc<Host>,
     chance: Chance,
@@ -61,13 +63,13 @@ pub(crate) struct Device {
 
 #[derive(Default)]
 struct State {
-    /// What is wrong with it, and until when.
+    /// Its malfunction, and until when.
     wrong: Option<(Malfunction, Duration)>,
-    /// How often it was asked.
+    /// How many requests it got.
     asked: u64,
-    /// How often it said off since something is wrong with it.
+    /// How often it reported off during its present malfunction.
     said_off: u32,
-    /// How often it was healed: what is late then is not done any more.
+    /// How often it was repaired: late acts from before are not carried out.
     healed: u32,
 }
 
@@ -93,7 +95,7 @@ impl Device {
         self.state.lock().healed > 0
     }
 
-    /// Whether it is the first of its node, which fails and lies.
+    /// Whether it is the first device of its node, which is the one that fails.
     pub(super) fn is_first_of(&self, node: usize) -> bool {
         self.node == node && (self.provider.is_some() || self.name.starts_with("bmc-"))
     }
@@ -106,13 +108,13 @@ impl Device {
         self.node
     }
 
-    /// From now on something is wrong with it, for so long.
+    /// Begins a malfunction that lasts until `until`.
     pub(super) fn malfunctions(&self, how: Malfunction, until: Duration) {
         let mut state = self.state.lock();
         (state.wrong, state.said_off) = (Some((how, until)), 0);
     }
 
-    /// It is well, and what it would have done late it does not do.
+    /// Ends the malfunction, and cancels its late acts.
     pub(super) fn heal(&self) {
         let mut state = self.state.lock();
         state.wrong = None;
@@ -139,7 +141,7 @@ impl Device {
         Duration::from_millis(50 + self.chance.below(most, &self.name, purpose, asked))
     }
 
-    /// What an order comes to, from when it is on its way.
+    /// Carries out an order, from its sending on.
     pub(super) async fn carry_out(
         self: Arc<Self>,
         world: Arc<World>,
@@ -164,7 +166,7 @@ impl Device {
             "device",
             Box::pin(async move {
                 tokio::time::sleep(device.draw("thinks", THINKS)).await;
-                // Whoever asked has given it up by then, and what was started is killed.
+                // The sender has given up by then, and the process that it started is killed.
                 if acting.checker.now() >= ends {
                     return;
                 }
@@ -187,7 +189,7 @@ impl Device {
         }
     }
 
-    /// Does what it does; gives back what it says of the power, or why it says nothing.
+    /// Applies a request. Returns the power state that it reports, or why it reports none.
     async fn execute(
         self: &Arc<Self>,
         world: &Arc<World>,
@@ -232,7 +234,7 @@ impl Device {
                 Ok(if number.is_multiple_of(2) { Power::Off } else { Power::On })
             }
             (_, Act::Look) => Ok(reads(machine)),
-            // Nobody meant a stranger.
+            // The answer of a device that reaches another machine is not what the malfunction is about.
             _ if stranger => Ok(reads(machine)),
             (Some(Malfunction::AcksOnly), Act::Off | Act::On) => Ok(Power::Unknown),
             (Some(Malfunction::LateAfterFailure(seconds)), act) => {
@@ -251,7 +253,7 @@ impl Device {
         }
     }
 
-    /// Its answer, of which the checker knows whether it is true.
+    /// Records its answer in the checker, which knows the true state.
     async fn record_answer(
         &self,
         world: &Arc<World>,
@@ -301,7 +303,7 @@ impl Device {
         }
     }
 
-    /// One supply of two: the machine runs while the other one has power.
+    /// Switches one of two power supplies: the machine runs while the other one has power.
     fn switch_outlet(&self, world: &Arc<World>, machine: usize, act: Act) {
         let (name, node, outlet) = (&self.name, world.node(machine), self.outlet.unwrap_or(0));
         world.set_outlet(machine, outlet, act == Act::On);
@@ -326,7 +328,7 @@ impl Device {
         }
     }
 
-    /// Acts after so many seconds, if it is not healed before.
+    /// Acts after so many seconds, unless it is repaired before.
     pub(super) fn act_after(
         self: &Arc<Self>,
         world: &Arc<World>,
@@ -351,7 +353,7 @@ impl Device {
 /// The addresses of machines begin here.
 const ADDRESSES: u32 = 0x0a00_0100;
 
-/// Where a machine is reached.
+/// The address of a machine.
 pub(super) fn address_of(node: usize) -> String {
     Ipv4Addr::from_bits(ADDRESSES + u32::try_from(node).unwrap_or_default()).to_string()
 }
@@ -361,7 +363,7 @@ fn node_at(address: SocketAddr) -> Option<usize> {
     usize::try_from(address.to_bits().checked_sub(ADDRESSES)?).ok()
 }
 
-/// The way of one process to the devices.
+/// The connection of one process to the devices.
 pub(crate) struct Wire {
     pub(super) world: Arc<World>,
     pub(super) caller: String,
@@ -406,7 +408,7 @@ impl FenceTransport for Wire {
         }
     }
 
-    /// A machine that runs answers, whatever became of its kubelet, unless it stands still or is cut off from everybody.
+    /// A machine that runs answers, even without its kubelet, unless it is frozen or cut off completely.
     fn probe_tcp(&self, address: SocketAddr, within: Duration) -> BoxFuture<'_, Result<bool, DeviceError>> {
         let node = node_at(address).map(|number| (number, self.world.node(number)));
         Box::pin(async move {

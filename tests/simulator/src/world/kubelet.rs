@@ -1,10 +1,10 @@
-//! A hollow kubelet: it registers its Node, renews its Lease, starts and stops
-//! the processes of its pods, and reports.
+//! A hollow kubelet: it registers its Node, renews its Lease, starts and stops the processes of its pods, and
+//! reports.
 //!
-//! It learns of pods from the watch cache of its API server, however old that is
-//! (`LIST` with `resourceVersion=0`, then a watch), and of nothing while it is cut
-//! off. Processes belong to the machine: they outlive their kubelet, and the next
-//! one finds them.
+//! It reads pods from the watch cache of its API server, however old that is (`LIST` with `resourceVersion=0`, then a
+//! watch), and reads
+//! nothing while it is cut off. Processes belong to the machine: they outlive their kubelet, and the next kubelet
+//! finds them.
 
 mod mirror;
 mod mounts;
@@ -37,11 +37,11 @@ pub(super) use sidecar::with_sidecar;
 use worker::ContainerState;
 pub(super) use worker::with_second;
 
-/// How often a kubelet renews its Lease: a quarter of the 40 s that it promises.
+/// How often a kubelet renews its Lease: a quarter of the Lease duration of 40 s.
 const RENEW_INTERVAL: Duration = Duration::from_secs(10);
-/// How often it looks at its pods.
+/// How often it checks its pods.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// A process that ends while its runtime hangs does so after this.
+/// How long after its end a process counts as ended while the runtime hangs.
 const UNSEEN_AFTER: Duration = Duration::from_secs(10);
 
 /// One kubelet, from its start to its end.
@@ -52,11 +52,11 @@ pub(crate) struct Kubelet {
     server: usize,
     env: Env,
     chance: Chance,
-    /// Its pods by UID, as it last heard; `None`: it has heard nothing yet.
+    /// Its pods by UID, as it last received them; `None`: it has received none yet.
     pods: Mutex<Option<BTreeMap<String, Arc<Value>>>>,
-    /// The pods that a worker looks after.
+    /// The pods that have a worker.
     workers: Mutex<BTreeMap<String, ()>>,
-    /// The volumes that its Node says it uses, once it does.
+    /// The volumes that its Node lists in `volumesInUse`, once it does.
     reported: Mutex<Option<Vec<String>>>,
     /// The UID of its Node, as its informer has it.
     owner: Mutex<Option<String>>,
@@ -89,7 +89,7 @@ impl Kubelet {
         send_request(&server, &self.node, method, path, body).await
     }
 
-    /// Registers, then renews the Lease for ever.
+    /// Registers, then renews the Lease in a loop.
     async fn run_heartbeat(self: Arc<Self>) {
         while !self.register().await {
             self.env.sleep(Duration::from_secs(2)).await;
@@ -107,7 +107,7 @@ impl Kubelet {
         }
     }
 
-    /// Only some worlds ask where a node is reached.
+    /// Adds an address where the world needs one.
     fn addressed(&self, mut node: Value) -> Value {
         if self.world.with.fencing.is_some_and(|fencing| fencing.corroborated)
             && let Some(number) = number_of(&self.node)
@@ -152,8 +152,9 @@ impl Kubelet {
         true
     }
 
-    /// A kubelet whose Node is gone renews its Lease while that is there, and makes no new one: `SetNodeOwnerFunc` of
-    /// 1.36 asks for the Node first, which is the owner. Nor does it register again before it is started anew.
+    /// A kubelet whose Node is gone renews its Lease while that exists, and creates no new one: `SetNodeOwnerFunc` of
+    /// 1.36 requests the
+    /// Node first, which is the owner. Nor does it register again before it is restarted.
     async fn renew(&self) {
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{}", self.node);
         for _ in 0..3 {
@@ -197,7 +198,7 @@ impl Kubelet {
             return;
         }
         let first = self.pods.lock().is_none();
-        // Its watch hangs half open; a list, which is the first thing it asks, does not.
+        // Its watch hangs half open; its first request, a list, does not.
         if !first && self.world.lasts(&self.node, |machine| machine.deaf_until) {
             return;
         }
@@ -213,7 +214,7 @@ impl Kubelet {
             self.listen();
             let own = |(uid, pod): (&String, &Arc<Value>)| (!is_mirror(pod)).then(|| uid.clone());
             let known = self.pods.lock().as_ref().map(|pods| pods.iter().filter_map(own).collect::<Vec<_>>());
-            // Before it has heard of its pods it does not know which processes are strays.
+            // Before it has received its pods it cannot tell which processes have no pod.
             if let Some(mut uids) = known {
                 uids.extend(
                     self.world.checker.processes_on(&self.node).into_iter().map(|(_, process)| process.uid),
@@ -237,7 +238,7 @@ impl Kubelet {
         self.world.checker.process_of(&self.node, uid, self.boot)
     }
 
-    /// How the pod's containers ended for good: the runtime keeps them on its disk.
+    /// The terminal state of the pod's containers: the runtime keeps it on its disk.
     fn ended_as(&self, uid: &str) -> Option<&'static str> {
         self.world.ended.lock().get(uid).copied()
     }
@@ -246,7 +247,7 @@ impl Kubelet {
         self.chance.below(bound, uid, purpose, 0)
     }
 
-    /// Looks after one pod until it is gone.
+    /// Manages one pod until it is gone.
     async fn run_pod_worker(self: Arc<Self>, uid: String) {
         let began = self.env.now();
         let mut reported = false;
@@ -317,7 +318,7 @@ impl Kubelet {
         }
     }
 
-    /// Starts its process, if it is wanted still when image and volumes are there.
+    /// Starts its process, if the pod still needs it when image and volumes are there.
     async fn begin(&self, uid: &str, pod: &Value) {
         self.with_cgroups(|cgroups| cgroups.insert(uid.to_owned()));
         self.env.sleep(Duration::from_millis(200 + self.draw_number(uid, "start", 2_000))).await;
@@ -335,7 +336,7 @@ impl Kubelet {
         }
     }
 
-    /// SIGTERM, and SIGKILL when the grace is over by this machine's own clock.
+    /// SIGTERM, and SIGKILL when the grace period is over by this machine's own clock.
     async fn stop(&self, uid: &str, pod: Option<&Value>, process: u64) {
         if let Some(pod) = pod {
             self.acknowledge(pod).await;
@@ -375,7 +376,7 @@ impl Kubelet {
             || self.world.ailment_of(&self.node) == Some(Ailment::Runtime)
     }
 
-    /// The process does not end, or its runtime does not say that it has.
+    /// Returns when the process does not end, or its runtime does not report the end.
     async fn outlasts(&self, uid: &str, process: u64) {
         let (hangs, unseen) =
             (self.env.now(), self.world.has_agents() && self.draw_number(uid, "ends unseen", 2) > 0);
@@ -389,8 +390,8 @@ impl Kubelet {
         self.world.checker.probe("a process outlived its SIGKILL");
     }
 
-    /// Says that it has seen the deletion, before its process has ended (`status_manager.go`, KEP-5067). Before 1.34 it
-    /// does not.
+    /// Reports that it has seen the deletion, before its process has ended (`status_manager.go`, KEP-5067). Before
+    /// 1.34 it does not.
     async fn acknowledge(&self, pod: &Value) {
         let Some(observed) = self.observed(pod).filter(|_| !is_ended(pod)) else { return };
         if number_at(pod, "/status/observedGeneration").is_none_or(|known| known < observed) {
@@ -403,13 +404,13 @@ impl Kubelet {
         }
     }
 
-    /// The generation that it has seen, if it is young enough to say so: three of four are.
+    /// The generation that it has seen, if this kubelet is new enough to report it: three of four are.
     fn observed(&self, pod: &Value) -> Option<i64> {
         let says = self.draw_number(&self.node, "says what it has seen", 4) > 0;
         number_at(pod, "/metadata/generation").filter(|_| says)
     }
 
-    /// Its process has ended: says so, and completes the deletion.
+    /// Reports that the process has ended, and completes the deletion.
     async fn finish(&self, uid: &str, pod: &Value) {
         if !is_reported(pod) && !self.report_end(pod).await {
             return;
@@ -423,8 +424,7 @@ impl Kubelet {
         }
     }
 
-    /// A phase that somebody else called ended stays; the containers' own end is told
-    /// even then.
+    /// A terminal phase that another client wrote stays; the end of the containers is reported even then.
     async fn report_end(&self, pod: &Value) -> bool {
         let ended = self.ended_as(str_at(pod, "/metadata/uid")).unwrap_or("Succeeded");
         let phase = if is_ended(pod) { str_at(pod, "/status/phase") } else { ended };
@@ -459,12 +459,12 @@ impl Kubelet {
         )
     }
 
-    /// Probes a process that can be ready, and says what changed.
+    /// Probes a process that can be ready, and reports changes.
     async fn report_readiness(&self, pod: &Value) {
         if !self.tells_readiness(pod) {
             return;
         }
-        // What somebody else says of its pods it finds now and then.
+        // It reads changes of its pods' status by other clients only now and then.
         let looks = self.env.now().since_start().as_secs().is_multiple_of(RENEW_INTERVAL.as_secs());
         if start_up(pod).is_none() && !looks {
             return;
@@ -483,7 +483,7 @@ fn is_ended(pod: &Value) -> bool {
     matches!(str_at(pod, "/status/phase"), "Failed" | "Succeeded")
 }
 
-/// Whether the API knows that it ended, and its container too.
+/// Whether the API shows that the pod ended, and its container too.
 fn is_reported(pod: &Value) -> bool {
     let main_ended = pod.pointer("/status/containerStatuses/0/state/terminated").is_some();
     is_ended(pod) && main_ended && !sidecar::is_called_running(pod)

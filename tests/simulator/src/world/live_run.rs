@@ -1,10 +1,10 @@
-//! A run before an audience: in a thread of its own, paced against real time,
-//! paused, and meddled with.
+//! A run that is shown to viewers: in a thread of its own, paced against real time, with pauses and interventions.
 //!
-//! The simulation stays what it is: its clock is tokio's paused one, which stands
-//! still while the thread waits for real time to catch up. The timers of an
-//! audience decide about the order of what happens at the same instant: a run that
-//! is looked at is not the run of its seed without, but the same each time.
+//! The simulation keeps tokio's paused clock, which stands still while the thread waits for real time to catch up.
+//! The timers of the
+//! viewer influence the order of events at the same instant: a run that is shown differs from the unshown run of its
+//! seed,
+//! but it is the same each time.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -20,37 +20,37 @@ use super::snapshot::Snapshot;
 use crate::campaign::{Fault, Plan};
 use crate::checker::Tone;
 
-/// Pictures that wait for an audience that looks away: then the world waits.
+/// How many snapshots may wait for a viewer that does not read: then the world waits.
 const PICTURES: usize = 64;
 
-/// How a run is shown.
+/// How a run is paced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// Simulated time between two pictures.
+    /// Simulated time between two snapshots.
     pub each: Duration,
-    /// Simulated seconds in a real one; `None`: as fast as it goes.
+    /// Simulated seconds in a real one; `None`: as fast as possible.
     pub speed: Option<f64>,
-    /// Until then it goes as fast as it can: machines boot, which is no sight.
+    /// Until this moment the run goes as fast as possible: machines boot.
     pub from: Duration,
-    /// Ends with its plan; otherwise it goes on until the stage is closed.
+    /// The run ends with its plan; otherwise it goes on until it is closed.
     pub ends: bool,
 }
 
-/// What an audience can do to the world, besides the faults of a plan.
+/// What a viewer can do to the world, besides the faults of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Intervention {
-    /// Something goes wrong.
+    /// A fault begins.
     Fault(Fault),
-    /// A node is cut off no longer.
+    /// A node is connected again.
     Reconnect(usize),
-    /// A machine that was frozen goes on.
+    /// A frozen machine goes on.
     Thaw(usize),
     /// A machine gets power.
     PowerOn(usize),
 }
 
-/// Something that is done inside of the simulation, between two of its moments.
-/// Tasks that it starts belong to the host that it is given.
+/// Work that runs inside the simulation, between two of its moments. Tasks that it starts belong to the host that it
+/// is given.
 pub type WorldTask = Box<dyn FnOnce(&Arc<World>, &pod_safety_shared::clock::Env) + Send>;
 
 enum Order {
@@ -61,18 +61,18 @@ enum Order {
     Close,
 }
 
-/// What becomes of the world after a picture.
+/// How the run continues after a snapshot.
 #[derive(PartialEq, Eq)]
 enum Next {
     /// Time goes on.
     On,
-    /// Something was done; time stands still.
+    /// An intervention happened; time stands still.
     Still,
-    /// Nobody looks any longer.
+    /// The viewer is gone.
     Closed,
 }
 
-/// A run that is being shown.
+/// A run that is shown.
 #[derive(Debug)]
 pub struct LiveRun {
     orders: Sender<Order>,
@@ -84,7 +84,7 @@ impl LiveRun {
     /// Begins a run.
     ///
     /// # Errors
-    /// The operating system has no thread for it.
+    /// The operating system cannot start a thread for it.
     #[expect(clippy::disallowed_methods, reason = "a simulation before an audience has a thread of its own")]
     pub fn open(plan: &Plan, subject: Subject, pace: Pace) -> std::io::Result<Self> {
         let (orders, received) = channel();
@@ -103,24 +103,24 @@ impl LiveRun {
         Ok(Self { orders, pictures, thread: Some(thread) })
     }
 
-    /// The next picture; `None`: none came in this time, or none will.
+    /// The next snapshot; `None`: none came within `patience`, or none will come.
     #[must_use]
     pub fn next_snapshot(&self, patience: Duration) -> Option<Snapshot> {
         self.pictures.recv_timeout(patience).ok()
     }
 
-    /// The next picture, whenever it comes; `None`: the run has ended.
+    /// The next snapshot, however long it takes; `None`: the run has ended.
     #[must_use]
     pub fn wait(&self) -> Option<Snapshot> {
         self.pictures.recv().ok()
     }
 
-    /// Does something in the world. Nothing happens when it has ended.
+    /// Changes the world. Has no effect after the run has ended.
     pub fn intervene(&self, deed: Intervention) {
         self.order(Order::Deed(deed));
     }
 
-    /// Runs `visit` inside of the simulation: how requests come in from outside.
+    /// Runs `visit` inside the simulation: requests from outside come in this way.
     pub fn run_inside(&self, visit: WorldTask) {
         self.order(Order::Task(visit));
     }
@@ -136,18 +136,18 @@ impl LiveRun {
         }));
     }
 
-    /// A handle for another thread that visits.
+    /// A handle with which another thread can run work inside the simulation.
     #[must_use]
     pub fn task_sender(&self) -> TaskSender {
         TaskSender(self.orders.clone())
     }
 
-    /// Simulated seconds in a real one; `None`: as fast as it goes.
+    /// Sets the simulated seconds in a real one; `None`: as fast as possible.
     pub fn speed(&self, speed: Option<f64>) {
         self.order(Order::Speed(speed));
     }
 
-    /// Time stands still, or goes on.
+    /// Pauses the run, or continues it.
     pub fn pause(&self, paused: bool) {
         self.order(Order::Pause(paused));
     }
@@ -156,7 +156,7 @@ impl LiveRun {
         drop(self.orders.send(order));
     }
 
-    /// Waits for the end of a run that ends by itself, without looking.
+    /// Waits for the end of a run that ends by itself, without reading snapshots.
     #[must_use]
     pub fn end(mut self) -> Option<Outcome> {
         while self.pictures.recv().is_ok() {}
@@ -168,18 +168,18 @@ impl LiveRun {
     pub fn close(mut self) -> Option<Outcome> {
         let thread = self.thread.take();
         self.order(Order::Close);
-        // Without a receiver the next picture finds that nobody looks.
+        // Without a receiver the next snapshot finds that the viewer is gone.
         drop(self);
         thread.and_then(|thread| thread.join().ok())
     }
 }
 
-/// Lets another thread into the simulation.
+/// Sends work into the simulation from another thread.
 #[derive(Clone, Debug)]
 pub struct TaskSender(Sender<Order>);
 
 impl TaskSender {
-    /// As [`Stage::visit`]; `false`: the run has ended.
+    /// As [`LiveRun::run_inside`]; `false`: the run has ended.
     #[must_use]
     pub fn run_inside(&self, visit: WorldTask) -> bool {
         self.0.send(Order::Task(visit)).is_ok()
@@ -192,13 +192,13 @@ impl std::fmt::Debug for Order {
     }
 }
 
-/// The audience's end of a stage, inside of the simulation.
+/// The viewer's end of a live run, inside the simulation.
 pub(super) struct Audience {
     orders: Receiver<Order>,
     pictures: SyncSender<Snapshot>,
     pace: Pace,
     paused: bool,
-    /// Lines of the timeline that it has been told.
+    /// How many lines of the timeline were sent already.
     sent_news: usize,
     leaves: Arc<Notify>,
 }
@@ -229,14 +229,14 @@ impl Audience {
         })
     }
 
-    /// Waits until the next picture is due, and does what is asked for meanwhile.
+    /// Waits until the next snapshot is due, and carries out orders meanwhile.
     fn until_due(&mut self, world: &Arc<World>, peers: &Arc<Host>, due: &mut Instant) -> Next {
         let warming = world.checker.now() < self.pace.from;
         match self.pace.speed.filter(|_| !warming) {
             Some(speed) => *due += self.pace.each.div_f64(speed.max(0.01)),
             None => *due = real_now(),
         }
-        // After a pause, or on a machine that is too slow, nothing is caught up with.
+        // After a pause, or on a machine that is too slow, lost time is not made up.
         *due = (*due).max(real_now());
         loop {
             let received = if self.paused {
@@ -271,7 +271,7 @@ fn real_now() -> Instant {
 }
 
 impl World {
-    /// Does what somebody in the audience wants.
+    /// Carries out an intervention of a viewer.
     fn intervene(self: &Arc<Self>, deed: Intervention, peers: &Arc<Host>) {
         match deed {
             Intervention::Fault(fault) => self.strike(fault, peers),

@@ -1,5 +1,4 @@
-//! What an audience sees of the world at one moment: the API's word and the truth
-//! beside each other.
+//! The state of the world at one moment, as it is shown to viewers: what the API shows, and what is true.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,10 +12,10 @@ use super::run::World;
 use super::{number_at, str_at, zone};
 use crate::checker::{News, Violation};
 
-/// The pods that must always run; others end by themselves.
+/// The pods that must always run; other pods may complete.
 const STATEFUL: &str = "default/data-";
 
-/// How a machine is, in truth.
+/// The true state of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
     /// It has no power, or boots.
@@ -29,24 +28,24 @@ pub enum Machine {
     Cut,
 }
 
-/// A node: its machine, and what the API says of it.
+/// A node: its machine, and what the API shows of it.
 #[derive(Clone, Debug)]
 pub struct NodeView {
     /// Its name.
     pub name: String,
-    /// Where it stands.
+    /// Its zone.
     pub zone: &'static str,
-    /// How its machine is.
+    /// The state of its machine.
     pub machine: Machine,
     /// Whether there is a Node object.
     pub registered: bool,
-    /// How old its Lease is, by the Lease's own word; `None`: it has none.
+    /// The age of its Lease by its `renewTime`; `None`: it has no Lease.
     pub lease_age: Option<Duration>,
-    /// What the API says of it beside, in words; empty: it is Ready, and tolerates everybody.
+    /// The node's other conditions and taints, as text; empty: it is Ready and has no taint.
     pub condition_summary: String,
 }
 
-/// A pod, as the API has it.
+/// A pod, as the API shows it.
 #[derive(Clone, Debug)]
 pub struct PodView {
     /// `namespace/name`.
@@ -61,57 +60,57 @@ pub struct PodView {
     pub terminating: bool,
 }
 
-/// A process that can write, whatever the API says.
+/// A process that can write, whatever the API shows.
 #[derive(Clone, Debug)]
 pub struct ProcessView {
     /// `namespace/name`.
     pub identity: String,
     /// The UID of its pod.
     pub uid: String,
-    /// Where it runs.
+    /// The node on which it runs.
     pub node: String,
-    /// Since when.
+    /// Since when it runs.
     pub since: Duration,
 }
 
 /// A process of pod-safety.
 #[derive(Clone, Debug)]
 pub struct ReplicaView {
-    /// The name of its place.
+    /// The name of the replica.
     pub name: String,
     /// Whether it runs.
     pub running: bool,
-    /// Whether it is stopped, and does not know.
+    /// Whether it is paused without noticing.
     pub paused: bool,
-    /// Whether it believes that it leads.
+    /// Whether it acts as the leader.
     pub leads: bool,
 }
 
-/// Something that is left alone for now, and why.
+/// A hold: an object on which a controller does not act yet, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldView {
-    /// Which pod or node.
+    /// The pod or node.
     pub subject: String,
-    /// In one word.
+    /// The reason in CamelCase.
     pub reason: String,
-    /// In a sentence, with what would free it.
+    /// The reason as a sentence, with what would end the hold.
     pub message: String,
 }
 
-/// A disruption budget: what the API says, and what is so.
+/// A disruption budget: what its status shows, and what is true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetView {
     /// Its name.
     pub name: String,
-    /// How many evictions are let through.
+    /// `disruptionsAllowed`.
     pub allowed: i64,
-    /// How many pods are ready, by its status.
+    /// `currentHealthy`.
     pub current: i64,
-    /// How many must be.
+    /// `desiredHealthy`.
     pub desired: i64,
-    /// How many there should be.
+    /// `expectedPods`.
     pub expected: i64,
-    /// How many processes are ready in truth, and not about to go.
+    /// How many processes are really ready and not about to leave.
     pub ready: i64,
 }
 
@@ -120,15 +119,15 @@ pub struct BudgetView {
 pub struct Stuck {
     /// `namespace/name`.
     pub identity: String,
-    /// How it is stuck.
+    /// In which way it is stuck.
     pub how: String,
-    /// Whether a process of it runs all the same.
+    /// Whether a process of it runs nevertheless.
     pub runs: bool,
-    /// What the subject says about it; `None`: nothing.
+    /// The reason that the controller under test shows; `None`: it shows none.
     pub reason: Option<String>,
 }
 
-/// One moment.
+/// The state at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Simulated time.
@@ -143,7 +142,7 @@ pub struct Snapshot {
     pub replicas: Vec<ReplicaView>,
     /// All disruption budgets, in the order of their names.
     pub budgets: Vec<BudgetView>,
-    /// What is held, and why.
+    /// The holds, with reasons.
     pub holds: Vec<HoldView>,
     /// The rules broken so far.
     pub violations: Vec<Violation>,
@@ -154,7 +153,7 @@ pub struct Snapshot {
 }
 
 impl World {
-    /// This moment, with what happened after the first `told` lines.
+    /// The present state, with the news after the first `told` lines.
     pub(crate) fn snapshot(&self, told: usize) -> Snapshot {
         let processes = self.checker.processes().into_iter().map(|process| ProcessView {
             identity: process.identity,
@@ -225,7 +224,7 @@ impl World {
         self.etcd.objects("PodDisruptionBudget").iter().map(|budget| view(budget)).collect()
     }
 
-    /// What the leader holds; without a leader, what anybody does.
+    /// The holds of the leader; without a leader, those of any replica.
     fn hold_views(&self) -> Vec<HoldView> {
         let leader = self.replicas.iter().find(|place| place.leads());
         let Some(place) = leader.or_else(|| self.replicas.first()) else { return Vec::new() };
@@ -244,7 +243,7 @@ impl World {
         place.held().into_iter().map(view).collect()
     }
 
-    /// What is stuck now. Pods that end by themselves are nobody's trouble.
+    /// What is stuck now. Pods that may complete do not count.
     pub(crate) fn stuck(&self) -> Vec<Stuck> {
         let (processes, holds) = (self.checker.processes(), self.hold_views());
         let pods: Vec<PodView> = self.etcd.objects("Pod").iter().map(|pod| pod_view(pod)).collect();
@@ -268,7 +267,7 @@ impl World {
     }
 }
 
-/// Whether a node is not Ready, and what its taints come to.
+/// A description of a node's Ready condition and taints.
 fn condition_summary_of(node: &Value) -> String {
     let taints = || node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
     let ends = |taint: &&Value| str_at(taint, "/effect") == "NoExecute";

@@ -1,9 +1,9 @@
-//! A strike: one thing that happens exactly at one call of a process, or at one
-//! event of its watches, and nowhere else.
+//! A strike: one fault that happens exactly at one call of a process, or at one event of its watches, and nowhere
+//! else.
 //!
-//! A reference run records every call and every event with the hash of all that
-//! came before. The same plan with a strike is the same run up to there, to the
-//! byte; that is asserted, not hoped.
+//! A reference run records every call and every event with a hash of everything before it. The same plan with a
+//! strike is the same run
+//! up to there, byte for byte; the runs assert that.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -37,13 +37,13 @@ pub enum Blow {
     CrashSent { back: u64 },
     /// It dies when the answer is there and not yet read, and starts again.
     CrashAnswered { back: u64 },
-    /// The request does not arrive, and nobody says so.
+    /// The request does not arrive, and the process gets no error.
     Drop,
     /// The request is applied, and its answer is lost.
     LoseAnswer,
     /// It is refused and not applied.
     Error { code: u16 },
-    /// The process stops for a while with the request in its hands.
+    /// The process stops for a while with the request prepared.
     Pause { seconds: u64 },
     /// Another process, which was paused, goes on.
     Wake { replica: usize },
@@ -51,7 +51,7 @@ pub enum Blow {
     Meanwhile(Vec<Fault>),
 }
 
-/// Where, and what.
+/// A moment of a run, and the fault that happens there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Strike {
@@ -59,7 +59,7 @@ pub struct Strike {
     pub replica: usize,
     /// What is counted.
     pub occasion: Occasion,
-    /// The how manyth, from zero, over all processes of the place.
+    /// The number of the call or event, from zero, over all processes of the replica.
     pub number: usize,
     /// What happens.
     pub blow: Blow,
@@ -78,16 +78,16 @@ pub struct Moment {
     pub write: bool,
     /// Whether it writes to a pod.
     pub of_pod: bool,
-    /// Whether it writes what something follows from: all but Events and Leases.
+    /// Whether it writes an object with consequences: all but Events and Leases.
     pub of_weight: bool,
-    /// All that happened before, as one number.
+    /// A hash of everything before.
     pub hash: u64,
 }
 
 #[derive(Default)]
 struct State {
     moments: Vec<Moment>,
-    /// How many of each were seen, by place: calls and events.
+    /// How many calls and events were seen, by replica.
     counts: Vec<(usize, usize)>,
     strike: Option<Strike>,
     /// The hash before the strike, when it came.
@@ -103,7 +103,7 @@ pub(crate) struct Tape {
 }
 
 impl Tape {
-    /// One that records, and strikes if it is told to.
+    /// Records, and applies the strike if there is one.
     pub(super) fn new(strike: Option<Strike>) -> Self {
         Self { runs: true, env: OnceLock::new(), state: Mutex::new(State { strike, ..State::default() }) }
     }
@@ -139,7 +139,7 @@ impl Tape {
         state.strike.take().map(|strike| strike.blow)
     }
 
-    /// Starts faults now, beside whatever runs.
+    /// Starts faults now, concurrently with the run.
     pub(super) fn inject(&self, world: &Arc<World>, faults: Vec<Fault>) {
         let Some(env) = self.env.get() else { return };
         for fault in faults {
