@@ -1,9 +1,10 @@
 //! Keyed randomness.
 //!
-//! A single stream of random numbers makes every later draw depend on every
-//! earlier one: take one fault away and all else changes, so a failing run cannot
-//! be made smaller. Here each number is a function of (seed, component, purpose,
-//! counter) and of nothing else.
+//! With a single stream of random numbers every later draw depends on every earlier one: without one fault all else
+//! changes, so a
+//! failing run cannot be made smaller. Here each number is a function of (seed, component, purpose, counter) and of
+//! nothing
+//! else.
 
 /// The root of all chance in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

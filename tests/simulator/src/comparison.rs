@@ -1,4 +1,4 @@
-//! One plan by all rules: what is measured is put side by side, and said in a sentence for each.
+//! One plan under all rules: the measurements side by side, and a sentence for each.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -8,11 +8,11 @@ use crate::checker::Invariant;
 use crate::scenario::Contender;
 use crate::world::{Launch, Outcome, run};
 
-/// What came of one plan under each set of rules.
+/// The outcomes of one plan under each set of rules.
 #[derive(Debug)]
 pub struct Comparison(Vec<(Contender, Outcome)>);
 
-/// Runs a plan by the rules of each, on a thread each.
+/// Runs a plan under the rules of each contender, on a thread each.
 #[must_use]
 pub fn compare(plan: &Plan, launch: Launch) -> Comparison {
     let columns = std::thread::scope(|scope| {
@@ -26,25 +26,25 @@ pub fn compare(plan: &Plan, launch: Launch) -> Comparison {
 /// As [`compare`], without waiting for it.
 ///
 /// # Errors
-/// The operating system has no thread for it.
+/// The operating system cannot start a thread for it.
 #[expect(clippy::disallowed_methods, reason = "the picture goes on meanwhile")]
 pub fn begin(plan: &Plan, launch: Launch) -> std::io::Result<Receiver<Comparison>> {
     let (sender, receiver) = channel();
     let plan = plan.clone();
-    // Whoever asked may be gone by then.
+    // The receiver may be gone by then.
     let work = move || drop(sender.send(compare(&plan, launch)));
     std::thread::Builder::new().name("comparison".to_owned()).spawn(work)?;
     Ok(receiver)
 }
 
 impl Comparison {
-    /// What came of it by these rules.
+    /// The outcome under these rules.
     #[must_use]
     pub fn outcome(&self, of: Contender) -> Option<&Outcome> {
         self.0.iter().find(|(contender, _)| *contender == of).map(|(_, outcome)| outcome)
     }
 
-    /// What came of it by all rules, ours first.
+    /// The outcomes under all rules, pod-safety's first.
     pub fn outcomes(&self) -> impl Iterator<Item = (Contender, &Outcome)> {
         self.0.iter().map(|(contender, outcome)| (*contender, outcome))
     }
@@ -98,13 +98,13 @@ impl Comparison {
         rows.iter().map(line).collect()
     }
 
-    /// What it came to for the users of the pods, a sentence for each set of rules.
+    /// The effect on the users of the pods, a sentence for each set of rules.
     #[must_use]
     pub fn sentences(&self) -> Vec<String> {
         self.outcomes().map(|(contender, outcome)| sentence(contender, outcome)).collect()
     }
 
-    /// What does not run at the end, and what is said about it.
+    /// The pods that do not run at the end, and the reasons that are shown.
     #[must_use]
     pub fn stuck(&self) -> Vec<String> {
         let lines = self.0.iter().flat_map(|(contender, outcome)| {

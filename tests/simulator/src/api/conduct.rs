@@ -1,11 +1,12 @@
-//! What the world decides: how long requests take and what becomes of them, how
-//! far a server is behind, what it reaches, and how its watches are disturbed.
+//! What the world controls: how long requests take and whether they arrive, how far a server lags, which links it
+//! has, and how its
+//! watches are disturbed.
 
 use std::time::Duration;
 
 use super::route::ApiRequest;
 
-/// What becomes of a request on its way, decided when it arrives.
+/// The result of a request, decided when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It is executed and answered.
@@ -20,19 +21,18 @@ pub enum Fate {
     Error(u16),
 }
 
-/// How long a request takes, and what becomes of it.
+/// How long a request takes, and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Course {
     /// From sending to executing.
     pub before: Duration,
     /// From executing to answering.
     pub after: Duration,
-    /// What becomes of it.
+    /// The result.
     pub fate: Fate,
-    /// Whether the sender notices a loss, as a broken connection; otherwise it
-    /// hears nothing, for ever.
+    /// Whether the sender gets a broken connection for a lost request; otherwise it waits without an answer.
     pub reset: bool,
-    /// When it sets out, since the start of the run; `None`: nobody keeps that.
+    /// When it is sent, since the start of the run; `None`: not recorded.
     pub sent: Option<Duration>,
 }
 
@@ -42,21 +42,20 @@ impl Course {
         Self { before: Duration::ZERO, after: Duration::ZERO, fate: Fate::Deliver, reset: false, sent: None };
 }
 
-/// The world's word on every request: latency, loss, refusal.
+/// The world's control of every request: latency, loss, refusal.
 pub trait Conduct: Send + Sync + 'static {
-    /// A request sets out for `server`.
+    /// A request is sent to `server`.
     fn course(&self, _server: &str, _asked: &ApiRequest) -> Course {
         Course::PROMPT
     }
 
-    /// How long an API server takes from counting an eviction to carrying it out: two
-    /// writes, and it may die between them.
+    /// How long an API server takes from counting an eviction to carrying it out: two writes, and the server may die
+    /// between them.
     fn between(&self, _server: &str, _asked: &ApiRequest) -> Duration {
         Duration::ZERO
     }
 
-    /// A request was executed with this code; the log's changes after
-    /// `revision_before` are its doing.
+    /// A request was executed with this code; it caused the log's changes after `revision_before`.
     fn executed(&self, _server: &str, _asked: &ApiRequest, _code: u16, _revision_before: u64) {}
 }
 
@@ -69,12 +68,11 @@ impl Conduct for Prompt {}
 /// How a server follows the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Following {
-    /// It knows of every write when the write is done.
+    /// It reads every write as soon as the write is done.
     AtOnce,
-    /// It learns of a write this much later.
+    /// It reads a write this much later.
     After(Duration),
-    /// It learns nothing until this changes: its watches and cached reads show the
-    /// past.
+    /// It reads nothing until this changes: its watches and cached reads show the past.
     Held,
 }
 
@@ -83,7 +81,7 @@ pub enum Following {
 pub enum Reach {
     /// It does.
     Whole,
-    /// Nothing arrives there: such requests end in 504, not applied.
+    /// No request arrives there: such requests end in 504, not applied.
     Cut,
     /// Requests arrive and answers do not: 504, applied.
     AnswersLost,
@@ -92,10 +90,10 @@ pub enum Reach {
 /// How open watches of a caller are disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disturbance {
-    /// From now on nothing arrives, and nobody notices.
+    /// From now on nothing arrives, and the client gets no error.
     Mute,
     /// The connections break.
     Reset,
-    /// The server ends them in good order.
+    /// The server ends them properly.
     Close,
 }

@@ -16,7 +16,7 @@ use super::write::{seconds, unstored};
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// What a deletion asks for.
+/// The options of a deletion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     pub(crate) grace: Option<i64>,
@@ -57,7 +57,7 @@ impl Options {
         options.checked()
     }
 
-    /// From a `DeleteOptions` object. Whether they make sense is asked later.
+    /// From a `DeleteOptions` object. Validated later.
     pub(crate) fn from_object(body: &Value) -> Self {
         let word = |path: &[&str]| at(body, path).and_then(Value::as_str).map(str::to_owned);
         Self {
@@ -114,19 +114,19 @@ impl Options {
     }
 }
 
-/// What a deletion led to.
+/// The result of a deletion.
 pub(crate) struct Deleted {
     pub(crate) code: u16,
     pub(crate) body: Arc<Object>,
 }
 
-/// How a deletion goes on after the first look.
+/// How a deletion continues after the first pass.
 enum Course {
-    /// It is being deleted already, and would not be sooner.
+    /// It is being deleted already, and would not be removed sooner.
     Pending,
-    /// The object says so from now on, and is removed at once or later.
+    /// The object is marked as deleted, and is removed at once or later.
     Mark { object: Value, grace: i64 },
-    /// It goes as it is.
+    /// It is removed as it is.
     Now,
 }
 
@@ -170,8 +170,9 @@ pub(crate) fn delete_one(
             let stays = !finalizers.is_empty();
             if !stays && options.version.is_some() && !texts(&object, &["metadata", "finalizers"]).is_empty()
             {
-                // A flaw of the real server: having looked at finalizers that go with this very
-                // request, it compares the version with that of an object it never filled in.
+                // A flaw of the real server: having checked finalizers that are removed by this same request, it
+                // compares the version with that of an
+                // object that it never filled in.
                 let why = "Precondition failed: ResourceVersion in precondition: , ResourceVersion in object meta: its own";
                 return Err(Failure::conflict(kind, name, why));
             }
@@ -184,7 +185,7 @@ pub(crate) fn delete_one(
     };
     let marked = marked.map(|object| if options.dry { unstored(object) } else { log.put(key, object) });
     match marked {
-        // What stays is shown, whatever the kind shows of what went.
+        // An object that stays is returned, whatever the kind returns for a removed one.
         Some(object) if stays => Ok(Deleted { code: accepted(options), body: object }),
         Some(object) if options.dry => Ok(answer(kind, &object, options, false)),
         None if options.dry => Ok(answer(kind, &existing, options, false)),
@@ -195,8 +196,8 @@ pub(crate) fn delete_one(
     }
 }
 
-/// 202 says that the object is still there, but only to those who asked for its
-/// dependents to go first.
+/// 202 means that the object still exists, but only for a request that asked for foreground deletion of its
+/// dependents.
 fn accepted(options: &Options) -> u16 {
     if options.orphan_dependents == Some(false) { 202 } else { 200 }
 }
@@ -236,7 +237,7 @@ fn first_pass(kind: &Kind, object: &Value, options: &Options, now: Timestamp) ->
     Course::Mark { object, grace }
 }
 
-/// A grace that has begun gets shorter, but does not end in the past.
+/// A grace period that has begun gets shorter, but does not end in the past.
 fn shorten(mut object: Value, pending: i64, asked: i64, now: Timestamp) -> Course {
     let end: Timestamp = text(&object, &["metadata", "deletionTimestamp"]).parse().unwrap_or(now);
     let (mut end, mut grace) = (end + SignedDuration::from_secs(asked - pending), asked);
@@ -256,7 +257,7 @@ fn raise_generation(object: &mut Value) {
     }
 }
 
-/// `markAsDeleting`: the end is now, or was.
+/// `markAsDeleting`: the end is now, or was earlier.
 fn mark_as_deleting(object: &mut Value, now: Timestamp) {
     let known = at(object, &["metadata", "deletionTimestamp"]).and_then(Value::as_str);
     let known: Option<Timestamp> = known.and_then(|text| text.parse().ok());
@@ -269,8 +270,7 @@ fn mark_as_deleting(object: &mut Value, now: Timestamp) {
     set(object, &["metadata"], "deletionGracePeriodSeconds", 0);
 }
 
-/// The object's finalizers, with those that ask the garbage collector for
-/// something as the options say.
+/// The object's finalizers, with those for the garbage collector that the options ask for.
 fn collector_finalizers(kind: &Kind, object: &Value, options: &Options) -> Vec<String> {
     let known = texts(object, &["metadata", "finalizers"]);
     if kind.rules == Rules::Event {
@@ -305,8 +305,7 @@ fn set_finalizers(object: &mut Value, finalizers: &[String]) {
     }
 }
 
-/// A namespace says that it is terminating until its content and its finalizers
-/// are gone.
+/// A namespace is shown as terminating until its content and its finalizers are gone.
 fn delete_namespace(
     log: &mut Log,
     kind: &Kind,

@@ -14,10 +14,10 @@ use super::write::{Update, seconds};
 
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// Beyond this many unconfirmed evictions a budget takes no more.
+/// A budget with this many unconfirmed evictions allows no more.
 const MAX_DISRUPTED: usize = 2_000;
 
-/// What happened, and the `Status` that says so.
+/// The code, and the `Status` object.
 pub(crate) type Outcome = Result<(u16, Value), Failure>;
 
 fn created() -> Outcome {
@@ -26,7 +26,7 @@ fn created() -> Outcome {
     Ok((201, status))
 }
 
-/// The object that was sent to a subresource; it says again which pod is meant.
+/// The object that was sent to a subresource; it names the pod again.
 fn named_body(asked: &ApiRequest, kind: &str, name: &str) -> Result<Value, Failure> {
     let body: Value = serde_json::from_slice(&asked.body)
         .map_err(|error| Failure::bad_request(format!("decoding {kind}: {error}")))?;
@@ -47,7 +47,7 @@ fn decode(route: &Route, asked: &ApiRequest) -> Result<(String, Options), Failur
     Ok((name, options))
 }
 
-/// The second half of an Eviction that was counted: whatever became of the pod.
+/// The second half of an Eviction that was counted, whatever has happened to the pod since.
 pub(crate) fn carry_out(log: &mut Log, route: &Route, asked: &ApiRequest, now: Timestamp) -> Outcome {
     let (name, options) = decode(route, asked)?;
     condition_and_delete(log, route, &route.key(&name), &name, &options, now)
@@ -80,13 +80,13 @@ pub(crate) fn evict(
             spend(log, budget, &name, options.dry, now).map(|()| None)
         }
         [budget] => {
-            // It must still be unready when it goes. The version that the sender asked for is
-            // forgotten over this, by the real server too.
+            // It must still be unready when it is deleted. The resourceVersion in the request is lost by this, in the
+            // real server too.
             let unsaid = options.version.is_none();
             options.version = Some(text(&pod.value, &["metadata", "resourceVersion"]).to_owned());
             let budget = budget.1.rsplit('/').next().unwrap_or_default().to_owned();
             let done = condition_and_delete(log, route, &key, &name, &options, now);
-            // Whatever the conflict was: the sender is told to come back.
+            // Whatever the conflict was: the sender is told to retry.
             let told =
                 |failure: Failure| if failure.code == 409 && unsaid { unobserved(&budget) } else { failure };
             done.map(Some).map_err(told)
@@ -115,8 +115,7 @@ fn budgets_of(log: &Log, route: &Route, pod: &Value) -> Vec<Key> {
         .collect()
 }
 
-/// Whether the pod counts: an unready one does not, if the budget is in order
-/// without it or asks not to be.
+/// Whether the pod counts: an unready one does not, if the budget is satisfied without it or its policy excludes it.
 fn spends_budget(log: &Log, budget: &Key, pod: &Value) -> bool {
     let ready = list(pod, &["status", "conditions"])
         .iter()
@@ -128,7 +127,7 @@ fn spends_budget(log: &Log, budget: &Key, pod: &Value) -> bool {
     ready || !(always || in_order)
 }
 
-/// The budget's numbers are not those of its present spec.
+/// The budget's status was calculated for an earlier generation of its spec.
 fn unobserved(budget: &str) -> Failure {
     let cause = format!("The disruption budget {budget} is still being processed by the server.");
     Failure::too_many_requests(VIOLATES, 10, &cause)
@@ -168,7 +167,7 @@ fn spend(log: &mut Log, key: &Key, pod: &str, dry: bool, now: Timestamp) -> Resu
     Ok(())
 }
 
-/// The condition that says that nothing is left.
+/// The condition that no disruption is left.
 fn exhaust(budget: &mut Value, now: Timestamp) {
     let mut conditions = list(budget, &["status", "conditions"]).to_vec();
     let mut fresh = json!({ "type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": "",

@@ -1,5 +1,4 @@
-//! How the API server says no: `Status` objects, field by field as
-//! `apimachinery/pkg/api/errors` makes them.
+//! The API server's refusals: `Status` objects, field by field as `apimachinery/pkg/api/errors` creates them.
 
 use serde_json::{Value, json};
 
@@ -10,14 +9,14 @@ use super::kinds::Kind;
 pub struct Failure {
     /// The HTTP code.
     pub code: u16,
-    /// The reason in one word; may be empty.
+    /// The reason in CamelCase; may be empty.
     pub reason: &'static str,
-    /// The sentence.
+    /// The message.
     pub message: String,
     details: Value,
 }
 
-/// One field that is not as it should be.
+/// One field that is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cause {
     pub(crate) reason: &'static str,
@@ -66,7 +65,7 @@ impl Failure {
         Self::new(409, "AlreadyExists", message, Self::on(kind, name))
     }
 
-    /// The same for a name that the server made, or seems to have made.
+    /// The same for a name that the server generated, or seems to have generated.
     pub(crate) fn generated_name_exists(kind: &Kind, name: &str) -> Self {
         let mut failure = Self::already_exists(kind, name);
         failure.details["retryAfterSeconds"] = 1.into();
@@ -155,7 +154,7 @@ impl Failure {
         Self::new(504, "Timeout", format!("Timeout: {message}"), json!({}))
     }
 
-    /// An error whose reason is not known to the API: code 500 and a sentence.
+    /// An error without a known reason: code 500 and a message.
     pub(crate) fn plain(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(code, reason, message, Value::Null)
     }
@@ -169,13 +168,13 @@ impl Failure {
         Self::new(405, "MethodNotAllowed", message, json!({}))
     }
 
-    /// What the simulator does not know. A test that meets this has failed.
+    /// A request that the simulator does not know. A test with such a request fails.
     pub(crate) fn unimplemented(what: impl std::fmt::Display) -> Self {
         let message = format!("unimplemented in the simulator: {what}");
         Self::new(501, "Unimplemented", message, Value::Null)
     }
 
-    /// What the world decided to answer instead of an API server.
+    /// The answer that the world injects instead of the API server's own.
     pub(crate) fn injected(code: u16) -> Self {
         let (reason, message) = match code {
             401 => ("Unauthorized", "Unauthorized"),
@@ -190,7 +189,7 @@ impl Failure {
         Self::new(code, reason, message, details)
     }
 
-    /// When the client should come back.
+    /// When the client should retry.
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
         self.details.get("retryAfterSeconds").and_then(Value::as_u64)
@@ -227,7 +226,7 @@ fn named(group: &str, kind: &str, name: &str) -> Value {
     details
 }
 
-/// `Status` of a deletion that gives no object back.
+/// `Status` of a deletion that does not return the object.
 pub(crate) fn success(details: Value) -> Value {
     let mut status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success" });
     if !details.is_null() {

@@ -1,26 +1,27 @@
 //! The Kubernetes API in memory.
 //!
-//! Duty: everything that a client can see of kube-apiserver and etcd, for the
-//! kinds that pod-safety and its peers touch. [`Etcd`] is the one log; any number
-//! of [`ApiServer`]s stand above it, each with its own delay, its own window of
-//! history and its own troubles; a [`Door`] is one caller's connection.
+//! Purpose: everything that a client can observe of kube-apiserver and etcd, for the kinds that pod-safety and its
+//! peers use.
+//! [`Etcd`] is the one log; any number of [`ApiServer`]s stand above it, each with its own delay, its own window of
+//! history and its
+//! own disturbances; a [`Transport`] is one caller's connection.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `log`, `etcd` | revisions, versions of objects, history, compaction |
 //! | `route`, `execute` | from a request to the rule that it falls under |
-//! | `admission`, `node_restriction` | what our policies refuse and change; what kubelets may not |
+//! | `admission`, `node_restriction` | what pod-safety's policies refuse and change; what kubelets may not do |
 //! | `kinds/` | the table of kinds: defaults, validation, what an update may change |
 //! | `write`, `delete`, `eviction` | create, replace, patch; grace and finalizers; budgets and bindings |
 //! | `patch/` | the four patch types |
 //! | `read`, `select`, `watch` | lists, selectors, events |
-//! | `discovery` | which kinds there are |
-//! | `server`, `reply`, `door`, `conduct` | who executes when, and what of it the sender hears |
+//! | `discovery` | the list of kinds |
+//! | `server`, `reply`, `transport`, `conduct` | which server executes when, and which part of the answer reaches the sender |
 //! | `failure` | `Status` objects |
 //!
-//! Invariants: a request is executed by the server's own task; the same requests
-//! in the same order give the same answers, byte for byte, in any process;
-//! unknown paths, parameters and media types are answered 501 and counted
+//! Invariants: a request is executed by the server's own task; the same requests in the same order give the same
+//! answers, byte for
+//! byte, in any process; unknown paths, parameters and media types are answered with 501 and counted
 //! ([`Etcd::unimplemented`]).
 
 mod admission;

@@ -1,11 +1,15 @@
-//! What the admission plugin NodeRestriction of kube-apiserver 1.36 (`plugin/pkg/admission/noderestriction`) refuses to
-//! kubelets, as far as the kinds here go: a kubelet writes its own Node, its own Lease, the status of its own pods,
-//! deletes its own pods, and creates mirror pods alone.
+//! What the admission plugin NodeRestriction of kube-apiserver 1.36 (`plugin/pkg/admission/noderestriction`) refuses
+//! to kubelets,
+//! as far as the kinds here go: a kubelet writes its own Node, its own Lease, the status of its own pods, deletes its
+//! own pods,
+//! and creates only mirror pods.
 //!
-//! A mirror pod must name the Node that the plugin finds in its cache as its owner, with that UID: a kubelet whose Node
-//! is gone creates none, and one whose Node was made anew creates one only when it has heard of the new UID.
+//! A mirror pod must name the Node that the plugin finds in its cache as its owner, with that UID: a kubelet whose
+//! Node is gone
+//! creates none, and one whose Node was created again creates one only after it has received the new UID.
 //!
-//! Left out: labels, taints and `configSource` of Nodes, claims, tokens, and what a mirror pod may refer to.
+//! Left out: labels, taints and `configSource` of Nodes, claims, tokens, and the references that a mirror pod may
+//! have.
 
 use http::Method;
 use serde_json::Value;
@@ -17,19 +21,19 @@ use super::log::Log;
 use super::read::Cached;
 use super::route::{ApiRequest, Route};
 
-/// Marks the API's copy of a static pod.
+/// The annotation of mirror pods.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// Where the Leases of Nodes are.
+/// The namespace of the Leases of Nodes.
 const LEASES: &str = "kube-node-lease";
 
-/// The Node of a caller that is a kubelet: it calls by the name of its Node, `node-N`.
+/// The Node of a caller that is a kubelet: a kubelet's caller name is the name of its Node, `node-N`.
 fn node_of(caller: &str) -> Option<&str> {
     let number = caller.strip_prefix("node-")?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then_some(caller)
 }
 
-/// Whether a kubelet may ask for that.
+/// Whether a kubelet may make this request.
 pub(super) fn check(log: &Log, cached: &Cached, route: &Route, asked: &ApiRequest) -> Result<(), Failure> {
     if asked.method == Method::GET {
         return Ok(());
@@ -59,7 +63,7 @@ fn body(asked: &ApiRequest) -> Value {
     serde_json::from_slice(&asked.body).unwrap_or_default()
 }
 
-/// The object must be called as the node is.
+/// The object must have the name of the node.
 fn check_name(route: &Route, asked: &ApiRequest, node: &str, why: &str) -> Result<(), Failure> {
     let made = route.name.is_none().then(|| body(asked));
     let name = match (&route.name, &made) {
@@ -88,7 +92,7 @@ fn check_pod(
             )),
         },
         (_, Some(name), Some("status")) => match log.get(&route.key(name)) {
-            // The write itself says that it is not there.
+            // The write itself reports that the object does not exist.
             None => Ok(()),
             Some(pod) if is_own(&pod.value) => Ok(()),
             Some(_) => Err(forbidden(
@@ -98,7 +102,7 @@ fn check_pod(
                 ),
             )),
         },
-        // Which own pods may be evicted is not asked for here.
+        // Which own pods may be evicted is not checked here.
         (_, _, Some("eviction")) => Ok(()),
         _ => Err(forbidden(route, &format!("node {node:?} can only create and delete mirror pods"))),
     }

@@ -1,4 +1,4 @@
-//! GET of objects and lists, at the version that the reader asks for.
+//! GET of objects and lists, at the version that the reader requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,31 +12,31 @@ use super::log::{Key, Log, Object};
 use super::route::{ApiRequest, Route};
 use super::select::Selector;
 
-/// What one API server knows of the log.
+/// The part of the log that one API server has read.
 #[derive(Debug, Default)]
 pub(crate) struct Cached {
-    /// Up to which revision it has followed.
+    /// The revision up to which it has read.
     pub(crate) applied: u64,
     /// Watches may begin at this revision, or later.
     pub(crate) oldest: u64,
     pub(crate) objects: BTreeMap<Key, Arc<Object>>,
 }
 
-/// Which version a read is about.
+/// The version of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
-    /// The newest, by quorum.
+    /// The newest version, by quorum.
     Newest,
-    /// Whatever this server has.
+    /// Any version that this server has.
     Any,
     /// This one or a newer.
     NotOlder(u64),
-    /// Just this one.
+    /// Exactly this one.
     Exact(u64),
 }
 
 impl Version {
-    /// What a read with these parameters asks for.
+    /// The version that a read with these parameters requests.
     pub(crate) fn from_request(asked: &ApiRequest) -> Result<Self, Failure> {
         let (version, how) = (asked.parameter("resourceVersion"), asked.parameter("resourceVersionMatch"));
         let number = || {
@@ -98,7 +98,7 @@ pub(crate) fn get(
 /// Where a list goes on.
 struct Token {
     revision: u64,
-    /// The last key that was given out.
+    /// The last key of the previous page.
     after: String,
 }
 
@@ -215,7 +215,7 @@ fn page(
         }
     }
     let mut metadata = json!({ "resourceVersion": revision.to_string() });
-    // What is left is not looked at: a next page may turn out to be empty.
+    // The rest is not filtered: a next page may turn out to be empty.
     let left = rest.count();
     if left > 0 {
         metadata["continue"] = Token { revision, after: last }.write().into();
@@ -231,14 +231,13 @@ fn page(
     ))
 }
 
-/// An object as a list shows it: the list says once of what kind its items are.
-/// Custom resources say it themselves.
+/// An object as an item of a list: the list names the kind of its items once. Custom resources name it in each item.
 fn item_text(kind: &Kind, object: &Object) -> Bytes {
     let head = format!("{{\"apiVersion\":\"{}\",\"kind\":\"{}\",", kind.api_version(), kind.kind);
     if kind.rules == Rules::Custom {
         return object.text.clone();
     }
-    // The two are the first keys of most kinds, so most items need not be written anew.
+    // The two are the first keys of most kinds, so most items need not be serialized again.
     if let Some(rest) = object.text.strip_prefix(head.as_bytes()) {
         return [b"{", rest].concat().into();
     }
@@ -248,7 +247,7 @@ fn item_text(kind: &Kind, object: &Object) -> Bytes {
     item.to_string().into()
 }
 
-/// The names of what a deletion of a collection is about.
+/// The names of the objects that a deletion of a collection deletes.
 pub(crate) fn names(log: &Log, route: &Route, asked: &ApiRequest) -> Result<Vec<(Key, String)>, Failure> {
     let selector = Selector::from_request(route, asked)?;
     let range = (route.index, String::new())..(route.index + 1, String::new());

@@ -1,5 +1,6 @@
-//! From a request to what it asks for. What is not known here is answered 501,
-//! loudly: a simulator that guesses proves nothing.
+//! From a request to the rule that it falls under. A request that is not known here is answered with 501, and the
+//! test fails: a
+//! simulator that guesses proves nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::kinds::Kind;
 /// A request as it arrives at an API server.
 #[derive(Clone, Debug)]
 pub struct ApiRequest {
-    /// Who sent it, as the world names its hosts.
+    /// The sender, by the name of its host in the world.
     pub caller: Arc<str>,
     /// The method.
     pub method: Method,
@@ -23,14 +24,15 @@ pub struct ApiRequest {
     pub query: Vec<(String, String)>,
     /// The media type of the body.
     pub content_type: String,
-    /// Which media types the answer may have.
+    /// The media types that the answer may have.
     pub accept: String,
     /// The body.
     pub body: Bytes,
-    /// Whether somebody outside of the simulation asks. What the simulator does not
-    /// know of their wishes says nothing against the run.
+    /// Whether the sender is outside of the simulation. If such a sender requests something that the simulator does
+    /// not know, the run
+    /// still counts as good.
     pub stranger: bool,
-    /// When it was sent, since the start of the run; `None`: as it was executed.
+    /// When it was sent, since the start of the run; `None`: when it was executed.
     pub sent: Option<Duration>,
 }
 
@@ -72,7 +74,7 @@ impl ApiRequest {
         self.method == Method::GET && matches!(self.parameter("watch"), "true" | "1")
     }
 
-    /// Refuses parameters that nobody here reads.
+    /// Refuses parameters that no code here reads.
     pub(crate) fn only(&self, known: &[&str]) -> Result<(), Failure> {
         match self.query.iter().find(|(key, _)| !known.contains(&key.as_str())) {
             Some((key, _)) => {
@@ -133,8 +135,7 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Reads a path. `None`: there is nothing at it, which the API server says in
-    /// plain text.
+    /// Parses a path. `None`: there is nothing at it, for which the API server answers in plain text.
     pub(crate) fn parse(kinds: &[Arc<Kind>], path: &str) -> Option<Self> {
         let mut parts = path.split('/').filter(|part| !part.is_empty()).map(decode);
         let group = match parts.next()?.as_str() {

@@ -30,7 +30,7 @@ impl Test {
     }
 }
 
-/// What an object must be like to be listed or watched.
+/// The conditions under which an object is listed or watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selector {
     namespace: Option<String>,
@@ -71,15 +71,14 @@ impl Selector {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
 
-    /// Whether the object lives where is selected.
+    /// Whether the object is in the selected namespace.
     pub(crate) fn matches_namespace(&self, object: &Value) -> bool {
         self.namespace.as_deref().is_none_or(|ns| text(object, &["metadata", "namespace"]) == ns)
     }
 
-    /// Whether a server finds the object when it looks in the index of its cache:
-    /// pods are indexed by node. It does so for the newest list alone, not for its
-    /// later pages, and says that more comes if more is in the index
-    /// (`watchCache.listLatestRV`).
+    /// Whether a server finds the object by the index of its cache: pods are indexed by node. It uses the index for
+    /// the newest list only,
+    /// not for its later pages, and announces another page if the index has more (`watchCache.listLatestRV`).
     pub(crate) fn is_in_its_index(&self, object: &Value) -> bool {
         let by_node = |path: &[&str]| path == ["spec", "nodeName"];
         let mut wanted = self.fields.iter().filter(|(path, _, equal)| *equal && by_node(path));

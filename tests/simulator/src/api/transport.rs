@@ -1,4 +1,4 @@
-//! The way into a server for `kube::Client`: a tower service.
+//! The connection of a `kube::Client` to a server: a tower service.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,14 +19,14 @@ use super::reply::Reply;
 use super::route::ApiRequest;
 use super::server::ApiServer;
 
-/// What the sender hears.
+/// What the sender receives.
 enum Delivery {
     Answer(Reply),
     /// Half of it; then the connection breaks, or the answer ends as if that were all.
     Partial(Reply, bool),
     /// The connection broke.
     Reset,
-    /// Nothing, for ever.
+    /// Nothing, without end.
     Hangs,
 }
 
@@ -40,19 +40,19 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// The door of `server` for `caller`, as the world names its hosts.
+    /// The connection of `caller` to `server`, by the names of their hosts in the world.
     #[must_use]
     pub fn new(server: &Arc<ApiServer>, caller: &str) -> Self {
         Self { server: Arc::clone(server), caller: caller.into(), stranger: false }
     }
 
-    /// The same for somebody outside of the simulation (see [`Asked::stranger`]).
+    /// The same for a caller outside of the simulation (see [`ApiRequest::stranger`]).
     #[must_use]
     pub fn for_stranger(server: &Arc<ApiServer>, caller: &str) -> Self {
         Self { stranger: true, ..Self::new(server, caller) }
     }
 
-    /// A client that goes through this door.
+    /// A client that uses this connection.
     #[must_use]
     pub fn client(&self) -> kube::Client {
         kube::Client::new(self.clone(), "default")
@@ -109,8 +109,8 @@ impl Service<Request<Body>> for Transport {
             Ok(asked) => ApiRequest { stranger: self.stranger, ..asked },
             Err(error) => return Box::pin(async move { Err(error) }),
         };
-        // Sent here and not when the future is polled: a dropped future is a dead
-        // client, and its request is on the way.
+        // Sent here and not when the future is polled: a dropped future means a dead client, and its request is on
+        // the way.
         let receiver = self.send(asked);
         Box::pin(async move {
             match receiver.await {

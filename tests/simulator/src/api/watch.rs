@@ -1,8 +1,8 @@
-//! Watches: what happened to a collection since a version, event by event.
+//! Watches: the changes of a collection since a version, event by event.
 //!
-//! Invariant: applying a watch's events to the list from which it began gives
-//! every later list. A selector makes ADDED and DELETED of changes by which an
-//! object begins or ceases to match.
+//! Invariant: applying a watch's events to the list from which it began gives every later list. With a selector, a
+//! change by which
+//! an object begins or ceases to match becomes ADDED or DELETED.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Sends what `change` means to this watch. False: nobody listens any more.
+    /// Sends the event of `change` for this watch. False: the client is gone.
     pub(crate) fn send_change(&self, change: &Change) -> bool {
         if change.key.0 != self.index || change.revision <= self.from {
             return !self.sender.is_closed();
@@ -60,7 +60,7 @@ impl Watch {
         event.is_none_or(|event| self.send(event))
     }
 
-    /// Says that nothing else happened up to `revision`.
+    /// Sends a bookmark: there were no other changes up to `revision`.
     pub(crate) fn bookmark(&self, revision: u64) -> bool {
         revision <= self.from || self.send(bookmark(&self.kind, revision, false))
     }
@@ -167,7 +167,7 @@ pub(crate) fn open(
         }
         Start::After(revision) => {
             let watch = Watch { from: revision, ..watch };
-            // Told through the watch itself, so that it hears in one way only.
+            // These events are sent through the watch itself, so that there is only one path to the client.
             for change in log.changes(revision, cached.applied) {
                 watch.send_change(change);
             }
@@ -176,7 +176,7 @@ pub(crate) fn open(
     }
 }
 
-/// Everything that is there, as if it had just been added.
+/// All existing objects, as if they had just been added.
 fn state(cached: &Cached, watch: &Watch) -> Vec<Bytes> {
     let range = (watch.index, String::new())..(watch.index + 1, String::new());
     let chosen = cached.objects.range(range).map(|(_, object)| object);
@@ -188,9 +188,9 @@ fn state(cached: &Cached, watch: &Watch) -> Vec<Bytes> {
 
 /// Where a watch begins.
 enum Start {
-    /// With all that is there.
+    /// With all existing objects.
     State { end_mark: bool },
-    /// With what came after this revision.
+    /// With the changes after this revision.
     After(u64),
 }
 
@@ -230,8 +230,8 @@ impl Start {
     }
 }
 
-/// Up to which revision a server must have followed before it answers. A reader
-/// who asks for the newest gets what a quorum has.
+/// The revision that a server must have read before it answers. A reader that asks for the newest version gets what a
+/// quorum has.
 pub(crate) fn needs(log: &Log, asked: &ApiRequest) -> u64 {
     if asked.method != http::Method::GET {
         return 0;
@@ -240,7 +240,7 @@ pub(crate) fn needs(log: &Log, asked: &ApiRequest) -> u64 {
         return match Start::from_request(asked) {
             Ok(Start::State { .. }) if asked.parameter("resourceVersion").is_empty() => log.revision,
             Ok(Start::State { .. }) => asked.parameter("resourceVersion").parse().unwrap_or(0),
-            // A watch from the future waits in silence.
+            // A watch from a future version waits without an answer.
             _ => 0,
         };
     }
@@ -277,7 +277,7 @@ impl Watches {
         there
     }
 
-    /// Ends the watch in good order.
+    /// Ends the watch properly.
     pub(crate) fn close(&mut self, id: u64) {
         self.open.remove(&id);
     }

@@ -1,4 +1,4 @@
-//! What differs between two transcripts, and what may.
+//! The differences between two transcripts, and those that are accepted.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,7 @@ pub struct Divergence {
     pub why: &'static str,
 }
 
-/// All that is left out of the comparison on purpose. None of it is left out by
-/// name of a request: what is compared is compared everywhere.
+/// Everything that is deliberately left out of the comparison. The rules hold for all requests: none names a request.
 pub const DIVERGENCES: [Divergence; 9] = [
     Divergence {
         what: "metadata.managedFields",
@@ -60,18 +59,18 @@ pub const DIVERGENCES: [Divergence; 9] = [
 pub struct Difference {
     /// Which answer; `None` for a watch.
     pub answer: Option<usize>,
-    /// Which watch, where in it, and what the first side said of it.
+    /// Which watch, and the place in it.
     pub place: String,
-    /// What the first side said there.
+    /// The value of the first side.
     pub left: Value,
-    /// What the second side said there.
+    /// The value of the second side.
     pub right: Value,
 }
 
-/// From which a watch begins with whatever state the server has at hand.
+/// The version from which a watch begins with any state that the server has.
 const ANY_VERSION: &str = "0";
 
-/// How far times of two servers may lie apart.
+/// How far the times of two servers may lie apart, in seconds.
 const SECONDS: i64 = 3;
 
 /// All differences of two transcripts of the same sequence, whose sides began at
@@ -131,7 +130,7 @@ fn ends_initial_events(bookmark: &Value) -> bool {
     bookmark["metadata"]["annotations"]["k8s.io/initial-events-end"].is_string()
 }
 
-/// What a watch that may begin anywhere in the past comes to.
+/// The state after a watch that may begin anywhere in the past.
 fn present(normaliser: &mut Normaliser, watch: &WatchRun) -> Value {
     let (mut objects, mut ended, mut errors) = (BTreeMap::new(), false, Vec::new());
     for (kind, object) in &watch.events {
@@ -148,8 +147,9 @@ fn present(normaliser: &mut Normaliser, watch: &WatchRun) -> Value {
     serde_json::json!({ "objects": objects, "initial events end": ended, "errors": errors })
 }
 
-/// Where the two differ first, and what stands there. Times of a few seconds
-/// apart are the same: things happened at different moments.
+/// The first place where the two differ, and both values. Times a few seconds apart count as equal: the same thing
+/// happened at
+/// different moments.
 fn first(left: &Value, right: &Value, path: &str) -> Option<(String, Value, Value)> {
     let told = || Some((path.to_owned(), left.clone(), right.clone()));
     match (left, right) {

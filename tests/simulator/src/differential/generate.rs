@@ -1,8 +1,8 @@
 //! Sequences of requests, drawn from a seed.
 //!
-//! A request may be about what earlier answers brought: the object as it was some
-//! versions ago, its UID, its version. Such references are resolved by each side
-//! from its own answers ([`super::run`]), for UIDs and versions differ.
+//! A request may refer to earlier answers: the object as it was some versions ago, its UID, its version. Each side
+//! resolves such
+//! references from its own answers ([`super::run`]), because UIDs and versions differ.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ impl Generator {
         Self { sequence: format!("s{number}"), draws: Draws::new(chance.part("sequence", number)), number: 0 }
     }
 
-    /// The name of the sequence, with which all its names begin.
+    /// The name of the sequence, which is the prefix of all its names.
     #[must_use]
     pub fn sequence(&self) -> &str {
         &self.sequence
@@ -40,7 +40,7 @@ impl Generator {
             let sequence = self.sequence.clone();
             operations.extend(scene::evictions(&sequence, &mut self.draws, delete_options));
         }
-        // Without something to meet, most requests would be answered 404.
+        // Without existing objects, most requests would be answered with 404.
         let mut favourites: Vec<Target> =
             (0..3).map(|_| self.draws.choose(&Target::WEIGHTED).copied().unwrap_or(Target::Pod)).collect();
         if self.draws.percent(35) {
@@ -74,7 +74,7 @@ impl Generator {
         // First there must be something.
         let turn = if self.number <= 10 && self.draws.percent(60) { 0 } else { self.draws.below(100) };
         match turn {
-            // ReplicationControllers are made, read and removed: nobody of ours does more with them.
+            // ReplicationControllers are created, read and deleted: pod-safety does no more with them.
             30..71 if target == Target::Replication => self.get(&object),
             0..18 => self.create(target, &collection, &name, &namespace),
             18..23 => self.get(&object),
@@ -142,7 +142,7 @@ impl Generator {
             return Operation::new("GET", &target.everywhere(), "").query(query);
         }
         if matches!(target, Target::Pod | Target::Node) && self.draws.percent(15) {
-            // As our feeds list; others' objects are left out of the comparison.
+            // As pod-safety's feeds list; objects of other sequences are left out of the comparison.
             let path = if target == Target::Pod { "/api/v1/pods" } else { "/api/v1/nodes" };
             let query = self.draws.choose(&["", "limit=1000000"]).copied().unwrap_or_default();
             return Operation::new("GET", path, "").query(query);
@@ -172,7 +172,7 @@ impl Generator {
             2 => parts.push("resourceVersion=$rv&resourceVersionMatch=NotOlderThan".to_owned()),
             3 => parts.push("resourceVersion=$rv:1&limit=1".to_owned()),
             4 | 5 => parts.push("limit=2".to_owned()),
-            // Pages of the whole cluster hold what other sequences left.
+            // Pages of the whole cluster contain objects that other sequences left.
             6 if target.namespaced() => parts.push("limit=2&continue=$continue".to_owned()),
             7 => parts.push("resourceVersionMatch=Exact".to_owned()),
             _ => {}
@@ -318,8 +318,8 @@ impl Generator {
             let group = ["/apis/apps/v1", "/apis/policy/v1", "/api/v1", "/apis/nothing.example.com/v1"];
             return Operation::new("GET", self.draws.choose(&group).copied().unwrap_or_default(), "");
         }
-        // Read only: the first write of a scale that changes nothing is one all the same in the real server, for
-        // the sake of field ownership.
+        // Read only: in the real server, the first write of a scale is a change even if it changes nothing, because
+        // of field ownership.
         Operation::new("GET", &path, object)
     }
 

@@ -1,9 +1,10 @@
 //! Answers in a form in which those of two servers can be compared.
 //!
-//! UIDs become numbers by first sight. Versions become ranks among all versions
-//! of objects that the sequence saw, so that order and equality stay (a write that
-//! changed nothing shows). Times become seconds since the sequence began. Who owns
-//! which field, and the words of messages, are left out.
+//! UIDs become numbers in the order in which they first appear. Versions become ranks among all versions of objects
+//! that the sequence
+//! saw, so that order and equality stay (a write that changed nothing is visible). Times become seconds since the
+//! sequence
+//! began. Field ownership and the texts of messages are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +25,7 @@ pub struct Reply {
     pub body: Value,
     /// The body, byte for byte.
     pub raw: Bytes,
-    /// Whether the request was about the whole cluster, which may be shared.
+    /// Whether the request concerned the whole cluster, which may be shared.
     pub whole_cluster: bool,
 }
 
@@ -56,7 +57,7 @@ fn belongs(prefix: &str, object: &Value) -> bool {
         .any(|key| object["metadata"][*key].as_str().is_some_and(|text| text.starts_with(prefix)))
 }
 
-/// What is said of the resources that are simulated, in the order of their names.
+/// The discovery data of the simulated resources, in the order of their names.
 fn resources(list: &Value) -> Value {
     let kinds = Kind::built_in();
     let known = |name: &str| {
@@ -85,7 +86,7 @@ pub struct Normaliser {
 }
 
 impl Normaliser {
-    /// For a sequence that began at `began` and saw these versions.
+    /// For a sequence that began at `began` and whose answers had these versions.
     #[must_use]
     pub fn new(sequence: &str, began: Timestamp, versions: Vec<u64>) -> Self {
         Self { sequence: format!("{sequence}-"), began, versions, uids: BTreeMap::new() }
@@ -97,7 +98,7 @@ impl Normaliser {
             if reply.body["kind"] == "Status" { self.status(&reply.body) } else { self.body(&reply.body) };
         let mut body = body;
         if reply.whole_cluster && body["continues"].is_boolean() {
-            // Whether a page is the last one depends on what others left.
+            // Whether a page is the last one depends on objects of other sequences.
             body["continues"] = Value::Null;
             body["remaining"] = Value::Null;
         }
@@ -108,7 +109,7 @@ impl Normaliser {
         let details = &status["details"];
         let causes = details["causes"].as_array().into_iter().flatten();
         let mut causes: Vec<Value> = causes.map(|cause| json!([cause["reason"], cause["field"]])).collect();
-        // How often one is named, and in which order, says nothing.
+        // How often a cause is named, and in which order, is not compared.
         causes.sort_by_key(ToString::to_string);
         causes.dedup();
         json!({
@@ -124,7 +125,7 @@ impl Normaliser {
             return resources(body);
         }
         let Some(items) = body["items"].as_array() else { return self.value("", body) };
-        // Names of others may be in lists of the whole cluster.
+        // Objects of other sequences may be in lists of the whole cluster.
         let own = items.iter().filter(|item| self.is_own(item));
         let items: Vec<Value> = own.cloned().collect();
         let items: Vec<Value> = items.iter().map(|item| self.value("", item)).collect();
@@ -168,7 +169,7 @@ impl Normaliser {
             "uid" => return self.uid(text),
             "resourceVersion" => return self.version(text),
             "name" => {
-                // What the server generated behind our prefix.
+                // The part that the server generated after the prefix.
                 let prefix = format!("{}g", self.sequence);
                 if text.starts_with(&prefix) {
                     return text
@@ -180,7 +181,7 @@ impl Normaliser {
             _ => {}
         }
         match text.parse::<Timestamp>() {
-            // What the requests themselves say is not relative to anything.
+            // A time from the request itself is not relative to the start.
             Ok(time) if !text.starts_with("2026-01-01") => {
                 format!("t:{}", time.as_second() - self.began.as_second())
             }

@@ -1,4 +1,4 @@
-//! One request of a sequence, before it is known to which server it goes.
+//! One request of a sequence, independent of the server that it is sent to.
 
 use serde_json::Value;
 

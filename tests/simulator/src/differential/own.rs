@@ -1,10 +1,10 @@
-//! Objects of our own kinds: mostly as they should be, and now and then against their schema or one of its rules.
+//! Objects of pod-safety's own kinds: mostly valid, and now and then against their schema or one of its rules.
 
 use serde_json::{Value, json};
 
 use crate::chance::Draws;
 
-/// Our kinds.
+/// pod-safety's own kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Own {
     Device,
@@ -14,7 +14,7 @@ pub(super) enum Own {
     Remediation,
 }
 
-/// What is no text, for a field that wants one, or the other way round.
+/// A value of the wrong type: no string where a string is expected, or the other way round.
 fn nonsense(draws: &mut Draws) -> Value {
     draws
         .choose(&[json!(7), json!("seven"), json!([]), json!({ "a": 1 }), json!(true)])
@@ -64,7 +64,7 @@ impl Own {
             Self::Evidence => evidence(node, draws),
             Self::Remediation => json!({}),
         };
-        // Nobody knows that.
+        // An unknown field.
         if draws.percent(20) {
             spec["unknown"] = json!({ "a": 1 });
         }

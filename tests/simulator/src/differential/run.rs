@@ -1,4 +1,4 @@
-//! One side of a comparison: sends the requests, remembers what came back.
+//! One side of a comparison: sends the requests, and records the answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,12 +24,12 @@ impl std::fmt::Debug for Side {
     }
 }
 
-/// What a watch from one version brought.
+/// The result of a watch from one version.
 #[derive(Clone, Debug)]
 pub struct WatchRun {
     /// The path and the parameters, without the version.
     pub target: String,
-    /// The version, as the server calls it; empty for watches that send the state.
+    /// The version, as the server names it; empty for watches that send the state.
     pub version: String,
     /// The events, in order.
     pub events: Vec<(String, Value)>,
@@ -37,7 +37,7 @@ pub struct WatchRun {
     pub refused: Option<(u16, Value)>,
 }
 
-/// All that one side answered to a sequence.
+/// All answers of one side to a sequence.
 #[derive(Clone, Debug, Default)]
 pub struct Transcript {
     /// The name of the sequence.
@@ -48,20 +48,20 @@ pub struct Transcript {
     pub watches: Vec<WatchRun>,
 }
 
-/// What earlier answers brought.
+/// The results of earlier answers.
 #[derive(Debug, Default)]
 struct Memory {
     /// The versions of each object, by its path.
     objects: BTreeMap<String, Vec<Value>>,
-    /// Where the last list of a collection would go on.
+    /// The continue token of the last list of each collection.
     tokens: BTreeMap<String, String>,
 }
 
-/// How long a real watch cache gets to have a write.
+/// How long a real watch cache gets to receive a write.
 const CATCH_UP: std::time::Duration = std::time::Duration::from_millis(60);
 
 impl Side {
-    /// A side behind this client. A real server `lags`.
+    /// A side that this client reaches. A real server `lags`.
     #[must_use]
     pub const fn new(client: kube::Client, lags: bool) -> Self {
         Self { client, lags }
@@ -88,7 +88,7 @@ impl Side {
         Reply { code: head.status.as_u16(), retry_after, body, raw: bytes, whole_cluster }
     }
 
-    /// Sends a request of a test's own; a merge patch if it is a PATCH.
+    /// Sends a request of a test; a merge patch if it is a PATCH.
     pub async fn request(&self, method: &str, target: &str, body: &Value) -> Reply {
         let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
@@ -123,7 +123,7 @@ impl Side {
     }
 }
 
-/// A side in the midst of a sequence.
+/// A side in the middle of a sequence.
 #[derive(Debug)]
 pub struct Session<'a> {
     side: &'a Side,
@@ -151,7 +151,7 @@ impl<'a> Session<'a> {
         self.transcript.replies.push(reply);
     }
 
-    /// What was answered.
+    /// The answers so far.
     #[must_use]
     pub fn end(self) -> Transcript {
         self.transcript
@@ -265,7 +265,7 @@ impl Transcript {
         self.versions().into_iter().filter(|version| *version >= first).collect()
     }
 
-    /// The versions of objects that were seen, as the server calls them.
+    /// The versions of objects that were seen, as the server names them.
     #[must_use]
     pub fn versions(&self) -> Vec<u64> {
         let mut versions = BTreeSet::new();

@@ -1,5 +1,6 @@
-//! The shape of a request: what of it decides which rule of the API it meets,
-//! without the names. Every shape that our code sends must have been compared.
+//! The shape of a request: the parts that determine which rule of the API applies, without the names. Every shape
+//! that pod-safety
+//! sends must have been compared.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,14 +44,14 @@ pub fn shape(method: &str, path: &str, query: Option<&str>) -> String {
     text
 }
 
-/// Hears what our code sends, and keeps the shapes.
+/// Records the shapes of the requests that pod-safety sends.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
     shapes: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Recorder {
-    /// What was heard so far.
+    /// The shapes so far.
     #[must_use]
     pub fn shapes(&self) -> BTreeSet<String> {
         self.shapes.lock().clone()

@@ -1,5 +1,4 @@
-//! The objects that sequences are made of: small, but each with what its kind is
-//! special for.
+//! The objects in sequences: small, but each with the special features of its kind.
 
 use serde_json::{Value, json};
 
@@ -25,7 +24,7 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// Each as often as it matters.
+    /// Each kind as often as it matters.
     pub(super) const WEIGHTED: [Self; 27] = [
         Self::Pod,
         Self::Pod,
@@ -56,7 +55,7 @@ impl Target {
         Self::Ours(Own::Remediation),
     ];
 
-    /// The kinds that are followed, beside pods, nodes and Leases.
+    /// The kinds that pod-safety caches, besides pods, nodes and Leases.
     pub(super) const FOLLOWED: [Self; 13] = [
         Self::Budget,
         Self::Volume,
@@ -73,12 +72,12 @@ impl Target {
         Self::Ours(Own::Remediation),
     ];
 
-    /// Whether it says how many pods it wants.
+    /// Whether it has a scale: a desired number of pods.
     pub(super) const fn has_scale(self) -> bool {
         matches!(self, Self::StatefulSet | Self::ReplicaSet | Self::Deployment | Self::Replication)
     }
 
-    /// The path of the collection, of the whole cluster.
+    /// The path of the collection in the whole cluster.
     pub(super) fn everywhere(self) -> String {
         self.collection("").replace("/namespaces/", "")
     }
@@ -205,7 +204,7 @@ impl Target {
         }
     }
 
-    /// What a status write says.
+    /// The content of a status write.
     pub(super) fn status(self, draws: &mut Draws) -> Value {
         match self {
             Self::Pod => {
@@ -226,7 +225,7 @@ impl Target {
             Self::Budget => {
                 let mut status = json!({ "observedGeneration": 1 + draws.below(2), "disruptionsAllowed": draws.below(3), "currentHealthy": draws.below(3),
                 "desiredHealthy": draws.below(3), "expectedPods": 2 });
-                // As a controller writes it: entries that are over, and its own condition.
+                // As a controller writes it: entries that have expired, and its own condition.
                 if draws.percent(50) {
                     let entry = [Value::Null, "2026-01-01T00:00:00Z".into()];
                     status["disruptedPods"] = json!({ "p": draws.choose(&entry).cloned(), "q": Value::Null });
@@ -259,8 +258,9 @@ impl Target {
                 2 => json!({ "activeDeadlineSeconds": 100 + draws.below(100) }),
                 3 => json!({ "containers": [{ "name": "c", "image": format!("i:{}", draws.below(3)) }] }),
                 4 => json!({ "containers": [{ "name": "d", "image": "i" }] }),
-                // With those that admission would add: what it adds to a request makes the
-                // real server write anew, whatever is stored (see the divergences).
+                // With the tolerations that admission would add: by adding them to a request it makes the real server
+                // write again, whatever is stored
+                // (see the divergences).
                 _ => json!({ "tolerations": [
                     { "key": "k", "operator": "Exists", "effect": "NoExecute" },
                     { "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 },

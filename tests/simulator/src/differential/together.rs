@@ -1,8 +1,8 @@
-//! Four clients at once on few keys: whatever each was answered must fit one order.
+//! Four clients at once on few keys: all their answers must fit one order.
 //!
-//! The search for such an order that linearizability needs in general is none here:
-//! a write answers with its resourceVersion, and a compare-and-swap names the one
-//! before it. So the writes of a key must be a chain, and reads and refusals must
+//! The search for such an order, which linearizability needs in general, is not needed here: a write answers with its
+//! resourceVersion, and a compare-and-swap names the one before it. So the writes of a key must be a chain, and reads
+//! and refusals must
 //! fit it, each within the time between its request and its answer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,25 +19,25 @@ const KEYS: u64 = 2;
 /// How many requests each of them sends.
 const REQUESTS: u64 = 40;
 
-/// What a write was based on.
+/// The state on which a write was based.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Base {
-    /// There was nothing.
+    /// The object did not exist.
     Nothing,
-    /// This version, or it was to be refused.
+    /// This version; with another one the write must be refused.
     Version(u64),
-    /// Whatever was there.
+    /// Any version.
     Anything,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Done {
     /// It read a version.
     Read(u64),
     /// It made a version.
     Wrote(Base, u64),
-    /// It was refused for what it was based on.
+    /// It was refused because of its base.
     Refused(Base),
 }
 
@@ -45,15 +45,16 @@ enum Done {
 #[derive(Clone, Debug)]
 pub struct TimedRequest {
     key: u64,
-    /// What was written or read.
+    /// The value that was written or read.
     value: String,
     sent: u64,
     answered: u64,
     done: Done,
 }
 
-/// Four clients work on the same keys of `namespace`, which must be there; gives
-/// back what they saw, or what no client should be told.
+/// Four clients work on the same keys of `namespace`, which must exist. Returns their requests, or an answer that no
+/// client should
+/// get.
 ///
 /// # Errors
 /// An answer that is none of success, conflict and "already exists".
@@ -80,7 +81,7 @@ struct Client<'a> {
 async fn run_client(mut client: Client<'_>) -> Result<Vec<TimedRequest>, String> {
     let mut all = Vec::new();
     for number in 0..REQUESTS {
-        // At first all of them make all keys.
+        // At first all of them create all keys.
         let key = if number < KEYS { number } else { client.draws.below(KEYS) };
         let seen = client.request(key, number).await?;
         if let Done::Read(version) | Done::Wrote(_, version) = seen.done {
@@ -99,7 +100,7 @@ impl Client<'_> {
         let mut lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name },
             "spec": { "holderIdentity": value } });
         let known: Vec<u64> = self.known.iter().filter(|(of, _)| *of == key).map(|(_, at)| *at).collect();
-        // The last one that it knows, and sometimes an older one.
+        // The last version that the client knows, and sometimes an older one.
         let newest = if self.draws.percent(20) { known.first() } else { known.last() }.copied();
         let (method, target, body, base) = match (self.draws.below(10), newest) {
             _ if number < KEYS => ("POST", &collection, lease, Some(Base::Nothing)),
@@ -127,8 +128,8 @@ impl Client<'_> {
     }
 }
 
-/// Whether anybody was refused, and whether anybody succeeded after somebody else
-/// did: a history without both shows nothing.
+/// Whether a request was refused, and another one succeeded after a write of another client: a history without both
+/// shows nothing.
 #[must_use]
 pub fn met_each_other(history: &[TimedRequest]) -> bool {
     let refused = history.iter().any(|seen| matches!(seen.done, Done::Refused(Base::Version(_))));
@@ -136,7 +137,7 @@ pub fn met_each_other(history: &[TimedRequest]) -> bool {
     refused && swapped
 }
 
-/// What does not fit one order.
+/// The answers that do not fit one order.
 #[must_use]
 pub fn disorder(history: &[TimedRequest]) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -162,7 +163,7 @@ pub fn disorder(history: &[TimedRequest]) -> Vec<String> {
     wrong
 }
 
-/// Writes follow each other by what they name.
+/// Each write follows the write whose version it names.
 fn chain(writes: &[(u64, Base, &TimedRequest)], wrong: &mut Vec<String>) {
     let mut before: Option<(u64, &TimedRequest)> = None;
     for (version, base, seen) in writes {
@@ -179,7 +180,7 @@ fn chain(writes: &[(u64, Base, &TimedRequest)], wrong: &mut Vec<String>) {
     }
 }
 
-/// Nothing shows less than what was answered before it was sent, to whomever.
+/// No answer shows an older state than one that was answered, to any client, before the request was sent.
 fn times(of_key: &[&TimedRequest], wrong: &mut Vec<String>) {
     let shown = |seen: &TimedRequest| match seen.done {
         Done::Read(version) | Done::Wrote(_, version) => Some(version),
@@ -206,7 +207,7 @@ fn check_read(
     }
 }
 
-/// A refusal has a cause: somebody else had written, or may have.
+/// A refusal has a cause: another client had written, or may have.
 fn refused(seen: &TimedRequest, base: Base, writes: &[(u64, Base, &TimedRequest)], wrong: &mut Vec<String>) {
     let since = match base {
         Base::Nothing => 0,

@@ -50,7 +50,7 @@ pub fn watch_targets(sequence: &str, versions: &[u64]) -> Vec<(String, String)> 
         }
     }
     if let Some(first) = versions.first() {
-        // As our feeds watch.
+        // As pod-safety's feeds watch.
         let own = ["/api/v1/pods".to_owned(), "/api/v1/nodes".to_owned(), Target::Lease.collection(&a)];
         for path in own.into_iter().chain(Target::FOLLOWED.map(Target::everywhere)) {
             targets.push((format!("{path}?allowWatchBookmarks=true"), first.to_string()));

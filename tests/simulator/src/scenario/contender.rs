@@ -1,8 +1,8 @@
-//! Whose rules run in a world.
+//! The rules that run in a world.
 
 use crate::world::{Baseline, Launch, Subject};
 
-/// Whose rules run.
+/// The rules that run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Contender {
     /// The shipped process.
@@ -14,7 +14,7 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// All of them, ours first.
+    /// All of them, pod-safety first.
     pub const ALL: [Self; 3] = [Self::PodSafety, Self::KubeControllerManager, Self::Script];
 
     /// Its name.
@@ -27,7 +27,7 @@ impl Contender {
         }
     }
 
-    /// As people call it.
+    /// Its name for people.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl Contender {
         }
     }
 
-    /// What runs; `launch` starts the shipped process.
+    /// The subject to run; `launch` starts the shipped process.
     #[must_use]
     pub const fn subject(self, launch: Launch) -> Subject {
         match self {

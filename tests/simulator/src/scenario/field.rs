@@ -1,23 +1,22 @@
-//! One value of a file, with its place, and what is wrong with it.
+//! One value of a file, with its place, and its errors.
 
 use std::time::Duration;
 
 use jiff::SignedDuration;
 use serde_saphyr::Spanned;
 
-/// A value as it stands in the file. Read as text, so that what is wrong with it is
-/// said in our words, with its field.
+/// A value as it stands in the file. Parsed as text, so that errors have this crate's messages, with the field.
 pub(super) type Text = Option<Spanned<String>>;
 
 /// Why a file cannot be run: one line, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {what}")]
 pub struct FieldError {
-    /// Which file.
+    /// The file.
     pub file: String,
-    /// Where, from one.
+    /// The line, from one.
     pub line: u64,
-    /// Where, from one.
+    /// The column, from one.
     pub column: u64,
     /// What is wrong, and what is allowed.
     pub what: String,
@@ -35,7 +34,7 @@ impl Place {
         Self { line: value.referenced.line().max(1), column: value.referenced.column().max(1) }
     }
 
-    /// What the file says may be repeated in `what`: control characters are escaped, so it stays one line.
+    /// Text of the file may be repeated in `what`: control characters are escaped, so it stays one line.
     pub(super) fn error(self, what: &str) -> FieldError {
         let clean = |letter: char| {
             if letter.is_control() { letter.escape_default().to_string() } else { letter.to_string() }
@@ -49,7 +48,7 @@ impl Place {
     }
 }
 
-/// A field of an entry: its name, what it says, and where.
+/// A field of an entry: its name, its value, and its place.
 pub(super) struct Field<'a> {
     pub(super) name: &'static str,
     pub(super) text: &'a str,
@@ -73,7 +72,7 @@ impl<'a> Field<'a> {
         number.ok_or_else(|| self.error(&format!("is a whole number from {least} to {most}")))
     }
 
-    /// One of so many things, counted from zero.
+    /// The number of one of `count` things, from zero.
     pub(super) fn index(&self, count: usize, what: &str) -> Result<usize, FieldError> {
         let index = self.text.parse().ok().filter(|index| *index < count);
         index.ok_or_else(|| {

@@ -1,9 +1,9 @@
-//! Scenarios: plans that people write, as YAML files. `docs/simulator.md` says how.
+//! Scenarios: plans that people write, as YAML files. `docs/simulator.md` describes the format.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `contender` | whose rules run: ours, or what people use today |
-//! | `field` | one value of a file, with its place, and what is wrong with it |
+//! | `contender` | the rules that run: pod-safety's, or those that clusters use today |
+//! | `field` | one value of a file, with its place, and its errors |
 //! | `file` | a file from its text |
 //! | `fault` | one entry of `faults` |
 //! | `shipped` | the scenarios of `docs/scenarios`, which the demonstration shows |
@@ -30,24 +30,24 @@ pub use field::FieldError;
 pub use file::parse;
 pub use shipped::shipped;
 
-/// A plan with a name, and what its writer expects of it.
+/// A plan with a name, and its expected result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
     /// Its name, in one word.
     pub name: String,
     /// What happens, in a line.
     pub title: String,
-    /// What to look at, in some lines.
+    /// What to watch for, in some lines.
     pub about: String,
     /// What happens.
     pub plan: Plan,
-    /// Whose rules run.
+    /// The rules that run.
     pub subject: Contender,
-    /// What is expected.
+    /// The expected result.
     pub expect: Expect,
 }
 
-/// What a writer expects.
+/// The expected result of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expect {
     /// The rules that are broken, all of them.
@@ -57,7 +57,7 @@ pub struct Expect {
 }
 
 impl Expect {
-    /// What did not come as expected, one line each.
+    /// The differences from the expectation, one line each.
     #[must_use]
     pub fn missed(&self, outcome: &Outcome) -> Vec<String> {
         let names = |rules: &BTreeSet<Invariant>| match rules.len() {

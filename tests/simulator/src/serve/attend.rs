@@ -1,5 +1,4 @@
-//! Inside the simulation: each request goes through a door, and its answer back
-//! to the gate, piece by piece.
+//! Inside the simulation: each request goes through a transport, and its answer back to the gate, piece by piece.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,17 +25,19 @@ use crate::api::{ApiRequest, ApiServer, Failure, Route, Transport};
 const PIECES: usize = 256;
 /// How long the simulation waits for a client that does not read.
 const SLOW: Duration = Duration::from_secs(300);
-/// How long a server may be silent: it answers by itself after a minute at most.
+/// How long a server may go without an answer: it answers by itself after a minute at most.
 const SILENT: Duration = Duration::from_secs(65);
 
-/// Parameters that are read here, or that say nothing to a simulation.
+/// Parameters that are handled here, or that mean nothing to a simulation.
 const NOT_FOR_THE_SERVER: [&str; 2] = ["includeObject", "timeout"];
 
 type Answer = Response<BoxStream<'static, Part>>;
 
-/// Answers what comes through the gate, until all gates are gone. `servers` names
-/// the API servers as they are at the moment of a request, the preferred one first;
-/// `ours` the pods of pod-safety; `env` is of a host that never stops. To be spawned in the simulation.
+/// Answers the requests that come through the gate, until all gates are gone. `servers` names the API servers at the
+/// moment of a
+/// request, the preferred one first; `ours` the pods of pod-safety; `env` is of a host that never stops. To be
+/// spawned in the
+/// simulation.
 pub async fn attend(
     mut visitors: Visitors,
     servers: impl Fn() -> Vec<Arc<ApiServer>> + Send + 'static,
@@ -50,7 +51,7 @@ pub async fn attend(
     }
 }
 
-/// One request, until its answer is told or its client is gone.
+/// Handles one request, until its answer is sent or its client is gone.
 async fn receive(visit: PendingRequest, servers: &[Arc<ApiServer>], ours: Option<Bytes>, env: &Env) {
     let PendingRequest { request, answer: mut gone } = visit;
     let answer = tokio::select! {
@@ -59,7 +60,7 @@ async fn receive(visit: PendingRequest, servers: &[Arc<ApiServer>], ours: Option
         answer = answer(&request, servers, ours, env) => answer,
     };
     let (mut head, mut body) = answer.into_parts();
-    // Who asks for it measures ages by it: the simulation's time is none of the calendar.
+    // A client measures ages by this header: the simulation's time is no calendar time.
     if let Ok(date) = DateTimePrinter::new().timestamp_to_rfc9110_string(&env.clock.wall())
         && let Ok(date) = header::HeaderValue::try_from(date)
     {
@@ -76,7 +77,7 @@ async fn receive(visit: PendingRequest, servers: &[Arc<ApiServer>], ours: Option
             part = body.next() => part,
         };
         let Some(part) = part else { return };
-        // Only who does not keep up costs the simulation a timer.
+        // Only a client that does not keep up costs the simulation a timer.
         let Err(mpsc::error::TrySendError::Full(part)) = sender.try_send(part) else { continue };
         if env.timeout_at(env.now() + SLOW, sender.send(part)).await.is_none() {
             return;
@@ -138,8 +139,7 @@ async fn answer(
     refuse(503, "ServiceUnavailable", "no API server answered; what was asked may have been done".to_owned())
 }
 
-/// Sends the request to a server. `None`: the connection broke or no answer came,
-/// and asking again does no harm.
+/// Sends the request to a server. `None`: the connection broke or no answer came, and a retry does no harm.
 async fn call(server: &Arc<ApiServer>, request: &Request<Bytes>, env: &Env) -> Option<Answer> {
     let mut own = Request::builder().method(request.method()).uri(target(request));
     own = own.header(header::ACCEPT, "application/json");
@@ -164,7 +164,7 @@ async fn call(server: &Arc<ApiServer>, request: &Request<Bytes>, env: &Env) -> O
     }
 }
 
-/// Path and query, without what is not for the server.
+/// Path and query, without the parameters that are not for the server.
 fn target(request: &Request<Bytes>) -> String {
     let query = request.uri().query().unwrap_or_default().split('&');
     let own = query.filter(|pair| {
@@ -189,7 +189,7 @@ fn include(request: &Request<Bytes>) -> Include {
     }
 }
 
-/// In which form the client wants its answer.
+/// The form in which the client wants its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AcceptedForm {
     Table,
@@ -197,7 +197,7 @@ enum AcceptedForm {
 }
 
 impl AcceptedForm {
-    /// The first that is served among those that the client takes.
+    /// The first supported form among those that the client accepts.
     fn from_accept(accept: &str) -> Option<Self> {
         accept.split(',').find_map(|media| {
             let mut words = media.split(';').map(str::trim);

@@ -1,4 +1,4 @@
-//! The socket, and the thread in which time is real.
+//! The socket, and the thread that runs in real time.
 
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
@@ -15,7 +15,7 @@ use super::ServeError;
 use super::gate::{Gate, refusal};
 use crate::api::Failure;
 
-/// What an API server takes of one request (`MaxRequestBodyBytes`).
+/// The largest request body that an API server accepts (`MaxRequestBodyBytes`).
 const LARGEST_BODY: usize = 3 << 20;
 
 /// Answers HTTP until it is dropped.
@@ -26,10 +26,10 @@ pub struct Listener {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Reads an address such as `127.0.0.1:8001`, for flags.
+/// Parses an address such as `127.0.0.1:8001`, for flags.
 ///
 /// # Errors
-/// It is none, or not on loopback.
+/// It is no address, or not on loopback.
 pub fn parse_address(text: &str) -> Result<SocketAddr, ServeError> {
     let text = text.trim();
     let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
@@ -39,10 +39,10 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, ServeError> {
 }
 
 impl Listener {
-    /// Listens on `address` (port 0: any free one) and carries what comes to `gate`.
+    /// Listens on `address` (port 0: any free one) and passes requests to `gate`.
     ///
     /// # Errors
-    /// The address is taken, not ours or not on loopback.
+    /// The address is taken, not one of this machine or not on loopback.
     pub fn start(address: SocketAddr, gate: Gate) -> Result<Self, ServeError> {
         if !address.ip().is_loopback() {
             return Err(ServeError::NotLoopback(address));
@@ -63,7 +63,7 @@ impl Listener {
             tokio::select! {
                 biased;
                 _ = stopped => {}
-                // It never ends by itself: what goes wrong with a connection ends that one.
+                // It never ends by itself: an error of a connection ends only that connection.
                 _ = axum::serve(socket, app) => {}
             }
         };
@@ -71,7 +71,7 @@ impl Listener {
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -101,7 +101,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has already said so.
+            // A thread that panicked has already reported it.
             drop(thread.join());
         }
     }
@@ -121,7 +121,7 @@ pub(super) async fn forward(
         let why = "ask for localhost: a page of a stranger may have asked, by a name that leads here";
         return refusal(&Failure::plain(421, "Misdirected", why)).map(axum::body::Body::from);
     }
-    // A form needs no answer to do harm. kubectl and curl do not say from where they ask.
+    // A form of another site does harm without reading an answer. kubectl and curl send no such headers.
     if is_cross_site(&head.headers) == Some(true) {
         let why = "a page of another site has sent this; use kubectl, or open the address yourself";
         return refusal(&Failure::plain(403, "Forbidden", why)).map(axum::body::Body::from);

@@ -1,4 +1,4 @@
-//! What people use today, judged by the same referee on the same plans.
+//! The rules that clusters use today, checked by the same checker on the same plans.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use super::kcm_nodes::Nodes;
 use super::run::World;
 use super::script::Script;
 
-/// Rules that are not ours.
+/// Rules other than pod-safety's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
     /// The rules of kube-controller-manager.
     KubeControllerManager,
-    /// A cron job of people: force delete the pods of a node that is not ready.
+    /// A cron job that force deletes the pods of a node that is not ready.
     Script,
 }
 
@@ -23,7 +23,7 @@ impl Baseline {
     pub const ALL: [Self; 2] = [Self::KubeControllerManager, Self::Script];
 
     pub(crate) fn start(self, world: &Arc<World>, host: &Arc<Host>) {
-        // People who run a script have kube-controller-manager's budgets too.
+        // Clusters that run the script have kube-controller-manager's budgets too.
         if world.has_budgets {
             Budgets::start(world, host);
         }

@@ -1,5 +1,6 @@
-//! A person who confirms that a node is down, by the code of `pod-safety confirm-down`: most switch the machine off by its
-//! power button first, and one who is wrong does not.
+//! A person who confirms that a node is down, by the code of `pod-safety confirm-down`: most switch the machine off
+//! by its power
+//! button first, and one who is wrong does not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +9,14 @@ use pod_safety_shared::authority::operator_requests;
 
 use super::run::World;
 
-/// How the caller of such a command is named, before the node.
+/// The name of such a command as a caller, before the name of the node.
 const CALLER: &str = "confirm-down.";
 /// Which `--reason` is given.
 const REASON: &str = "its power button was pressed, and its fans stand still";
 /// The default of `--listen`.
 const OBSERVE_FOR: Duration = Duration::from_secs(15);
-/// A node that is Ready or whose kubelet renews is refused: then it is tried again so often, after a pause.
+/// The command is refused for a node that is Ready or whose kubelet renews: then it is tried again, so often, after a
+/// pause.
 const TRIES: usize = 12;
 const PAUSE: u64 = 10;
 
@@ -40,7 +42,7 @@ impl World {
                 }
                 self.checker.record_confirmation(&name, runs);
                 let valid_for = Duration::from_secs(valid);
-                // Nobody works on these machines: one that stayed off would say nothing of what follows.
+                // The machine stays off for a while only: one that stayed off for good would not test what follows.
                 let word = operator_requests::Confirmation {
                     by: "person",
                     reason: REASON,

@@ -1,4 +1,5 @@
-//! What processes under test are promised to keep to, and clocks that run too fast or too slow, in worlds that have such.
+//! The times that processes under test promise to keep, and clocks that run too fast or too slow, in worlds that have
+//! such.
 
 use super::host::TRUE_RATE;
 use super::replica::Settings;
@@ -9,7 +10,7 @@ use crate::checker::Promise;
 /// A clock is off by a thousandth at the most: ten times what a quartz is, and twice what NTP corrects.
 const MOST: u64 = TRUE_RATE / 1_000;
 
-/// What is promised by clocks that run so.
+/// The promised times with clocks that run so.
 pub(super) fn promised_times(with: Extras) -> Promise {
     let Settings { mut quarantine, terminated_threshold, mut renew_deadline, .. } = Settings::SHIPPED;
     if with.drift {
@@ -33,7 +34,7 @@ impl World {
         self.rate_of(name, TRUE_RATE + MOST)
     }
 
-    /// The rules about taints, nodes and fencing count by the second of true time: there no process is ahead of it.
+    /// The rules about taints, nodes and fencing count in seconds of true time: there no process's clock is fast.
     pub(super) fn rate_of_replica(&self, name: &str) -> u64 {
         let to_the_second = self.with.taints || self.with.nodes != Keeper::Theirs;
         self.rate_of(name, if to_the_second { TRUE_RATE } else { TRUE_RATE + MOST })

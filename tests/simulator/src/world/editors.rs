@@ -1,4 +1,4 @@
-//! What people change while something is wrong: tenants their pods, operators the fencing of a node.
+//! Changes by people during a fault: tenants change their pods, operators the fencing of a node.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use super::run::World;
 use crate::campaign::Edit;
 
 const POLICIES: &str = "/apis/pod-safety.dev/v1alpha1/fencepolicies";
-/// What a tenant keeps its pod by.
+/// The finalizer by which a tenant keeps its pod.
 const FINALIZER: &str = "tenant.example/keep";
-/// The pause before a request is sent again that no API server answered.
+/// The backoff of a request that no API server answered.
 const RETRY_INTERVAL: u64 = 5;
-/// What is held up goes on in so many seconds after the last gate is open: retries pause as long.
+/// A held step goes on within this many seconds after the last gate opens: the longest backoff.
 const GOES_ON_WITHIN: u64 = 60;
 
 impl World {
-    /// A tenant changes a pod of its own.
+    /// A tenant changes one of its pods.
     pub(super) async fn edit_pod(&self, pod: usize, how: Edit) {
         let path = format!("/api/v1/namespaces/default/pods/data-{pod}");
         let finalizers = |change: Value| Some(json!({ "metadata": { "finalizers": change } }));
@@ -40,7 +40,7 @@ impl World {
         }
     }
 
-    /// Somebody pauses fencing of a node for so long.
+    /// A person pauses fencing of a node for `seconds`.
     pub(super) async fn pause_fencing(&self, node: usize, seconds: u64) {
         let path = format!("/api/v1/nodes/{}", self.node(node));
         let annotate =
@@ -51,7 +51,7 @@ impl World {
         self.retry("PATCH", &path, annotate(Value::Null)).await;
     }
 
-    /// Somebody deletes the policy of a node, and makes it again.
+    /// A person deletes the policy of a node, and creates it again.
     pub(super) async fn remove_policy(&self, node: usize, seconds: u64) {
         let name = self.node(node);
         let Some(policy) = self.etcd.object("FencePolicy", &name) else { return };
@@ -70,7 +70,7 @@ impl World {
         }
     }
 
-    /// Tells the checker that no step of fencing is late meanwhile.
+    /// Makes the checker accept that steps of fencing are late meanwhile.
     fn grant_delay(&self, node: usize, seconds: u64) {
         let until = self.checker.now() + Duration::from_secs(seconds + GOES_ON_WITHIN);
         self.checker.device_fails(&self.node(node), until);

@@ -1,4 +1,4 @@
-//! What a plan does to the world.
+//! The effects of a plan's faults on the world.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::api::{ApiServer, Disturbance, Following, Reach};
 use crate::campaign::{Ailment, Fault};
 use crate::checker::Assumption;
 
-/// How long a machine that a person turned off is worked on, in seconds.
+/// For how long a machine that a person turned off stays off, in seconds.
 const REPAIR: u64 = 60;
 
-/// What a fault breaks about a kubelet, or about all, and for how many seconds.
+/// The assumption about one kubelet, or about all, that a fault breaks, and for how many seconds.
 const fn broken_by(fault: &Fault) -> Option<(Assumption, Option<usize>, u64)> {
     match fault {
         Fault::TroubleNode { node, seconds, .. } => Some((Assumption::Reports, Some(*node), *seconds)),
@@ -34,7 +34,7 @@ const fn broken_by(fault: &Fault) -> Option<(Assumption, Option<usize>, u64)> {
 }
 
 impl World {
-    /// Does it, and undoes it when its time is over.
+    /// Applies the fault, and undoes it when its time is over.
     pub(crate) async fn inject(self: &Arc<Self>, fault: &Fault) {
         let until = |seconds: u64| self.checker.now() + Duration::from_secs(seconds);
         if let Some(seconds) = fault.troubles_control() {
@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    /// While no API server reaches etcd nobody can hear of any kubelet.
+    /// While no API server reaches etcd, no report of any kubelet arrives.
     pub(crate) fn servers_changed(&self) {
         self.checker.all_servers_are_cut(self.servers.all().iter().all(|server| server.is_cut()));
     }
@@ -175,7 +175,7 @@ impl World {
         }
     }
 
-    /// What people, scripts and kubelets do to objects.
+    /// Changes of objects by people, scripts and kubelets.
     async fn operator_action(self: &Arc<Self>, fault: &Fault) {
         match fault {
             Fault::DeleteNode { node } => {
@@ -245,7 +245,7 @@ impl World {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// A person sends a request, before anything happens that is worth a line; 0: no answer came.
+    /// A person sends a request that is not part of the timeline; 0: no answer came.
     pub(super) async fn prepare(&self, method: &str, path: &str, body: Option<serde_json::Value>) -> u16 {
         let Some(server) = self.servers.get(0) else { return 0 };
         send_request(&server, "person", method, path, body).await.map_or(0, |(code, _)| code)
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// Its open watches fall silent, and break when the link is back.
+    /// Its open watches hang, and break when the link is back.
     async fn cut_replica(&self, replica: usize, seconds: u64) {
         let Some(place) = self.replicas.get(replica) else { return };
         self.links.cut(&place.name(), self.checker.now() + Duration::from_secs(seconds));
@@ -291,7 +291,7 @@ impl World {
             // The kubelet's grace of a Deployment's pod.
             self.wait(30).await;
         }
-        // A second end of the same process has nothing to end.
+        // When another process runs there already, the crash has nothing to end.
         if place.caller() == Some(caller) {
             place.crash();
         }

@@ -1,6 +1,8 @@
-//! What a world has where exclusive volumes are guarded: a PersistentVolume and a claim for each pod of the
-//! StatefulSet, called after it, and in some worlds a second one; the namespace of our Leases, and the chart's
-//! admission policies. And what people do to all that.
+//! The objects of a world in which exclusive volumes are guarded: a PersistentVolume and a claim of the same name for
+//! each pod of the
+//! StatefulSet, and in some worlds a second one; the namespace of pod-safety's Leases, and the chart's admission
+//! policies. And the
+//! changes that people make to them.
 
 use std::sync::Arc;
 
@@ -15,30 +17,30 @@ use crate::api::Policies;
 /// The driver of all disks.
 const DRIVER: &str = "disk.example.com";
 
-/// What pods call their volume.
+/// The name of the volume in the pod's spec.
 const VOLUME: &str = "data";
 
-/// What pods with two volumes call the second.
+/// The name of the second volume in the spec of pods with two.
 const SECOND: &str = "log";
 
-/// The finalizers that admission gives to what is made: it stays while it is in use.
+/// The finalizers that admission adds to new objects: an object stays while it is in use.
 pub(super) const KEEPS_CLAIM: &str = "kubernetes.io/pvc-protection";
 pub(super) const KEEPS_VOLUME: &str = "kubernetes.io/pv-protection";
 
 pub(super) const VOLUMES: &str = "/api/v1/persistentvolumes";
 pub(super) const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 
-/// How kubelets call a volume in `volumesInUse`.
+/// The name of a volume in `volumesInUse`.
 pub(super) fn unique(volume: &str) -> String {
     format!("kubernetes.io/csi/{DRIVER}^{volume}")
 }
 
-/// The volume that a kubelet means; where volumes have no objects they are called after their pods.
+/// The volume behind a name in `volumesInUse`; where volumes have no objects they have the names of their pods.
 pub(super) fn meant(unique: &str) -> &str {
     unique.rsplit('^').next().unwrap_or(unique)
 }
 
-/// The claim that is made for the ephemeral volume of a pod, if it has one.
+/// The claim that is created for the ephemeral volume of a pod, if it has one.
 pub(super) fn own_claim(pod: &Value) -> Option<String> {
     value_at(pod, "/spec/volumes/0/ephemeral")?;
     Some(format!("{}-{VOLUME}", str_at(pod, "/metadata/name")))
@@ -55,7 +57,7 @@ pub(crate) fn claims_of(pod: &Value) -> Vec<String> {
     named_claims(pod).map(str::to_owned).chain(own_claim(pod)).collect()
 }
 
-/// The volumes of a pod. Each is called after its claim; where volumes have no objects, after the pod.
+/// The volumes of a pod. Each has the name of its claim; where volumes have no objects, the name of the pod.
 pub(super) fn volumes_of(pod: &Value) -> Vec<String> {
     let mut volumes = claims_of(pod);
     let name = str_at(pod, "/metadata/name");
@@ -65,13 +67,13 @@ pub(super) fn volumes_of(pod: &Value) -> Vec<String> {
     volumes
 }
 
-/// The volumes of the member of this name.
+/// The volumes of the StatefulSet's pod with this name.
 fn volumes_of_member(name: &str, two: bool) -> Vec<String> {
     let second = two.then(|| format!("{SECOND}-{name}"));
     [name.to_owned()].into_iter().chain(second).collect()
 }
 
-/// What a pod says of the claims that it uses.
+/// The part of a pod's spec that names its claims.
 pub(super) fn claims(volumes: &[String]) -> Value {
     let named = [VOLUME, SECOND].into_iter().zip(volumes);
     named
@@ -79,7 +81,7 @@ pub(super) fn claims(volumes: &[String]) -> Value {
         .collect()
 }
 
-/// The claim of a volume that is there already.
+/// The claim of a volume that exists already.
 pub(super) fn claim(name: &str, one_pod: bool) -> Value {
     let mode = if one_pod { "ReadWriteOncePod" } else { "ReadWriteOnce" };
     json!({
@@ -89,7 +91,7 @@ pub(super) fn claim(name: &str, one_pod: bool) -> Value {
     })
 }
 
-/// A volume for this claim, made by a person, or provisioned.
+/// A volume for this claim, created by a person, or provisioned.
 pub(super) fn volume(name: &str, one_pod: bool, claim_uid: Option<&str>) -> Value {
     let mode = if one_pod { "ReadWriteOncePod" } else { "ReadWriteOnce" };
     json!({
@@ -109,23 +111,23 @@ impl World {
         if self.with.guarded_volumes.is_some() { unique(&volume) } else { volume }
     }
 
-    /// The volumes of the StatefulSet are for one pod each.
+    /// Whether the volumes of the StatefulSet are ReadWriteOncePod.
     pub(super) fn one_pod(&self) -> bool {
         self.with.guarded_volumes.is_some_and(|guarding| guarding.one_pod)
     }
 
-    /// The volumes of the member of this name.
+    /// The volumes of the StatefulSet's pod with this name.
     pub(super) fn member_volumes(&self, name: &str) -> Vec<String> {
         volumes_of_member(name, self.with.guarded_volumes.is_some_and(|guarding| guarding.two))
     }
 
-    /// A pod is about to be made with these volumes, which are not called after it.
+    /// Records that a pod is about to be created with these volumes, which do not have its name.
     fn will_have(&self, pod: &str, volumes: &[String]) {
         let volumes = volumes.iter().map(|volume| format!("default/{volume}")).collect();
         self.checker.has_volumes(&format!("default/{pod}"), volumes);
     }
 
-    /// Makes what is there before the first pod.
+    /// Creates the objects that exist before the first pod.
     pub(super) async fn install_volumes(self: &Arc<Self>) {
         let Some(guarding) = self.with.guarded_volumes else { return };
         self.checker.volumes_are_guarded(guarding.excludes, guarding.one_pod);
@@ -143,7 +145,8 @@ impl World {
         }
     }
 
-    /// A person makes a pod with the volumes of a member of the StatefulSet; of two every second one has the last alone.
+    /// A person creates a pod with the volumes of a pod of the StatefulSet; of two volumes every second such pod has
+    /// only the last.
     pub(super) async fn make_pod(&self, member: usize) {
         let (name, all) = (format!("next-{member}"), self.member_volumes(&format!("data-{member}")));
         let volumes = if member.is_multiple_of(2) { &all[..] } else { all.split_at(all.len() - 1).1 };
@@ -157,7 +160,7 @@ impl World {
         self.person("POST", "/api/v1/namespaces/default/pods", Some(pod)).await;
     }
 
-    /// A person makes a pod with a volume that goes with it.
+    /// A person creates a pod with a volume that is deleted with it.
     pub(super) async fn make_brief(&self, number: usize) {
         let name = format!("brief-{number}");
         self.will_have(&name, &[format!("{name}-{VOLUME}")]);
@@ -172,7 +175,7 @@ impl World {
         self.person("POST", "/api/v1/namespaces/default/pods", Some(pod)).await;
     }
 
-    /// A person does not wait for the kubelet.
+    /// A person force deletes a pod.
     pub(super) async fn force_delete(&self, member: usize) {
         let path = format!("/api/v1/namespaces/default/pods/data-{member}");
         let pod = self.etcd.object("Pod", &format!("default/data-{member}"));
@@ -181,7 +184,7 @@ impl World {
         self.person("DELETE", &path, Some(options)).await;
     }
 
-    /// A person takes a volume from wherever it is attached.
+    /// A person detaches a volume from every node to which it is attached.
     pub(super) async fn tear_off(&self, member: usize) {
         let volume = format!("data-{member}");
         let of_it = |one: &Value| str_at(one, "/spec/source/persistentVolumeName") == volume;
@@ -191,7 +194,7 @@ impl World {
         }
     }
 
-    /// A person makes the claim and the volume of a member anew, of the same disk.
+    /// A person creates the claim and the volume of a pod again, for the same disk.
     pub(super) async fn renew_volume(&self, member: usize, force: bool) {
         let name = format!("data-{member}");
         let at = [

@@ -1,8 +1,8 @@
-//! A host of the world: its clocks, its tasks, its chance.
+//! A host of the world: its clocks, its tasks, its random numbers.
 //!
-//! A crash aborts all tasks of a host. A pause (SIGSTOP, a frozen machine) stops
-//! their polls while time goes on: timers fire meanwhile, and everything happens
-//! at once afterwards, which is how a process meets the end of its own lease.
+//! A crash aborts all tasks of a host. A pause (SIGSTOP, a frozen machine) stops their polls while time goes on:
+//! timers fire
+//! meanwhile, and everything happens at once afterwards, which is how a process reaches the end of its own Lease.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -22,19 +22,20 @@ use tokio::time::Instant;
 use crate::chance::Chance;
 use crate::checker::{Checker, Invariant};
 
-/// Finished tasks are forgotten when this many are held.
+/// Finished tasks are removed when this many are held.
 const TIDY_AT: usize = 64;
 
 /// The wall clock at the start of every run.
 pub(crate) const EPOCH: i64 = 1_790_000_000;
 
-/// A time of the run as objects carry it, by a clock that is right.
+/// A time of the run as a timestamp in objects, by a clock that is right.
 pub(crate) fn stamp(now: Duration) -> String {
     let start = Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH);
     format!("{:.0}", start.saturating_add(now).unwrap_or(start))
 }
 
-/// When that was, in the time of the run; `None`: it is no time. Before the start was at the start.
+/// The moment of a timestamp, in the time of the run; `None`: it is no timestamp. Times before the start count as the
+/// start.
 pub(crate) fn moment(stamp: &str) -> Option<Duration> {
     let then: Timestamp = stamp.parse().ok()?;
     Some(Duration::from_secs(u64::try_from(then.as_second() - EPOCH).unwrap_or(0)))
@@ -57,7 +58,7 @@ pub(crate) const TRUE_RATE: u64 = 1_000_000;
 pub(crate) struct Host {
     name: Arc<str>,
     began: Instant,
-    /// How fast its monotonic clock runs, in millionths of true time. Its wall clock somebody sets right.
+    /// How fast its monotonic clock runs, in millionths of true time. Its wall clock is kept right.
     rate: u64,
     chance: Chance,
     drawn: AtomicU64,
@@ -90,7 +91,7 @@ impl Host {
         }
     }
 
-    /// Ends every task, now and for ever.
+    /// Aborts every task for good.
     pub(crate) fn crash(&self) {
         let tasks = {
             let mut inner = self.inner.lock();
@@ -128,7 +129,7 @@ impl Host {
     }
 }
 
-/// So much of a time, rounded up: who sleeps until a moment does not wake before it.
+/// A part of a time, rounded up: a task that sleeps until a moment does not wake before it.
 fn scaled(time: Duration, by: u64, of: u64) -> Duration {
     if by == of {
         return time;

@@ -1,5 +1,6 @@
-//! What a served world has for the people who ask by their own commands: the StatefulSet behind its pods, its claims and
-//! volumes, and the kinds of an installation. The pods' own story is the same without.
+//! The objects of a served world for the commands that people type: the StatefulSet behind its pods, its claims and
+//! volumes, and
+//! the kinds of an installation. The run of the pods is the same without them.
 
 use serde_json::{Value, json};
 
@@ -15,7 +16,7 @@ pub(super) const SET: &str = "data";
 const SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// The kinds that say how the cluster is set up: definitions there are, and of the others none.
+/// The kinds that describe the setup of the cluster: there are definitions, and no objects of the other kinds.
 pub(super) fn kinds() -> Vec<Kind> {
     let all = [
         ("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition"),
@@ -36,7 +37,7 @@ pub(super) fn kinds() -> Vec<Kind> {
     all.into_iter().map(kind).collect()
 }
 
-/// Says whose a pod is.
+/// Adds the owner reference of a pod.
 pub(super) fn own(pod: &mut Value, uid: &str) {
     pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet",
         "name": SET, "uid": uid, "controller": true }]);
@@ -50,7 +51,7 @@ impl World {
         }
     }
 
-    /// Makes what is there before the first pod.
+    /// Creates the objects that exist before the first pod.
     pub(super) async fn create_objects(&self) {
         if !self.with.furnished {
             return;
@@ -82,7 +83,7 @@ impl World {
         }
     }
 
-    /// Makes a pod one of the StatefulSet, with its claim.
+    /// Makes a pod part of the StatefulSet, with its claim.
     pub(super) fn make_member(&self, pod: &mut Value) {
         if let Some(set) = self.etcd.object("StatefulSet", &format!("default/{SET}")) {
             own(pod, str_at(&set, "/metadata/uid"));
@@ -129,7 +130,7 @@ impl World {
     }
 }
 
-/// As its kubelet says; where that says nothing of readiness, whether its container is.
+/// By the Ready condition; where the kubelet wrote none, by the state of its container.
 fn is_ready(pod: &Value) -> bool {
     let conditions = pod.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
     match conditions.into_iter().find(|one| str_at(one, "/type") == "Ready") {

@@ -1,6 +1,5 @@
-//! The baseline: the rules of kube-controller-manager 1.37's PodGC, with its
-//! holes, read from `pkg/controller/podgc/gc_controller.go`. A checker that does
-//! not find it guilty checks nothing.
+//! The baseline: the rules of kube-controller-manager 1.37's PodGC, with their gaps, read from
+//! `pkg/controller/podgc/gc_controller.go`. The checker must find violations of the baseline.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,19 +12,19 @@ use super::request::send_request;
 use super::run::World;
 use super::str_at;
 
-/// The name under which it calls.
+/// Its name as a caller.
 pub(super) const CALLER: &str = "kcm";
 /// `gcCheckPeriod`.
 const CHECK_INTERVAL: Duration = Duration::from_secs(20);
 /// `quarantineTime`.
 const QUARANTINE: Duration = Duration::from_secs(40);
 
-/// Asks for kube-controller-manager; 0: no answer came.
+/// Sends a request of kube-controller-manager; code 0: no answer came.
 pub(super) async fn request_as_kcm(world: &World, method: &str, path: &str, body: Option<Value>) -> u16 {
     request_as(world, CALLER, method, path, body).await
 }
 
-/// Asks for a part of it that runs beside others.
+/// Sends a request of a part of it that runs beside others.
 pub(super) async fn request_as(
     world: &World,
     caller: &str,
@@ -37,7 +36,7 @@ pub(super) async fn request_as(
     send_request(&server, caller, method, path, body).await.map_or(0, |(code, _)| code)
 }
 
-/// The collector with its informer, which is the watch cache of its API server.
+/// PodGC with its informer, which is the watch cache of its API server.
 pub(crate) struct PodGc {
     world: Arc<World>,
     threshold: usize,

@@ -1,11 +1,12 @@
-//! The baseline's disruption budgets, as kube-controller-manager 1.37's disruption
-//! controller keeps them, with its weak spots; read from
-//! `pkg/controller/disruption/disruption.go`.
+//! The baseline's disruption budgets, as kube-controller-manager 1.37's disruption controller calculates them, with
+//! its weak spots;
+//! read from `pkg/controller/disruption/disruption.go`.
 //!
-//! One worker, twenty requests a second. A budget is looked at when a pod that it
-//! selects changes, when it changes itself, and when an entry of it expires; never
-//! because a workload was scaled (W-DC2 of `controllers/disruption`). Entries are kept by the names of pods
-//! (W-DC6). Of the finders there are those of ReplicaSet and StatefulSet.
+//! One worker, twenty requests a second. A budget is calculated when a pod that it selects changes, when it changes
+//! itself, and when an
+//! entry of it expires; never because a workload was scaled (a weak spot that `controllers/disruption` names).
+//! Entries are kept by
+//! the names of pods (another one). Of the finders, those of ReplicaSet and StatefulSet are here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ const DELETION_TIMEOUT: i64 = 120;
 /// The controller with its informers, which are the watch cache of its API server.
 pub(crate) struct Budgets {
     world: Arc<World>,
-    /// Up to which revision it has heard.
+    /// The revision up to which it has read.
     observed_revision: u64,
     /// Versions and `app` labels of pods, by UID.
     pods: BTreeMap<String, (String, String)>,
@@ -88,7 +89,7 @@ impl Budgets {
         }
     }
 
-    /// What became different in the caches.
+    /// Enqueues what changed in the caches.
     fn observe_changes(&mut self) {
         let now = self.now();
         let due: Vec<_> =
@@ -172,7 +173,7 @@ impl Budgets {
         }
     }
 
-    /// What the status should be, and when an entry of it expires.
+    /// The status that the budget should have, and when an entry of it expires.
     fn status(&self, budget: &Value, pods: &[Arc<Value>], sets: &[Arc<Value>]) -> (Value, Option<i64>) {
         let (expected, desired) = Self::expect(budget, pods, sets);
         let now = self.now();

@@ -1,7 +1,8 @@
-//! The baseline's node lifecycle, as kube-controller-manager 1.36 does it: a silent node
-//! is called Unknown and tainted after 50 s, one that says that it is not ready is tainted
-//! for that. Its taint eviction (`kcm_taints`) goes with it, or ours stands in its place
-//! (`--controllers=*,-taint-eviction-controller`).
+//! The baseline's node lifecycle, as kube-controller-manager 1.36 does it: a node that does not report is set to
+//! Unknown and tainted
+//! after 50 s, one that reports that it is not ready is tainted for that. Its taint eviction (`kcm_taints`) runs with
+//! it, or
+//! pod-safety's replaces it (`--controllers=*,-taint-eviction-controller`).
 //!
 //! Left out: zones and their rates beyond one node in ten seconds.
 
@@ -22,29 +23,29 @@ use crate::checker::Tone;
 const MONITOR_INTERVAL: Duration = Duration::from_secs(5);
 /// `--node-monitor-grace-period`.
 const GRACE: Duration = Duration::from_secs(50);
-/// `--node-eviction-rate`: one node in so long.
+/// `--node-eviction-rate`: the time from one node to the next.
 const TAINT_INTERVAL: Duration = Duration::from_secs(10);
-/// The name under which it calls beside processes under test: it is not judged.
+/// Its name as a caller when it runs beside processes under test: the checker ignores it.
 const BESIDE_OURS: &str = "node-lifecycle";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// The controller with its informers and what it remembers.
+/// The controller with its informers and its state.
 pub(crate) struct Nodes {
     world: Arc<World>,
-    /// Each Lease's last renewal, and when it was seen.
+    /// Each Lease's last renewal, and when the controller saw it.
     probes: BTreeMap<String, (String, Duration)>,
     tainted_at: Option<Duration>,
     caller: &'static str,
 }
 
 impl Nodes {
-    /// With its own taint eviction.
+    /// Starts it with its own taint eviction.
     pub(crate) fn start(world: &Arc<World>, host: &Arc<Host>) {
         Self::start_with(world, host, kcm::CALLER, Some(Taints::new(world)));
     }
 
-    /// Ends no pods: somebody else does.
+    /// Starts it without taint eviction: another controller evicts.
     pub(crate) fn start_alone(world: &Arc<World>, host: &Arc<Host>) {
         Self::start_with(world, host, BESIDE_OURS, None);
     }
@@ -77,7 +78,8 @@ impl Nodes {
             let silent = now.saturating_sub(*seen) > GRACE;
             let path = format!("/api/v1/nodes/{name}");
             let ready = ready(&node);
-            // What a kubelet says of its node stays; here few of them speak again when they are heard.
+            // A condition that the kubelet wrote stays; in these worlds few kubelets write it again after they come
+            // back.
             let wanted = match (silent, ready) {
                 (true, _) => "Unknown",
                 (false, "False") => "False",
@@ -116,7 +118,7 @@ impl Nodes {
         }
     }
 
-    /// With the version of what was read, as upstream.
+    /// Names the resourceVersion that was read, as upstream.
     async fn set_taints(&self, node: &Value, path: &str, key: Option<&str>) {
         let all = node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
         let mut taints: Vec<Value> = all.into_iter().filter(|taint| !is_of_loss(taint)).collect();
@@ -132,7 +134,7 @@ impl Nodes {
     }
 }
 
-/// Keeps when each node's heartbeat was last seen to change: the renewal of its Lease, or its own report (`tryUpdateNodeHealth`).
+/// Records when each node's heartbeat last changed: the renewal of its Lease, or its status (`tryUpdateNodeHealth`).
 pub(super) fn note_heartbeats(
     known: &mut BTreeMap<String, (String, Duration)>,
     leases: &[Arc<Value>],
@@ -149,14 +151,14 @@ pub(super) fn note_heartbeats(
         beats.entry(str_at(node, "/metadata/name")).or_default().push_str(reported);
     }
     for (name, beat) in beats {
-        // A Lease that is collected leaves the report alone, which is none anew.
+        // A Lease that was garbage collected leaves only the status, which is no new heartbeat.
         if !beat.is_empty() && known.get(name).is_none_or(|(before, _)| !before.ends_with(&beat)) {
             known.insert(name.to_owned(), (beat, now));
         }
     }
 }
 
-/// What a Node says of itself.
+/// The status of the Ready condition.
 pub(crate) fn ready(node: &Value) -> &str {
     let conditions = node.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
     conditions
@@ -165,12 +167,12 @@ pub(crate) fn ready(node: &Value) -> &str {
         .map_or("", |one| str_at(one, "/status"))
 }
 
-/// Whether that taint ends the pods of a node that is lost.
+/// Whether this is one of the taints by which the pods of a lost node are evicted.
 fn is_of_loss(taint: &Value) -> bool {
     matches!(str_at(taint, "/key"), UNREACHABLE | NOT_READY) && str_at(taint, "/effect") == "NoExecute"
 }
 
-/// Which of the two taints a node bears.
+/// Which of the two taints a node has.
 fn tainted_with(node: &Value) -> Option<&'static str> {
     let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
     let of_loss = taints.filter(|taint| is_of_loss(taint)).map(|taint| str_at(taint, "/key"));

@@ -1,9 +1,10 @@
-//! The baseline's taint eviction, as kube-controller-manager 1.37 does it: a timer for
-//! each pod by namespace and name, set when this process first saw the taint, left as it
-//! is whatever changes, and nothing looked at when it fires (W-TE2 to W-TE4 of `controllers/taint-eviction`).
+//! The baseline's taint eviction, as kube-controller-manager 1.37 does it: a timer for each pod by namespace and
+//! name, set when this
+//! process first saw the taint, kept whatever changes, and no check when it fires (the weak spots that
+//! `controllers/taint-eviction` names).
 //!
-//! In a world in which nobody adds taints but its node lifecycle, every pod tolerates
-//! that for 300 s, as `DefaultTolerationSeconds` has it.
+//! In a world without other taints than those of its node lifecycle, every pod tolerates them for 300 s, as
+//! `DefaultTolerationSeconds` sets it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,15 +20,15 @@ use super::{number_at, str_at};
 /// What `DefaultTolerationSeconds` gives every pod.
 const TOLERATED: Duration = Duration::from_secs(300);
 
-/// The controller with its informers and what it remembers.
+/// The controller with its informers and its state.
 pub(super) struct Taints {
     world: Arc<World>,
-    /// When pods are to be deleted, by namespace and name; the UID is for the referee
-    /// only, upstream does not know it any more.
+    /// When pods are to be deleted, by namespace and name; the UID is for the checker only, upstream does not record
+    /// it.
     timers: BTreeMap<(String, String), (Duration, String)>,
 }
 
-/// How long a pod bears a taint; `None`: for ever.
+/// How long a pod tolerates a taint; `None`: without limit.
 fn toleration_period(pod: &Value, taint: &Value) -> Option<Duration> {
     let matches = |one: &&Value| {
         let (key, effect) = (str_at(one, "/key"), str_at(one, "/effect"));
@@ -51,7 +52,7 @@ impl Taints {
         Self { world: Arc::clone(world), timers: BTreeMap::new() }
     }
 
-    /// How long this pod bears the taints of its node; `None`: for ever.
+    /// How long this pod tolerates the taints of its node; `None`: without limit.
     fn span(&self, pod: &Value, node: &Value) -> Option<Duration> {
         if !self.world.with.taints {
             return is_tainted(node).then_some(TOLERATED);
@@ -59,7 +60,7 @@ impl Taints {
         no_execute(node).filter_map(|taint| toleration_period(pod, taint)).min()
     }
 
-    /// A timer that runs is left alone; one whose node is well again is not.
+    /// A running timer is kept, unless its node has recovered.
     pub(super) async fn evict(&mut self) {
         let Some(server) = self.world.servers.get(0) else { return };
         let now = self.world.checker.now();
@@ -71,7 +72,7 @@ impl Taints {
             let Some(span) = on.and_then(|node| self.span(&pod, node)) else { continue };
             let key =
                 (str_at(&pod, "/metadata/namespace").to_owned(), str_at(&pod, "/metadata/name").to_owned());
-            // A taint that is not borne at all cancels the timer and fires at once.
+            // A taint without any toleration cancels the timer and fires at once.
             let timer = self.timers.get(&key).filter(|_| !span.is_zero()).cloned();
             let new = || (now + span, str_at(&pod, "/metadata/uid").to_owned());
             timers.insert(key, timer.unwrap_or_else(new));

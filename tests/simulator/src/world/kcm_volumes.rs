@@ -1,13 +1,14 @@
-//! What kube-controller-manager does with claims and PersistentVolumes beside attaching them, and the provisioner of a
-//! driver, by the rules of 1.37 (`pkg/controller/volume/{pvcprotection,pvprotection,persistentvolume,ephemeral}`).
+//! What kube-controller-manager does with claims and PersistentVolumes beside attaching them, and the provisioner of
+//! a driver, by the
+//! rules of 1.37 (`pkg/controller/volume/{pvcprotection,pvprotection,persistentvolume,ephemeral}`).
 //!
-//! | of | what |
+//! | object | action |
 //! |---|---|
-//! | a pod with an ephemeral volume | a claim of the pod's, which is collected when the pod is gone |
-//! | a claim without a volume | one is provisioned |
-//! | a claim that is deleted | stays while a pod that has a node uses it |
-//! | a volume | Bound; Released when its claim is gone; if it was provisioned it is deleted then, once it is detached |
-//! | a volume that is deleted | stays while it is Bound |
+//! | a pod with an ephemeral volume | creates a claim that the pod owns, which is garbage collected when the pod is gone |
+//! | a claim without a volume | provisions one |
+//! | a claim that is deleted | keeps it while a pod that has a node uses it |
+//! | a volume | sets it to Bound, and to Released when its claim is gone; if it was provisioned, deletes it then, once it is detached |
+//! | a volume that is deleted | keeps it while it is Bound |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use super::{str_at, value_at};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// All that one look sees, from the watch cache of its API server.
+/// The objects that one pass reads, from the watch cache of its API server.
 struct VolumeControllers {
     world: Arc<World>,
     pods: Vec<Arc<Value>>,
@@ -30,7 +31,7 @@ struct VolumeControllers {
     volumes: Vec<Arc<Value>>,
 }
 
-/// Lets them run for ever.
+/// Starts them.
 pub(super) fn start(world: &Arc<World>, host: &Arc<Host>) {
     let (world, env) = (Arc::clone(world), host.env());
     host.env().spawner.spawn(
@@ -77,7 +78,7 @@ impl VolumeControllers {
         request_as(&self.world, "claims", method, path, Some(body).filter(|body| !body.is_null())).await
     }
 
-    /// Takes away what keeps a deleted object.
+    /// Removes the finalizer that keeps a deleted object.
     async fn lets_go(&self, path: String, object: &Value) {
         let patch = json!([
             { "op": "test", "path": "/metadata/resourceVersion", "value": str_at(object, "/metadata/resourceVersion") },
@@ -97,7 +98,7 @@ impl VolumeControllers {
             let Some(own) = own_claim(pod) else { continue };
             let path = format!("/api/v1/namespaces/default/pods/{}", name(pod));
             if is_over(pod) && !is_deleted(pod) {
-                // Whoever made it wants nothing more of it.
+                // Its owner is gone, so the claim is deleted.
                 self.request("DELETE", &path, Value::Null).await;
             } else if !is_deleted(pod) && !self.claims.iter().any(|claim| name(claim) == own) {
                 let owner = json!([{ "apiVersion": "v1", "kind": "Pod", "name": name(pod),
@@ -112,7 +113,7 @@ impl VolumeControllers {
         }
     }
 
-    /// Pods that were bound to a node; one that is only wanted may not start with a claim that is deleted.
+    /// Whether a pod that has a node uses this claim; a pod that has none may not start with a claim that is deleted.
     fn uses(pod: &Value, claim: &str) -> bool {
         let names = named_claims(pod).any(|named| named == claim);
         let owns = own_claim(pod).is_some_and(|own| own == claim) && !is_over(pod);
@@ -123,7 +124,7 @@ impl VolumeControllers {
         for claim in &self.claims {
             let path = format!("{CLAIMS}/{}", name(claim));
             if is_deleted(claim) {
-                // The cache is not enough: pods are asked for once more.
+                // The cache is not enough: pods are read once more, by quorum.
                 let used = self.world.etcd.objects("Pod").iter().any(|pod| Self::uses(pod, name(claim)));
                 if has_finalizer(claim, KEEPS_CLAIM) && !used {
                     self.lets_go(path, claim).await;

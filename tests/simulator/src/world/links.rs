@@ -1,4 +1,4 @@
-//! What becomes of requests on their way: the matrix of links and its troubles.
+//! The network between callers and API servers: which requests arrive, and which are delayed or lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ struct State {
     cut: BTreeMap<String, Duration>,
     /// Until when a caller does not reach this one, by both their names.
     cut_from: BTreeMap<(String, String), Duration>,
-    /// What else happens to a caller's requests, and until when.
+    /// Other faults of a caller's requests, and until when.
     troubles: BTreeMap<String, Vec<(Trouble, u64, Duration)>>,
     sent: BTreeMap<String, u64>,
 }
@@ -29,7 +29,7 @@ impl State {
         if self.cut.get(caller).is_some_and(|until| !is_over(until)) {
             return true;
         }
-        // Few worlds have any; each request asks.
+        // Few worlds have any; each request checks.
         let of_pair = |((cut, from), until): (&(String, String), &Duration)| {
             cut == caller && from == server && !is_over(until)
         };
@@ -78,19 +78,19 @@ impl Links {
         self.state.lock().is_cut(self.checker.now(), caller, server)
     }
 
-    /// So many of a hundred requests of this caller meet the trouble.
+    /// This share of the caller's requests, in percent, gets the fault.
     pub(crate) fn trouble(&self, caller: &str, trouble: Trouble, percent: u64, until: Duration) {
         self.state.lock().troubles.entry(caller.to_owned()).or_default().push((trouble, percent, until));
     }
 
-    /// A caller is cut off no longer.
+    /// Ends the cuts of a caller.
     pub(crate) fn reconnect(&self, caller: &str) {
         let mut state = self.state.lock();
         state.cut.remove(caller);
         state.cut_from.retain(|(cut, _), _| cut != caller);
     }
 
-    /// All is well.
+    /// Ends all faults.
     pub(crate) fn heal(&self) {
         let mut state = self.state.lock();
         state.cut.clear();
@@ -122,7 +122,7 @@ impl Conduct for Links {
             reset: draw("reset", 2) == 0,
             sent: Some(now),
         };
-        // The processes of one place share its link.
+        // The processes of one replica share its link.
         let place = asked.caller.split('.').next().unwrap_or_default();
         if state.is_cut(now, place, server) {
             course.fate = Fate::DropBefore;
@@ -151,7 +151,7 @@ impl Conduct for Links {
     fn between(&self, _server: &str, asked: &ApiRequest) -> Duration {
         let revision = self.etcd.get().map_or(0, |etcd| etcd.revision());
         let draw = |purpose: &str, bound: u64| self.chance.below(bound, &asked.caller, purpose, revision);
-        // Now and then it takes long: a webhook, a slow etcd.
+        // Now and then a request takes long: a webhook, a slow etcd.
         let most = if draw("slow", 10) == 0 { 1_000 } else { 10 };
         Duration::from_millis(1 + draw("between", most))
     }

@@ -1,4 +1,4 @@
-//! Machines: power, boots, ailments, and the kubelet that runs on each.
+//! Machines: power, boots, ailments, and the kubelet of each.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,31 +14,31 @@ use crate::checker::Tone;
 /// How long a machine takes from power to kubelet.
 const BOOT: Duration = Duration::from_secs(15);
 
-/// A machine as it is.
+/// The state of a machine.
 #[derive(Default)]
 pub(crate) struct Machine {
     pub(crate) boot: u32,
     pub(crate) powered: bool,
     /// It has power: it runs, or boots.
     lit: bool,
-    /// How often it lost power: what boots then does not come up.
+    /// How often it lost power: a boot that began before the last loss does not complete.
     losses: u32,
-    /// Until when its kubelet hears nothing new of its pods.
+    /// Until when its kubelet receives no changes of its pods.
     pub(crate) deaf_until: Duration,
-    /// Until when its processes do not end when they are killed.
+    /// Until when its processes survive being killed.
     pub(crate) stuck_until: Duration,
-    /// Which of its two outlets was switched off.
+    /// Which of its two outlets were switched off.
     dark: [bool; 2],
-    /// What ails it, and until when.
+    /// Its ailment, and until when.
     pub(super) sick: Option<(Ailment, Duration)>,
-    /// When it got its power and lost it.
+    /// When it got power, and when it lost power.
     changes: Vec<(Duration, bool)>,
     /// When its provider terminated it: it never has power again.
     pub(super) terminated: Option<Duration>,
-    /// How often its kubelet was started: each time at the next API server.
+    /// How often its kubelet was started: each start uses the next API server.
     starts: usize,
     pub(crate) host: Option<Arc<Host>>,
-    /// The pods that have a cgroup: from when its kubelet starts them until it has ended them, or the machine boots.
+    /// The pods that have a cgroup: from the start by their kubelet until it has ended them, or the machine boots.
     pub(super) cgroups: BTreeSet<String>,
     /// Its agent and its watchdog.
     pub(super) guard: Guard,
@@ -46,7 +46,7 @@ pub(crate) struct Machine {
     pub(super) agents: u64,
 }
 
-/// The number of the machine of this name: they are asked by the second, so no name is made for that.
+/// The number of the machine of this name. Called every second, so it creates no name.
 pub(super) fn number_of(name: &str) -> Option<usize> {
     name.strip_prefix("node-")?.parse().ok()
 }
@@ -62,25 +62,25 @@ impl World {
         }
     }
 
-    /// A field of the machine of this name, compared with the time.
+    /// Whether a time in the state of this machine has not passed yet.
     pub(crate) fn lasts(&self, name: &str, until: impl Fn(&Machine) -> Duration) -> bool {
         let (now, machines) = (self.checker.now(), self.machines.lock());
         number_of(name).and_then(|node| machines.get(node)).is_some_and(|machine| now < until(machine))
     }
 
-    /// What ails the machine of this name now.
+    /// The present ailment of the machine of this name.
     pub(crate) fn ailment_of(&self, name: &str) -> Option<Ailment> {
         let now = self.checker.now();
         let machines = self.machines.lock();
         machines.get(number_of(name)?)?.sick.filter(|(_, until)| now < *until).map(|(ailment, _)| ailment)
     }
 
-    /// All machines are well, those that have power.
+    /// Ends the ailments of all machines that have power.
     pub(crate) fn heal_machines(&self) {
         self.machines.lock().iter_mut().for_each(|machine| machine.sick = None);
     }
 
-    /// Whether a machine stands still, with its processes.
+    /// Whether a machine is frozen, with its processes.
     pub(crate) fn is_frozen(&self, name: &str) -> bool {
         let host = number_of(name).and_then(|node| self.machine_host(node));
         host.is_some_and(|host| host.is_paused())
@@ -91,7 +91,7 @@ impl World {
         self.servers.all().iter().all(|server| self.links.is_cut(name, server.name()))
     }
 
-    /// A machine stops.
+    /// A machine halts.
     pub(crate) fn halt(&self, node: usize) {
         if let Some(machine) = self.machines.lock().get_mut(node) {
             if machine.lit {
@@ -132,7 +132,7 @@ impl World {
         self.machines.lock().get(node).is_some_and(|machine| machine.lit)
     }
 
-    /// Whether it had power then; `None`: it was not there yet.
+    /// Whether it had power at that moment; `None`: it did not exist yet.
     pub(super) fn had_power(&self, node: usize, then: Duration) -> Option<bool> {
         let machines = self.machines.lock();
         let changes = &machines.get(node)?.changes;
@@ -175,8 +175,7 @@ impl World {
         self.start_kubelet_of(node, None);
     }
 
-    /// Starts a kubelet in the place of the one that ran on `before`, if nothing
-    /// else happened to the machine meanwhile.
+    /// Starts a kubelet in place of the one that ran on `before`, unless the state of the machine has changed since.
     pub(super) fn start_kubelet_of(self: &Arc<Self>, node: usize, before: Option<&Arc<Host>>) {
         let name = self.node(node);
         let (boot, server, host) = {

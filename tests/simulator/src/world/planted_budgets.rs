@@ -1,5 +1,4 @@
-//! What planted bugs make of the numbers of disruption budgets, between the
-//! controller and the wire.
+//! The effect of planted bugs on the numbers of disruption budgets, between the controller and the wire.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ struct Numbers {
     expected: i64,
 }
 
-/// So many of a hundred, rounded down.
+/// Resolves a number or a percentage of `of`, rounded down.
 fn rounded_down(amount: Option<&Value>, of: i64) -> Option<i64> {
     let percent: i64 = amount?.as_str()?.strip_suffix('%')?.parse().ok()?;
     Some(percent * of / 100)
@@ -124,7 +123,7 @@ impl Seam {
         }
     }
 
-    /// A process that does not lead hears of a budget, and writes what it thinks of it.
+    /// A process that does not lead receives an event of a budget, and writes its own calculation.
     pub(super) fn writes_aside(&self, parts: &Parts, event: &Bytes) {
         let leads = self.world.replicas.get(self.index).is_some_and(super::replica::Replica::leads);
         if leads || !parts.path().ends_with("/poddisruptionbudgets") {

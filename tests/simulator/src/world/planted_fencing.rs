@@ -1,5 +1,6 @@
-//! What planted bugs make of fencing: timers and silence that count as proof, pulses instead of
-//! goals, one look for two, acts before their intents, deletions by name.
+//! The effect of planted bugs on fencing: timers or missing reports that count as evidence, power pulses instead of a
+//! desired
+//! state, one status check instead of two, acts before they are recorded, deletions by name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,28 +19,28 @@ use super::seam::Seam;
 use super::str_at;
 use crate::campaign::Plant;
 
-/// So long after a machine was told to go off a bug takes it for off.
+/// How long after an order to switch off a bug assumes that the machine is off.
 const ASSUMED_AFTER: Duration = Duration::from_secs(20);
-/// For so long a bug remembers what it saw: longer than two looks lie apart.
+/// How long a bug reuses a status check: longer than the time between two of them.
 const REMEMBERED: Duration = Duration::from_secs(8);
-/// What a bug that does not write first tells a device to do it within.
+/// The time limit of an order by a bug that does not record the attempt first.
 const WITHIN: Duration = Duration::from_secs(20);
 
 type DeviceCall = BoxFuture<'static, Result<Answer, DeviceError>>;
 
-/// What is wanted to be true.
+/// The answer that the bug needs.
 fn is_off() -> Answer {
     Answer::new(Power::Off, Identity::Match, String::new())
 }
 
 impl Wire {
-    /// Whether a planted bug does not hear what answers there: the machine of a node that is not Ready.
+    /// Whether a planted bug ignores an answer at the port of a node that is not Ready.
     pub(super) fn is_deaf_to(&self, node: &str) -> bool {
         let lost = || self.world.etcd.object("Node", node).is_some_and(|object| ready(&object) != "True");
         self.plant == Some(Plant::DeafToKubelets) && lost()
     }
 
-    /// What a planted bug makes of an order.
+    /// The effect of a planted bug on an order.
     pub(super) fn execute_order(&self, device: Arc<Device>, order: Order) -> DeviceCall {
         let Some(plant) = self.plant else { return self.asks_as_meant(device, order) };
         let (now, node) = (self.world.checker.now(), order.machine.node.to_string());
@@ -102,7 +103,7 @@ impl Wire {
 }
 
 impl Seam {
-    /// What a planted bug does when it hears of an incident.
+    /// The effect of a planted bug when an event of an incident arrives.
     pub(super) fn on_fence_event(&self, event: &Bytes) {
         let Some(plant @ (Plant::ActsFirst | Plant::ReleasesByName)) = self.plant else { return };
         let told: Value = serde_json::from_slice(event).unwrap_or_default();
@@ -138,7 +139,7 @@ impl Seam {
         drop(device.carry_out(Arc::clone(&self.world), self.caller.clone(), order).await);
     }
 
-    /// Whoever bears the names now.
+    /// Deletes the pods by name, whichever pods have the names now.
     async fn removes_all_of(&self, node: &str) {
         for pod in self.world.etcd.objects_that("Pod", |pod| str_at(pod, "/spec/nodeName") == node) {
             let name = str_at(&pod, "/metadata/name");

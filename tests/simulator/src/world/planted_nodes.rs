@@ -1,5 +1,6 @@
-//! What planted bugs make of nodes that are lost: clocks of others that are believed, outages
-//! that are nobody's, taints that come and go.
+//! The effect of planted bugs on lost nodes: they trust other machines' clocks, mistake outages of API servers for
+//! lost nodes, and
+//! add and remove taints wrongly.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +20,9 @@ use crate::campaign::Plant;
 
 /// `--node-monitor-grace-period`.
 const GRACE: Duration = Duration::from_secs(50);
-/// How often a bug that has a clock of its own looks.
+/// How often a bug with a loop of its own runs.
 const LOOP_INTERVAL: Duration = Duration::from_secs(1);
-/// Under this name a bug remembers that it looks already.
+/// The key under which a bug records that its loop runs.
 const LOOP_KEY: &str = "looks";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
@@ -40,7 +41,7 @@ fn which(object: &Value) -> Value {
 }
 
 impl Parts {
-    /// The first request of a graceful deletion for want of a Node: the condition that says why.
+    /// The first request of a graceful deletion because of a missing Node: the condition with the reason.
     pub(super) fn marks_an_orphan(&self) -> bool {
         let says = |what: &str| self.body.windows(what.len()).any(|part| part == what.as_bytes());
         let of_pod = self.method == Method::PATCH && self.path().contains("/pods/");
@@ -53,7 +54,7 @@ fn renewed(lease: &Value) -> &str {
 }
 
 impl Seam {
-    /// What a planted bug does when it hears of a node or of its Lease.
+    /// The effect of a planted bug when an event of a node or of its Lease arrives.
     pub(super) fn on_node_event(&self, event: &Bytes) {
         let Some(plant) = self.plant else { return };
         let ours =
@@ -77,7 +78,7 @@ impl Seam {
         }
     }
 
-    /// Begins to look every second, unless it does.
+    /// Starts a check every second, unless one runs already.
     fn start_loop(&self, look: fn(&Self) -> Vec<Value>) {
         if self.memory.lock().insert(LOOP_KEY.to_owned(), (1, Bytes::new())).is_some() {
             return;
@@ -107,7 +108,7 @@ impl Seam {
         }
     }
 
-    /// Somebody else's clock tells how old a renewal is.
+    /// Takes the age of a renewal from another machine's clock.
     fn trust_renewal(&self, lease: &Value) {
         let host = self.world.replicas.get(self.index).and_then(super::replica::Replica::host);
         let (Some(host), Ok(renewed)) = (host, renewed(lease).parse::<Timestamp>()) else { return };
@@ -118,7 +119,7 @@ impl Seam {
         }
     }
 
-    /// The Leases of the nodes that were not heard for the grace, whoever else was not.
+    /// The Leases of the nodes that did not report for the grace period, even if no other node reported either.
     fn unreachable_nodes(&self) -> Vec<Value> {
         let now = self.world.checker.now();
         let silent = |(name, (_, seen)): (&String, &(u16, Bytes))| {
@@ -130,20 +131,20 @@ impl Seam {
         self.memory.lock().iter().filter_map(silent).collect()
     }
 
-    /// The nodes that were given up before this process led.
+    /// The nodes that were tainted before this process led.
     fn tainted_nodes(&self) -> Vec<Value> {
         let lost = |node: &Value| ready(node) != "True" && taints(node).iter().any(is_given_up);
         self.world.etcd.objects_that("Node", lost).into_iter().map(Arc::unwrap_or_clone).collect()
     }
 
-    /// Takes taints of loss from a node, as it was heard of.
+    /// Removes taints of a lost node, by the node as it was received.
     async fn remove_taints(&self, node: &Value) {
         let kept: Vec<&Value> = taints(node).iter().filter(|taint| !is_given_up(taint)).collect();
         let body = json!({ "metadata": which(node), "spec": { "taints": kept } });
         self.write_as_meant(format!("/api/v1/nodes/{}", str_at(node, "/metadata/name")), &body).await;
     }
 
-    /// Reads a node and its Lease, and calls it lost if the Lease is as it was.
+    /// Reads a node and its Lease, and marks it as lost if the Lease has not changed.
     async fn mark_lost(&self, name: &str, known: Option<&str>) {
         let path = format!("/api/v1/nodes/{name}");
         let (node, lease) = (self.get(&path).await, self.get(&format!("{LEASES}/{name}")).await);
@@ -169,8 +170,9 @@ impl Seam {
         answer.is_ok_and(|answer| answer.status() == 404)
     }
 
-    /// Force deletes the pod that was to be deleted gracefully, where Node and Lease are missing: by evidence as of a kubelet
-    /// that fell silent before its Node was deleted.
+    /// Force deletes the pod that was to be deleted gracefully, where Node and Lease are missing: as if the kubelet
+    /// had stopped reporting
+    /// before its Node was deleted.
     pub(super) async fn force_deletes(&self, mark: &Parts) {
         let target = mark.path().trim_end_matches("/status").to_owned();
         let name = target.rsplit('/').next().unwrap_or_default().to_owned();
@@ -189,7 +191,7 @@ impl Seam {
         self.send_as_meant(request(Method::DELETE, target, &options)).await;
     }
 
-    /// Unknown is nothing that this cache knows: it has the last word of a kubelet.
+    /// Treats Unknown as if the kubelet had reported it: this cache has only the kubelet's last report.
     fn lift_unread(&self, node: &Value) {
         let name = str_at(node, "/metadata/name").to_owned();
         if ready(node) != "Unknown" {

@@ -1,5 +1,6 @@
-//! What planted bugs make of deletions for taints: timers by name, times that begin at
-//! first sight, nothing looked at again.
+//! The effect of planted bugs on evictions by taint: timers by name, times that begin when the taint is first seen,
+//! no check when a
+//! timer fires.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +41,7 @@ fn timer(pod: &Value, taints: &[&Value]) -> Option<Duration> {
     Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
 }
 
-/// Takes the times of taints out of a node, or of a list of them.
+/// Removes the times of taints from a node, or from a list of nodes.
 fn forget_times(object: &mut Value) {
     for taint in object.pointer_mut("/spec/taints").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(taint) = taint.as_object_mut() {
@@ -60,7 +61,7 @@ impl Parts {
         self.method == Method::GET && self.is_evidence() && self.is_about("nodes")
     }
 
-    /// A request that asks a pod to end for a taint: its mark, or its deletion.
+    /// A request that evicts a pod because of a taint: its condition, or its deletion.
     fn ends_for_a_taint(&self) -> bool {
         let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         match self.method {
@@ -75,7 +76,7 @@ impl Parts {
 }
 
 impl Seam {
-    /// What a planted bug answers in the place of the API server.
+    /// The answer of a planted bug in place of the API server.
     pub(super) fn answered_by_plant(&self, parts: &Parts) -> Option<Result<Answer, BoxError>> {
         match self.plant {
             Some(Plant::NoSecondLook) if parts.reads_a_node() => {
@@ -83,7 +84,7 @@ impl Seam {
                 let replica = self.world.replicas.get(self.index)?;
                 let server = self.world.servers.get(replica.server())?;
                 let cached = server.cached_that("Node", |node| str_at(node, "/metadata/name") == name);
-                // What is not there is left to the evidence of others.
+                // A missing node is left to the rules of other evidence.
                 cached.first().map(|node| whole(200, node.to_string().into()))
             }
             Some(Plant::GivesUp) if parts.ends_for_a_taint() => self
@@ -100,7 +101,7 @@ impl Seam {
         }
     }
 
-    /// What a planted bug makes of an answer about nodes, or of one that failed.
+    /// The effect of a planted bug on an answer about nodes, or on one that failed.
     pub(super) async fn after_taints(
         &self,
         parts: &Parts,
@@ -128,7 +129,7 @@ impl Seam {
         }
     }
 
-    /// What a planted bug makes of an event of a watch.
+    /// The effect of a planted bug on an event of a watch.
     pub(super) fn changed_taints(&self, event: Bytes) -> Bytes {
         let Ok(mut told) = serde_json::from_slice::<Value>(&event) else { return event };
         match self.plant {
@@ -154,7 +155,7 @@ impl Seam {
         self.world.replicas.get(self.index).is_some_and(super::replica::Replica::leads)
     }
 
-    /// A pod tolerates what it tolerated when it was first seen on its node.
+    /// Gives a pod the tolerations that it had when it was first seen on its node.
     fn remember_tolerations(&self, told: &mut Value) {
         let Some(spec) = told.pointer_mut("/object/spec").and_then(Value::as_object_mut) else { return };
         let bound = spec.get("nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty());
@@ -188,7 +189,7 @@ impl Seam {
         }
     }
 
-    /// The time of a pod is over: whoever bears its name is deleted, unless the taint went.
+    /// The timer of a pod fires: any pod with its name is deleted, unless the taint was removed.
     async fn fires(&self, pod: &Arc<Value>, node: &str, after: Duration) {
         tokio::time::sleep(after).await;
         let name = str_at(pod, "/metadata/name");

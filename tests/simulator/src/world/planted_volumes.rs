@@ -1,4 +1,4 @@
-//! What planted bugs make of the owners of volumes.
+//! The effect of planted bugs on the Leases of volumes.
 
 use bytes::Bytes;
 use http::Method;
@@ -16,7 +16,7 @@ fn leases() -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{VOLUME_LEASE_NAMESPACE}/leases")
 }
 
-/// A write of whose a volume is.
+/// A write of the Lease of a volume.
 fn writes_volume_lease(parts: &Parts) -> bool {
     parts.method != Method::GET && parts.path().starts_with(&leases())
 }
@@ -27,7 +27,7 @@ fn without_label(body: &mut Value) {
     }
 }
 
-/// NODE and the pod, and nothing that says which life of the node it is.
+/// The holder with node and pod, and without the incarnation of the node.
 fn by_name(body: &mut Value) {
     let identity = str_at(body, "/spec/holderIdentity").to_owned();
     if let [node, _, _, pod] = identity.split('/').collect::<Vec<_>>().as_slice() {
@@ -43,7 +43,7 @@ fn same_generation(body: &mut Value) {
 }
 
 impl Seam {
-    /// What a planted bug makes of a write of whose a volume is.
+    /// The effect of a planted bug on a write of the Lease of a volume.
     pub(super) fn mistakes_owner(&self, plant: Plant, parts: &mut Parts) {
         if !writes_volume_lease(parts) {
             return;
@@ -60,7 +60,7 @@ impl Seam {
         }
     }
 
-    /// What a planted bug does when it hears of a pod or of a volume.
+    /// The effect of a planted bug when an event of a pod or of a volume arrives.
     pub(super) fn on_volume_event(&self, parts: &Parts, event: &Bytes) {
         let bugs = [Plant::GoneMeansFree, Plant::ForgetsHeld, Plant::OpensTheGate];
         let Some(plant) = self.plant.filter(|plant| bugs.contains(plant)) else { return };
@@ -93,7 +93,7 @@ impl Seam {
         }
     }
 
-    /// Writes that a volume is nobody's, or deletes its Lease, as it is now.
+    /// Releases the Lease of a volume, or deletes it, whatever its state is.
     fn frees(&self, volume: String, method: Method) {
         let seam = self.clone();
         self.aside(Box::pin(async move {
@@ -114,13 +114,14 @@ impl Seam {
         }));
     }
 
-    /// What a planted bug reads in the place of what is there.
+    /// The answer that a planted bug reads in place of the true one.
     pub(super) fn other_words(&self, parts: &Parts, told: Bytes) -> Bytes {
         let (evidence, heartbeat) = ("/fenceevidences", "/kube-node-lease/leases/");
         let (resource, is, reads) = match self.plant {
             Some(Plant::SharesAnyway) => ("/persistentvolumes", "ReadWriteOncePod", "ReadWriteOnce"),
             Some(Plant::DeafToMounts) => ("/nodes", "^data-0\"", "^data-none\""),
-            // For three eighths of the duration a kubelet may be silent, and looks lie as far apart.
+            // A kubelet may go without a report for three eighths of the duration, and status checks lie as far
+            // apart.
             Some(Plant::LooksTooSoon) => {
                 (heartbeat, "\"leaseDurationSeconds\":40", "\"leaseDurationSeconds\":1")
             }
@@ -150,7 +151,7 @@ impl Seam {
         !self.world.etcd.objects_that("FenceEvidence", by_device).is_empty()
     }
 
-    /// The same of a list.
+    /// The same for a list.
     pub(super) async fn in_other_words(
         &self,
         parts: &Parts,
@@ -168,7 +169,7 @@ impl Seam {
 }
 
 impl Parts {
-    /// The deletion of whose a volume was.
+    /// The deletion of the Lease of a volume.
     pub(super) fn forgets_a_volume(&self) -> bool {
         self.method == Method::DELETE && writes_volume_lease(self)
     }

@@ -1,9 +1,12 @@
-//! A cloud that switches machines: they are its instances, and it is asked by their providerID.
+//! A cloud that switches machines: they are its instances, and requests name them by providerID.
 //!
-//! It keeps to its documentation, which is less than what a device beside a machine tells. A question may be answered from a copy
-//! that is behind, and the next one from another copy. It limits requests. A stop takes its time, and the instance runs meanwhile. Who
-//! else has rights stops instances, starts them again, and terminates them. While its region is lost, answers are late, or
-//! none, or find nothing.
+//! It behaves as documented, which guarantees less than a device beside a machine. A request may be answered from a
+//! stale copy, and the
+//! next one from another copy. It limits the rate of requests. A stop takes time, and the instance runs meanwhile.
+//! Other clients with
+//! rights stop instances, start them again, and terminate them. While its region is lost, answers are late or
+//! missing, or find no
+//! instance.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,24 +18,24 @@ use super::devices::Device;
 use super::run::World;
 use crate::campaign::Malfunction;
 
-/// How long an instance takes to stop, when all is well.
+/// How long an instance takes to stop, without disturbances.
 const STOPS_WITHIN: u64 = 12;
 
-/// So many copies of its state answer. One of them is never behind.
+/// How many copies of its state answer. One of them is never stale.
 const COPIES: u64 = 3;
-/// For so many seconds the same copy answers.
+/// For how many seconds the same copy answers.
 const STAYS: u64 = 60;
 
-/// What a provider knows of one instance, beside its power.
+/// What a provider records of one instance, besides its power.
 #[derive(Debug)]
 pub(super) struct Provider {
-    /// So far its copies may be behind.
+    /// How stale its copies may be.
     behind: Duration,
-    /// When it was told to stop, and until when that takes.
+    /// When it got an order to stop, and until when the stop takes.
     stops: Mutex<Vec<(Duration, Duration)>>,
 }
 
-/// What a node says of its machine.
+/// The providerID of a node.
 pub(super) fn provider_id(node: usize) -> String {
     format!("aws:///eu-central-1a/{}", instance(node))
 }
@@ -45,14 +48,14 @@ fn refused(said: &str) -> Option<DeviceError> {
     Some(DeviceError::Failed { said: said.to_owned() })
 }
 
-/// What an agent says of an answer without instances, whatever the reason.
+/// The error of an agent for an answer without instances, whatever the reason.
 const NOT_FOUND: &str = "the instance does not exist (InvalidInstanceID.NotFound)";
 
 fn not_found() -> Option<DeviceError> {
     refused(NOT_FOUND)
 }
 
-/// Whether it found no such instance.
+/// Whether the error means that no such instance was found.
 pub(super) fn is_not_found(error: &DeviceError) -> bool {
     matches!(error, DeviceError::Failed { said } if said == NOT_FOUND)
 }
@@ -62,19 +65,19 @@ impl Provider {
         Self { behind, stops: Mutex::new(Vec::new()) }
     }
 
-    /// It is well: its copies show what is so, and nothing is stopping.
+    /// Ends the disturbances: its copies are current, and no stop is under way.
     pub(super) fn heal(&self) {
         self.stops.lock().clear();
     }
 
-    /// Whether it is on its way to stopped.
+    /// Whether a stop was under way at that moment.
     fn stops_at(&self, then: Duration) -> bool {
         self.stops.lock().iter().any(|(from, until)| (*from..*until).contains(&then))
     }
 }
 
 impl World {
-    /// Another actor terminates the instance of a node, for ever.
+    /// Another client terminates the instance of a node.
     pub(super) fn terminate(&self, node: usize) {
         self.power_off(node);
         let now = self.checker.now();
@@ -82,7 +85,7 @@ impl World {
         self.checker.instance_is_gone(&self.node(node));
     }
 
-    /// Another actor starts an instance that is stopped.
+    /// Another client starts a stopped instance.
     pub(super) async fn start_again(self: &Arc<Self>, node: usize) {
         if !self.has_power(node) {
             self.checker.probe("another actor started an instance that was stopped");
@@ -92,7 +95,7 @@ impl World {
 }
 
 impl Device {
-    /// What comes of an order to a provider that keeps to its documentation.
+    /// The result of a request to a provider that behaves as documented.
     pub(super) async fn provider_does(
         self: &Arc<Self>,
         provider: &Provider,
@@ -143,7 +146,7 @@ impl Device {
         }
     }
 
-    /// What one of its copies shows.
+    /// The state that one of its copies shows.
     fn described(
         &self,
         provider: &Provider,
@@ -151,7 +154,7 @@ impl Device {
         now: Duration,
     ) -> Result<Power, Option<DeviceError>> {
         let node = self.node();
-        // A client is answered by one copy for a while.
+        // One copy answers a client for a while.
         let copy = self.chance().below(COPIES, self.name(), "copy", now.as_secs() / STAYS);
         let most = u64::try_from(provider.behind.as_millis()).unwrap_or(0) + 1;
         let by = match self.is_healed() || copy == 0 {

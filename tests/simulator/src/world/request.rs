@@ -1,5 +1,6 @@
-//! How peers (kubelets, workload controllers, people) talk to an API server: the
-//! same doors and links as everybody, without a client library.
+//! How peers (kubelets, workload controllers, people) reach an API server: through the same transports and links as
+//! all callers,
+//! without a client library.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +17,7 @@ use crate::api::{ApiServer, Transport};
 /// How long a peer waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The API servers as callers find them: a server that restarts is another one
-/// under the same number.
+/// The API servers as callers find them: a server that restarts is a new one under the same number.
 #[derive(Default)]
 pub(crate) struct Servers(Mutex<Vec<Arc<ApiServer>>>);
 
@@ -43,7 +43,7 @@ impl Servers {
 /// An answer: its code and its body.
 pub(crate) type Answer = (u16, Value);
 
-/// Asks a server; `None`: no answer came.
+/// Sends a request to a server; `None`: no answer came.
 pub(crate) async fn send_request(
     server: &Arc<ApiServer>,
     caller: &str,

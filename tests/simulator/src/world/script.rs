@@ -1,8 +1,8 @@
-//! The baseline "force delete when NotReady": what people run as a cron job so that
-//! a StatefulSet gets its pods back.
+//! The baseline "force delete when NotReady": a cron job by which operators get the pods of a StatefulSet back.
 //!
-//! It asks its API server every ten seconds, takes a node whose Lease was not
-//! renewed for a while as dead, and deletes its pods by name without grace.
+//! It reads its API server every ten seconds, treats a node whose Lease was not renewed for a while as dead, and
+//! force deletes its pods
+//! by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use super::request::send_request;
 use super::run::World;
 use super::str_at;
 
-/// The name under which it calls.
+/// Its name as a caller.
 pub(super) const CALLER: &str = "script";
 /// How often it looks.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// For how long a Lease may go without a renewal before its node counts as dead.
 const NOT_READY_AFTER: Duration = Duration::from_secs(40);
 
-/// The script and what it remembers.
+/// The script and its state.
 pub(crate) struct Script {
     world: Arc<World>,
     /// The last renewal of each Lease, and when it was first seen.
@@ -67,7 +67,7 @@ impl Script {
         }
         let nodes = self.list("/api/v1/nodes").await?;
         let known: BTreeSet<&str> = nodes.iter().map(|node| str_at(node, "/metadata/name")).collect();
-        // A node that is gone has no Lease for long; its pods hang, so they go too.
+        // The Lease of a node that is gone does not stay long; the node's pods hang, so the script deletes them too.
         let dead = |name: &str| {
             let silent =
                 self.renewals.get(name).is_none_or(|(_, at)| now.saturating_sub(*at) >= NOT_READY_AFTER);

@@ -1,8 +1,8 @@
-//! A power switch as a device beside its machine (BMC, PDU, hypervisor): it can be
-//! told off, on and to say which; and it can lie, be late, and be silent.
+//! A power switch as a device beside its machine (BMC, PDU, hypervisor): it takes orders to switch off and on, and
+//! reports the power
+//! state; and it can report falsely, be late, and not answer.
 //!
-//! It keeps a ledger of what it did to the power, which is the truth; what it says
-//! is another thing.
+//! It records what it really did to the power; its answers may differ from that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::host::Host;
 use super::run::World;
 use crate::campaign::Manner;
 
-/// What somebody asks of a switch.
+/// A request to a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Off,
@@ -22,14 +22,14 @@ pub(crate) enum Order {
     Status,
 }
 
-/// What a switch says of the power.
+/// The power state that a switch reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReportedPower {
     On,
     Off,
 }
 
-/// One line of the ledger: something was asked, or something was done.
+/// One line of the record: a request, or an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     Asked(Order),
@@ -67,7 +67,7 @@ impl Switch {
         self.state.lock().ledger.push((world.checker.now(), entry));
     }
 
-    /// Tells the switch something; `None`: no answer comes.
+    /// Sends a request to the switch; `None`: no answer comes.
     pub(crate) async fn execute(self: &Arc<Self>, world: &Arc<World>, order: Order) -> Option<ReportedPower> {
         let manner = self.state.lock().manner;
         if manner == Manner::Dead {
@@ -94,7 +94,7 @@ impl Switch {
         (manner != Manner::DoneButSilent).then_some(wanted)
     }
 
-    /// An honest switch measures; the others repeat what they were last told.
+    /// A reliable switch measures; the others repeat the last order.
     fn reported_power(&self, world: &World) -> ReportedPower {
         let state = self.state.lock();
         match state.manner {
@@ -135,9 +135,9 @@ mod tests {
     use crate::campaign::{Extras, Plan};
     use crate::world::{Baseline, Subject};
 
-    /// A world of one machine that was on for 20 s; gives back what came of telling
-    /// its switch something: the answer, the power at once and a minute later, and
-    /// how often the power was turned.
+    /// A world of one machine that was on for 20 s. Returns the result of a request to its switch: the answer, the
+    /// power at once and a
+    /// minute later, and how often the power changed.
     fn run_order(manner: Manner, order: Order) -> (Option<ReportedPower>, bool, bool, usize) {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();

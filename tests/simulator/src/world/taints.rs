@@ -1,5 +1,4 @@
-//! Taints of the effect `NoExecute`: who adds them and takes them away, and what the pods
-//! of a world tolerate.
+//! Taints of the effect `NoExecute`: which clients add and remove them, and what the pods of a world tolerate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,25 +10,24 @@ use super::request::send_request;
 use super::run::World;
 use super::{stamp, str_at};
 
-/// The taints of which plans speak, by their number. The last one is the node lifecycle
-/// controller's own.
+/// The taints that plans name, by their number. The last one is the node lifecycle controller's own.
 pub const TROUBLES: [&str; 3] =
     ["example.com/trouble-0", "example.com/trouble-1", "node.kubernetes.io/unreachable"];
-/// How often somebody tries to change an object that others change too.
+/// How often a client tries to change an object that others change too.
 const TRIES: usize = 5;
 
-/// How a pod bears one taint.
+/// How a pod tolerates one taint.
 #[derive(Clone, Copy)]
 enum Toleration {
-    /// It says nothing: not at all, or for 300 s what `DefaultTolerationSeconds` adds.
+    /// It has no toleration of its own: none at all, or the 300 s that `DefaultTolerationSeconds` adds.
     Unspecified,
     /// For so many seconds.
     For(u64),
-    /// For ever.
+    /// Without limit.
     Ever,
 }
 
-/// What `data-0`, `data-1` and so on say of [`TROUBLES`]; then it begins anew.
+/// The tolerations of [`TROUBLES`] of `data-0`, `data-1` and so on; then the list begins again.
 const MEMBERS: [[Toleration; 3]; 5] = [
     [Toleration::For(20), Toleration::Ever, Toleration::For(20)],
     [Toleration::For(0), Toleration::Ever, Toleration::For(0)],
@@ -51,11 +49,11 @@ fn toleration(key: &str, bears: Toleration) -> Option<Value> {
     }
 }
 
-/// So many seconds lie between two looks at what waits without a proof.
+/// The seconds between two checks of pods that wait without evidence.
 const STUCK_INTERVAL: u64 = 5;
 
-/// Has the referee look every second whether everybody was asked to end who was to be, and
-/// every node called lost that is.
+/// Lets the checker verify every second that every pod that must be evicted was deleted, and every lost node is
+/// marked.
 pub(super) fn watch(world: &Arc<World>, host: &Arc<Host>) {
     let (world, env) = (Arc::clone(world), host.env());
     host.env().spawner.spawn(
@@ -107,7 +105,7 @@ impl World {
         self.change_taints(node, |taints| taints.retain(|taint| str_at(taint, "/key") != *key)).await;
     }
 
-    /// By the version that was read, as everybody must who changes a list.
+    /// Names the resourceVersion that was read, as every client must that changes a list.
     async fn change_taints(&self, node: usize, change: impl Fn(&mut Vec<Value>)) {
         let path = format!("/api/v1/nodes/{}", self.node(node));
         for _ in 0..TRIES {
@@ -126,7 +124,7 @@ impl World {
         }
     }
 
-    /// A toleration that is there may get another time, and may not go.
+    /// An existing toleration may get another time, and may not be removed.
     pub(super) async fn tolerate(&self, pod: usize, key: usize, seconds: Option<u64>) {
         let Some(key) = TROUBLES.get(key) else { return };
         let path = format!("/api/v1/namespaces/default/pods/data-{pod}");
@@ -145,7 +143,7 @@ impl World {
         }
     }
 
-    /// Whether there is nothing left to try: it was changed, or cannot be.
+    /// Whether no other try is needed: it was changed, or cannot be.
     async fn changed_by_person(&self, path: &str, body: Value) -> bool {
         let Some(server) = self.servers.get(0) else { return true };
         let code =

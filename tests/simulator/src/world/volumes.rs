@@ -1,4 +1,4 @@
-//! The volumes of the StatefulSet's pods, at the storage: whoever runs writes.
+//! The volumes of the StatefulSet's pods, at the storage: every process that runs writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::run::World;
 /// How often a process writes.
 const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Lets every process with a volume write to it, for ever.
+/// Lets every process with a volume write to it.
 pub(crate) fn start(world: &Arc<World>, host: &Arc<Host>) {
     let (world, env) = (Arc::clone(world), host.env());
     host.env().spawner.spawn(

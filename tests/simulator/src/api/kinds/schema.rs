@@ -1,15 +1,17 @@
 //! What the API server does with custom resources by the schema of their definition, in the order of
-//! `apiextensions-apiserver`: defaults, nulls that may not be, unknown fields ([`complete`]); then what is wrong
-//! ([`wrong`]), and, where nothing is wrong that would mislead them, the rules ([`super::rules`]).
+//! `apiextensions-apiserver`:
+//! defaults, nulls that are not allowed, unknown fields ([`complete`]); then validation ([`validate`]), and, where no
+//! error would
+//! mislead them, the rules ([`super::rules`]).
 //!
-//! Structural schemas alone, and of them what ours have; another keyword is told loudly by a test.
+//! Only structural schemas, with the keywords that pod-safety's definitions use; a test fails for any other keyword.
 
 use serde_json::{Map, Value};
 
 use super::rules::holds;
 use crate::api::failure::Cause;
 
-/// The keywords that are understood.
+/// The supported keywords.
 #[cfg(test)]
 pub(super) const KEYWORDS: [&str; 22] = [
     "additionalProperties",
@@ -36,10 +38,10 @@ pub(super) const KEYWORDS: [&str; 22] = [
     "x-kubernetes-validations",
 ];
 
-/// What the server itself knows of every object.
+/// The fields that every object has.
 const OF_EVERY_OBJECT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Fills in, and drops.
+/// Fills in defaults, and drops unknown fields.
 pub(super) fn complete(schema: &Value, object: &mut Value) {
     fill(schema, object);
     prune(schema, object, true);
@@ -49,7 +51,7 @@ fn properties(schema: &Value) -> Option<&Map<String, Value>> {
     schema.get("properties").and_then(Value::as_object)
 }
 
-/// The schema of a field: its own, or that of all others.
+/// The schema of a field: its own, or the one for additional properties.
 fn of_field<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
     let own = properties(schema).and_then(|fields| fields.get(key));
     own.or_else(|| schema.get("additionalProperties").filter(|all| all.is_object()))
@@ -59,7 +61,7 @@ fn is_nullable(schema: &Value) -> bool {
     schema["nullable"] == true
 }
 
-/// A null counts as missing where it may not be.
+/// A null counts as missing where it is not allowed.
 fn fill(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -99,7 +101,7 @@ fn prune(schema: &Value, value: &mut Value, is_root: bool) {
     }
 }
 
-/// What is wrong with an object, or with its change.
+/// What is invalid in an object, or in its change.
 pub(super) fn validate(schema: &Value, object: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
     check(schema, object, "", &mut causes);
@@ -116,7 +118,7 @@ pub(super) fn validate(schema: &Value, object: &Value, old: Option<&Value>) -> V
     causes
 }
 
-/// Items of a list of type `map` that have the same keys.
+/// Finds items of a list of type `map` that have the same keys.
 fn find_twins(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
     for (key, field) in value.as_object().into_iter().flatten() {
         if let Some(schema) = of_field(schema, key) {
@@ -165,7 +167,7 @@ fn is_of_type(value: &Value, kind: &str) -> bool {
 }
 
 fn check(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
-    // A null may be there, and yet is none of the words, unless they name it.
+    // A null may be allowed without being a value of the enum, unless the enum lists it.
     if let Some(words) = schema["enum"].as_array()
         && !words.contains(value)
     {
@@ -245,7 +247,7 @@ fn follow(schema: &Value, value: &Value, old: Option<&Value>, path: &str, causes
             causes.push(Cause::invalid(path, rule["message"].as_str().unwrap_or(text)));
         }
     }
-    // Items of lists are not compared with older ones: ours have no rules.
+    // Items of lists are not compared with older ones: pod-safety's have no rules.
     for (key, field) in value.as_object().into_iter().flatten() {
         if let Some(schema) = of_field(schema, key) {
             follow(schema, field, old.and_then(|old| old.get(key)), &inside(path, key), causes);

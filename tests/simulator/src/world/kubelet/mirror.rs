@@ -1,9 +1,10 @@
-//! The API's copy of a static pod: its kubelet makes it anew when it is deleted, as long as its Node is there.
+//! The mirror pod of a static pod: its kubelet creates it again when it is deleted, as long as its Node exists.
 //!
-//! As a kubelet of 1.37 does (`mirror_client.go`): it takes the UID of its Node, the owner of the copy, from its own
-//! informer, and makes no copy without. The API server compares that UID with the Node that it knows
-//! (`api/node_restriction.rs`). So a kubelet whose Node was deleted makes no copy, and nobody can see by one that it
-//! lives.
+//! As a kubelet of 1.37 does (`mirror_client.go`): it takes the UID of its Node, the owner of the mirror pod, from
+//! its own informer, and
+//! creates none without. The API server compares that UID with the Node that it knows (`api/node_restriction.rs`). So
+//! a kubelet
+//! whose Node was deleted creates no mirror pod, and none can show that the kubelet runs.
 
 use std::sync::Arc;
 
@@ -11,20 +12,20 @@ use serde_json::{Value, json};
 
 use super::{Kubelet, POLL_INTERVAL, path, str_at};
 
-/// Whether a pod is such a copy.
+/// Whether a pod is a mirror pod.
 pub(in crate::world) fn is_mirror(pod: &Value) -> bool {
     pod.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_some()
 }
 
 impl Kubelet {
-    /// Keeps the copy of its static pod there, for ever.
+    /// Keeps the mirror pod of its static pod there.
     pub(super) async fn keep_mirror(self: Arc<Self>) {
         loop {
             self.env.sleep(POLL_INTERVAL).await;
             let known =
                 self.pods.lock().as_ref().map(|pods| pods.values().find(|pod| is_mirror(pod)).cloned());
             match known {
-                // It has heard nothing yet.
+                // It has received no pods yet.
                 None => {}
                 Some(Some(mirror)) if mirror.pointer("/metadata/deletionTimestamp").is_some() => {
                     let uid = str_at(&mirror, "/metadata/uid");
@@ -37,7 +38,7 @@ impl Kubelet {
         }
     }
 
-    /// The UID of its Node, as its informer has it: what was last heard, while nothing is.
+    /// The UID of its Node from its informer: the last one received, while nothing arrives.
     fn observe_node(&self) -> Option<String> {
         let server = self.world.servers.get(self.server)?;
         let mut owner = self.owner.lock();

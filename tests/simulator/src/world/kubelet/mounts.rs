@@ -1,5 +1,4 @@
-//! Volumes on a node: a kubelet says which it uses before it uses them, and waits
-//! until they are attached.
+//! Volumes on a node: a kubelet reports which it uses before it uses them, and waits until they are attached.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use super::super::guarded::volumes_of;
 use super::{Kubelet, is_ended};
 
 impl Kubelet {
-    /// What it uses or is about to use (`GetVolumesInUse`).
+    /// The volumes that it uses or is about to use (`GetVolumesInUse`).
     pub(super) fn volumes(&self) -> Vec<String> {
         let used = self
             .world
@@ -30,7 +29,7 @@ impl Kubelet {
         volumes
     }
 
-    /// Says what it uses, unless that is known.
+    /// Reports the volumes that it uses, unless that was reported.
     pub(super) async fn report_volumes(&self) -> bool {
         let volumes = self.volumes();
         if self.reported.lock().as_ref() == Some(&volumes) {
@@ -39,7 +38,7 @@ impl Kubelet {
         let patch = json!({ "status": { "volumesInUse": volumes } });
         let path = format!("/api/v1/nodes/{}/status", self.node);
         let told = matches!(self.request("PATCH", &path, Some(patch)).await, Some((200, _)));
-        // Who got no answer does not know what was written.
+        // Without an answer it is unknown whether the write was applied.
         *self.reported.lock() = told.then_some(volumes);
         told
     }
@@ -62,19 +61,20 @@ impl Kubelet {
         true
     }
 
-    /// The volumes that its Node says are attached (`VerifyControllerAttachedVolume`). A Node that is gone says nothing; a
-    /// volume whose detachment failed is not among them until it is attached anew. `None`: in this world nobody says it.
+    /// The volumes that its Node lists as attached (`VerifyControllerAttachedVolume`). A Node that is gone lists
+    /// none; a volume whose
+    /// detachment failed is not listed until it is attached again. `None`: in this world no Node lists them.
     async fn attached(&self) -> Option<BTreeSet<String>> {
         self.world.with.guarded_volumes?;
         let read = self.request("GET", &format!("/api/v1/nodes/{}", self.node), None).await;
         Some(read.map_or_else(BTreeSet::new, |(_, node)| said_of(&node)))
     }
 
-    /// Whether a volume is attached here, and the pod that wants it may have it.
+    /// Whether a volume is attached here, and the pod that needs it may have it.
     async fn is_at_hand(&self, volume: &str) -> bool {
         let others = self.world.checker.processes_on(&self.node).into_iter();
         let has_it = |identity: &str| self.world.checker.volumes_of(identity).iter().any(|one| one == volume);
-        // What is for one pod alone it mounts for one.
+        // A ReadWriteOncePod volume is mounted for one pod only.
         let taken = self.world.one_pod() && others.into_iter().any(|(_, process)| has_it(&process.identity));
         if taken || !self.world.may_start_with(volume) {
             return false;

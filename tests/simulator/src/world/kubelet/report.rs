@@ -1,5 +1,6 @@
-//! What a kubelet says of its node and pods where somebody listens to it: in worlds in which
-//! pod-safety looks after nodes. That its node is not ready it says everywhere (`setters.go`, `ReadyCondition`).
+//! The conditions that a kubelet reports for its node and pods, in worlds in which pod-safety manages nodes. That its
+//! node is not ready
+//! it reports in every world (`setters.go`, `ReadyCondition`).
 
 use std::time::Duration;
 
@@ -15,10 +16,10 @@ use crate::world::machines::number_of;
 use crate::world::shops::start_up;
 use crate::world::{boot_id, str_at, zone};
 
-/// `nodeStatusReportFrequency`: so often it says that all is as it was.
+/// `nodeStatusReportFrequency`: how often it reports an unchanged status.
 const POST_INTERVAL: Duration = Duration::from_secs(300);
 
-/// What a kubelet last said of its node, and when.
+/// The last report of the node's status, and when it was made.
 #[derive(Default)]
 pub(super) struct Posted {
     at: Option<Mono>,
@@ -30,7 +31,7 @@ impl Kubelet {
         self.world.with.nodes != Keeper::Theirs
     }
 
-    /// Whether this pod can be ready, for all that the API hears.
+    /// Whether this pod has readiness that is reported.
     pub(super) fn tells_readiness(&self, pod: &Value) -> bool {
         start_up(pod).is_some() || self.is_listened_to()
     }
@@ -43,7 +44,7 @@ impl Kubelet {
         json!({ "topology.kubernetes.io/zone": zone(number.unwrap_or(0)), HOSTNAME: &*self.node })
     }
 
-    /// In what it differs from the others.
+    /// In what this kubelet differs from the others.
     pub(super) fn lacks(&self) -> Option<Lack> {
         let odd = self.world.with.odd_kubelet?;
         (number_of(&self.node) == Some(odd.node)).then_some(odd.lacks)
@@ -53,7 +54,7 @@ impl Kubelet {
         self.lacks() != Some(Lack::Lease)
     }
 
-    /// Which life of its machine this is, by its own word.
+    /// The boot ID that it reports.
     pub(super) fn boot_id(&self) -> String {
         match self.lacks() {
             Some(Lack::BootUuid) => self.boot.to_string(),
@@ -62,7 +63,7 @@ impl Kubelet {
         }
     }
 
-    /// How its node is.
+    /// The conditions of its node.
     pub(super) fn conditions(&self) -> Value {
         let (status, reason, message) = match self.world.ailment_of(&self.node) {
             None => ("True", "KubeletReady", "kubelet is posting ready status"),
@@ -90,7 +91,8 @@ impl Kubelet {
         ])
     }
 
-    /// Says how its node is: when it starts, when that changes, when the API has it otherwise, and now and then.
+    /// Reports the conditions of its node: when it starts, when they change, when the API shows others, and now and
+    /// then.
     pub(super) async fn post(&self, posted: &mut Posted) {
         let ailment = self.world.ailment_of(&self.node);
         let was_sick = || {

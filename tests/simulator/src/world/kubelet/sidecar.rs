@@ -1,8 +1,10 @@
-//! Sidecars: init containers that are restarted always, and run beside the main container.
+//! Sidecars: init containers that are always restarted, and run beside the main container.
 //!
-//! As the kubelet of 1.36 has it: they are stopped after the main container has ended, and until the last of them has
-//! ended the pod is Running by its word (`getPhase` counts those that run; `status_manager` does not let a phase become
-//! terminal while containers could run). So where a phase is terminal beside a sidecar that runs, somebody else wrote it.
+//! As in the kubelet of 1.36: they are stopped after the main container has ended, and the kubelet reports the pod as
+//! Running until the
+//! last of them has ended (`getPhase` counts those that run; `status_manager` does not let a phase become terminal
+//! while containers
+//! could run). So where a phase is terminal while a sidecar runs, another client wrote it.
 
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use serde_json::{Value, json};
 use super::worker::{self, ContainerState, has_second};
 use super::{Kubelet, path, str_at};
 
-/// The init containers of a pod with a sidecar: one that ends before it, and it.
+/// The init containers of a pod with a sidecar: a plain one that ends first, and the sidecar.
 pub(in crate::world) fn with_sidecar() -> Value {
     json!([
         { "name": "prepare", "image": "hollow" },
@@ -23,12 +25,12 @@ fn has_sidecar(pod: &Value) -> bool {
     pod.pointer("/spec/initContainers/1").is_some()
 }
 
-/// Whether the API says that the sidecar of a pod runs.
+/// Whether the API shows that the sidecar of a pod runs.
 pub(super) fn is_called_running(pod: &Value) -> bool {
     pod.pointer("/status/initContainerStatuses/1/state/running").is_some()
 }
 
-/// What is said of the init containers, while the sidecar runs or when it has ended.
+/// The statuses of the init containers, while the sidecar runs or after it has ended.
 pub(super) fn statuses(pod: &Value, runs: bool, now: &str) -> Option<Value> {
     if !has_sidecar(pod) {
         return None;
@@ -43,7 +45,7 @@ pub(super) fn statuses(pod: &Value, runs: bool, now: &str) -> Option<Value> {
 }
 
 impl Kubelet {
-    /// The main container has ended, and the sidecar has not: for what is left of the grace.
+    /// The main container has ended, and the sidecar runs for the rest of the grace period.
     pub(super) async fn outlive(&self, uid: &str, pod: &Value, grace: u64) {
         if !has_sidecar(pod) {
             return;

@@ -29,7 +29,7 @@ pub(super) fn has_second(pod: &Value) -> bool {
     pod.pointer("/spec/containers/1").is_some()
 }
 
-/// How a container is reported.
+/// The state of a container as it is reported.
 #[derive(Clone, Copy)]
 pub(super) enum ContainerState {
     /// The default of `convertToAPIContainerStatuses`; with init containers the reason is another.
@@ -49,7 +49,7 @@ impl ContainerState {
     }
 }
 
-/// What is said of the two containers.
+/// The statuses of the two containers.
 pub(super) fn statuses(main: ContainerState, second: ContainerState, now: &str) -> Value {
     let status = |name: &str, state: ContainerState| {
         json!({ "name": name, "image": "hollow", "imageID": "hollow", "ready": matches!(state, ContainerState::Running),
@@ -59,7 +59,7 @@ pub(super) fn statuses(main: ContainerState, second: ContainerState, now: &str) 
 }
 
 impl Kubelet {
-    /// What a kubelet reports of a pod before it starts a container of it.
+    /// The status that a kubelet reports before it starts a container of the pod.
     pub(super) async fn report_starting(&self, pod: &Value) {
         if !has_second(pod) {
             return;
@@ -84,8 +84,9 @@ impl Kubelet {
         }
     }
 
-    /// The second container is started again, and the worker is busy with that. One that crashed its kubelet reports as
-    /// terminated. One whose liveness probe failed ends in the same `SyncPod` that starts it again: it was reported running.
+    /// The second container is restarted, and the worker is busy with that. The kubelet reports one that crashed as
+    /// terminated. One whose
+    /// liveness probe failed ends in the same `SyncPod` that restarts it: it was reported as running.
     pub(super) async fn restart(&self, pod: &Value, why: Restart, seconds: u64) {
         if !has_second(pod) {
             return;
@@ -110,7 +111,9 @@ impl Kubelet {
         self.told_late(pod);
     }
 
-    /// Restarts what somebody made crash, or whose image was changed (`computePodActions`). `image`: with which it runs. Whether it did.
+    /// Restarts a container that crashed, or whose image was changed (`computePodActions`). `image`: the one with
+    /// which it runs. Returns
+    /// whether it restarted any.
     pub(super) async fn restarts_containers(
         &self,
         uid: &str,
