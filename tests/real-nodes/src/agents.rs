@@ -1,5 +1,6 @@
-//! The agents of nodes, as processes of the machines, and a keeper of each machine in place of a watchdog: it is outside of the
-//! machine, and cuts its power when it is not petted.
+//! The agents of nodes, as processes of the machines, and a keeper of each machine in place of a watchdog: it is
+//! outside of the
+//! machine, and cuts its power when it is not fed.
 
 use std::fs::{self, OpenOptions};
 use std::io::Read as _;
@@ -17,32 +18,32 @@ use crate::machine::{Machine, Service, run};
 use crate::objects::{self, NAMESPACE};
 use crate::promise_check::Ledger;
 
-/// W.
+/// The timeout of the watchdog.
 const TIMEOUT: Duration = Duration::from_secs(8);
-/// From a grant to the next, and after how long without one the pods end, in seconds.
+/// The seconds from a grant to the next, and from the last grant to the end of the pods.
 const INTERVAL: u32 = 1;
 const LATE: u32 = 4;
-/// How often a keeper looks.
+/// How often a keeper checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Where the Service of the API server is, seen from the machines.
+/// The Service address of the API server, seen from the machines.
 const API_SERVER: &str = "10.96.0.1";
 
 fn folder(machine: Machine) -> PathBuf {
     Path::new("/run/machines").join(machine.name())
 }
 
-/// While it runs, each machine has an agent, also after a boot. Dropping it ends the keepers.
+/// While it lives, each machine has an agent, also after a boot. Dropping it ends the keepers.
 pub(crate) struct Agents {
     pub(crate) outlived: Ledger,
     _keepers: JoinSet<()>,
 }
 
-/// Which boot of a machine it is: its first process.
+/// The identity of a machine's boot: its first process.
 fn first_of(machine: Machine) -> Option<String> {
     fs::read_to_string(folder(machine).join("pid")).ok()
 }
 
-/// What an agent needs, and by which command it is started.
+/// Writes the files that an agent needs, and the command that starts it.
 async fn prepare(plane: &ControlPlane, machine: Machine) -> Result<()> {
     let (folder, name) = (folder(machine), machine.name());
     let account = folder.join("account");
@@ -65,7 +66,7 @@ async fn prepare(plane: &ControlPlane, machine: Machine) -> Result<()> {
     Ok(fs::write(folder.join("agent"), words.join(" ") + "\n")?)
 }
 
-/// Cuts the power of a machine that was petted and is not petted any more. A machine that is off stays so.
+/// Cuts the power of a machine whose watchdog was fed and is not fed any more. A machine that is off stays off.
 async fn run_watchdog(machine: Machine) -> Result<()> {
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits())?;
     let mut pipe =
@@ -89,14 +90,15 @@ async fn run_watchdog(machine: Machine) -> Result<()> {
     }
 }
 
-/// Sends a signal to each process of a pod, by its cgroups as the host has them. One that has ended meanwhile needs none.
+/// Sends a signal to each process of a pod, by its cgroups as the host has them. A process that has ended meanwhile
+/// needs none.
 async fn signal_all_of(uid: &str, signal: &str) -> Result<()> {
     let script = r#"cat $(find /sys/fs/cgroup -path "*pod$1*" -name cgroup.procs) | sort -u | xargs -r kill -"$2" || true"#;
     run("sh", &["-c", script, "sh", uid, signal]).await.map(drop)
 }
 
 impl Cluster {
-    /// Each machine gets an agent, and our policy asks for what they promise; with the switch, or alone.
+    /// Each machine gets an agent, and the policy requires the agents' promises; with the switch, or alone.
     pub(crate) async fn start_agents(&mut self, with_switch: bool) -> Result<()> {
         if self.ours.is_empty() || self.agents.is_some() {
             return Ok(());
@@ -111,7 +113,7 @@ impl Cluster {
                 }
             });
         }
-        // From here on a repair ends them, whatever fails next.
+        // From here on a repair ends them, even if a later step fails.
         self.agents = Some(Agents { outlived: Ledger::begin(self.plane.admin()), _keepers: keepers });
         for machine in Machine::ALL {
             machine.start(Service::Agent).await?;
@@ -123,7 +125,7 @@ impl Cluster {
         self.until_agents_promise().await
     }
 
-    /// Until the device says of each node that its promise counts.
+    /// Waits until the device reports for each node that its promise counts.
     async fn until_agents_promise(&self) -> Result<()> {
         let within = Duration::from_secs(60);
         Ok(eventually("all agents promise", within, async || {
@@ -139,20 +141,22 @@ impl Cluster {
         .await?)
     }
 
-    /// Its processes cannot be killed: on version 1 one that is frozen cannot, and is in state D.
+    /// Makes a pod's processes impossible to kill: on cgroups v1 a frozen process cannot be killed, and is in state
+    /// D.
     pub(crate) async fn hang(&self, identity: &str) -> Result<()> {
         let pod = self.pod(identity).await?.with_context(|| format!("there is no pod {identity}"))?;
         let script = r#"for state in $(find /sys/fs/cgroup/freezer -path "*/pod$1/freezer.state"); do echo FROZEN >"$state"; done"#;
         run("sh", &["-c", script, "sh", &pod.metadata.uid.context("a pod without a UID")?]).await.map(drop)
     }
 
-    /// A node is drained: its pod is deleted, and its kubelet sees that. Then its container runtime hangs, and the processes end.
+    /// A node is drained: its pod is deleted, and its kubelet receives that. Then its container runtime hangs, and
+    /// the processes end.
     pub(crate) async fn end_unseen(&self, victim: Machine, identity: &str) -> Result<()> {
         let pod = self.pod(identity).await?.with_context(|| format!("there is no pod {identity}"))?;
         let uid = pod.metadata.uid.context("a pod without a UID")?;
-        // Its Node stays Ready for minutes, and its successor must not come here.
+        // Its Node stays Ready for minutes, and the successor must not come here.
         self.plane.kubectl(&["cordon", &victim.name()]).await?.text()?;
-        // Stopped, it outlives SIGTERM until its kubelet has said that it saw the deletion.
+        // While stopped, the process survives SIGTERM until its kubelet has reported that it saw the deletion.
         signal_all_of(&uid, "STOP").await?;
         observe::delete_pod(&self.plane.admin(), NAMESPACE, identity, false).await?;
         let within = Duration::from_secs(20);
@@ -166,7 +170,7 @@ impl Cluster {
         signal_all_of(&uid, "KILL").await
     }
 
-    /// They take their promises back and end.
+    /// The agents revoke their promises and end.
     pub(crate) async fn stop_agents(&mut self) -> Result<()> {
         if self.agents.is_none() {
             return Ok(());
@@ -176,7 +180,7 @@ impl Cluster {
             if machine.is_on().await? {
                 let script = crate::machine::scripts().join("machine.sh");
                 let number = machine.0.to_string();
-                // Its kubelet runs on, whatever its gate says.
+                // Its kubelet keeps running, whatever its gate is set to.
                 run(&script.to_string_lossy(), &["disarm", &number]).await?;
             }
         }

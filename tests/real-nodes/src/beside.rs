@@ -1,6 +1,7 @@
-//! The ways beside each other: each is a program in a world of its own, which prints what it found; here it is put together.
+//! The modes in parallel: each is a program in a world of its own, which prints its findings; here they are put
+//! together.
 //!
-//! Incidents are mostly waited for, so three worlds take little longer than the slowest of them.
+//! Incidents mostly wait, so three worlds take little longer than the slowest of them.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -13,29 +14,30 @@ use crate::cluster::Mode;
 use crate::needs::Cgroups;
 use crate::report::Report;
 
-/// What one world found.
+/// The findings of one world.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) report: Report,
-    /// What was not as it was promised.
+    /// The deviations from what is promised.
     pub(crate) wrong: Vec<String>,
 }
 
 impl Part {
-    /// For the one that asked.
+    /// Prints them for the parent process.
     pub(crate) fn print(&self) -> Result<()> {
         Ok(serde_json::to_writer(std::io::stdout().lock(), self)?)
     }
 }
 
-/// What a world is made of.
+/// The parts of a world.
 pub(crate) struct World {
     pub(crate) tools: PathBuf,
     pub(crate) cgroups: Cgroups,
 }
 
 impl World {
-    /// Runs us again in a world in which nothing outlives its first process, and that does not outlive us.
+    /// Runs this program again in a world in which nothing outlives its first process, and that does not outlive this
+    /// process.
     pub(crate) fn command(&self) -> Result<Command> {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(crate::machine::scripts().join("world.sh"));
@@ -45,7 +47,7 @@ impl World {
     }
 }
 
-/// Plays all ways. A world that ended before its time is part of what went wrong.
+/// Runs all modes. A world that ended too early is reported as a deviation.
 pub(crate) fn play(ways: &[Mode], world: &World) -> Result<Part> {
     let worlds = ways.iter().map(|way| Ok((*way, begin(*way, world)?))).collect::<Result<Vec<_>>>()?;
     let mut all = Part::default();
@@ -73,7 +75,7 @@ fn end(child: Child) -> Result<Part> {
     serde_json::from_slice(&output.stdout).context("what its world printed")
 }
 
-/// Tells the person who waits. When even that fails there is nobody to tell.
+/// Prints a line for the person who waits. A failure to print has no other reader.
 pub(crate) fn print_line(line: &str) {
     let _nobody = writeln!(std::io::stderr(), "real nodes: {line}");
 }

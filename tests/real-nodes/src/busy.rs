@@ -1,5 +1,6 @@
-//! A kubelet whose worker for a pod waits while a container of the pod runs: for a hook, or for an image. It reports nothing of that
-//! pod until then, a deletion neither (`Kubelet.SyncPod` with `context.WithoutCancel`).
+//! A kubelet whose worker for a pod waits while a container of the pod runs: for a hook, or for an image. Until then
+//! it reports nothing
+//! about that pod, not even a deletion (`Kubelet.SyncPod` with `context.WithoutCancel`).
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ pub(crate) enum WorkerBlock {
 }
 
 impl WorkerBlock {
-    /// What is to be changed of the template of a pod.
+    /// The change of a pod's template.
     fn template(self, registry: &str) -> Value {
         match self {
             Self::Hook => json!({ "containers": [{
@@ -33,7 +34,8 @@ impl WorkerBlock {
 }
 
 impl Cluster {
-    /// The pod is made anew on its machine and writes, and its worker waits. Its successors are as its predecessor was.
+    /// The pod is created again on its machine and writes, and its worker waits. Its successors have the earlier
+    /// template.
     pub(crate) async fn busy_worker(
         &mut self,
         victim: Machine,
@@ -41,7 +43,7 @@ impl Cluster {
         waits: WorkerBlock,
     ) -> Result<()> {
         let (set, _) = identity.rsplit_once('-').context("no ordinal")?;
-        // scripts/machine.sh names it to containerd.
+        // scripts/machine.sh configures containerd with this registry.
         let registry = format!("{CONTROL_PLANE}:5000");
         if waits == WorkerBlock::Image {
             self.registry = Some(std::net::TcpListener::bind(&registry)?);

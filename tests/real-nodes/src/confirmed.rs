@@ -1,5 +1,6 @@
-//! What people say of machines: by `pod-safety confirm-down`, of one that they looked at; and of one that comes back
-//! without a boot, so that what they said is about the life that is lost next.
+//! Confirmations of people, by `pod-safety confirm-down`: of a machine that is off; and of one that comes back
+//! without a boot, so
+//! that the confirmation is about the incarnation that is lost next.
 
 use std::time::Duration;
 
@@ -10,12 +11,14 @@ use crate::cluster::{Cluster, ready};
 use crate::machine::Machine;
 use crate::objects::{IDENTITIES, NAMESPACE};
 
-/// A pod ends and starts elsewhere, a node is lost or comes back: each takes some ten seconds, and longer on a busy machine.
+/// A pod ends and starts elsewhere, a node is lost or comes back: each takes some ten seconds, and longer on a busy
+/// machine.
 const WITHIN: Duration = Duration::from_secs(120);
 
 impl Cluster {
-    /// The machine is emptied and cut off, and somebody confirms that it is down. It comes back, without a boot, and has
-    /// the pod of this identity again; from now on no switch answers.
+    /// The machine is drained and cut off, and a person confirms that it is down. It comes back, without a boot, and
+    /// has the pod of this
+    /// identity again; from now on no switch answers.
     pub(crate) async fn confirmed_before(&mut self, victim: Machine, identity: &str) -> Result<()> {
         let node = victim.name();
         self.plane.kubectl(&["cordon", &node]).await?.text()?;
@@ -43,7 +46,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The pod is deleted, and its successor writes on this machine, as no other takes pods until then, and this is so.
+    /// The pod is deleted, and its successor writes on this machine, because no other machine takes pods until then.
     pub(crate) async fn started_on(
         &self,
         victim: Machine,
@@ -76,7 +79,7 @@ impl Cluster {
         Ok(self.nodes().await?.iter().any(|one| one.metadata.name.as_deref() == Some(node) && ready(one)))
     }
 
-    /// Gives back why it was refused.
+    /// Returns why the confirmation was refused.
     pub(crate) async fn confirm(&self, node: &str, reason: &str) -> Result<Option<String>> {
         let (reason, confirm) = (format!("--reason={reason}"), format!("--confirm={node} is off"));
         let args = ["confirm-down", node, &reason, &confirm, "--listen=3s", "--power-on"];

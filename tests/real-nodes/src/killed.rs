@@ -1,4 +1,5 @@
-//! Whether a world leaves something behind when it is killed while one of its machines is frozen: what is frozen may not die.
+//! Whether a world leaves anything behind when it is killed while one of its machines is frozen: frozen processes may
+//! not die.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};

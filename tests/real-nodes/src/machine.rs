@@ -1,4 +1,4 @@
-//! One machine, by `scripts/machine.sh`: its power, its cable, its services, and who runs on it.
+//! One machine, by `scripts/machine.sh`: its power, its cable, its services, and its pods.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use pod_safety_control_plane::{Balancer, ControlPlane};
 use serde_json::Value;
 
-/// Where the control plane is, seen from machines.
+/// The address of the control plane, seen from machines.
 pub(crate) const CONTROL_PLANE: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
 
 /// The folder of this crate's scripts.
@@ -21,7 +21,7 @@ pub(crate) fn scripts() -> PathBuf {
 pub(crate) enum Service {
     Kubelet,
     Containerd,
-    /// That of pod-safety, while there are some.
+    /// pod-safety's agent, where there are agents.
     Agent,
 }
 
@@ -35,7 +35,7 @@ impl Service {
     }
 }
 
-/// Which way packets go.
+/// The direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PacketDirection {
     /// From the machine.
@@ -73,12 +73,13 @@ impl Machine {
         address.octets()[2] == self.0
     }
 
-    /// Into its containerd.
+    /// Imports an image into its containerd.
     pub(crate) async fn import(self, archive: &Path) -> Result<()> {
         self.script("import", &[&archive.to_string_lossy()]).await.map(drop)
     }
 
-    /// What its kubelet must know before it is switched on for the first time, and by which way it speaks to an API server.
+    /// Writes the files that its kubelet needs before the first start, with the load balancer through which it
+    /// reaches an API server.
     pub(crate) fn prepare(self, plane: &ControlPlane, way: &Balancer) -> Result<()> {
         let folder = Path::new("/run/machines").join(self.name());
         std::fs::create_dir_all(&folder)?;
@@ -86,19 +87,19 @@ impl Machine {
         let mine = std::fs::read_to_string(plane.user_kubeconfig(&user, &["system:nodes"])?)?;
         let mut config: Value = serde_json::from_str(&mine)?;
         let cluster = &mut config["clusters"][0]["cluster"];
-        // The server's certificate has the names that everybody else uses.
+        // The server's certificate has the names that all other clients use.
         cluster["server"] = way.url().into();
         cluster["tls-server-name"] = "localhost".into();
         let authority = cluster["certificate-authority"].as_str().context("no authority")?;
         std::fs::copy(authority, folder.join("authority"))?;
         std::fs::write(folder.join("kubeconfig"), config.to_string())?;
-        // Where its pods' requests to the Service of the API server go, too.
+        // The pods' requests to the Service of the API server go there, too.
         let url = way.url();
         let address = url.strip_prefix("https://").context("its way is not by TLS")?;
         Ok(std::fs::write(folder.join("service"), address)?)
     }
 
-    /// What the kubelet of each machine said last of what went wrong.
+    /// The last errors in the log of each machine's kubelet.
     pub(crate) fn last_errors() -> String {
         let last = |machine: Self| {
             let log = Path::new("/run/machines").join(machine.name()).join("log/kubelet");
@@ -122,7 +123,7 @@ impl Machine {
         Ok(self.script("status", &[]).await?.trim() == "on")
     }
 
-    /// All of its processes stand still, as those of a paused virtual machine.
+    /// All of its processes are frozen, as those of a paused virtual machine.
     pub(crate) async fn freeze(self) -> Result<()> {
         self.script("freeze", &[]).await.map(drop)
     }
@@ -131,7 +132,7 @@ impl Machine {
         self.script("thaw", &[]).await.map(drop)
     }
 
-    /// It has a hundredth of a processor.
+    /// It gets a hundredth of a processor.
     pub(crate) async fn starve(self) -> Result<()> {
         self.script("starve", &[]).await.map(drop)
     }
@@ -156,7 +157,7 @@ impl Machine {
         self.script("continue", &[service.name()]).await.map(drop)
     }
 
-    /// Starts it if it is dead, lets it go on if it was stopped.
+    /// Starts the service if it is dead, continues it if it was stopped.
     pub(crate) async fn repair(self, service: Service) -> Result<()> {
         self.script("repair", &[service.name()]).await.map(drop)
     }
@@ -171,7 +172,7 @@ impl Machine {
         set.map(drop)
     }
 
-    /// Packets to or from the control plane are lost without a word; of a hundred, `percent`.
+    /// `percent` of the packets to or from the control plane are dropped without an error.
     pub(crate) async fn lose(self, way: PacketDirection, percent: u8) -> Result<()> {
         let (chain, end) = match way {
             PacketDirection::Out => ("OUTPUT", "-d"),
@@ -196,17 +197,17 @@ impl Machine {
         self.script("network", &rule).await.map(drop)
     }
 
-    /// This machine and another do not hear each other.
+    /// Packets between this machine and another one are dropped.
     pub(crate) async fn lose_peer(self, other: Self) -> Result<()> {
         self.script("network", &["-A", "INPUT", "-s", &other.address(), "-j", "DROP"]).await.map(drop)
     }
 
-    /// Nothing is lost any more.
+    /// Ends all packet loss.
     pub(crate) async fn lose_nothing(self) -> Result<()> {
         self.script("network", &["-F"]).await.map(drop)
     }
 
-    /// All its connections to the control plane are closed by somebody in between.
+    /// All its connections to the control plane are closed in between.
     pub(crate) async fn reset(self) -> Result<()> {
         run("ss", &["--kill", "--tcp", "dst", &self.address()]).await.map(drop)
     }
@@ -219,7 +220,7 @@ impl Machine {
     }
 }
 
-/// Runs a command to its end, which must be a good one.
+/// Runs a command to its end; it must succeed.
 pub(crate) async fn run(program: &str, args: &[&str]) -> Result<String> {
     let output = tokio::process::Command::new(program)
         .args(args)

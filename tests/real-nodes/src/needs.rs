@@ -1,7 +1,8 @@
-//! What this machine must allow, what of it is missing, and how to get that.
+//! What this machine must provide, what of it is missing, and how to get that.
 //!
-//! `look` finds, `judge` decides and is pure. Something that is missing is a sentence; something that fails in another way than
-//! by being missing or refused is an error: a broken setup must not look like a machine without rights.
+//! One function collects the facts, another one decides and is pure. A missing part is a sentence; something that
+//! fails in another way
+//! than by being missing or refused is an error: a broken setup must not look like a machine without rights.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -10,16 +11,17 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 
 const TOP: &str = "/sys/fs/cgroup";
-/// Of v1, the hierarchies that containers use; as in scripts/cgroups.sh.
+/// The hierarchies of cgroups v1 that containers use; as in scripts/cgroups.sh.
 const HIERARCHIES: [&str; 9] =
     ["cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd"];
-/// Of v2, the controllers that a kubelet uses; as in scripts/cgroups.sh.
+/// The controllers of cgroups v2 that a kubelet uses; as in scripts/cgroups.sh.
 const CONTROLLERS: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
-/// How many instances of inotify a user may have.
+/// The file with the limit of inotify instances for each user.
 const INOTIFY: &str = "/proc/sys/fs/inotify/max_user_instances";
-/// Three worlds use 90 of Linux's 128, and the suites beside them up to 40: a kubelet that gets none ends as it starts.
+/// Three worlds use 90 of Linux's 128, and the suites beside them up to 40: a kubelet without an inotify instance
+/// exits at its start.
 const ENOUGH_INOTIFY: u32 = 512;
-/// Each with the package of Debian and Ubuntu that has it.
+/// The programs, each with its package in Debian and Ubuntu.
 const PROGRAMS: [(&str, &str); 14] = [
     ("ip", "iproute2"),
     ("ss", "iproute2"),
@@ -37,7 +39,7 @@ const PROGRAMS: [(&str, &str); 14] = [
     ("go", "golang-go"),
 ];
 
-/// The version of cgroups that machines are made with. Its name is what scripts/cgroups.sh is told.
+/// The version of cgroups that machines use. Its name is an argument of scripts/cgroups.sh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cgroups {
     V1,
@@ -61,19 +63,19 @@ enum Mounted {
     Nothing,
 }
 
-/// What came of trying something that only root may, on machines that have it.
+/// The result of trying an operation that needs root, on machines that support it.
 #[derive(Clone, Debug, PartialEq)]
 enum Probe {
-    /// Who is not root need not try.
+    /// Not tried without root.
     Skipped,
     Works,
-    /// This machine has it not, or does not let us.
+    /// This machine does not support it, or does not permit it.
     Refused,
-    /// Neither.
+    /// It failed in another way.
     Broken(String),
 }
 
-/// All that was looked at.
+/// All collected facts.
 #[derive(Clone, Debug)]
 struct Host {
     root: bool,
@@ -91,7 +93,7 @@ struct Host {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Verdict {
     CanRun(Cgroups),
-    /// Each with how to get it.
+    /// The missing parts, each with how to get it.
     Lacks(Vec<String>),
 }
 
@@ -128,7 +130,7 @@ fn verdict_for(found: &Host) -> Result<Verdict> {
     Ok(if lacks.is_empty() { Verdict::CanRun(cgroups) } else { Verdict::Lacks(lacks) })
 }
 
-/// The version that there is, or that there should be.
+/// The cgroups version that exists, or that should exist.
 fn which(mounted: &Mounted, lacks: &mut Vec<String>) -> Cgroups {
     match mounted {
         Mounted::V2 { controllers } => {
@@ -158,7 +160,7 @@ fn which(mounted: &Mounted, lacks: &mut Vec<String>) -> Cgroups {
     }
 }
 
-/// What was tried, and is not to be had; an error if it failed otherwise.
+/// The operations that were tried and refused; an error if one failed otherwise.
 fn refusals(found: &Host, lacks: &mut Vec<String>) -> Result<()> {
     let tries = [
         (
@@ -191,7 +193,7 @@ fn inspect_host() -> Host {
     let root = rustix::process::geteuid().is_root();
     let mounted = mounted(Path::new(TOP));
     let programs_missing: Vec<_> = PROGRAMS.into_iter().filter(|(program, _)| !in_path(program)).collect();
-    // A program that is missing is said once, not again by what cannot be tried without it.
+    // A missing program is reported once, and what cannot be tried without it is not reported.
     let can_try = root && programs_missing.is_empty();
     let tried = |script| if can_try { try_namespaces(script) } else { Probe::Skipped };
     Host {
@@ -222,7 +224,7 @@ fn in_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// The limit, raised to what is enough if that is allowed.
+/// The limit, raised to what is enough if that is permitted.
 fn allowed_inotify() -> u32 {
     let allowed =
         || std::fs::read_to_string(INOTIFY).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
@@ -233,7 +235,7 @@ fn allowed_inotify() -> u32 {
     allowed()
 }
 
-/// Makes one wherever machines have theirs, and removes it.
+/// Creates a cgroup where machines have theirs, and removes it.
 fn try_cgroup(mounted: &Mounted) -> Probe {
     let name = format!("pod-safety-nodes-probe-{}", std::process::id());
     let there: Vec<_> = match mounted {
@@ -268,7 +270,8 @@ fn try_namespaces(script: &str) -> Probe {
     }
 }
 
-/// Which words of a program mean that this machine has it not, or does not let us.
+/// The texts in a program's error output which mean that this machine does not support the operation, or does not
+/// permit it.
 fn refused(stderr: &str) -> Probe {
     let words = [
         "Operation not permitted",
@@ -288,7 +291,7 @@ fn refused(stderr: &str) -> Probe {
 mod tests {
     use super::*;
 
-    /// A machine of today that has everything.
+    /// A current machine that has everything.
     fn able() -> Host {
         let controllers = ["cpuset", "cpu", "io", "memory", "hugetlb", "pids"].map(str::to_owned).to_vec();
         Host {
@@ -397,7 +400,7 @@ mod tests {
             std::fs::create_dir(folder.path().join(hierarchy)).unwrap();
             std::fs::write(folder.path().join(hierarchy).join("cgroup.procs"), "").unwrap();
         }
-        // As where v2 stands beside v1, with nothing to give.
+        // As where v2 is mounted beside v1, without any controller.
         std::fs::create_dir(folder.path().join("unified")).unwrap();
         std::fs::write(folder.path().join("unified/cgroup.controllers"), "hugetlb\n").unwrap();
         assert_eq!(mounted(folder.path()), Mounted::V1 { missing: vec!["pids"] });

@@ -1,7 +1,11 @@
-//! Who ran, and who wrote, when nobody should have: from the workload's own log and from looks at the process tables.
+//! Which copies ran and wrote when they should not have: from the workload's own log and from samples of the process
+//! tables.
 //!
-//! Pure. Two copies of one identity may never be alive at the same moment, frozen ones included; once a successor wrote, no
-//! earlier copy may write; and whoever has no lock on the volume had company. API objects are not asked: they are what is doubted.
+//! Pure. Two copies of one identity may never be alive at the same moment, frozen ones included; once a successor
+//! wrote, no earlier
+//! copy may write; and a copy that cannot lock the volume shares it with another copy. API objects are not read: the
+//! test
+//! checks whether they are right.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,14 +18,14 @@ pub(crate) struct Line {
     pub(crate) identity: String,
     pub(crate) uid: String,
     pub(crate) node: String,
-    /// Seconds on the clock of the machine below.
+    /// Seconds on the clock of the host.
     pub(crate) at: f64,
     /// Whether it had the volume's lock.
     pub(crate) alone: bool,
 }
 
 impl Line {
-    /// `None`: it is torn, as the last line of a machine without power may be.
+    /// `None`: the line is incomplete, as the last line of a machine without power may be.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let mut next = || words.next().map(str::to_owned);
@@ -46,10 +50,10 @@ pub(crate) struct Sighting {
     pub(crate) copies: [Copy; 2],
 }
 
-/// What must not be, of one identity.
+/// A violation, of one identity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Violation {
-    /// Two copies were alive for so long.
+    /// Two copies were alive at the same time, for so long.
     TwoRan { identity: String, nodes: [String; 2], seconds: f64 },
     /// A copy wrote so many lines after its successor had begun, the last so long after.
     WroteOn { identity: String, node: String, successor: String, lines: usize, seconds: f64 },
@@ -58,7 +62,7 @@ pub(crate) enum Violation {
 }
 
 impl Violation {
-    /// For how long, where that is known.
+    /// For how long, where that is recorded.
     pub(crate) fn seconds(&self) -> f64 {
         match self {
             Self::TwoRan { seconds, .. } | Self::WroteOn { seconds, .. } => *seconds,
@@ -84,7 +88,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// An identity that went from one copy to the next, in seconds on the clock of the lines.
+/// An identity that moved from one copy to the next, in seconds on the clock of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Handover {
     /// The last line of the earlier copy.
@@ -93,7 +97,7 @@ pub(crate) struct Handover {
     pub(crate) began: f64,
 }
 
-/// From each copy to the next, of each identity.
+/// The handovers from each copy to the next, of each identity.
 pub(crate) fn handovers(lines: &[Line]) -> Vec<Handover> {
     let mut of: BTreeMap<&str, Vec<(&str, f64, f64)>> = BTreeMap::new();
     for line in lines {
@@ -107,7 +111,7 @@ pub(crate) fn handovers(lines: &[Line]) -> Vec<Handover> {
     pairs.map(|((.., ended), (_, began, _))| Handover { ended: *ended, began: *began }).collect()
 }
 
-/// Judges what happened to one set of identities. Nothing is forgiven: the empty list is the only good one.
+/// Checks one set of identities. Nothing is excused: only the empty list is good.
 pub(crate) fn check(lines: &[Line], sightings: &[Sighting]) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut together: BTreeMap<(&str, &Copy, &Copy), (f64, f64)> = BTreeMap::new();
@@ -132,7 +136,7 @@ pub(crate) fn check(lines: &[Line], sightings: &[Sighting]) -> Vec<Violation> {
     found
 }
 
-/// Each copy against the first line of the first copy that began after it.
+/// Compares each copy with the first line of the first copy that began after it.
 fn wrote_on(lines: &[&Line]) -> Vec<Violation> {
     let mut begun: Vec<&Line> = Vec::new();
     for line in lines {

@@ -1,6 +1,8 @@
-//! Whether the looks can see at all: two copies of one identity, started by hand on one volume, must be found by each of them.
-//! And whether they see no more than there is: on a volume that lets one in, the second waits, and is no copy before the first
-//! is gone.
+//! A test of the detectors: two copies of one identity, started by hand on one volume, must be found by each
+//! detector. And the
+//! detectors must find no more than there is: on a volume that admits one copy, the second waits, and is no copy
+//! before the
+//! first is gone.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -15,9 +17,9 @@ use crate::objects::ALONE;
 use crate::oracle::{self, Violation};
 use crate::watch::{self, VOLUMES, Watch};
 
-/// So long nothing may be seen. A machine that is slow sees less.
+/// No violation may be found for this long. A slow machine takes fewer samples.
 const FOR: Duration = Duration::from_secs(2);
-/// So long it may take until something is seen.
+/// The longest time until a violation is found.
 const WITHIN: Duration = Duration::from_secs(120);
 
 /// Waits until this copy was the last to write.
@@ -30,13 +32,13 @@ async fn writes(identity: &str, uid: &str) -> Result<()> {
     .await?)
 }
 
-/// All of it; gives back what was seen of the two.
+/// Runs both tests. Returns the violations of the two copies.
 pub(crate) async fn check(tools: &Path) -> Result<Vec<Violation>> {
     one_at_a_time(tools).await?;
     two_at_once(tools).await
 }
 
-/// Starts one, sees nothing wrong, starts another, sees it.
+/// Starts one copy, finds no violation, starts another one, finds a violation.
 async fn two_at_once(tools: &Path) -> Result<Vec<Violation>> {
     let (watch, since) = (Watch::begin(), watch::uptime()?);
     let _first = copy(tools, &["db-0", "uid-a", "n1"]).await?;
@@ -61,7 +63,7 @@ async fn two_at_once(tools: &Path) -> Result<Vec<Violation>> {
     Ok(found)
 }
 
-/// Starts two that must be let in, kills the one that was, and sees the other take its place.
+/// Starts two copies on an exclusive volume, kills the one that was admitted, and sees the other one take its place.
 async fn one_at_a_time(tools: &Path) -> Result<()> {
     let (watch, since) = (Watch::begin(), watch::uptime()?);
     let _first = copy(tools, &["exclusive", ALONE, "uid-a", "n1"]).await?;

@@ -1,4 +1,5 @@
-//! One incident, from calm to calm: what happens is made to happen at its time, and who is served is looked at all along.
+//! One incident, from calm to calm: faults are injected at their times, and the serving copies are sampled
+//! throughout.
 
 use std::time::{Duration, Instant};
 
@@ -13,48 +14,50 @@ use crate::scenario::Outcome;
 use crate::watch;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// An API server that does not answer is a fault like others, and must not keep us from the next.
+/// An API server that does not answer is one of the faults, and must not keep the test from the next one.
 const ANSWER: Duration = Duration::from_secs(2);
-/// Who is served for so long is served.
+/// An identity that was served for so long counts as served.
 const STAYS: Duration = Duration::from_secs(6);
-/// A kubelet comes back, an incident comes to its end, a node loses its taints.
+/// The time in which a kubelet comes back, an incident ends, and a node loses its taints.
 pub(crate) const CALM: Duration = Duration::from_secs(100);
-/// An incident that has not come to what was promised when its repair is due goes on for as long as this, because a busy machine
-/// is slow. Less than the six minutes after which kube-controller-manager detaches volumes by force. Only failures wait so long.
+/// An incident that has not reached the promised outcome when its repair is due goes on for this long, because a busy
+/// machine is
+/// slow. Less than the six minutes after which kube-controller-manager force detaches volumes. Only failures wait so
+/// long.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What came of it.
+/// The result of an incident.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Finding {
     pub(crate) outcome: Outcome,
     /// From the first fault until every identity was served again, if that was before the repair.
     pub(crate) recovered: Option<Duration>,
     pub(crate) violations: Vec<Violation>,
-    /// What was refused, and what ours said when nothing had come of it.
+    /// The refusals, and what pod-safety reported when the incident had no result.
     pub(crate) said: Vec<String>,
-    /// From copy to copy, in seconds since the first fault.
+    /// The handovers from copy to copy, in seconds since the first fault.
     pub(crate) handovers: Vec<Handover>,
-    /// How long anything ran after the last grant of its node's agent, where there were agents.
+    /// How long any process ran after the last grant of its node's agent, where there were agents.
     pub(crate) outlived: Option<Outlived>,
-    /// From the repair until all was calm; `None`: it never was, and began anew.
+    /// From the repair until everything was calm; `None`: it never was, and the world was started again.
     pub(crate) calm: Option<Duration>,
 }
 
-/// An incident, and what may come of it.
+/// An incident, and its permitted outcomes.
 #[derive(Clone, Copy)]
 pub(crate) struct Incident<'a> {
-    /// Whose machine has the fault.
+    /// The identity whose machine has the fault.
     pub(crate) identity: &'a str,
     pub(crate) faults: &'a [(u64, Fault)],
-    /// After which time everything is repaired, if what came of it is promised.
+    /// The time after which everything is repaired, if the promised outcome has been reached.
     pub(crate) lasts: Duration,
     pub(crate) promised: &'a [Outcome],
 }
 
-/// What was seen of copies since a moment.
+/// What the samples showed since a moment.
 struct Observation {
     since: f64,
-    /// When the first thing went wrong.
+    /// When the first fault happened.
     struck: Option<f64>,
     sightings: Vec<Sighting>,
 }
@@ -98,7 +101,7 @@ pub(crate) async fn play(cluster: &mut Cluster, incident: Incident<'_>) -> Resul
     cluster.watch.sightings();
     let mut seen = Observation { since: watch::uptime()?, struck: None, sightings: Vec::new() };
     let (start, mut left, mut said) = (Instant::now(), faults, Vec::new());
-    // Since when it is as it is; and whether it ever was otherwise.
+    // Since when the state has been as it is; and whether it ever was otherwise.
     let (mut served_since, mut disturbed) = (Some(start), false);
     loop {
         while let [(at, fault), rest @ ..] = left
@@ -111,7 +114,7 @@ pub(crate) async fn play(cluster: &mut Cluster, incident: Incident<'_>) -> Resul
         match tokio::time::timeout(ANSWER, cluster.served()).await {
             Ok(Ok(Ok(()))) => served_since = served_since.or_else(|| Some(Instant::now())),
             Ok(Ok(Err(_))) => (served_since, disturbed) = (None, true),
-            // Nobody answers: that is known later.
+            // No API server answered: the next sample decides.
             Ok(Err(_)) | Err(_) => {}
         }
         let stays = disturbed && served_since.is_some_and(|since| since.elapsed() > STAYS);

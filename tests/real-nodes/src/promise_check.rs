@@ -1,5 +1,6 @@
-//! For how long copies run after the last grant of their node's agent. That is what the promise of an agent bounds: T, counted from
-//! the controller's first sight of the grant, which is later than the grant.
+//! How long copies run after the last grant of their node's agent. The promise of an agent bounds that: T, counted
+//! from the moment when
+//! the controller first sees the grant, which is later than the grant.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,16 +20,18 @@ use crate::objects::{DRIFT_PPM, RESET_SECONDS, TICK_SECONDS};
 use crate::watch::{copies, uptime};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// An API server that stands still is asked anew.
+/// A request to an API server that does not answer is sent again.
 const ANSWER: Duration = Duration::from_secs(1);
-/// No agent of ours waits longer for its next grant, in seconds. So one that shows up after an outage is no older than this.
+/// The longest time that an agent waits for its next grant, in seconds. So a grant that shows up after an outage is
+/// no older than
+/// this.
 const INTERVAL: f64 = 1.0;
 
-/// The longest that a copy was seen to run after the last grant of its node's agent.
+/// The longest time that a copy ran after the last grant of its node's agent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outlived {
     pub(crate) seconds: f64,
-    /// T.
+    /// The bound T of the promise.
     pub(crate) bound: f64,
 }
 
@@ -52,17 +55,17 @@ impl fmt::Display for Outlived {
     }
 }
 
-/// What is known of the agent of one node.
+/// The recorded state of the agent of one node.
 #[derive(Default)]
 struct AgentLease {
-    /// The highest round of each epoch that was seen. What a restored etcd shows again is no grant.
+    /// The highest round of each epoch that was seen. A round that a restored etcd shows again is no grant.
     rounds: BTreeMap<Epoch, u64>,
-    /// When its last grant came at the earliest, in seconds of uptime, and T. `None`: it promises nothing.
+    /// The earliest time at which its last grant came, in seconds of uptime, and T. `None`: it promises nothing.
     granted: Option<(f64, f64)>,
 }
 
 impl AgentLease {
-    /// `since`: at that time this was not there yet.
+    /// Records a Lease that was not in this state yet at `since`.
     fn observe(&mut self, record: &Record, since: f64) {
         let highest = self.rounds.entry(record.epoch).or_default();
         let is_new = record.round > *highest;
@@ -70,7 +73,7 @@ impl AgentLease {
         match (record.state, &record.device) {
             (State::Armed, Some(device)) if is_new => self.granted = wait(device).map(|wait| (since, wait)),
             (State::Disarmed, _) if is_new => self.granted = None,
-            // A grant that was revoked or was seen before, or the next process of the agent: the bound holds on.
+            // A grant that was revoked or was seen before, or the next process of the agent: the bound still holds.
             _ => {}
         }
     }
@@ -80,7 +83,7 @@ impl AgentLease {
     }
 }
 
-/// T of the device that our policy names, in seconds.
+/// T of the device that the policy names, in seconds.
 fn wait(device: &Device) -> Option<f64> {
     let bound = Bound {
         timeout: device.timeout,
@@ -99,7 +102,7 @@ struct LedgerState {
     longest: Option<Outlived>,
 }
 
-/// Looks at Leases and at the process tables of the machines until it is dropped.
+/// Reads Leases and the process tables of the machines until it is dropped.
 pub(crate) struct Ledger {
     state: Arc<Mutex<LedgerState>>,
     _watches: JoinSet<()>,

@@ -11,11 +11,11 @@ use crate::play::Finding;
 use crate::promise_check::Outlived;
 use crate::scenario::{self, Outcome, Scenario};
 
-/// All that was found.
+/// All findings.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     found: Vec<Found>,
-    /// Of rounds by chance.
+    /// Of rounds with random faults.
     pub(crate) rounds: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ struct Found {
     finding: Finding,
 }
 
-/// Above the table in its file.
+/// The text above the table in its file.
 const HEAD: &str = "# Results on real nodes
 
 `make test-nodes-all` writes this page; [real-nodes.md](../../docs/real-nodes.md#how-to-read-the-table) says how to read it.
@@ -35,7 +35,7 @@ const HEAD: &str = "# Results on real nodes
 <!-- end of record -->
 ";
 
-/// About what may be unsafe with pod-safety.
+/// The text about outcomes that may be unsafe with pod-safety.
 const WHY: &str = "A switch that lies about a machine that is cut off is believed where no second fact is required \
     ([why](../../docs/real-nodes.md#what-is-not-covered)).";
 
@@ -44,7 +44,7 @@ impl Report {
         self.found.push(Found { scenario: scenario.name.to_owned(), way, finding });
     }
 
-    /// What was found in another world.
+    /// Adds the findings of another world.
     pub(crate) fn join(&mut self, other: Self) {
         self.found.extend(other.found);
         self.rounds.extend(other.rounds);
@@ -76,7 +76,7 @@ impl Report {
         format!("**Unsafe with pod-safety: {}.** {WHY}", names.join("; "))
     }
 
-    /// A line for each scenario, a cell for each way; below it, what was said, and what rounds by chance came to.
+    /// A line for each scenario, a cell for each mode; below it, what was reported, and the results of random rounds.
     pub(crate) fn markdown(&self) -> String {
         let mut text = "| scenario | plain | guard | replace |\n|---|---|---|---|\n".to_owned();
         let is_calm = |ways: &BTreeMap<Mode, &Finding>| {
@@ -123,7 +123,7 @@ impl Report {
     }
 }
 
-/// Violations, recovery time, and whether a person is needed.
+/// Violations, recovery time, and whether a person must act.
 pub(crate) fn cell(finding: &Finding) -> String {
     let time = finding.recovered.map(|time| format!("{:.0} s", time.as_secs_f64()));
     let after = match finding.calm {
@@ -140,7 +140,7 @@ pub(crate) fn cell(finding: &Finding) -> String {
     }
 }
 
-/// How late the last line of an earlier copy was, and how soon after it the next one began.
+/// How late the last line of an earlier copy was, and how soon after it the next copy began.
 pub(crate) fn margins(handovers: &[Handover], outlived: Option<Outlived>) -> String {
     let ended = handovers.iter().map(|one| one.ended).reduce(f64::max);
     let between = shortest(handovers);
@@ -159,7 +159,7 @@ pub(crate) fn shortest(handovers: &[Handover]) -> Option<f64> {
     handovers.iter().map(|one| one.began - one.ended).reduce(f64::min)
 }
 
-/// For how long an identity had two copies, at most.
+/// The longest time for which an identity had two copies.
 fn damage(violations: &[Violation]) -> f64 {
     violations.iter().map(Violation::seconds).fold(0.0, f64::max)
 }

@@ -1,5 +1,6 @@
-//! A machine whose packets take their time, by `scripts/slow.py`: its cable ends at a bridge of its own, and between that and
-//! everybody's switch somebody carries the frames.
+//! A machine whose packets are delayed, by `scripts/slow.py`: its cable ends at a bridge of its own, and the script
+//! carries the frames
+//! between that and the common switch.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::machine::{Machine, run, scripts};
 
 const STARTS: Duration = Duration::from_secs(20);
 
-/// A cable with such a gap.
+/// A cable with such a delay.
 pub(crate) struct Slow {
     machine: Machine,
     _carries: Program,
@@ -27,7 +28,8 @@ fn bridge(machine: Machine) -> String {
 }
 
 impl Cluster {
-    /// From now on each packet of the machine takes this long, each way. A machine that is switched on gets a new cable.
+    /// Delays each packet of the machine by this time, in each direction. A machine that is switched on gets a new
+    /// cable.
     pub(crate) async fn slow(&mut self, machine: Machine, milliseconds: u32) -> Result<()> {
         let bridge = bridge(machine);
         ip(&format!("link add {bridge} type bridge")).await?;
@@ -46,7 +48,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Nothing takes its time any more. What was under way is lost.
+    /// Ends all delays. Packets under way are lost.
     pub(crate) async fn repair_slow(&mut self) -> Result<()> {
         for Slow { machine, .. } in std::mem::take(&mut self.slow) {
             if machine.is_on().await? {

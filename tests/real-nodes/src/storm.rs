@@ -1,5 +1,6 @@
-//! Rounds of faults drawn by chance from a seed. Whatever comes: no violation, and every round recovers or says what proof is
-//! missing.
+//! Rounds of random faults drawn from a seed. In every round: no violation, and the identities recover or pod-safety
+//! reports which
+//! evidence is missing.
 
 use std::time::Duration;
 
@@ -7,15 +8,15 @@ use crate::fault::Fault::{self, *};
 use crate::machine::Service::{Agent, Containerd, Kubelet};
 use crate::plane::ProcessFault::{Die, StandStill};
 
-/// A round is this long, then somebody repairs what is left.
+/// The length of a round, then a person repairs the remaining faults.
 const LASTS: u64 = 70;
-/// A machine is emptied, confirmed and back in this time, before it is lost.
+/// The time in which a machine is drained, confirmed and back, before it is lost.
 const CONFIRMED_WITHIN: u64 = 150;
 
-/// So long where what agents promise is waited for.
+/// The length of a round with agents, whose promises take time.
 const LASTS_WITH_AGENTS: u64 = 110;
 
-/// Numbers by chance, the same for the same seed (`SplitMix64`).
+/// Random numbers, the same for the same seed (`SplitMix64`).
 pub(crate) struct Chance(u64);
 
 impl Chance {
@@ -33,7 +34,7 @@ impl Chance {
     }
 }
 
-/// What is wrong with the machine, and what ends it; some never end by themselves.
+/// Faults of the machine, and what ends each; some never end by themselves.
 const OF_MACHINE: [(Fault, Option<Fault>); 15] = [
     (CablePulled, Some(CablePlugged)),
     (CablePulled, None),
@@ -52,7 +53,7 @@ const OF_MACHINE: [(Fault, Option<Fault>); 15] = [
     (ConfirmedBefore, Some(CablePulled)),
 ];
 
-/// What is wrong with the rest, at the same time.
+/// Faults of other parts, at the same time.
 const OF_REST: [(Fault, Option<Fault>); 15] = [
     (Reset, None),
     (ApiServerKilled, Some(ApiServerStarted)),
@@ -71,7 +72,7 @@ const OF_REST: [(Fault, Option<Fault>); 15] = [
     (PodDeleted, None),
 ];
 
-/// What is wrong with a machine that has an agent, and what ends it.
+/// Faults of a machine that has an agent, and what ends each.
 const OF_MACHINE_WITH_AGENT: [(Fault, Option<Fault>); 13] = [
     (CablePulled, Some(CablePlugged)),
     (CablePulled, None),
@@ -88,7 +89,7 @@ const OF_MACHINE_WITH_AGENT: [(Fault, Option<Fault>); 13] = [
     (Stopped(Containerd), Some(GoesOn(Containerd))),
 ];
 
-/// What is wrong with the rest, at the same time.
+/// Faults of other parts, at the same time.
 const OF_REST_WITH_AGENT: [(Fault, Option<Fault>); 10] = [
     (CablePulled, Some(CablePlugged)),
     (Stopped(Agent), Some(GoesOn(Agent))),
@@ -102,7 +103,9 @@ const OF_REST_WITH_AGENT: [(Fault, Option<Fault>); 10] = [
     (OursPaused, Some(OursResumed)),
 ];
 
-/// The faults of a round on machines with agents, in the order of their times. In every other one there is a switch too, which lies.
+/// The faults of a round on machines with agents, in the order of their times. In every other round there is also a
+/// switch that reports
+/// falsely.
 pub(crate) fn draw_with_agents(chance: &mut Chance) -> Vec<(u64, Fault)> {
     let mut faults = match chance.below(2) {
         0 => vec![(0, Agents)],
@@ -127,7 +130,7 @@ pub(crate) fn draw(chance: &mut Chance) -> Vec<(u64, Fault)> {
     let mut faults = vec![(0, fault)];
     let ends = 4 + chance.below(26) as u64;
     faults.extend(end.map(|end| (ends, end)));
-    // Every third round has one trouble only.
+    // Every third round has only one fault.
     if chance.below(3) > 0 {
         let (fault, end) = OF_REST[chance.below(OF_REST.len())];
         let begins = chance.below(20) as u64;
@@ -135,7 +138,7 @@ pub(crate) fn draw(chance: &mut Chance) -> Vec<(u64, Fault)> {
         faults.extend(end.map(|end| (begins + 2 + chance.below(12) as u64, end)));
     }
     faults.sort_by_key(|(at, _)| *at);
-    // Who is to end a pod by force must find an API server.
+    // A script that force deletes a pod must reach an API server.
     if faults.iter().any(|(_, fault)| *fault == ForcedByScript) && !ends_no_service(&faults) {
         faults.retain(|(_, fault)| *fault != ForcedByScript);
     }
@@ -152,7 +155,7 @@ pub(crate) fn lasts(faults: &[(u64, Fault)]) -> Duration {
     })
 }
 
-/// Whether the pod is sure to be asked to end.
+/// Whether the pod is sure to be deleted gracefully.
 fn ends_no_service(faults: &[(u64, Fault)]) -> bool {
     faults.iter().any(|(_, fault)| matches!(fault, PowerLost | Killed(Kubelet)))
 }

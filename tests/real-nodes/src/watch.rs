@@ -1,4 +1,5 @@
-//! Looks at the process tables of all machines at once, several times a second: they are all below this process.
+//! Samples the process tables of all machines at once, several times a second: all their processes are descendants of
+//! this one.
 
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -10,16 +11,16 @@ use anyhow::{Context as _, Result};
 
 use crate::oracle::{Copy, Line, Sighting};
 
-/// Copies that ran together for less are found by the volume's lock and log.
+/// Copies that ran together for a shorter time are found by the volume's lock and log.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Where volumes are, on each machine and here: a folder for each identity.
+/// The folder of the volumes, on each machine and on the host: a folder for each identity.
 pub(crate) const VOLUMES: &str = "/run/volumes";
 
-/// Some lines of a log.
+/// How much of the end of a log is read.
 const TAIL: u64 = 512;
 
-/// What was seen since it began. Dropping it ends the looks.
+/// The samples since it began. Dropping it ends the sampling.
 pub(crate) struct Watch {
     seen: Arc<Mutex<Vec<Sighting>>>,
     looking: tokio::task::JoinHandle<()>,
@@ -41,7 +42,7 @@ impl Watch {
         Self { seen, looking }
     }
 
-    /// What was seen until now; it is told once.
+    /// Takes the sightings until now; each is returned once.
     pub(crate) fn sightings(&self) -> Vec<Sighting> {
         std::mem::take(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -75,8 +76,9 @@ fn copy(pid: u32) -> Option<Copy> {
     })
 }
 
-/// The table is not read in one moment. So who was seen first is looked at again when the other was seen: if it still
-/// lives, both lived when the other was seen.
+/// The table is not read in one moment. So the process that was seen first is checked again when the other one was
+/// seen: if it still
+/// lives, both lived at that moment.
 fn together() -> Vec<Sighting> {
     let all = copies();
     let Ok(at) = uptime() else { return Vec::new() };
@@ -97,7 +99,7 @@ pub(crate) fn uptime() -> Result<f64> {
     Ok(text.split_whitespace().next().context("no uptime")?.parse()?)
 }
 
-/// All that was written to all volumes since then, in order for each.
+/// All lines written to all volumes since then, in order for each volume.
 pub(crate) fn lines(since: f64) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for volume in fs::read_dir(VOLUMES)?.flatten() {
@@ -114,6 +116,6 @@ pub(crate) fn last_line(identity: &str) -> Option<Line> {
     log.seek(SeekFrom::Start(length.saturating_sub(TAIL))).ok()?;
     let mut tail = String::new();
     log.read_to_string(&mut tail).ok()?;
-    // Where it begins in the midst of a line, that is no line.
+    // Where the tail begins in the middle of a line, that part is no line.
     tail.lines().rev().find_map(Line::parse)
 }

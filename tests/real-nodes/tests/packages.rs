@@ -1,5 +1,6 @@
-//! Which packages are asked for on which release, and what is said where something is missing, by the real scripts with other
-//! people's machines around them: programs that answer as theirs do.
+//! Which packages are requested on which release, and the message where something is missing: the real scripts with
+//! simulated machines
+//! around them, whose programs answer as those of other releases do.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -9,14 +10,14 @@ use std::process::{Command, Output};
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
-/// What the lists of a release have, of what could be asked for; and names that only stand for others there.
+/// The packages in the lists of a release, out of those that may be requested; and virtual package names there.
 struct Release {
     name: &'static str,
     known: &'static str,
     provided: &'static str,
-    /// What is then chosen for the fence agents, as far as it differs.
+    /// The packages that are then chosen for the fence agents, as far as they differ.
     fence_agents: &'static [&'static str],
-    /// The same of what a Docker daemon is made of.
+    /// The same for a Docker daemon.
     docker: &'static [&'static str],
 }
 
@@ -80,7 +81,7 @@ case $command in
 esac
 "#;
 
-/// A folder of programs, the only ones that there are.
+/// A folder of programs, the only ones that exist for the script.
 struct Machine {
     programs: TempDir,
     known: String,
@@ -105,7 +106,7 @@ impl Machine {
         )
     }
 
-    /// Programs of this machine, if it has them: what it lacks is found when it is asked for.
+    /// Adds programs of this machine, if it has them: a missing one is found when it is needed.
     fn with_programs(self, programs: &str) -> Result<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         for program in programs.split(' ') {
@@ -120,7 +121,7 @@ impl Machine {
 
     fn answers(&self, program: &str, script: &str) -> Result<()> {
         let path = self.programs.path().join(program);
-        // Not written through a link of `has`.
+        // A file is not written through a link of `has`.
         if path.is_symlink() {
             fs::remove_file(&path)?;
         }
@@ -135,7 +136,7 @@ impl Machine {
         command.output().context("bash does not start")
     }
 
-    /// What is chosen of the packages for this.
+    /// The chosen packages for this purpose.
     fn selected(&self, purpose: &str) -> Result<Vec<String>> {
         let script = "set -euo pipefail; source packages.sh; mapfile -t all < <(packages_of \"$0\"); resolved_packages \"${all[@]}\"";
         let output = self.bash(&["-c", script, purpose])?;
@@ -143,7 +144,7 @@ impl Machine {
         Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
     }
 
-    /// What install.sh says where it ends before it begins.
+    /// The message of install.sh where it ends before it begins.
     fn refusal(&self) -> Result<String> {
         let output = self.bash(&["install.sh"])?;
         assert!(!output.status.success(), "it went on");
@@ -204,7 +205,7 @@ fn an_unsupported_architecture_is_reported() -> Result<()> {
     Ok(())
 }
 
-/// All programs that install.sh asks for, as far as they do not matter here.
+/// All programs that install.sh checks for, as far as they do not matter here.
 fn complete() -> Result<Machine> {
     let machine = Machine::new("", "")?;
     let all = "git make cc python3 pip3 flock setpriv unshare nsenter script mount ip ss pgrep modprobe hostname openssl ssh ssh-keygen chroot \

@@ -1,9 +1,12 @@
-//! What runs in the pods: one copy of one identity, that writes who it is, again and again, to a log on its volume that
-//! outlives it. It takes the volume's lock too, and goes on without it: so does a program on storage that excludes nobody.
+//! The program in the pods: one copy of one identity, which writes its identity, again and again, to a log on its
+//! volume that outlives
+//! it. It takes the volume's lock too, and goes on without the lock: as a program on storage without exclusion does.
 //!
-//! `workload IDENTITY UID NODE` writes; `workload exclusive IDENTITY UID NODE` does so when the volume lets it in, which
-//! it does when no other copy is in; `workload pause` only is there, for sandboxes. It needs the standard library alone,
-//! because the image holds nothing but this.
+//! `workload IDENTITY UID NODE` writes; `workload exclusive IDENTITY UID NODE` writes once the volume admits it,
+//! which it does when no
+//! other copy is admitted; `workload pause` only waits, for sandboxes. It needs the standard library alone, because
+//! the image
+//! contains nothing but this.
 
 #![expect(
     clippy::disallowed_methods,
@@ -15,7 +18,7 @@ use std::io::Write as _;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// Short against everything that a cluster does.
+/// The interval between two lines: short compared with everything that a cluster does.
 const BETWEEN: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
@@ -33,8 +36,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Storage that excludes: there is no copy before the volume is free, and it is taken for as long as that lives. Who waits is
-/// another process than the copy, and whoever looks at processes can tell them apart.
+/// Storage with exclusion: there is no copy before the volume is free, and the volume is taken for as long as the
+/// copy lives. The
+/// waiting process is another process than the copy, and the process table distinguishes them.
 fn let_in(copy: &[String]) -> std::io::Result<()> {
     let volume = File::create("/data/volume")?;
     volume.lock()?;
@@ -50,13 +54,13 @@ fn write(identity: &str, uid: &str, node: &str) -> std::io::Result<()> {
     loop {
         held = held || lock.try_lock().is_ok();
         let word = if held { "alone" } else { "not-alone" };
-        // One write for one line: lines of two writers stand one after the other.
+        // One write for one line: lines of two writers are never mixed.
         log.write_all(format!("{identity} {uid} {node} {} {word}\n", uptime()?).as_bytes())?;
         std::thread::sleep(BETWEEN);
     }
 }
 
-/// Seconds since the machine below started: one clock for all nodes, that nobody sets.
+/// Seconds since the host started: one clock for all nodes, which is never set.
 fn uptime() -> std::io::Result<String> {
     let text = std::fs::read_to_string("/proc/uptime")?;
     Ok(text.split_whitespace().next().unwrap_or_default().to_owned())

@@ -42,11 +42,11 @@ use pod_safety_simulator::world::{Strike, Subject, run, run_with_strike};
 use shipped::SHIPPED;
 use teeth::teeth;
 
-/// Seeds in which baselines and planted bugs are looked for.
+/// The seeds in which violations of baselines and planted bugs are searched.
 const SEEDS: u64 = 200;
-/// A plan for the corpus is looked for in so many: some bugs need what is drawn rarely.
+/// How many seeds are searched for a plan of the corpus: some bugs need rare draws.
 const SEEDS_FOR_PLANS: u64 = 4_000;
-/// A page that needs more faults than this explains nothing.
+/// A plan with more faults than this is not worth a page.
 const FAULTS: usize = 5;
 
 fn print_line(text: &str) {
@@ -75,7 +75,7 @@ fn main() -> Result<ExitCode> {
     }
 }
 
-/// Some seed that was not run yesterday.
+/// A seed that differs every day.
 fn some_seed() -> u64 {
     let wall = Env::real(1).clock.wall();
     u64::try_from(wall.as_millisecond()).unwrap_or(0) % 1_000_000_000
@@ -162,7 +162,7 @@ fn run_plan(file: &str) -> Result<ExitCode> {
     Ok(if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// An entry's file, and its page if it is a guilty one.
+/// Writes an entry's file, and its page if it is one of a baseline.
 fn write_entry(name: &str, entry: &Entry) -> Result<()> {
     let text = serde_json::to_string_pretty(entry)? + "\n";
     std::fs::write(corpus().join(format!("{name}.json")), text)?;
@@ -213,7 +213,7 @@ fn commit_guilty() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Chaos is over before six minutes are: this plan is not drawn.
+/// Drawn faults end before six minutes have passed: this plan is not drawn.
 fn commit_forced_detach() -> Result<()> {
     let plan = Plan {
         heal_at: 520,
@@ -233,7 +233,7 @@ fn commit_forced_detach() -> Result<()> {
     write_entry("guilty-kcm-forceddetach", &entry)
 }
 
-/// Of those that are named, or of all.
+/// Of the named bugs, or of all.
 fn commit_plants(names: &[&str]) -> Result<ExitCode> {
     let wanted = |plant: &Plant| names.is_empty() || names.contains(&format!("{plant:?}").as_str());
     let plants = Plant::ALL.into_iter().filter(|(plant, _)| wanted(plant)).collect::<Vec<_>>();
@@ -300,7 +300,7 @@ fn measure(names: &[&str]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Two rare things at once are not drawn often; the corpus knows in which seed they were.
+/// Two rare events in one plan are not drawn often; the corpus records in which seed they were.
 fn in_corpus(plant: Plant, invariant: Invariant) -> Result<Option<String>> {
     let Ok(text) = std::fs::read(corpus().join(format!("{}.json", corpus_entry(plant)))) else {
         return Ok(None);

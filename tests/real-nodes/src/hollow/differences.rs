@@ -1,11 +1,11 @@
-//! Where the simulator's kubelet is not like a real one, and why that is well.
+//! The differences between the simulator's kubelet and a real one, and why each is harmless.
 
 use std::collections::BTreeSet;
 
 use super::SCRIPTS;
 use super::record::{NODE, POD};
 
-/// Script, the number of the deed, the track.
+/// Script, the number of the step, the track.
 pub(super) type Place = (&'static str, usize, &'static str);
 
 /// Places with one reason.
@@ -41,7 +41,7 @@ const KNOWN: &[(&[Place], &str)] = &[
     ),
 ];
 
-/// What was found and is not known, and what is known and was not found.
+/// The differences that are not listed, and the listed ones that did not occur.
 pub(super) fn unexpected(found: &BTreeSet<Place>) -> Vec<String> {
     let known: BTreeSet<Place> = KNOWN.iter().flat_map(|(places, _)| *places).copied().collect();
     let word = |(script, at, track): &Place, what: &str| {

@@ -1,4 +1,4 @@
-//! What the API shows of one pod, one Node and its Lease, as it is heard by watches, in a form without times and names.
+//! What the API shows of one pod, one Node and its Lease, as watches receive it, in a form without times and names.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,10 +23,10 @@ pub(super) const TRACKS: [&str; 4] = [POD, NODE, LEASE, PROCESS];
 
 type TrackLines = Arc<Mutex<BTreeMap<&'static str, Vec<String>>>>;
 
-/// What was heard since it was last taken. Dropping it ends the watches.
+/// The events since the last call of `finish`. Dropping it ends the watches.
 pub(super) struct Record {
     lines: TrackLines,
-    /// How each was before that.
+    /// The state of each track before these events.
     before: BTreeMap<&'static str, String>,
     watches: tokio::task::JoinSet<()>,
 }
@@ -84,7 +84,7 @@ impl Record {
         Ok(())
     }
 
-    /// In the form that is compared.
+    /// The events in the form that is compared.
     pub(super) fn finish(&mut self) -> BTreeMap<&'static str, Vec<String>> {
         let mut heard = std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner));
         for track in TRACKS {
@@ -97,7 +97,7 @@ impl Record {
     }
 }
 
-/// How often it is renewed, and whether once more before it goes, is chance.
+/// How often a Lease is renewed, and whether once more before it is deleted, is random.
 fn renewals(lines: &[String]) -> Vec<String> {
     let mut lines = lines.to_vec();
     lines.dedup();
@@ -107,7 +107,7 @@ fn renewals(lines: &[String]) -> Vec<String> {
     lines
 }
 
-/// The same again is nothing new. That a container has ended and that its pod has may be told in one word or in two.
+/// Repeated lines are dropped. The end of a container and the end of its pod may be reported in one update or in two.
 fn changes(before: Option<String>, lines: &[String]) -> Vec<String> {
     let mut changes: Vec<String> = Vec::new();
     for line in lines {
@@ -143,7 +143,7 @@ fn of_pod(pod: &Pod) -> String {
     words.join(", ")
 }
 
-/// What waits and what nobody has spoken of yet are one.
+/// A waiting container and one without a status count as equal.
 fn of_container(state: Option<&ContainerState>) -> String {
     let ended = state.and_then(|state| state.terminated.as_ref());
     match (ended, state.and_then(|state| state.running.as_ref())) {
@@ -153,7 +153,7 @@ fn of_container(state: Option<&ContainerState>) -> String {
     }
 }
 
-/// UIDs and boot ids, by the order in which they came.
+/// UIDs and boot IDs, by the order in which they came.
 #[derive(Default)]
 struct Incarnations {
     uids: Vec<String>,
@@ -202,7 +202,7 @@ mod tests {
     fn an_end_in_one_update_or_in_two_is_equal() {
         let two = lines("Running, ended with 0, to end; Succeeded, ended with 0, to end; gone");
         assert_eq!(changes(None, &two), changes(None, &two[1..]));
-        // A container that is started again is no end of its pod.
+        // A container that is restarted does not end its pod.
         let again = lines("Running, ended with 255; Running, runs, restarted 1 times, Ready");
         assert_eq!(changes(None, &again), again);
     }

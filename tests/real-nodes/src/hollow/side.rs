@@ -1,4 +1,4 @@
-//! What is done to a real machine, and to one of the simulator, each in its way.
+//! The steps of a script, applied to a real machine, and to one of the simulator.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,15 +14,16 @@ use crate::cluster::Cluster;
 use crate::machine::{Machine, Service};
 use crate::watch;
 
-/// Simulated seconds in one of ours: its kubelets renew each ten seconds, those of the machines here each two.
+/// Simulated seconds in a real one: the simulator's kubelets renew every ten seconds, those of the real machines here
+/// every two.
 const SPEED: f64 = 8.0;
 /// Longer than a script takes.
 const NO_LIMIT: u64 = 100_000;
-/// Machines boot.
+/// The time in which machines boot.
 const FROM: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Where a script is played.
+/// Where a script is applied.
 pub(super) enum Side<'a> {
     Real(&'a Cluster),
     Hollow(Hollow),
@@ -41,7 +42,7 @@ pub(super) fn real(cluster: &Cluster) -> Side<'_> {
     Side::Real(cluster)
 }
 
-/// So many nodes, whose kubelets say how they are; and nobody under test.
+/// A simulated cluster of so many nodes, whose kubelets report their status, and without any process under test.
 pub(super) async fn hollow(nodes: usize) -> Result<Side<'static>> {
     let plan = Plan {
         seed: 1,
@@ -64,7 +65,7 @@ pub(super) async fn hollow(nodes: usize) -> Result<Side<'static>> {
     let (stage, picture) = (Arc::new(Mutex::new(stage)), Arc::new(Mutex::new(None)));
     let mut drawing = tokio::task::JoinSet::new();
     let (drawn, from) = (Arc::clone(&picture), Arc::clone(&stage));
-    // The world waits for whoever does not look.
+    // The world waits for a viewer that does not read.
     drawing.spawn(async move {
         loop {
             let next = from.lock().unwrap_or_else(PoisonError::into_inner).next_snapshot(Duration::ZERO);
@@ -93,7 +94,8 @@ impl Side<'_> {
         }
     }
 
-    /// Until nothing more is to be expected: grace, a Lease that is renewed, a boot; a client that had a dead connection.
+    /// The time until no more changes are expected: grace, a Lease that is renewed, a boot; a client with a dead
+    /// connection.
     pub(super) fn settle_time(&self, deed: ScriptStep) -> Duration {
         Duration::from_secs(match (self, deed) {
             (
@@ -108,7 +110,7 @@ impl Side<'_> {
         })
     }
 
-    /// Whether a process of this pod runs, in truth.
+    /// Whether a process of this pod really runs.
     pub(super) fn runs(&self, pod: &str) -> String {
         let count = match self {
             Self::Real(_) => watch::copies().into_iter().filter(|(_, copy)| copy.identity == pod).count(),
@@ -122,7 +124,7 @@ impl Side<'_> {
         if count > 0 { format!("{count} runs") } else { String::new() }
     }
 
-    /// What a client of the API cannot do.
+    /// Applies a step that a client of the API cannot do.
     pub(super) async fn apply_step(&self, at: usize, deed: ScriptStep) -> Result<()> {
         match self {
             Self::Real(_) => on_machine(Machine::ALL[at], deed).await,
@@ -142,7 +144,7 @@ impl Side<'_> {
         }
     }
 
-    /// Whatever the script was: the node is reached, runs, and is registered.
+    /// Whatever the script did: the node is connected, runs, and is registered.
     pub(super) async fn repair(&self, at: usize) -> Result<()> {
         self.apply_step(at, ScriptStep::Thawed).await?;
         self.apply_step(at, ScriptStep::PluggedIn).await

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::machine;
 
-/// What pods ask for.
+/// The image name in the specs of pods.
 pub(crate) const REPOSITORY: &str = "real-nodes.local/pod-safety";
 pub(crate) const TAG: &str = "v1";
 
@@ -18,7 +18,7 @@ pub(crate) fn root() -> PathBuf {
     folder().join("root")
 }
 
-/// Where the archive is, once it was made.
+/// The path of the archive, once it was created.
 pub(crate) fn archive() -> PathBuf {
     folder().join("archive.tar")
 }
@@ -27,7 +27,8 @@ fn folder() -> PathBuf {
     machine::scripts().join("../../../target/image")
 }
 
-/// Builds the image, which needs the network the first time, and packs it: one layer, and what its container is started with.
+/// Builds the image, which needs the network the first time, and packs it: one layer, and the config of its
+/// container.
 pub(crate) fn pack() -> Result<()> {
     let image = pod_safety_image::build()?;
     let scratch = folder().join("archive");
@@ -66,7 +67,7 @@ fn run(program: &str, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The image's own program as a plugin of kubectl, in a folder that is to be in its PATH.
+/// The image's own program as a plugin of kubectl, in a folder for its PATH.
 pub(crate) fn plugin(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     Ok(std::os::unix::fs::symlink(

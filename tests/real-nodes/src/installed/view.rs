@@ -1,4 +1,5 @@
-//! What a person sees: Prometheus, which reads the replicas by the addresses of their pods, and kubectl with the plugin.
+//! The operator's view: Prometheus, which reads the replicas by the addresses of their pods, and kubectl with the
+//! plugin.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use super::image;
 use crate::cluster::Cluster;
 use crate::machine;
 
-/// Until an alert fires or stops: they are in a hurry here, and look back for ten seconds.
+/// The time until an alert fires or stops: the rules here have short intervals, and look back for ten seconds.
 const ALERT: Duration = Duration::from_secs(90);
 const PORT: u16 = 8080;
 
@@ -49,7 +50,7 @@ impl View {
         Ok(self.prometheus.scrapes(targets)?)
     }
 
-    /// Until the expression has a result.
+    /// Waits until the expression has a result.
     pub(super) async fn until_result(&self, what: &str, expr: &str) -> Result<()> {
         let shows = async || {
             let answer = self.prometheus.query(expr).await?;
@@ -58,7 +59,7 @@ impl View {
         Ok(eventually(what, ALERT, shows).await?)
     }
 
-    /// The address of the pod that leads.
+    /// The address of the leader's pod.
     pub(super) async fn leader(&self) -> Result<Ipv4Addr> {
         let expr = "leader_election_master_status{name=\"pod-safety\"} == 1";
         let answer = self.prometheus.query(expr).await.map_err(anyhow::Error::msg)?;
@@ -93,7 +94,7 @@ impl View {
         Ok(eventually("no alert fires", ALERT, quiet).await?)
     }
 
-    /// kubectl as a person has it, with `kubectl pod-safety`.
+    /// kubectl as a user has it, with `kubectl pod-safety`.
     pub(super) async fn kubectl(&self, cluster: &Cluster, args: &[&str]) -> Result<Output> {
         let path = format!("{}:{}", self.plugins.display(), std::env::var("PATH").unwrap_or_default());
         Ok(cluster.plane.kubectl_as(path.as_ref(), args).await?)

@@ -1,4 +1,4 @@
-//! The table: what goes wrong, when, and what must come of it.
+//! The table of scenarios: the faults, their times, and the permitted outcomes.
 
 mod of_all;
 mod of_parts;
@@ -12,14 +12,14 @@ use crate::cluster::Mode;
 use crate::fault::Fault;
 use crate::objects::{ALONE, IDENTITIES};
 
-/// What is to be expected of an incident, by the end of which there may have been a repair.
+/// The expected outcome of an incident, by the end of which there may have been a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
-    /// No identity goes without its pod for longer than a look.
+    /// No identity is without its pod for longer than the interval between two samples.
     Undisturbed,
-    /// Every identity is served again before anybody repairs anything.
+    /// Every identity is served again before any repair.
     Recovers,
-    /// Not before a person acts: repairs what broke, or says what is so.
+    /// Identities are served again only after a person acts: repairs the fault, or confirms the state.
     Waits,
     /// Two copies ran, or wrote.
     Unsafe,
@@ -42,21 +42,21 @@ impl Outcome {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// Whose question it is: a complaint of users, with its number, or a part of the cluster that fails.
+    /// The origin of the question: a complaint of users, with its number, or a part of the cluster that fails.
     pub(crate) of: &'static str,
-    /// Whose machine has the fault.
+    /// The identity whose machine has the fault.
     pub(crate) identity: &'static str,
-    /// What happens, and how many seconds after the first.
+    /// The faults, with the seconds after the first one.
     pub(crate) faults: &'static [(u64, Fault)],
-    /// After how many seconds somebody comes and repairs everything; later, where what is promised is not yet so.
+    /// The seconds after which a person repairs everything; later, where the promised outcome has not been reached.
     pub(crate) repaired_after: u64,
-    /// What is promised: plain, guard, replace. Several where either is right.
+    /// The promised outcomes: plain, guard, replace. Several where each of them is right.
     pub(crate) outcomes: [&'static [Outcome]; 3],
-    /// In which ways the short set has it.
+    /// The modes in which the short set runs it.
     pub(crate) short: &'static [Mode],
 }
 
-/// What goes wrong, of which nothing is promised yet.
+/// Faults without a promised outcome yet.
 struct Case {
     name: &'static str,
     of: &'static str,
@@ -72,8 +72,9 @@ impl Case {
         Self { faults, ..self }
     }
 
-    /// After how many seconds it is repaired, and what is promised. Unless more is said, the fault is of the machine of
-    /// `SHARED`, and the short set does not have it.
+    /// Sets the seconds until the repair, and the promised outcomes. Unless changed, the fault hits the machine of
+    /// `SHARED`, and the short
+    /// set does not run the scenario.
     const fn ends(self, repaired_after: u64, outcomes: [&'static [Outcome]; 3]) -> Scenario {
         let Self { name, of, faults } = self;
         assert!(!faults.is_empty(), "nothing happens");
@@ -95,7 +96,7 @@ impl Scenario {
     }
 }
 
-/// In the order in which they are run.
+/// All scenarios, in the order in which they run.
 pub(crate) static ALL: LazyLock<Vec<Scenario>> = LazyLock::new(|| [of_all::ALL, of_parts::ALL].concat());
 
 use Outcome::{Recovers, Undisturbed, Unsafe, Waits};
@@ -106,7 +107,7 @@ const BACK: &[Outcome] = &[Undisturbed, Recovers];
 const STUCK: &[Outcome] = &[Waits];
 const RECOVERS: &[Outcome] = &[Recovers];
 const BROKEN: &[Outcome] = &[Unsafe];
-/// The pod is removed by force, and its kubelet may end it before its successor runs.
+/// The pod is force deleted, and its kubelet may or may not end it before its successor runs.
 const A_RACE: &[Outcome] = &[Recovers, Unsafe];
 
 const SHARED: &str = IDENTITIES[0];

@@ -1,5 +1,7 @@
-//! What the chart's admission policies for exclusive volumes do, in clusters that have them: `volume-held` refuses,
-//! `volume-gate` adds our scheduling gate. Policies read their parameters from the cache of their API server, however
+//! The effect of the chart's admission policies for exclusive volumes, in clusters that have them: `volume-held`
+//! denies,
+//! `volume-gate` adds pod-safety's scheduling gate. Policies read their parameters from the cache of their API
+//! server, however
 //! old that is.
 
 use std::borrow::Cow;
@@ -44,7 +46,7 @@ pub(super) fn mutated<'a>(log: &Log, route: &Route, asked: &'a ApiRequest) -> Co
     Cow::Owned(ApiRequest { body: pod.to_string().into(), ..asked.clone() })
 }
 
-/// Whether a VolumeAttachment may be made or deleted.
+/// Whether a VolumeAttachment may be created or deleted.
 pub(super) fn check(log: &Log, cached: &Cached, route: &Route, asked: &ApiRequest) -> Result<(), Failure> {
     if !log.policies.volume_held || route.kind.rules != Rules::Attachment {
         return Ok(());
@@ -93,7 +95,8 @@ fn allows(lease: &Value, node: &str, deletes: bool) -> bool {
 mod tests {
     use super::*;
 
-    /// As the expressions of the chart's policy: of `a` and `b`, whether it may be detached from each, and attached to each.
+    /// As the expressions of the chart's policy: for `a` and `b`, whether it may be detached from each, and attached
+    /// to each.
     #[test]
     fn a_held_volume_is_released_as_the_chart_policies_allow() {
         for (identity, from, detached, attached) in [

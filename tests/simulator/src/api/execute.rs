@@ -18,7 +18,7 @@ use super::route::{ApiRequest, Route};
 use super::watch::{self, Opening};
 use super::write::{self, Update};
 
-/// What comes of a request that is not refused.
+/// The result of a request that is not refused.
 pub(crate) enum Answer {
     Object {
         code: u16,
@@ -29,7 +29,7 @@ pub(crate) enum Answer {
     Half,
 }
 
-/// Counts an eviction; all of it, if there is nothing to count.
+/// Counts an eviction; carries it out if there is nothing to count.
 pub(crate) fn begin_eviction(
     log: &mut Log,
     route: &Route,
@@ -104,7 +104,7 @@ pub(crate) fn execute(
     }
 }
 
-/// Answers are JSON: whoever takes nothing else is not served.
+/// Answers are JSON: a client that accepts nothing else is not served.
 fn check_accept(asked: &ApiRequest) -> Result<(), Failure> {
     let mut kinds = asked.accept.split(',').map(str::trim);
     let json = |kind: &str| {
@@ -139,7 +139,7 @@ fn rescale(log: &mut Log, route: &Route, asked: &ApiRequest, now: Timestamp) -> 
     Ok(status((written.code, scale(&written.object.value))))
 }
 
-/// Not atomic, in the order of names; what went meanwhile is no error.
+/// Not atomic, in the order of names; an object that was removed meanwhile is no error.
 fn delete_collection(
     log: &mut Log,
     route: &Route,

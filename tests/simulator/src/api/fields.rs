@@ -27,7 +27,7 @@ pub(crate) fn texts<'a>(object: &'a Value, path: &[&str]) -> Vec<&'a str> {
     list(object, path).iter().filter_map(Value::as_str).collect()
 }
 
-/// The object at `path`, made if it is missing. What is no object gives way.
+/// The object at `path`, created if it is missing. A value of another type is replaced.
 pub(crate) fn object_mut<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut Map<String, Value> {
     let mut place = object;
     for key in path {
@@ -59,14 +59,14 @@ pub(crate) fn set_default(object: &mut Value, path: &[&str], key: &str, value: i
     }
 }
 
-/// Takes the field away.
+/// Removes the field.
 pub(crate) fn remove(object: &mut Value, path: &[&str], key: &str) {
     if at(object, path).is_some_and(Value::is_object) {
         object_mut(object, path).remove(key);
     }
 }
 
-/// Makes the field what it is in `other`, or takes it away if it is not there.
+/// Sets the field to its value in `other`, or removes it if it is missing there.
 pub(crate) fn copy(object: &mut Value, other: &Value, path: &[&str], key: &str) {
     match at(other, path).and_then(|parent| parent.get(key)) {
         Some(value) => set(object, path, key, value.clone()),

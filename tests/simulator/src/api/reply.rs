@@ -1,4 +1,4 @@
-//! What a request is answered with, before it is on the wire.
+//! The answer to a request, before it is on the wire.
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -6,7 +6,7 @@ use futures::channel::mpsc;
 
 use super::watch::Part;
 
-/// What a request is answered with.
+/// The answer to a request.
 pub(crate) enum Reply {
     Whole { code: u16, content_type: &'static str, retry_after: Option<u64>, body: Bytes },
     Stream { first: Vec<Bytes>, receiver: mpsc::UnboundedReceiver<Part> },
@@ -17,7 +17,7 @@ impl Reply {
         Self::Whole { code, content_type: "application/json", retry_after: None, body }
     }
 
-    /// The body as a stream: what is there first, then what comes.
+    /// The body as a stream: first the existing part, then what follows.
     pub(crate) fn into_parts(self) -> (http::response::Builder, futures::stream::BoxStream<'static, Part>) {
         match self {
             Self::Whole { code, content_type, retry_after, body } => {

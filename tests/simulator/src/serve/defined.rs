@@ -1,4 +1,4 @@
-//! The columns of a custom resource, as its definition has them (`additionalPrinterColumns`), by the rules of
+//! The columns of a custom resource, as its definition specifies them (`additionalPrinterColumns`), by the rules of
 //! `apiextensions-apiserver/pkg/registry/customresource/tableconvertor`.
 
 use jiff::Timestamp;
@@ -43,7 +43,7 @@ impl Defined {
         json!({ "name": name, "type": kind, "format": "", "description": name, "priority": priority })
     }
 
-    /// What stands in it; nothing where the object has nothing there.
+    /// The cell's value; null where the object has no value there.
     pub(super) fn cell(&self, object: &Value, now: Timestamp) -> Value {
         let found = self.path.iter().try_fold(object, |at, step| match step {
             Step::Field(name) => at.get(name),
@@ -61,7 +61,7 @@ impl Defined {
     }
 }
 
-/// The parts of a path; `None`: it has others than those that are known.
+/// The parts of a path; `None`: it has unsupported parts.
 fn steps(path: &str) -> Option<Vec<Step>> {
     let (mut rest, mut steps) = (path, Vec::new());
     while !rest.is_empty() {

@@ -10,15 +10,15 @@ use tower::BoxError;
 
 use crate::api::Failure;
 
-/// How many requests may be on the way, open watches among them. A person with a
-/// dozen terminals needs a few dozen; a program in a loop gets 429.
+/// How many requests may be open, watches among them. A person with a dozen terminals needs a few dozen; a program in
+/// a loop gets
+/// 429.
 const PLACES: usize = 256;
 
 /// A piece of an answer's body, or the break of its connection.
 pub(super) type Part = Result<Bytes, BoxError>;
 
-/// One request, and where its answer goes. The receiver is dropped when the client
-/// goes away.
+/// One request, and the sender of its answer. The receiver is dropped when the client disconnects.
 pub(super) struct PendingRequest {
     pub(super) request: Request<Bytes>,
     pub(super) answer: oneshot::Sender<Response<mpsc::Receiver<Part>>>,
@@ -50,8 +50,7 @@ impl Visitors {
 }
 
 impl Gate {
-    /// Carries a request in and its answer out, however long the simulation stands
-    /// still meanwhile.
+    /// Passes a request in and its answer out, however long the simulation stands still meanwhile.
     pub(super) async fn forward(&self, request: Request<Bytes>) -> Response<Body> {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             return refusal(&Failure::injected(429)).map(Body::from);

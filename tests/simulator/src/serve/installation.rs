@@ -1,5 +1,6 @@
-//! What commands ask about the installation of pod-safety: its pods. Its processes run beside the simulated nodes and not as pods
-//! on them, so these are shown to those alone who ask for them by their label.
+//! The answers to commands about the installation of pod-safety: its pods. Its processes run beside the simulated
+//! nodes and not as
+//! pods on them, so these pods are shown only for requests that select them by their label.
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -8,10 +9,10 @@ use serde_json::{Value, json};
 use super::CALLER;
 use crate::api::ApiRequest;
 
-/// By this label commands find the pods of pod-safety.
+/// The label by which commands find the pods of pod-safety.
 const LABEL: &str = "app.kubernetes.io/name=pod-safety";
 
-/// Whether this asks for them.
+/// Whether this request selects them.
 pub(super) fn is_for_own_pods(request: &Request<Bytes>) -> bool {
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
     let asked = ApiRequest::new(CALLER, request.method().clone(), target);

@@ -1,5 +1,4 @@
-//! What `kubectl get pods` says of a pod in one word (`printPod`). Init containers
-//! are left out: simulated pods have none.
+//! The STATUS column of `kubectl get pods` (`printPod`). Init containers are left out: simulated pods have none.
 
 use serde_json::Value;
 
@@ -26,7 +25,7 @@ fn is_ready(container: &Value) -> bool {
     is("/ready") && is("/state/running")
 }
 
-/// Its phase, unless something says more.
+/// Its phase, unless a more specific reason exists.
 pub(super) fn status(pod: &Value) -> String {
     let phase = str_at(pod, "/status/phase");
     let own = str_at(pod, "/status/reason");

@@ -1,4 +1,4 @@
-//! What a person's commands ask about the person. A simulated cluster lets everybody in and refuses nobody.
+//! The answers to commands about the user who types them. A simulated cluster admits every user and refuses nothing.
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -38,7 +38,8 @@ mod tests {
         answer(&request).map(|answer| serde_json::from_slice(&answer).unwrap())
     }
 
-    /// `confirm-down` and `fence` ask who writes, `doctor` what the controllers may do: each said 501 here.
+    /// `confirm-down` and `fence` ask for the user's name, `doctor` for the permissions of the controllers: each got
+    /// 501 here.
     #[test]
     fn self_reviews_name_the_user_and_allow_everything() {
         let me = answered(Method::POST, "/apis/authentication.k8s.io/v1/selfsubjectreviews").unwrap();

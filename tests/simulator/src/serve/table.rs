@@ -1,4 +1,4 @@
-//! Server-side tables: what `kubectl get` prints, row by row.
+//! Server-side tables: the output of `kubectl get`, row by row.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ pub(super) enum Include {
 pub(super) struct Table {
     kind: Arc<Kind>,
     columns: &'static [Column],
-    /// Those of a custom resource, after its name.
+    /// The columns of a custom resource, after its name.
     defined: Vec<Defined>,
     include: Include,
     env: Env,
-    /// Whether the columns are still to be told; events after the first have none.
+    /// Whether the column definitions are still to be sent; events after the first have none.
     headed: bool,
 }
 
@@ -41,7 +41,7 @@ impl Table {
         Self { kind: Arc::clone(kind), columns, defined, include, env, headed: true }
     }
 
-    /// An object or a list. What is neither of this kind stays as it is.
+    /// An object or a list. Other kinds stay as they are.
     pub(super) fn whole(&mut self, text: &Bytes) -> Bytes {
         let Ok(value) = serde_json::from_slice::<Value>(text) else { return text.clone() };
         let said = value["kind"].as_str().unwrap_or_default();

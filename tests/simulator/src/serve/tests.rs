@@ -51,7 +51,7 @@ async fn after_the_end_of_the_simulation_there_is_an_answer() {
     }
 }
 
-/// A server that loses every request, noticed or not.
+/// A server that loses every request, with or without an error for the client.
 struct Lost(bool);
 
 impl Conduct for Lost {
@@ -60,8 +60,9 @@ impl Conduct for Lost {
     }
 }
 
-/// Servers of one cluster: one for each conduct. What they stamp is by the clock of the test: two runs are compared, and a second
-/// of the calendar may begin between them.
+/// Servers of one cluster: one for each conduct. Their timestamps use the test's clock: two runs are compared, and a
+/// second of the
+/// calendar may begin between them.
 fn servers(conducts: Vec<Arc<dyn Conduct>>) -> (Arc<Etcd>, Vec<Arc<ApiServer>>) {
     let env = paused::env(1);
     let etcd = Etcd::new(Chance::new(1), &[], jiff::Timestamp::UNIX_EPOCH);
@@ -142,7 +143,8 @@ async fn an_unused_gate_changes_nothing() {
     assert_eq!(run(false).await, with);
 }
 
-/// A page of a stranger whose name leads to this machine would have done in the simulated cluster what a person does with kubectl.
+/// A page of another site whose name resolves to this machine could have done in the simulated cluster what a person
+/// does with kubectl.
 #[tokio::test]
 async fn attack_a_page_of_another_origin_reaches_no_simulated_cluster() {
     for (host, wanted) in [("127.0.0.1:8001", 503), ("localhost", 503), ("evil.example:8001", 421), ("", 421)]
@@ -155,7 +157,7 @@ async fn attack_a_page_of_another_origin_reaches_no_simulated_cluster() {
     }
 }
 
-/// `localhost` is how such a page may name this machine, too: its form deleted pods.
+/// Such a page may also name this machine `localhost`: its form deleted pods.
 #[tokio::test]
 async fn attack_a_form_of_a_page_elsewhere_changes_no_simulated_cluster() {
     for (site, wanted) in [

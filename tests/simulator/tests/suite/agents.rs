@@ -1,5 +1,6 @@
-//! Agents with watchdogs: nodes that no device can switch off, and a second fact beside a switch that lies. Many seeds of them are in
-//! `campaign`.
+//! Agents with watchdogs: nodes that no device can switch off, and a second fact beside a switch that reports
+//! falsely. Many seeds of
+//! them are in `campaign`.
 
 use pod_safety_simulator::campaign::{Agents, Fault, Fencing, Malfunction, Plan, Plant};
 use pod_safety_simulator::checker::Invariant;
@@ -35,13 +36,13 @@ fn a_node_without_a_power_switch_is_released_by_its_watchdog_lease() {
     );
     assert!(seen(&outcome, "an agent ended a process") > 0);
     assert!(!told(&outcome, &["marked terminated by replica"]).is_empty(), "{:#?}", outcome.timeline);
-    // It reads that it was revoked when the cable is back, and the next boot shows itself.
+    // It reads that it was revoked when the cable is back, and the next boot reports.
     let reset = told(&outcome, &[RESET]);
     assert!(reset.iter().all(|at| *at >= BEGIN + LONG) && reset.len() == 1, "{reset:?}");
     assert!(!told(&outcome, &["is Done"]).is_empty(), "{:#?}", outcome.timeline);
 }
 
-/// The switch says off from a cache. Without the agents that is believed, and counted as a limit.
+/// The switch reports off from a cache. Without the agents that counts as evidence, and is counted as a limit.
 #[test]
 fn a_switch_that_lies_releases_nothing_that_an_agent_has_not_ended() {
     let lies = Fault::Malfunction { node: 0, how: Malfunction::StaleOff, seconds: LONG };
@@ -90,14 +91,14 @@ fn a_grant_of_which_the_answer_is_lost_is_no_lost_grant() {
     assert_eq!(seen(&outcome, "evidence was written"), 0, "{:#?}", outcome.timeline);
 }
 
-/// Every process hangs, and a pod is deleted: half of the seeds have its process end without a word of the runtime.
+/// Every process hangs, and a pod is deleted: in half of the seeds its process ends without a report of the runtime.
 fn overdue(seed: u64) -> Plan {
     let stuck = (0..3).map(|node| (BEGIN, Fault::StuckProcesses { node, seconds: LONG }));
     let faults = stuck.chain([(BEGIN + 5, Fault::DeletePod { pod: 0 })]).collect();
     Plan { seed, ..with(ALONE, faults) }
 }
 
-/// Its node is well, so nothing is fenced. Only what has ended is released.
+/// Its node is healthy, so nothing is fenced. Only ended processes are released.
 #[test]
 fn a_pod_that_its_kubelet_does_not_end_is_released_when_its_agent_reports_its_end() {
     let (mut released, mut held) = (0, 0);
@@ -123,7 +124,9 @@ fn guilty(plant: Plant, plans: impl Iterator<Item = Plan>) -> usize {
     plans.filter(|plan| rules.iter().any(|rule| run(plan, subject).broke(*rule))).count()
 }
 
-/// On real nodes: a kubelet that was only stopped was continued, and started from memory the pods that the agent had ended.
+/// On real nodes: a kubelet that was only stopped was continued by another actor, and started from its memory the
+/// pods that the agent
+/// had ended.
 #[test]
 fn bug_a_kubelet_that_was_stopped_and_not_ended_was_continued_by_others() {
     let plans = (1..9).map(|seed| Plan { seed, ..with(ALONE, vec![cut(LONG)]) });

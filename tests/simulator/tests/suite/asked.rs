@@ -1,4 +1,4 @@
-//! What a person asks of a run by a variable of the environment: another seed, or more of them.
+//! Settings of a run by environment variables: another seed, or more seeds.
 
 /// The number in this variable, if it is set.
 ///

@@ -1,4 +1,4 @@
-//! A run before an audience: one that can be meddled with.
+//! A live run with a viewer, who can intervene.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail loudly")]
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ fn quiet() -> Plan {
     Plan { servers: 1, lease_collected_after: 600, heal_at: 1_000, ..runs::plan(Vec::new()) }
 }
 
-/// The first picture of which this is true.
+/// The first snapshot for which the condition holds.
 fn until(stage: &LiveRun, wanted: impl Fn(&Snapshot) -> bool) -> Snapshot {
     for _ in 0..100_000 {
         let snapshot = stage.next_snapshot(PATIENCE).unwrap();
@@ -36,7 +36,7 @@ fn until(stage: &LiveRun, wanted: impl Fn(&Snapshot) -> bool) -> Snapshot {
 
 #[test]
 fn to_be_looked_at_breaks_nothing_and_every_line_is_told_once() {
-    // A look each 70 ms makes a run several times as long: one of them is looked at so closely.
+    // A snapshot each 70 ms makes a run several times as long: only one run is shown so closely.
     for (seed, each) in [(0, 70), (0, 1_000), (1, 1_000), (2, 1_000), (3, 1_000)] {
         let plan = draw(seed);
         assert!(run(&plan, SHIPPED).violations.is_empty());
@@ -51,9 +51,9 @@ fn to_be_looked_at_breaks_nothing_and_every_line_is_told_once() {
     }
 }
 
-/// Whoever looks sets timers of his own, and these decide about the order of what
-/// happens at the same instant: a run that is looked at is another one, but the
-/// same each time.
+/// A viewer sets timers of its own, and these influence the order of events at the same instant: a run that is shown
+/// differs from the
+/// unshown one, but is the same each time.
 #[test]
 fn a_run_that_is_looked_at_is_the_same_each_time() {
     let plan = draw(2);
@@ -110,11 +110,11 @@ fn time_stands_still_in_a_pause_and_visits_come_in() {
     stage.pause(true);
     let (sender, receiver) = std::sync::mpsc::channel();
     stage.run_inside(Box::new(move |world, _| sender.send(format!("{world:?}")).unwrap()));
-    // Orders are followed one after another; whoever looks away makes the world wait.
+    // Orders are carried out one after another; a viewer that does not read makes the world wait.
     while !receiver.try_recv().is_ok_and(|world: String| world.contains("now")) {
         let _older = stage.next_snapshot(Duration::from_millis(50));
     }
-    // What was on its way when the pause began, and the picture after the visit.
+    // The snapshots that were on their way when the pause began, and the one after the visit.
     while stage.next_snapshot(Duration::from_millis(300)).is_some() {}
     let still = || {
         stage.run_inside(Box::new(|_, _| ()));
@@ -133,7 +133,7 @@ fn the_world_keeps_the_pace_that_is_asked_for() {
     const SPEED: f64 = 20.0;
     let began = std::time::Instant::now();
     let stage = LiveRun::open(&quiet(), SHIPPED, Pace { speed: Some(SPEED), ..pace(100, false) }).unwrap();
-    // A machine that is busy is slower than asked for, and never faster.
+    // A busy machine is slower than requested, and never faster.
     for _ in 0..100 {
         let at = stage.next_snapshot(PATIENCE).unwrap().at;
         let passed = began.elapsed().mul_f64(SPEED);
@@ -171,7 +171,7 @@ fn the_table_is_measured() {
     }
 }
 
-/// The default scenario: what each set of rules makes of a database whose node is cut off for fifteen minutes.
+/// The default scenario: the effect of each set of rules on a database whose node is cut off for fifteen minutes.
 #[test]
 fn the_database_is_back_with_pod_safety_away_without_it_and_written_twice_by_a_script() {
     let all = scenario::shipped().unwrap();
@@ -195,7 +195,7 @@ fn the_database_is_back_with_pod_safety_away_without_it_and_written_twice_by_a_s
     assert!(sentences[2].contains("two copies of data-0 wrote for"), "{sentences:?}");
 }
 
-/// Somebody typed the taint, and nobody proves that the machine is off.
+/// A person added the taint, and there is no evidence that the machine is off.
 #[test]
 fn what_is_stuck_is_shown_with_its_reason() {
     let all = scenario::shipped().unwrap();
@@ -223,7 +223,7 @@ fn every_shipped_scenario_ends_as_it_says() {
     }
 }
 
-/// No UID, path, kind of evidence, rule of the checker or Debug text; and nothing that was broken is told twice.
+/// No UID, path, kind of evidence, rule of the checker or Debug text; and no violation is shown twice.
 fn people_are_told_in_plain_words(scenario: &str, news: &[News]) {
     const NOT_PLAIN: [&str; 13] = [
         "/api",

@@ -1,5 +1,6 @@
-//! Disruption budgets in the simulated cluster: drains, races, and what is found in
-//! kube-controller-manager's rules. Many seeds of them are in `campaign`.
+//! Disruption budgets in the simulated cluster: drains, races, and gaps of kube-controller-manager's rules. Many
+//! seeds of them are in
+//! `campaign`.
 
 use pod_safety_simulator::campaign::{Fault, Limit, Plan, report};
 use pod_safety_simulator::checker::Invariant;
@@ -7,7 +8,7 @@ use pod_safety_simulator::world::{Outcome, run};
 
 use crate::runs::{self, KCM, well};
 
-/// A workload of `replicas` with a budget, and what happens to it.
+/// A workload of `replicas` with a budget, and its faults.
 fn plan(replicas: u64, limit: Limit, faults: Vec<(u64, Fault)>) -> Plan {
     let deploy = Fault::Deploy { workload: 0, replicas, keeps_names: true, start_up: 2, limit };
     let faults = [(17, deploy)].into_iter().chain(faults).collect();
@@ -51,7 +52,7 @@ fn budget_that_was_burnt_comes_back_after_two_minutes() {
     happened(&outcome, "an eviction was let through");
 }
 
-/// The collector of what is owned by Nodes once took them for ownerless.
+/// The garbage collector of objects owned by Nodes once treated them as ownerless.
 #[test]
 fn nothing_happens_to_the_pods_of_a_workload_when_nothing_happens() {
     let outcome = well(&plan(3, Limit::MaxUnavailable(1), Vec::new()));
@@ -61,8 +62,8 @@ fn nothing_happens_to_the_pods_of_a_workload_when_nothing_happens() {
     assert!(outcome.timeline.iter().any(|(_, what)| what.starts_with("process of default/shop-0-2")));
 }
 
-/// A node monitor and a kubelet without a Lease once contradicted each other every
-/// second, and the budget followed them.
+/// A node monitor and a kubelet without a Lease once contradicted each other every second, and the budget followed
+/// them.
 #[test]
 fn the_pods_of_a_living_kubelet_whose_node_was_deleted_stay_ready() {
     well(&plan(3, Limit::MaxUnavailable(1), vec![(40, Fault::DeleteNode { node: 0 })]));

@@ -76,7 +76,7 @@ fn none_breaks_a_rule(seeds: Range<u64>) {
     let began = clock.now();
     let tally = campaign(seeds, SHIPPED);
     let pace = tally.pace(clock.now().since(began));
-    // Past the capture of the test harness: these figures are for everybody.
+    // Past the capture of the test harness: these figures are shown in every run.
     let _written = write!(std::io::stderr(), "{tally}{pace}\n{}\n", memory_line(before, threads()));
     for (seed, outcome) in &tally.broken {
         println!("{}", report(&draw(*seed), outcome));
@@ -94,7 +94,8 @@ fn a_seed_gives_the_same_run_each_time() {
     }
 }
 
-/// A person who deleted the Node of a machine that ran, connected even, vouched for it once its Lease was collected.
+/// A person who deleted the Node of a running machine, even a connected one, vouched for it once its Lease was
+/// garbage collected.
 #[test]
 fn bug_a_connected_kubelet_whose_lease_was_collected_was_not_asked_to_end_its_pods() {
     let plan = |collected| Plan {
@@ -119,7 +120,9 @@ fn bug_a_connected_kubelet_whose_lease_was_collected_was_not_asked_to_end_its_po
     }
 }
 
-/// Unknown is not silent: where no Lease or no boot tells, its pods are deleted gracefully and the quarantine decides.
+/// An unknown state is not the same as unreachable: where no Lease or no boot ID shows it, its pods are deleted
+/// gracefully and the
+/// quarantine decides.
 #[test]
 fn the_node_of_a_kubelet_that_reports_less_is_deleted_and_its_pods_are_released_by_proof() {
     let deleted = (63, Fault::DeleteNode { node: 0 });
@@ -136,8 +139,9 @@ fn the_node_of_a_kubelet_that_reports_less_is_deleted_and_its_pods_are_released_
     }
 }
 
-/// What a kubelet made while it had a Node is no sign of life: neither that of a dead one, nor that of a living one, which
-/// makes no other without its Node (`tests/world.rs`).
+/// A mirror pod that a kubelet created while it had a Node is no sign that it runs: neither of a dead kubelet, nor of
+/// a running one,
+/// which creates no other without its Node (`world.rs`).
 #[test]
 fn the_mirror_pod_of_a_node_that_is_gone_holds_nothing() {
     let lost = |how: Option<Fault>| Plan {

@@ -1,7 +1,7 @@
-//! Every plan that ever taught us something, on every run of the tests.
+//! Every plan that showed a bug or a limit, on every run of the tests.
 //!
-//! New ones are written by `cargo run -p pod-safety-simulator --example campaign
-//! -- guilty` and `-- plants`, or by hand.
+//! New ones are written by `cargo run -p pod-safety-simulator --example campaign -- guilty` and `-- plants`, or by
+//! hand.
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
 use std::collections::BTreeSet;
@@ -101,7 +101,7 @@ fn every_plan_that_a_planted_bug_breaks_leaves_the_clean_tree_silent() {
     let mut planted = 0;
     for (name, entry) in entries().unwrap() {
         if entry.expect.keys().any(|subject| subject.starts_with("shipped with")) {
-            // A plan of a mistake of ours names the bug that makes it again, and is not the smallest of that bug.
+            // A plan of a real bug names the planted bug that repeats it, and is not the smallest plan of that bug.
             planted += usize::from(name.starts_with("plant-"));
             assert_eq!(entry.expect.get("shipped"), Some(&Vec::new()), "{name}");
         }

@@ -25,7 +25,7 @@ fn hash(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3))
 }
 
-/// A run in a world of its own; gives back the hash of all that was answered.
+/// Runs a world of its own. Returns the hash of all answers.
 fn run(number: u64) -> u64 {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -74,7 +74,7 @@ fn the_same_seed_gives_the_same_answers_in_another_process() {
     compare_with_a_child(NAME, &format!("hashes {:?}", all()));
 }
 
-/// Says the line, and in the parent sees that a child says the same.
+/// Prints the line, and in the parent checks that a child prints the same.
 fn compare_with_a_child(name: &str, line: &str) {
     let _written = writeln!(std::io::stdout(), "\n{line}");
     if std::env::var_os(CHILD).is_some() {
@@ -99,8 +99,9 @@ fn world(number: u64) -> u64 {
     hash_of_world(number * 100 + 99)
 }
 
-/// One channel told both controllers that their process leads, and it wakes its receivers in an order drawn by
-/// chance: in this world either may write first.
+/// One channel told both controllers that their process leads, and it wakes its receivers in random order: in this
+/// world either may
+/// write first.
 #[test]
 fn bug_two_controllers_that_hear_of_a_term_are_woken_in_one_order() {
     let hashes: std::collections::BTreeSet<u64> = (0..8).map(|_again| hash_of_world(1799)).collect();

@@ -1,9 +1,9 @@
-//! The simulated API server and the real one, asked the same: nothing may differ.
+//! The same requests to the simulated API server and the real one: the answers must be the same.
 //!
-//! `POD_SAFETY_DIFFERENTIAL_OPS=200000` runs that many operations,
-//! `POD_SAFETY_DIFFERENTIAL_SEED` draws other ones, `POD_SAFETY_DIFFERENTIAL_FIRST` begins at that sequence, and
-//! `POD_SAFETY_DIFFERENTIAL_SHOW` prints all answers of that sequence. `POD_SAFETY_DIFFERENTIAL_ROUNDS=500` lets
-//! four clients meet so often on each side.
+//! `POD_SAFETY_DIFFERENTIAL_OPS=200000` runs that many operations, `POD_SAFETY_DIFFERENTIAL_SEED` draws other ones,
+//! `POD_SAFETY_DIFFERENTIAL_FIRST` begins at that sequence, and `POD_SAFETY_DIFFERENTIAL_SHOW` prints all answers of
+//! that
+//! sequence. `POD_SAFETY_DIFFERENTIAL_ROUNDS=500` repeats the test of four clients so often on each side.
 #![expect(
     clippy::disallowed_methods,
     reason = "one side of the comparison is a real API server in real time"
@@ -33,8 +33,9 @@ use crate::asked;
 /// Enough for every run of the tests; more by the environment.
 const FEW: usize = 1_500;
 
-/// How many sequences run at the same time: most of each is waiting. A long run of a machine that does nothing
-/// else may have more (`POD_SAFETY_DIFFERENTIAL_AT_ONCE`).
+/// How many sequences run at the same time: most of each is waiting. A long run on an otherwise idle machine may have
+/// more
+/// (`POD_SAFETY_DIFFERENTIAL_AT_ONCE`).
 const AT_ONCE: usize = 16;
 
 /// For how many seconds watches are read: one, and longer if they differ. On a busy machine the real server may not have begun to
@@ -45,7 +46,7 @@ fn number(name: &str, otherwise: usize) -> usize {
     asked::number(name).map_or(otherwise, |number| usize::try_from(number).unwrap())
 }
 
-/// Has our own kinds served, by the definitions that are shipped.
+/// Installs the shipped definitions of pod-safety's own kinds.
 async fn serve_ours(plane: &ControlPlane) {
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     for crd in pod_safety_shared::api::crds() {
@@ -128,7 +129,7 @@ async fn sequence(real: &Side, chance: Chance, number: u64) -> Sum {
             );
         }
     }
-    // What follows the first difference of a sequence may be its consequence.
+    // Differences after the first one of a sequence may be its consequences.
     if let Some((_, first)) = sum.differences.first_mut()
         && let Some(operation) = first.answer.and_then(|index| operations.get(index))
     {
@@ -143,8 +144,8 @@ fn brief(difference: &(u64, Difference)) -> String {
     format!("sequence {number}, {place}\n  real      {left}\n  simulated {right}")
 }
 
-/// What a server says of history that it has not: a watch from before its start,
-/// and a list of a version that was compacted.
+/// The answers about history that the server does not have: a watch from before its start, and a list of a version
+/// that was compacted.
 async fn of_the_past(side: &Side, name: &str, restart: impl AsyncFnOnce() -> Side) -> Vec<Value> {
     let namespace = json!({ "metadata": { "name": name } });
     let first = side.request("POST", "/api/v1/namespaces", &namespace).await;
@@ -192,7 +193,7 @@ async fn both_servers_say_alike_that_history_is_gone() {
 async fn the_simulated_api_server_answers_as_the_real_one() {
     let wanted = number("POD_SAFETY_DIFFERENTIAL_OPS", FEW);
     let chance = Chance::new(number("POD_SAFETY_DIFFERENTIAL_SEED", 1) as u64);
-    // A long run would outlive the history that its sequences ask for.
+    // A long run would outlast the history that its sequences read.
     let keeps_history = vec!["--etcd-compaction-interval=0".to_owned()];
     let options = Options { apiserver_args: keeps_history, ..Options::default() };
     let plane = ControlPlane::start(options).await.unwrap();

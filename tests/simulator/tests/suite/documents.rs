@@ -1,5 +1,6 @@
-//! What people copy from the documentation works: each `pod-safety` command is typed in a served demonstration, in which a
-//! node is lost, its fence device does not answer, and a pod of a StatefulSet waits for proof.
+//! The commands in the documentation work: each `pod-safety` command is typed in a served demonstration, in which a
+//! node is lost, its
+//! fence device does not answer, and a pod of a StatefulSet waits for evidence.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
@@ -31,7 +32,8 @@ faults:
   - { at: 40s, fault: cut-node, node: 0, for: 3000s }
 ";
 
-/// Names of the documentation, and what they are in the incident. The pod that waits is found out.
+/// Names in the documentation, and their counterparts in the incident. The name of the waiting pod is found at run
+/// time.
 const NAMES: [(&str, &str); 9] = [
     ("NODE", "node-0"),
     ("worker-a", "node-0"),
@@ -43,27 +45,27 @@ const NAMES: [(&str, &str); 9] = [
     ("POD", WAITS),
     ("orders-1", WAITS),
 ];
-/// The pod that waits for proof, until it is known.
+/// The pod that waits for evidence, until its name is found.
 const WAITS: &str = "the-pod-that-waits";
 
-/// As docs/simulator.md calls it.
+/// Its name in docs/simulator.md.
 const KUBECONFIG: &str = "demo.kubeconfig";
 
 /// Commands that go on until they are stopped.
 const GO_ON: [&str; 3] = ["pod-safety ui", " -w", " --watch"];
-/// So long they are looked at.
+/// For how long these are run.
 const LOOK: &str = "5";
 /// A command that takes so long hangs.
 const HANGS: &str = "120";
 
-/// A demonstration that is served, and a folder in which a person works.
+/// A served demonstration, and a folder in which a person works.
 pub(crate) struct Served {
     listener: Listener,
     home: TempDir,
 }
 
 impl Served {
-    /// As `pod-safety demo --serve` does it; from `seconds` on time goes by twice as fast as outside.
+    /// As `pod-safety demo --serve` does it; from `seconds` on simulated time runs twice as fast as real time.
     pub(crate) fn start(plan: &Plan, seconds: u64) -> Self {
         let from = Duration::from_secs(seconds);
         let pace = Pace { each: Duration::from_millis(40), speed: Some(2.0), from, ends: false };
@@ -74,7 +76,7 @@ impl Served {
         let listener = Listener::start("127.0.0.1:0".parse().unwrap(), gate).unwrap();
         stage.serve(visitors);
         let (told, tells) = std::sync::mpsc::channel();
-        // A world stops when its pictures are not taken.
+        // A world stops when its snapshots are not read.
         std::thread::spawn(move || {
             while let Some(picture) = stage.wait() {
                 if picture.at >= from {
@@ -117,7 +119,7 @@ impl Served {
         output
     }
 
-    /// What a command prints that answers: all is well, something blocks, or a part could not be checked.
+    /// The output of a command that answers: all is well, something blocks, or a part could not be checked.
     fn ask(&self, line: &str) -> Result<String, String> {
         let goes_on = GO_ON.iter().any(|part| line.contains(part));
         let output = self.type_in(line, if goes_on { LOOK } else { HANGS });
@@ -140,10 +142,10 @@ impl Served {
     }
 }
 
-/// Without fencing, `status` called the custom resources missing; there was no StatefulSet, and no claim.
+/// Without fencing, `status` reported the custom resources as missing; there was no StatefulSet, and no claim.
 #[test]
 fn bug_the_served_demonstration_lacked_what_commands_ask_for() {
-    // A scenario without fencing, before anything happens.
+    // A scenario without fencing, before the first fault.
     let mut plan = scenarios().unwrap().into_iter().find(|one| one.plan.with.fencing.is_none()).unwrap().plan;
     plan.faults.clear();
     plan.heal_at = 100_000;
@@ -193,7 +195,8 @@ fn every_pod_safety_command_of_the_documentation_is_answered() {
     }
 }
 
-/// The confirmation that a person would type, as a flag; a free port; and what uses a variable that was set.
+/// The confirmation that a person would type, as a flag; a free port; and the rest of a command that uses a variable
+/// set before.
 fn rest_of(line: &str) -> &'static str {
     match line {
         _ if line.contains(" confirm-down ") => " --confirm 'node-0 is off'",

@@ -1,21 +1,21 @@
-//! Fencing in the simulated cluster: the shipped controller and authority, our own kinds, and
-//! devices that work, fail and lie. Many seeds of them are in `campaign`, strikes at each of their
-//! writes in `perturbed`.
+//! Fencing in the simulated cluster: the shipped controller and authority, pod-safety's own kinds, and devices that
+//! work, fail and
+//! report falsely. Many seeds of them are in `campaign`, strikes at each of their writes in `perturbed`.
 
 use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Keeper, Lack, Malfunction, OddKubelet, Plan};
 use pod_safety_simulator::world::Outcome;
 
 use crate::runs::{self, told, well};
 
-/// When things begin to happen, in seconds.
+/// When faults begin, in seconds.
 pub(crate) const BEGIN: u64 = 40;
-/// From the cut to the first attempt: the node is called lost, then its policy waits a little longer.
+/// From the cut to the first attempt: the node is marked as lost, then its policy waits a little longer.
 const FOUND: u64 = 70;
 /// The longest fault of a plan.
 pub(crate) const LONG: u64 = 340;
 
 const STRICT: Fencing = Fencing::STRICT;
-/// Nobody says which machine a device reaches, and nobody asks.
+/// No device reports which machine it reaches, and the policy does not require it.
 pub(crate) const BLIND: Fencing = Fencing { tells: false, required: false, ..STRICT };
 
 pub(crate) fn plan(fencing: Fencing, faults: Vec<(u64, Fault)>) -> Plan {
@@ -30,7 +30,7 @@ fn cut(fencing: Fencing, seconds: u64, how: Option<Malfunction>) -> Plan {
     plan(fencing, fails.into_iter().chain([cut]).collect())
 }
 
-/// How often something happened whose name begins so.
+/// How often the probes with this prefix were hit.
 pub(crate) fn seen(outcome: &Outcome, probe: &str) -> u64 {
     outcome.probes.iter().filter(|(name, _)| name.starts_with(probe)).map(|(_, count)| count).sum()
 }
@@ -74,7 +74,7 @@ fn a_node_whose_device_cannot_be_used_is_never_released() {
     }
 }
 
-/// Somebody works on the machine: they paused fencing, or took the policy away, before the first attempt.
+/// A person works on the machine: they paused fencing, or deleted the policy, before the first attempt.
 #[test]
 fn nothing_is_switched_while_fencing_is_paused_and_the_incident_goes_on_after() {
     let (begin, seconds) = (BEGIN + 5, FOUND + 100);
@@ -114,8 +114,9 @@ fn a_second_level_is_tried_when_the_first_one_fails() {
     assert_eq!(seen(&outcome, "an incident became Done"), 1);
 }
 
-/// Five minutes late, on a machine that was proved off and switched on meanwhile: it goes off once more, and whoever
-/// waits for it switches it on once more.
+/// Five minutes late, on a machine that was proved off and switched on meanwhile: it goes off once more, and the
+/// incident switches it
+/// on once more.
 #[test]
 fn an_order_that_lands_minutes_after_it_failed_ends_no_process_twice() {
     let fails = Fault::Malfunction { node: 0, how: Malfunction::LateAfterFailure(120), seconds: 75 };
@@ -133,7 +134,7 @@ fn a_device_of_another_machine_that_says_so_switches_nobody_off() {
     }
 }
 
-/// What cannot say which machine it reaches proves nothing where it must.
+/// A device that does not report which machine it reaches proves nothing where that is required.
 #[test]
 fn where_identity_is_required_a_blind_device_never_releases_anybody() {
     for how in [None, Some(Malfunction::WrongMachine(1))] {
@@ -143,8 +144,10 @@ fn where_identity_is_required_a_blind_device_never_releases_anybody() {
     }
 }
 
-/// Not a promise but a limit, as docs/proof.md says: nobody can see a device that says off of a machine that runs, while
-/// nobody hears its kubelet. When it is heard, nothing of it stands: no release, no evidence, no trust, no taint.
+/// Not a promise but a limit, as docs/proof.md describes: a device that reports off for a machine that runs cannot be
+/// detected while
+/// its kubelet does not report. Once it reports, everything is withdrawn: no release, no evidence, no trust, no
+/// taint.
 #[test]
 fn limit_a_device_that_says_off_of_a_machine_that_runs_is_found_out_when_the_node_is_heard() {
     for (fencing, how) in [
@@ -171,7 +174,8 @@ fn lies(fencing: Fencing) -> Plan {
     plan(fencing, vec![(BEGIN - 10, fails), (BEGIN, Fault::KillKubelet { node: 0, seconds: 250 })])
 }
 
-/// The limit above, with a second fact: a machine that runs answers at the port of its kubelet, dead or not.
+/// The limit above, with a second fact: a machine that runs answers at the port of its kubelet, even if the kubelet
+/// is dead.
 #[test]
 fn a_device_that_says_off_of_a_machine_that_answers_releases_nobody_where_a_second_fact_is_asked_for() {
     let alone = well(&lies(BLIND));
@@ -187,7 +191,7 @@ fn a_device_that_says_off_of_a_machine_that_answers_releases_nobody_where_a_seco
     assert!(told(&outcome, RELEASED).is_empty(), "{:#?}", outcome.timeline);
 }
 
-/// Nor does it keep what is off from being released.
+/// Nor does the second fact prevent the release of a machine that is off.
 #[test]
 fn a_second_fact_releases_the_pods_of_a_machine_that_is_off() {
     let fencing = Fencing { corroborated: true, ..STRICT };

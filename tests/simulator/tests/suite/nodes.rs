@@ -1,5 +1,6 @@
-//! Nodes that are lost, and nodes that only seem so, in the simulated cluster: pod-safety's node
-//! lifecycle in place of the world's, and beside it. Many seeds of them are in `campaign`.
+//! Nodes that are lost, and nodes that only seem lost, in the simulated cluster: pod-safety's node lifecycle in place
+//! of the world's,
+//! and beside it. Many seeds of them are in `campaign`.
 
 use pod_safety_simulator::campaign::{Extras, Fault, Keeper, Plan, Plant, Trouble, report};
 use pod_safety_simulator::world::{Outcome, Subject, run};
@@ -7,12 +8,12 @@ use pod_safety_simulator::world::{Outcome, Subject, run};
 use crate::runs::{self, told, well};
 use crate::shipped;
 
-/// When things begin to happen, in seconds.
+/// When faults begin, in seconds.
 const BEGIN: u64 = 40;
 const GRACE: u64 = 50;
 /// A kubelet renewed its Lease up to so many seconds before it was cut off, or will after.
 const RENEWS: u64 = 10;
-/// What reads and writes take.
+/// The time that reads and writes take.
 const SOON: u64 = 2;
 /// A kubelet that is cut off waits for answers, and then a while.
 const BACK: u64 = 25;
@@ -66,7 +67,7 @@ fn a_new_leader_neither_frees_nor_taints_anew_nor_begins_to_wait_again() {
     let changes = plan(vec![cut(0, 200), crash(60, 0), crash(120, 1), crash(160, 0), crash(200, 1)]);
     let outcome = well(&changes);
     let due = BEGIN + GRACE;
-    // Its time is over while nobody leads, perhaps.
+    // The time may be over while there is no leader.
     let called = once(&outcome, &["node-0", CALLED], due - RENEWS..=due + 5);
     once(&outcome, GIVEN_UP, called..=called + SOON);
     once(&outcome, FREED, BEGIN + 200..=BEGIN + 200 + 40);
@@ -89,8 +90,9 @@ fn who_hears_nothing_himself_calls_nobody_lost() {
     }
 }
 
-/// Within some of them falls the bookmark that an API server sends each minute, whoever reaches it: it was taken for a
-/// word of an API server that can be heard, and kubelets that were kept from it for as long were called lost.
+/// During some of them comes the bookmark that an API server sends each minute, even without a connection to etcd: it
+/// was taken as a sign
+/// that the API server is reachable, and kubelets that were cut off from it for as long were marked as lost.
 #[test]
 fn bug_an_outage_of_all_api_servers_loses_nobody() {
     for seed in 0..12 {
@@ -122,7 +124,8 @@ fn slow_heartbeats_are_heartbeats() {
     nobody_is_called_lost(&plan(flaps.collect()));
 }
 
-/// The first node that came back was the end of that, and the others were given up in the seconds before they came.
+/// The first node that came back ended the state "all lost", and the others were tainted in the seconds before they
+/// came back.
 #[test]
 fn bug_when_every_node_is_lost_none_is_given_up_before_nor_when_they_come_back() {
     for seed in 0..6 {
@@ -133,7 +136,7 @@ fn bug_when_every_node_is_lost_none_is_given_up_before_nor_when_they_come_back()
     }
 }
 
-/// They are lost one after the other: the first is given up as if it were alone, and free again when all are.
+/// They are lost one after the other: the first is tainted as if it were alone, and untainted when all are lost.
 #[test]
 fn who_was_given_up_is_free_again_when_every_node_is_lost() {
     let apart = |node: usize| (BEGIN + 30 * node as u64, Fault::CutNode { node, seconds: 200 });
@@ -157,7 +160,7 @@ fn beside_kcm_a_silent_node_is_suspected_and_nothing_else() {
     let outcome = well(&guarded(vec![cut(0, 150)]));
     let due = BEGIN + 25;
     once(&outcome, &["replica", "taints node-0 with suspect:NoSchedule"], due - RENEWS..=due + SOON);
-    // Until its own controller says Unknown.
+    // Until its own controller sets Unknown.
     once(&outcome, &["replica", "removes suspect:NoSchedule from node-0"], BEGIN + 40..=BEGIN + GRACE + 8);
     assert!(told(&outcome, &[CALLED]).is_empty());
     let short = well(&guarded(vec![cut(0, 32)]));

@@ -29,8 +29,9 @@ fn none_breaks_a_rule(each: usize) {
     assert!(tally.families.len() >= 16, "every family strikes: {tally}");
 }
 
-/// Each step of an incident is written before and after: whoever dies, is cut off, is paused or has another clock at any
-/// of these writes leaves something behind that the next one goes on from.
+/// Each step of an incident is recorded before and after: a process that dies, is cut off, is paused or has another
+/// clock at any of
+/// these writes leaves a state from which the next one goes on.
 #[test]
 fn no_strike_at_a_write_of_an_incident_breaks_a_rule() {
     no_write_breaks_a_rule(7, 23);
@@ -55,7 +56,7 @@ fn no_write_breaks_a_rule(each_of_well: usize, each_of_failing: usize) {
     }
 }
 
-/// One of so many strikes at volumes and their owners: what fits into a few seconds.
+/// One of so many strikes at volumes and their Leases: what fits into a few seconds.
 const EACH_OF_VOLUMES: usize = 401;
 
 #[test]
@@ -74,15 +75,16 @@ fn broken_by(scenario: &str, strike: &Strike) -> Option<usize> {
     Some(run_with_strike(&scenario.plan, SHIPPED, strike).0.violations.len())
 }
 
-/// The rule of failover must allow for two looks of the standby: it may have seen the dead leader's last renewal as late as it
-/// then sees its end.
+/// The rule of failover must allow for two checks of the standby: it may have seen the dead leader's last renewal one
+/// check late, and
+/// may see its expiry one check late.
 #[test]
 fn bug_a_standby_that_saw_the_last_renewal_a_look_late_was_called_slow() {
     let strike = Strike { replica: 0, occasion: Occasion::Call, number: 4, blow: Blow::Error { code: 429 } };
     assert_eq!(broken_by("terminated and unscheduled pods", &strike), Some(0));
 }
 
-/// After a conflict that nothing had caused, no event wakes the budget.
+/// After a conflict without a cause, no event enqueues the budget.
 #[test]
 fn bug_a_conflict_without_a_cause_left_a_budget_wrong_for_half_a_minute() {
     let strike = Strike { replica: 1, occasion: Occasion::Call, number: 53, blow: Blow::Error { code: 409 } };

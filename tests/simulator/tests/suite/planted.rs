@@ -1,5 +1,6 @@
-//! The checker has teeth: each planted bug is caught by the invariant that names
-//! it, and what people use today is found guilty.
+//! The checker detects bugs: each planted bug is caught by the invariant that names it, and the rules that clusters
+//! use today break
+//! invariants.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -50,11 +51,11 @@ fn every_planted_bug_is_caught_by_the_invariant_that_names_it() -> Result<()> {
         }
         let committed: u64 = committed.parse().with_context(|| format!("{plant:?}: {committed}"))?;
         let subject = Subject::Shipped(shipped::launch, Some(plant));
-        // Where the seed that is known still catches it, the ones before it need not be run.
+        // If the recorded seed still catches it, the ones before it need not run.
         if run(&draw(committed.saturating_sub(1)), subject).broke(invariant) {
             continue;
         }
-        // Another version of the world may need a few more; never many more.
+        // Another version of the world may need a few more seeds, but never many more.
         let limit = (committed * 4 + 40).min(SEEDS);
         match first_seed_that_breaks(invariant, 0..limit, subject) {
             Some((seed, _)) => {
@@ -67,7 +68,8 @@ fn every_planted_bug_is_caught_by_the_invariant_that_names_it() -> Result<()> {
     Ok(())
 }
 
-/// What does not catch a rare bug: its plan in the corpus, or the drawn one of which that is the smallest (` 930` is seed 929).
+/// What does not catch a rare bug: its plan in the corpus, or the drawn one from which that was minimised (` 930` is
+/// seed 929).
 fn missed_by_plan(plant: Plant, invariant: Invariant, drawn: &str) -> Result<Vec<String>> {
     let name = format!("corpus/plant-{}.json", format!("{plant:?}").to_lowercase());
     let text = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(name))?;
@@ -152,9 +154,9 @@ fn kcm_removes_the_successor_by_name_and_ours_does_not() {
     }
 }
 
-/// Six minutes after a pod was removed its volume is torn from a machine that is not
-/// ready, whether that writes or not, and given to the next: W-AD3 of the peer's
-/// weak spots.
+/// Six minutes after a pod was removed its volume is force detached from a machine that is not ready, whether the
+/// machine writes or not,
+/// and attached to the next: one of the peer's weak spots.
 #[test]
 fn kcm_detaches_by_force_after_six_minutes_and_two_nodes_write_to_one_volume() {
     let lost = |how: Fault| Plan {
@@ -176,7 +178,7 @@ fn kcm_detaches_by_force_after_six_minutes_and_two_nodes_write_to_one_volume() {
     );
     well(&cut);
 
-    // The same wait for a machine that is off costs six minutes and breaks no volume.
+    // The same wait for a machine that is off costs six minutes and corrupts no volume.
     let off = lost(Fault::PowerOff { node: 0, back: None });
     let theirs = run(&off, KCM);
     assert!(theirs.probes.contains_key("a volume was detached by force"), "{}", report(&off, &theirs));

@@ -1,5 +1,6 @@
-//! A cloud that switches its instances, and keeps to its documentation: it is behind, slow, busy, or lost, and others use it too.
-//! Many seeds of such clouds are in `campaign`.
+//! A cloud that switches its instances, and behaves as documented: it is stale, slow, busy, or lost, and other
+//! clients use it too. Many
+//! seeds of such clouds are in `campaign`.
 
 use pod_safety_simulator::campaign::{Fault, Fencing, Malfunction, Plan, Plant};
 use pod_safety_simulator::checker::Invariant;
@@ -9,12 +10,12 @@ use crate::fencing::{BEGIN, BLIND, LONG, plan, seen};
 use crate::runs::{told, well};
 use crate::shipped;
 
-/// Its copies are behind by so many seconds at most.
+/// Its copies are stale by so many seconds at most.
 const fn behind(seconds: u32) -> Fencing {
     Fencing { behind_seconds: Some(seconds), ..BLIND }
 }
 
-/// The node is lost, and its provider does so.
+/// The node is lost, and its provider has this malfunction.
 fn lost(fencing: Fencing, how: Option<Malfunction>) -> Plan {
     let fails = how.map(|how| (BEGIN - 10, Fault::Malfunction { node: 0, how, seconds: LONG }));
     let cut = (BEGIN, Fault::CutNode { node: 0, seconds: LONG });
@@ -52,7 +53,7 @@ fn an_instance_that_takes_minutes_to_stop_is_no_evidence_before_it_is_stopped() 
     );
 }
 
-/// While its region is lost an answer may find no instance. That is no answer.
+/// While its region is lost an answer may find no instance. That proves nothing.
 #[test]
 fn a_region_that_is_lost_and_a_limit_on_requests_prove_nothing() {
     let outcome = well(&lost(behind(5), Some(Malfunction::RegionLost)));
@@ -63,7 +64,8 @@ fn a_region_that_is_lost_and_a_limit_on_requests_prove_nothing() {
     assert!(seen(&outcome, "a provider limited the rate of requests") > 2);
 }
 
-/// An instance that was stopped and started a moment ago, is lost, and takes long to stop, of which a copy may show the stop before.
+/// An instance that was stopped and started a moment ago, is lost, and takes long to stop: a copy may still show the
+/// earlier stop.
 fn stopped_before(seed: u64) -> Plan {
     let slow = Fault::Malfunction { node: 0, how: Malfunction::StopsSlowly(240), seconds: LONG };
     let faults = vec![
@@ -74,7 +76,8 @@ fn stopped_before(seed: u64) -> Plan {
     Plan { seed, heal_at: 660, ..plan(behind(300), faults) }
 }
 
-/// Amazon advises to ask again for up to five minutes. Two answers about the stop before were taken for this one.
+/// Amazon advises to ask again for up to five minutes. Two answers about the earlier stop were taken for the present
+/// one.
 #[test]
 fn bug_what_a_copy_showed_of_the_boot_before_was_taken_for_this_one() {
     let believes = Subject::Shipped(shipped::launch, Some(Plant::BelievesCopies));

@@ -1,4 +1,4 @@
-//! What tests of several subjects begin with, and what they ask of a run.
+//! Plans that tests of several subjects share, and what they read from a run.
 
 use pod_safety_simulator::campaign::{Extras, Fault, Plan, report};
 use pod_safety_simulator::world::{Baseline, Outcome, Subject, run};
@@ -30,13 +30,13 @@ pub(crate) fn well(plan: &Plan) -> Outcome {
     outcome
 }
 
-/// When lines with these words were told, in seconds.
+/// The seconds of the timeline's lines that contain these texts.
 pub(crate) fn told(outcome: &Outcome, words: &[&str]) -> Vec<u64> {
     let lines = outcome.timeline.iter().filter(|(_, line)| words.iter().all(|word| line.contains(word)));
     lines.map(|(at, _)| at.as_secs()).collect()
 }
 
-/// How often something happened.
+/// How often a probe was hit.
 pub(crate) fn seen(outcome: &Outcome, probe: &str) -> u64 {
     outcome.probes.get(probe).copied().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The simulated cluster over HTTP, as any client of Kubernetes sees it.
+//! The simulated cluster over HTTP, as any client of Kubernetes uses it.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -212,7 +212,7 @@ async fn a_client_that_goes_away_ends_its_watch() {
     let more = watch(&stage, &path, "").await;
     assert_eq!(stage.server.open_watches(), 2);
     drop(rows);
-    // A server notices when it has something to say: at the next bookmark.
+    // A server notices a lost client when it sends something: at the next bookmark.
     let began = std::time::Instant::now();
     while stage.server.open_watches() > 1 && began.elapsed() < LONG {
         tokio::time::sleep(Duration::from_millis(20)).await;

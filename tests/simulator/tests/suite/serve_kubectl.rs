@@ -22,7 +22,7 @@ use crate::stage;
 /// Far more than any command takes.
 const LONG: Duration = Duration::from_secs(60);
 
-/// kubectl as somebody without any configuration runs it.
+/// kubectl without any configuration of a user.
 struct Kubectl {
     program: PathBuf,
     server: String,
@@ -44,7 +44,7 @@ impl Kubectl {
         command
     }
 
-    /// What it prints and complains, and whether it succeeds.
+    /// Its output and errors, and whether it succeeds.
     fn try_run(&self, line: &str) -> (bool, String) {
         let output = self.command(line).output().unwrap();
         let text =
@@ -80,7 +80,7 @@ impl Drop for Running {
     }
 }
 
-/// The columns of a table, its heads among them.
+/// The columns of a table, with its header.
 fn words(text: &str) -> Vec<Vec<&str>> {
     text.lines().map(|line| line.split_whitespace().collect()).collect()
 }
@@ -189,7 +189,7 @@ fn demonstration() -> Served {
     Served::start(&scenario::shipped().unwrap()[0].plan, 200)
 }
 
-/// It printed NAME and AGE, whatever the definitions say.
+/// It printed NAME and AGE, without the columns of the definitions.
 #[test]
 fn bug_kubectl_showed_no_columns_of_our_kinds_in_the_served_demonstration() {
     let served = demonstration();
@@ -213,7 +213,7 @@ fn bug_kubectl_showed_no_columns_of_our_kinds_in_the_served_demonstration() {
     assert!(words(&evidence)[1].contains(&"node-0"), "{evidence}");
 }
 
-/// `status` did not know the mode, and counted no standby.
+/// `status` did not show the mode, and counted no standby.
 #[test]
 fn bug_the_pods_of_pod_safety_were_not_shown_in_the_served_demonstration() {
     let served = demonstration();

@@ -1,5 +1,5 @@
-//! Every shape of request that our code sends is among those that the differential
-//! suite sends to the real API server.
+//! Every shape of request that pod-safety sends is among those that the differential suite sends to the real API
+//! server.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -34,7 +34,7 @@ use pod_safety_simulator::chance::Chance;
 use pod_safety_simulator::differential::{Generator, Operation, Recorder, shape, watch_targets};
 use serde_json::{Value, json};
 
-/// Nobody waits for these intents.
+/// No completion of these requests is handled.
 struct Nobody;
 
 impl CompletionHandler for Nobody {
@@ -72,8 +72,7 @@ fn lease() -> LeaseConfig {
     }
 }
 
-/// Hands the authority what a controller of budgets wants: a budget's numbers, a
-/// condition that is over, a scale.
+/// Requests of a controller of budgets: a budget's numbers, a condition that is over, a scale.
 fn keep_budgets(authority: &Authority, view: &View<'_>, owner: &Arc<dyn CompletionHandler>, set: &str) {
     let budget = view.budgets().next().unwrap();
     let mut status = budget.status.clone();
@@ -94,7 +93,7 @@ fn keep_budgets(authority: &Authority, view: &View<'_>, owner: &Arc<dyn Completi
     authority.submit(Intent::Scale { namespace: "default".into(), controller: Arc::new(controller) }, owner);
 }
 
-/// Hands the authority what a controller of lost nodes wants: a node whose kubelet is silent, and a pod of it.
+/// Requests of a controller of lost nodes: a node whose kubelet does not report, and a pod of it.
 fn lose_nodes(authority: &Authority, view: &View<'_>, owner: &Arc<dyn CompletionHandler>) {
     let node = view.nodes().next().unwrap();
     let silence = NotReporting {
@@ -120,7 +119,7 @@ fn lose_nodes(authority: &Authority, view: &View<'_>, owner: &Arc<dyn Completion
     authority.submit(Intent::Update(update), owner);
 }
 
-/// What our own kinds are about: a node of which nobody hears, and a device that nobody reaches.
+/// The objects for pod-safety's own kinds: an unreachable node, and an unreachable device.
 async fn fill_ours(others: &kube::Client) -> Incarnation {
     let node = json!({ "metadata": { "name": "lost", "labels": { "rack": "7" } } });
     let node = send(others, "POST", "/api/v1/nodes", &node).await;
@@ -142,7 +141,7 @@ async fn fill_ours(others: &kube::Client) -> Incarnation {
     Incarnation { name: "lost".to_owned(), uid, boot_id: "b0000000-0000-4000-8000-000000000001".to_owned() }
 }
 
-/// An attempt whose device was seen off.
+/// An attempt whose device reported off.
 fn looked() -> NodeFenceStatus {
     let device = DeviceRef { namespace: "default".to_owned(), name: "bmc".to_owned() };
     let sample = Sample { device: device.clone(), power: Power::Off, ..Sample::default() };
@@ -163,7 +162,7 @@ fn looked() -> NodeFenceStatus {
     NodeFenceStatus { phase: Phase::Fencing, attempts: vec![attempt], ..NodeFenceStatus::default() }
 }
 
-/// Hands the authority every step of an incident, one after another, and what is asked of devices and remediations.
+/// Requests every step of an incident, one after another, and the requests to devices and remediations.
 async fn fence(authority: &Authority, cache: &Cache, owner: &Arc<dyn CompletionHandler>, node: Incarnation) {
     let trigger =
         FenceTrigger { kind: Trigger::Detected, reason: "silent".to_owned(), by: None, condition: None };
@@ -223,7 +222,7 @@ async fn fence(authority: &Authority, cache: &Cache, owner: &Arc<dyn CompletionH
     }
 }
 
-/// Hands it the status of the policy.
+/// Requests the status of the policy.
 async fn review(authority: &Authority, cache: &Cache, owner: &Arc<dyn CompletionHandler>) {
     let review = {
         let guard = cache.read();
@@ -236,7 +235,7 @@ async fn review(authority: &Authority, cache: &Cache, owner: &Arc<dyn Completion
     pass(2).await;
 }
 
-/// Hands it what is over.
+/// Requests the deletion of what is over.
 async fn forget(authority: &Authority, cache: &Cache, owner: &Arc<dyn CompletionHandler>) {
     let past = {
         let guard = cache.read();
@@ -247,7 +246,7 @@ async fn forget(authority: &Authority, cache: &Cache, owner: &Arc<dyn Completion
     pass(2).await;
 }
 
-/// Hands the authority an absence and a pod that may go.
+/// Requests an absence, and the force deletion of a pod.
 async fn force(parts: Parts, uid: &str, set: &str, lost: Incarnation) {
     let cache = Arc::clone(&parts.cache);
     let authority = Authority::start(parts);
@@ -266,8 +265,9 @@ async fn force(parts: Parts, uid: &str, set: &str, lost: Incarnation) {
     lose_nodes(&authority, &guard.view(), &owner);
 }
 
-/// What there is: an unscheduled pod that terminates, a budget, a pod that somebody
-/// was about to end, a workload. Gives back the first and the last.
+/// Creates the objects: an unscheduled pod that terminates, a budget, a pod that a client was about to delete, a
+/// workload. Returns the
+/// first and the last.
 async fn fill(others: &kube::Client) -> (Value, Value) {
     let pods = "/api/v1/namespaces/default/pods";
     let spec = json!({ "containers": [{ "name": "c", "image": "i" }] });
@@ -303,7 +303,8 @@ fn policy() -> VerifierConfig {
     }
 }
 
-/// Waits until all is listed. Leases have a thread of their own, for which a clock that is paused does not wait: milliseconds.
+/// Waits until everything is listed. Leases have a thread of their own, for which a paused clock does not wait:
+/// milliseconds.
 async fn leases_are_listed(cache: &Cache) {
     pass(5).await;
     for _ in 0..1_000 {
@@ -395,7 +396,7 @@ async fn every_shape_that_our_code_sends_is_compared() {
         compared.insert(shape("GET", path, Some(&query)));
     }
     let mut sent = sent;
-    // The simulated server always says no: nobody bound the role that it is asked about.
+    // The simulated server always answers no: the role that this request is about is not bound.
     assert!(sent.remove("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"), "nobody was polite");
     // Neither server serves this group: the real one needs a feature gate.
     sent.retain(|one| !one.contains("/apis/lifecycle.k8s.io/"));
@@ -406,7 +407,7 @@ async fn every_shape_that_our_code_sends_is_compared() {
     let missing: Vec<_> = sent.difference(&compared).collect();
     assert!(missing.is_empty(), "never compared with the real server: {missing:?}");
     assert!(etcd.unimplemented().is_empty(), "{:?}", etcd.unimplemented());
-    // The writes that matter most, and what is asked for budgets, wherever the code that sends them moves.
+    // The writes that matter most, and the requests for budgets, whichever code sends them.
     for wanted in [
         "PATCH /api/v1/namespaces/*/pods/*/status",
         "PATCH /api/v1/nodes/*/status",

@@ -1,5 +1,6 @@
-//! Taints in the simulated cluster: when the pods of a node are asked to end, whatever
-//! happens while their times run. Many seeds of them are in `campaign`.
+//! Taints in the simulated cluster: when the pods of a node are evicted, under faults while their toleration times
+//! run. Many seeds of
+//! them are in `campaign`.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +12,14 @@ use crate::runs::{self, KCM, well};
 
 /// When the node is tainted, in seconds.
 const TAINTED: u64 = 40;
-/// So many seconds after its time is over a pod has been asked to end.
+/// A pod must be deleted within so many seconds after its time is over.
 const SOON: u64 = 3;
 /// A new leader needs so many seconds.
 const FAILOVER: u64 = 30;
 
-/// All pods are on one node, and bear its first trouble as `MEMBERS` of the world has it:
-/// `data-0` for 20 s, `data-1` for no time, `data-2` for ever, `data-3` for 150 s, and
-/// `data-4` says nothing.
+/// All pods are on one node, and tolerate its first taint as `MEMBERS` of the world defines it: `data-0` for 20 s,
+/// `data-1` for no time,
+/// `data-2` without limit, `data-3` for 150 s, and `data-4` has no toleration of its own.
 fn plan(faults: Vec<(u64, Fault)>) -> Plan {
     Plan { nodes: 1, pods: 5, with: Extras { taints: true, ..Extras::default() }, ..runs::plan(faults) }
 }
@@ -31,7 +32,7 @@ fn tainted(faults: Vec<(u64, Fault)>) -> Plan {
     plan([(TAINTED, added(0))].into_iter().chain(faults).collect())
 }
 
-/// In which seconds pods were asked to end, by name, in a run that breaks no rule.
+/// The seconds in which pods were deleted, by name, in a run that breaks no rule.
 fn ends(plan: &Plan) -> BTreeMap<String, Vec<u64>> {
     asked(&well(plan))
 }
@@ -47,7 +48,7 @@ fn asked(outcome: &Outcome) -> BTreeMap<String, Vec<u64>> {
     ends
 }
 
-/// Each of them was asked once, within `late` seconds of its time; nobody else was.
+/// Each of them was deleted once, within `late` seconds of its time, and no other pod was.
 #[track_caller]
 fn ended(plan: &Plan, late: u64, wanted: &[(&str, u64)]) {
     let ends = ends(plan);
@@ -81,7 +82,7 @@ fn a_node_that_is_cut_off_is_tainted_and_its_pods_end_one_by_one() {
     let ends = asked(&outcome);
     for (pod, bears) in [("data-0", 20), ("data-1", 0), ("data-3", 300), ("data-4", 300)] {
         let when = ends.get(pod).and_then(|all| all.first()).copied().unwrap_or_default();
-        // The taint says a whole second, and is written down when its request is answered.
+        // The taint has a time in whole seconds, and is recorded when its request is answered.
         assert!((at + bears - 1..=at + bears + SOON).contains(&when), "{pod}, tainted at {at}: {ends:?}");
     }
     assert!(!ends.contains_key("data-2"), "it bears it for ever: {ends:?}");
@@ -89,7 +90,7 @@ fn a_node_that_is_cut_off_is_tainted_and_its_pods_end_one_by_one() {
 
 #[test]
 fn the_shortest_time_counts_whichever_taint_came_first() {
-    // The second trouble: `data-0` and `data-1` bear it for ever, `data-2` for 30 s.
+    // The second taint: `data-0` and `data-1` tolerate it without limit, `data-2` for 30 s.
     let two = tainted(vec![(TAINTED, added(1))]);
     let wanted = [("data-0", 60), ("data-1", 40), ("data-2", 70), ("data-3", 190), ("data-4", 40)];
     ended(&two, SOON, &wanted);
@@ -104,7 +105,7 @@ fn tolerations_that_change_while_times_run_count_from_then_on() {
     let longer = tolerate(0, Some(60));
     let changed = tainted(vec![(45, longer), (46, tolerate(3, Some(15))), (50, tolerate(2, Some(30)))]);
     ended(&changed, SOON, &[("data-0", 100), ("data-1", 40), ("data-2", 70), ("data-3", 55), ("data-4", 40)]);
-    // What is over already is over at once; what is for ever now never ends.
+    // A time that has passed already ends at once; a toleration without limit never ends.
     let changed = tainted(vec![(70, tolerate(3, Some(5))), (50, tolerate(0, None))]);
     let mut sorted = changed.clone();
     sorted.faults.sort_by_key(|(at, _)| *at);
@@ -115,7 +116,7 @@ fn tolerations_that_change_while_times_run_count_from_then_on() {
 fn a_taint_that_is_lifted_in_time_ends_nobody_any_more() {
     let lifted = tainted(vec![(55, Fault::LiftTaint { node: 0, key: 0 })]);
     ended(&lifted, SOON, &[("data-1", 40), ("data-4", 40)]);
-    // The next one begins anew.
+    // The next taint starts the times again.
     let again = tainted(vec![(55, Fault::LiftTaint { node: 0, key: 0 }), (100, added(0))]);
     let ends = ends(&again);
     assert_eq!(ends["data-0"].len(), 1, "{ends:?}");
@@ -127,10 +128,10 @@ fn a_taint_that_is_lifted_in_time_ends_nobody_any_more() {
 fn deadlines_do_not_move_when_leaders_do() {
     let wanted = [("data-0", 60), ("data-1", 40), ("data-3", 190), ("data-4", 40)];
     let crash = |at, replica, seconds| (at, Fault::CrashReplica { replica, seconds });
-    // The leader dies, and then whoever follows: none of them has seen the taint come.
+    // The leader dies, and then its successor: none of them has seen the taint arrive.
     let all_anew = vec![crash(80, 0, 5), crash(80, 1, 5), crash(140, 0, 5), crash(140, 1, 5)];
     ended(&tainted(all_anew), SOON, &wanted);
-    // In the very moment of it a new leader must be found first.
+    // At the very moment of the deadline a new leader must be elected first.
     let ends = ends(&tainted(vec![crash(58, 0, 60)]));
     assert!((60..=60 + FAILOVER).contains(&ends["data-0"][0]), "{ends:?}");
     assert!((190..=190 + SOON).contains(&ends["data-3"][0]), "{ends:?}");

@@ -1,5 +1,6 @@
-//! S3, twin worlds: a process under test treats a dead node and one that lives but
-//! reaches nobody the same, for as long as nothing tells them apart.
+//! S3, twin worlds: a process under test treats a dead node and a running one that is cut off the same, for as long
+//! as no observation
+//! distinguishes them.
 
 use std::time::Duration;
 

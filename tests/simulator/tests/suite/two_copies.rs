@@ -1,4 +1,5 @@
-//! Plans by which two processes of one identity must not run: the ledger of processes shows it, whatever the checker excuses.
+//! Plans in which two processes of one identity must not run: the record of processes shows it, whatever the checker
+//! excuses.
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
 use std::collections::BTreeMap;
@@ -10,8 +11,8 @@ use pod_safety_simulator::world::{Outcome, run};
 
 use crate::shipped::SHIPPED;
 
-/// For how long two processes of one identity ran at once, by the ledger as it was told: who started when and where,
-/// and who ended.
+/// For how long two processes of one identity ran at once, by the record of processes: when and where each started,
+/// and when it ended.
 fn both_ran(outcome: &Outcome) -> BTreeMap<String, Duration> {
     let mut running: BTreeMap<(String, String), Duration> = BTreeMap::new();
     let mut both = BTreeMap::new();
@@ -35,7 +36,7 @@ fn both_ran(outcome: &Outcome) -> BTreeMap<String, Duration> {
     both
 }
 
-/// The plan of the corpus with that name, and what came of it.
+/// The plan of the corpus with that name, and its outcome.
 fn known(name: &str) -> (Plan, Outcome) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let entry: Entry =
@@ -57,7 +58,7 @@ fn bug_two_processes_ran_when_a_device_of_a_sick_node_that_renews_reached_anothe
     assert!(both_ran(&outcome).is_empty(), "{}", report(&plan, &outcome));
 }
 
-/// Neither the start of a container nor a deletion interrupts the other: the kubelet answers when its worker is free.
+/// Neither the start of a container nor a deletion interrupts the other: the kubelet reports when its worker is free.
 #[test]
 fn bug_two_processes_ran_when_the_worker_of_a_pod_was_busy_as_its_node_was_deleted() {
     for name in ["bug-busy-pod-worker", "bug-busy-pod-worker-restart"] {

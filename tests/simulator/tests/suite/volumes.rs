@@ -1,5 +1,6 @@
-//! Exclusive volumes in the simulated cluster: the shipped guard, attach/detach as kube-controller-manager has it, the
-//! chart's admission policies, and a storage that shuts nobody out, or does.
+//! Exclusive volumes in the simulated cluster: the shipped guard, attach/detach as kube-controller-manager does it,
+//! the chart's
+//! admission policies, and storage with or without exclusion.
 
 mod objects;
 
@@ -12,9 +13,9 @@ use crate::asked;
 use crate::runs::{self, seen, told, well};
 use crate::shipped::SHIPPED;
 
-/// When things begin to happen, in seconds.
+/// When faults begin, in seconds.
 const BEGIN: u64 = 40;
-/// Longer than the six minutes after which volumes are detached by force, and the grace of nodes before.
+/// Longer than the six minutes after which volumes are force detached, and the grace of nodes before.
 const LONG: u64 = 500;
 
 const GATED: Guarding = Guarding { gate: true, excludes: false, one_pod: false, two: false };
@@ -55,7 +56,7 @@ fn a_node_that_is_cut_off_keeps_its_volumes_until_it_is_fenced() {
         assert_eq!(seen(&outcome, "a volume was held"), volumes, "{:#?}", outcome.timeline);
         assert_eq!(seen(&outcome, "a volume's owner was relieved"), volumes);
         assert!(seen(&outcome, "a volume was attached to its next node") > 0, "{:#?}", outcome.timeline);
-        // Evidence, relief, and only then a next node.
+        // Evidence, release of the volume, and only then a next node.
         let first =
             |words: &[&str]| told(&outcome, words).into_iter().find(|at| *at > BEGIN).unwrap_or(u64::MAX);
         let proved = first(&["writes the evidence node-1"]);
@@ -64,7 +65,8 @@ fn a_node_that_is_cut_off_keeps_its_volumes_until_it_is_fenced() {
     }
 }
 
-/// The second pod has one of the two volumes of the first, which goes on: it waits for that, or is sent beside it.
+/// The second pod has one of the two volumes of the first, which goes on: it waits for the volume, or is sent to the
+/// same node.
 #[test]
 fn a_pod_with_one_volume_of_two_goes_where_that_is() {
     for (alone, starts) in [(false, 1), (true, 0)] {
@@ -76,8 +78,9 @@ fn a_pod_with_one_volume_of_two_goes_where_that_is() {
     }
 }
 
-/// Without fencing nobody proves anything: people force delete, attach/detach wants to tear the volumes away after six
-/// minutes, and is refused, until the node is heard again.
+/// Without fencing there is no evidence: people force delete, attach/detach tries to force detach the volumes after
+/// six minutes, and is
+/// refused, until the node reports again.
 #[test]
 fn what_people_and_six_minutes_do_moves_no_volume_of_a_node_that_may_write() {
     for guarding in [GATED, OPEN, Guarding { excludes: true, ..OPEN }] {
@@ -91,7 +94,7 @@ fn what_people_and_six_minutes_do_moves_no_volume_of_a_node_that_may_write() {
     }
 }
 
-/// The peer: the same without the guard's words breaks a volume, and exclusion in the backend is what saves it.
+/// The comparison: the same without the guard corrupts a volume, and only exclusion in the backend prevents that.
 #[test]
 fn a_taint_that_proves_nothing_takes_no_volume_away() {
     for guarding in [GATED, OPEN] {
@@ -126,7 +129,8 @@ fn a_node_that_is_gone_is_relieved_after_its_quarantine() {
     assert!(seen(&outcome, "a volume was attached to its next node") > 0);
 }
 
-/// The steps of the design of 2016 ("Storage Consistency"), by what is told of them, each after the one before.
+/// The steps of the design of 2016 ("Storage Consistency"), by their lines in the timeline, each after the one
+/// before.
 const STEPS: [&[&str]; 15] = [
     &["POST /api/v1/persistentvolumes: 201"],
     &["POST /api/v1/namespaces/default/persistentvolumeclaims: 201"],
@@ -146,7 +150,7 @@ const STEPS: [&[&str]; 15] = [
     &["process of default/next-0", "starts"],
 ];
 
-/// The same where pods wait behind the gate: the second one does so instead of its attachment.
+/// The same where pods wait behind the gate: the second one waits there instead of for its attachment.
 const STEPS_GATED: [&[&str]; 15] = [
     STEPS[0],
     STEPS[1],
@@ -165,7 +169,7 @@ const STEPS_GATED: [&[&str]; 15] = [
     STEPS[14],
 ];
 
-/// One pod, and another one of another name with its volume, which the first gives back late.
+/// One pod, and another one of another name with its volume, which the first releases late.
 fn moving(seed: u64, guarding: Guarding) -> Plan {
     let faults = vec![
         (BEGIN, Fault::StuckProcesses { node: 0, seconds: 15 }),
@@ -177,7 +181,7 @@ fn moving(seed: u64, guarding: Guarding) -> Plan {
     Plan { seed, pods: 1, heal_at: 160, ..plan(guarding, None, faults) }
 }
 
-/// When each step happened; `None`: not all of them did, in this order.
+/// When each step happened; `None`: not all of them happened in this order.
 fn steps(outcome: &Outcome, steps: &[&[&str]]) -> Option<Vec<Duration>> {
     let mut lines = outcome.timeline.iter();
     steps
@@ -189,7 +193,7 @@ fn steps(outcome: &Outcome, steps: &[&[&str]]) -> Option<Vec<Duration>> {
         .collect()
 }
 
-/// The first call or event of the leader at this moment or after, where it dies.
+/// The first call or event of the leader at this moment or after: the leader dies there.
 fn death_at(moments: &[Moment], at: Duration, back: u64) -> Option<Strike> {
     let mut calls = 0;
     for moment in moments.iter().filter(|moment| moment.replica == 0) {
@@ -203,8 +207,9 @@ fn death_at(moments: &[Moment], at: Duration, back: u64) -> Option<Strike> {
     None
 }
 
-/// A death of the leader after each of these steps: back at once, and back when another one leads. How many there were;
-/// `None`: no seed goes by these steps.
+/// A death of the leader after each of these steps: it is back at once, or when another one leads. Returns how many
+/// deaths there were;
+/// `None`: no seed has these steps.
 fn with_a_death_after_each(guarding: Guarding, told_by: &[&[&str]]) -> Option<usize> {
     let found = (0..40).map(|seed| moving(seed, guarding)).find_map(|plan| {
         let (outcome, moments) = recorded(&plan, SHIPPED);
@@ -238,10 +243,10 @@ fn the_fifteen_steps_behind_the_gate_with_a_death_of_the_leader_after_each() {
     assert_eq!(with_a_death_after_each(GATED, &STEPS_GATED), Some(2 * STEPS_GATED.len()));
 }
 
-/// How many volumes are in the worlds in which processes of ours die at random.
+/// How many volumes are in the worlds in which processes under test die at random.
 const MANY: usize = 60;
 
-/// Both processes die again and again while pods move and nodes are lost: S17 and S8 are judged at each write.
+/// Both processes die again and again while pods move and nodes are lost: S17 and S8 are checked at each write.
 #[test]
 fn two_processes_that_die_at_random_never_make_two_owners_of_a_volume() {
     for seed in 0..4_u64 {
@@ -271,7 +276,7 @@ fn two_processes_that_die_at_random_never_make_two_owners_of_a_volume() {
     }
 }
 
-/// Seeds with guarded volumes that `tests/campaign.rs` does not run. More: `POD_SAFETY_GUARDED_SEEDS=3000`, from
+/// Seeds with guarded volumes that the campaign's tests do not run. More: `POD_SAFETY_GUARDED_SEEDS=3000`, from
 /// `POD_SAFETY_GUARDED_FROM`.
 #[test]
 fn drawn_worlds_with_guarded_volumes_break_no_rule() {

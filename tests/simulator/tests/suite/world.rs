@@ -1,4 +1,4 @@
-//! That what the world has does what the real thing does, each by a plan of its own.
+//! The parts of the world behave like the real ones, each shown by a plan of its own.
 
 use pod_safety_simulator::campaign::{
     Ailment, Extras, Fault, Fencing, Keeper, Malfunction, Plan, draw, report,
@@ -9,7 +9,7 @@ use crate::fencing::BLIND;
 use crate::runs::{self, seen, told, well};
 use crate::shipped::SHIPPED;
 
-/// When things begin to happen, in seconds.
+/// When faults begin, in seconds.
 const BEGIN: u64 = 40;
 
 fn plan(faults: Vec<(u64, Fault)>) -> Plan {
@@ -75,8 +75,9 @@ fn beside_kube_controller_manager_a_sick_node_is_tainted_and_freed_by_that() {
     assert!(tainted.len() == 1 && tainted[0] <= BEGIN + 20, "{tainted:?}");
 }
 
-/// Garbage collection follows the owner. With the Lease goes what shows that a kubelet lives: it makes no other, nor a
-/// mirror pod, for both need its Node.
+/// Garbage collection follows the owner. With the Lease, the only sign of the running kubelet disappears: it creates
+/// no other, nor a
+/// mirror pod, because both need its Node.
 #[test]
 fn a_living_kubelet_without_its_node_makes_neither_a_lease_nor_a_mirror_pod() {
     let with = Extras { static_pods: true, ..Extras::default() };
@@ -90,11 +91,11 @@ fn a_living_kubelet_without_its_node_makes_neither_a_lease_nor_a_mirror_pod() {
         outcome.probes
     );
     assert_eq!(seen(&outcome, "a kubelet made a mirror pod"), 3, "one on each node, when it began");
-    // It is asked to end its pods, and does.
+    // Its pods are deleted gracefully, and it ends them.
     assert!(seen(&outcome, "kubelet completed a deletion") > 0, "{:?}", outcome.probes);
 }
 
-/// A kubelet that is started anew registers, and all that needs a Node is possible again.
+/// A kubelet that is restarted registers, and everything that needs a Node is possible again.
 #[test]
 fn a_kubelet_that_begins_anew_registers_and_has_a_lease_and_a_mirror_pod_again() {
     let with = Extras { static_pods: true, ..Extras::default() };
@@ -122,7 +123,8 @@ fn a_machine_with_two_supplies_is_off_when_both_are_and_on_again_when_one_is() {
     assert!(seen(&outcome, "an incident became Done") > 0, "{:?}", outcome.probes);
 }
 
-/// All devices of a level must say off. One that cannot be asked is enough to prove nothing, whatever the other says.
+/// All devices of a level must report off. One that does not answer prevents the evidence, whatever the other
+/// reports.
 #[test]
 fn of_two_devices_one_that_does_not_answer_keeps_the_level_from_proving_anything() {
     for how in [Malfunction::Unreachable, Malfunction::Silent, Malfunction::AcksOnly] {
@@ -138,7 +140,7 @@ fn of_two_devices_one_that_does_not_answer_keeps_the_level_from_proving_anything
     }
 }
 
-/// One outlet is another machine's: that one runs on by its second supply, and so does the node, by its first.
+/// One outlet belongs to another machine: that one runs on by its second supply, and so does the node, by its first.
 #[test]
 fn of_two_devices_one_that_is_wired_wrong_switches_no_machine_off() {
     let fails = (BEGIN - 10, Fault::Malfunction { node: 0, how: Malfunction::WrongMachine(1), seconds: 350 });
@@ -148,7 +150,7 @@ fn of_two_devices_one_that_is_wired_wrong_switches_no_machine_off() {
     assert!(seen(&outcome, "one of two supplies was switched off, and the machine ran on") > 1);
 }
 
-/// The kubelet says Running until the sidecar has ended, and the volume is in use so long.
+/// The kubelet reports Running until the sidecar has ended, and the volume is in use until then.
 #[test]
 fn a_sidecar_that_outlives_the_main_container_keeps_its_pod() {
     let with = Extras { sidecars: true, ..Extras::default() };
@@ -181,7 +183,7 @@ fn one_watch_may_be_silent_while_the_others_are_live() {
     }
 }
 
-/// Older and newer processes lead in turn, and wait by the terms of each other's Lease.
+/// Older and newer processes lead in turn, and each honours the terms of the other's Lease.
 #[test]
 fn an_upgrade_with_other_terms_lets_one_lead_at_a_time_and_nothing_is_late() {
     let with = Extras { upgrade: true, taints: true, nodes: Keeper::Ours, ..Extras::default() };
@@ -195,7 +197,7 @@ fn an_upgrade_with_other_terms_lets_one_lead_at_a_time_and_nothing_is_late() {
     }
 }
 
-/// Clocks that drift change nothing that anybody could be told of.
+/// Clocks that drift change nothing that is visible from outside.
 #[test]
 fn clocks_that_drift_lose_no_node_and_let_nothing_go_early() {
     for seed in 0..4 {

@@ -1,4 +1,4 @@
-//! What holds for the metadata of every kind.
+//! The rules for the metadata of every kind.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::{Kind, Rules};
 use crate::api::failure::Cause;
 use crate::api::fields::{at, list, number, text, texts};
 
-/// How an update may not change metadata (`ValidateObjectMetaAccessorUpdate`).
+/// The changes of metadata that an update may not make (`ValidateObjectMetaAccessorUpdate`).
 pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     if at(old, &["metadata", "deletionTimestamp"]).is_some() {
@@ -29,7 +29,7 @@ pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What must hold for labels, annotations and owners.
+/// The rules for labels, annotations and owners.
 pub(crate) fn validate(object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let labels = at(object, &["metadata", "labels"]).and_then(Value::as_object);
@@ -67,7 +67,7 @@ pub(crate) fn validate(object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What must hold for the metadata of a new object.
+/// The rules for the metadata of a new object.
 pub(crate) fn validate_create(kind: &Kind, object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let name = text(object, &["metadata", "name"]);

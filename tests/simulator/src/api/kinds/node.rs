@@ -1,5 +1,4 @@
-//! Nodes: taints are a set of (key, effect), and what identifies the machine may
-//! be set once.
+//! Nodes: taints are a set of (key, effect), and the fields that identify the machine may be set once.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! `PodDisruptionBudgets`: their rules, and what the eviction API does to them.
+//! `PodDisruptionBudgets`: their rules, and the effect of the eviction API on them.
 
 use serde_json::Value;
 

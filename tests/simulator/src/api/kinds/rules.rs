@@ -1,14 +1,15 @@
-//! The rules of our definitions, which the API server evaluates as CEL, each in Rust. That both mean the same is
-//! compared with the real server (`differential`).
+//! The rules of pod-safety's definitions, which the API server evaluates as CEL, each in Rust. The differential suite
+//! compares both with
+//! the real server (`differential`).
 
 use serde_json::Value;
 
-/// A rule about a change: of what there is, and what was there.
+/// A rule about a change: of the new object, and the old one.
 type OfChange = fn(&Value, &Value) -> bool;
-/// A rule about what there is.
+/// A rule about an object.
 type OfObject = fn(&Value) -> bool;
 
-/// Whether it is there, as `has()` asks.
+/// Whether the key is there, as `has()` checks.
 fn has_key(object: &Value, key: &str) -> bool {
     object.get(key).is_some_and(|field| !field.is_null())
 }
@@ -28,7 +29,7 @@ fn names_a_secret(parameters: &Value) -> bool {
     parameters.as_object().into_iter().flatten().any(|(name, _)| named(name))
 }
 
-/// Those that speak of what was there are not asked about what is new.
+/// Rules that refer to the old object are not evaluated for a new one.
 const ABOUT_CHANGES: [(&str, OfChange); 5] = [
     ("self == oldSelf", |new, old| new == old),
     (
@@ -105,7 +106,7 @@ const ABOUT_OBJECTS: [(&str, OfObject); 15] = [
     }),
 ];
 
-/// Whether a rule holds. One that is not known does not: whoever adds it finds out at the first write.
+/// Whether a rule holds. An unknown rule does not hold, so that a rule missing here is noticed at the first write.
 pub(super) fn holds(rule: &str, new: &Value, old: Option<&Value>) -> bool {
     if let Some((_, holds)) = ABOUT_CHANGES.iter().find(|(text, _)| *text == rule) {
         return old.is_none_or(|old| holds(new, old));

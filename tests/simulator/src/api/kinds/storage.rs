@@ -1,4 +1,4 @@
-//! Volumes, claims and attachments: what they are made of does not change.
+//! Volumes, claims and attachments: their specs do not change.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

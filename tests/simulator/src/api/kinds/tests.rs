@@ -1,4 +1,4 @@
-//! What is stored of what is sent.
+//! Which parts of a sent object are stored.
 
 use serde_json::json;
 

@@ -1,5 +1,6 @@
-//! What makes pods from a template (`StatefulSets`, `ReplicaSets`, `Deployments`,
-//! `ReplicationControllers`), and its scale.
+//! The kinds that create pods from a template (`StatefulSets`, `ReplicaSets`, `Deployments`,
+//! `ReplicationControllers`), and their
+//! scale.
 
 use serde_json::{Value, json};
 
@@ -124,7 +125,7 @@ pub(crate) fn scale(set_: &Value) -> Value {
         copy(&mut metadata, &set_["metadata"], &[], key);
     }
     let labels = at(set_, &["spec", "selector", "matchLabels"]);
-    // That of a ReplicationController is a map itself.
+    // The selector of a ReplicationController is a map itself.
     let plain = at(set_, &["spec", "selector"]).filter(|_| text(set_, &["kind"]) == "ReplicationController");
     let labels = labels.or(plain).and_then(Value::as_object);
     let selector: Vec<_> = labels
@@ -135,7 +136,7 @@ pub(crate) fn scale(set_: &Value) -> Value {
     let wanted = number(set_, &["spec", "replicas"]).filter(|count| *count != 0);
     json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
-        // None at all is not said.
+        // A missing number is left out.
         "spec": wanted.map_or_else(|| json!({}), |count| json!({ "replicas": count })),
         "status": { "replicas": number(set_, &["status", "replicas"]).unwrap_or(0), "selector": selector.join(",") },
     })

@@ -1,5 +1,6 @@
-//! JSON merge patch (RFC 7386), as the library of the real server has it: where the RFC takes a list as it is, that
-//! leaves out what is null in the objects of the list.
+//! JSON merge patch (RFC 7386), as the library of the real server implements it: where the RFC takes a list as it is,
+//! that library
+//! drops nulls in the objects of the list.
 
 use serde_json::{Map, Value};
 

@@ -11,7 +11,7 @@ use super::kinds::Kind;
 
 pub(crate) use merge::merge;
 
-/// How a patch is written.
+/// The format of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PatchType {
     /// RFC 6902.
@@ -40,7 +40,7 @@ impl PatchType {
     }
 }
 
-/// Reads a patch. One that is no JSON is refused before the object is looked for (`validateAndTranscodePatch`).
+/// Decodes a patch. One that is no JSON is refused before the object is read (`validateAndTranscodePatch`).
 pub(crate) fn decode(body: &[u8]) -> Result<Value, Failure> {
     serde_json::from_slice(body)
         .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))
@@ -59,8 +59,8 @@ pub(crate) fn apply(how: PatchType, current: &Value, patch: Value) -> Result<Val
             Ok(patched)
         }
         PatchType::Strategic => strategic::apply(current, patch),
-        // One owner only: what is applied is merged. Fields that an owner stops
-        // naming stay, which the real server removes.
+        // Only one field owner: what is applied is merged. Fields that an owner no longer names stay, while the real
+        // server removes them.
         PatchType::Apply => {
             let mut patched = current.clone();
             merge(&mut patched, &patch);
@@ -69,7 +69,7 @@ pub(crate) fn apply(how: PatchType, current: &Value, patch: Value) -> Result<Val
     }
 }
 
-/// A patch that leads to something which is no object of the kind.
+/// A patch whose result is no object of the kind.
 pub(crate) fn leads_to_nonsense(error: &serde_json::Error) -> Failure {
     Failure::invalid_as("", "", "", &[Cause::invalid("patch", &error.to_string())])
 }

@@ -1,4 +1,4 @@
-//! Who executes a request, and what of it the sender hears.
+//! Which server executes a request, and which part of the answer reaches the sender.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use kube::client::Body;
 
 use super::*;
 
-/// Every request has the same fate.
+/// Every request has the same result.
 struct Always(Course);
 
 impl Conduct for Always {
@@ -89,8 +89,9 @@ async fn unimplemented_requests_are_answered_and_counted() {
     assert_eq!(cluster.etcd.unimplemented().len(), 4);
 }
 
-/// The newest list looks in the index by node,
-/// any other in the whole namespace, and each says that more comes if more is there.
+/// The newest list uses the index by node, any other list covers the whole namespace, and each announces another page
+/// if more
+/// objects are there.
 #[test]
 fn a_list_by_node_uses_the_index() {
     let cluster = Cluster::new();
@@ -110,7 +111,7 @@ fn a_list_by_node_uses_the_index() {
     assert!(more(&format!("fieldSelector=spec.nodeName%3Dn&limit=2&resourceVersion={version}")));
 }
 
-/// Half of an answer is no answer, whether the connection breaks or ends as if that were all.
+/// Half of an answer is no answer, whether the connection breaks or ends properly.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_breaks_off_was_carried_out_and_cannot_be_read() {
     for reset in [true, false] {

@@ -129,7 +129,7 @@ async fn a_quiet_watch_gets_a_bookmark_each_minute_and_ends_in_time() {
     assert_eq!((bookmarks, began.elapsed().as_secs()), (expected.to_vec(), 150));
 }
 
-/// One step of a random history: what happens to which pod.
+/// One step of a random history: a change of a pod.
 fn step(cluster: &Cluster, what: u8, name: &str) {
     let path = format!("{PODS}/{name}");
     match what {
@@ -154,7 +154,7 @@ fn items(cluster: &Cluster, selector: &str) -> std::collections::BTreeMap<String
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The promise that every informer rests on.
+    /// The guarantee that every informer relies on.
     #[test]
     fn a_list_and_its_watch_lead_to_every_later_list(
         steps in prop::collection::vec((0_u8..7, 0_usize..3), 1..40), cut in 0_usize..40, narrow in any::<bool>()

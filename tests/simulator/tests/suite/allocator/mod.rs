@@ -1,4 +1,4 @@
-//! For whatever runs worlds by the thousand: they are made of small JSON objects.
+//! The allocator of programs that run worlds by the thousand: worlds consist of small JSON objects.
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

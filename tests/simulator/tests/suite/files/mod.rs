@@ -10,8 +10,7 @@ pub(crate) fn corpus() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
-/// The page of an entry: the first subject that breaks something, up to where it
-/// does.
+/// The page of an entry: the first subject that breaks a rule, up to the first violation.
 pub(crate) fn page_of(entry: &Entry, launch: Launch) -> Option<String> {
     let (name, rules) = entry.expect.iter().find(|(_, rules)| !rules.is_empty())?;
     let (rule, subject) = (rules.first()?, subject(name, launch)?);

@@ -1,4 +1,4 @@
-//! What the system says of this process.
+//! The system's figures about this process.
 
 /// A figure of `/proc/self/status`, in KiB.
 pub(crate) fn memory(figure: &str) -> u64 {
@@ -7,7 +7,7 @@ pub(crate) fn memory(figure: &str) -> u64 {
     line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// How much more the peak is than what was resident before, by simulation.
+/// How much the peak exceeds what was resident before, for each simulation.
 pub(crate) fn memory_line(before: u64, simulations: usize) -> String {
     let peak = memory("VmHWM:");
     let each = peak.saturating_sub(before) / u64::try_from(simulations.max(1)).unwrap_or(1);

@@ -1,5 +1,5 @@
-//! A small simulation in a thread of its own, in which a pacing loop lets time go
-//! by, and which real clients reach over HTTP.
+//! A small simulation in a thread of its own, in which a pacing loop advances time, and which real clients reach over
+//! HTTP.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 
 use crate::paused;
 
-/// So much simulated time goes by at each turn of the loop.
+/// The simulated time of each turn of the loop.
 const STEP: Duration = Duration::from_millis(500);
-/// So long the loop rests between two turns.
+/// The pause of the loop between two turns.
 const REST: Duration = Duration::from_millis(2);
 
 /// Every request takes some milliseconds.
@@ -42,8 +42,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// A node, its Lease, the pod `web-0` on it with an Event, and a kubelet that
-    /// ends the pods that are to end.
+    /// A node, its Lease, the pod `web-0` on it with an Event, and a kubelet that ends the pods that are deleted.
     pub(crate) fn start() -> Self {
         let (gate, visitors) = serve::gate();
         let listener = Listener::start("127.0.0.1:0".parse().unwrap(), gate).unwrap();
@@ -79,7 +78,7 @@ impl Stage {
         Self { listener, etcd, server, stands, ends, thread: Some(thread) }
     }
 
-    /// Time stands still, or goes on.
+    /// Stops time, or lets it go on.
     pub(crate) fn stand(&self, still: bool) {
         self.stands.store(still, Ordering::SeqCst);
     }
@@ -93,7 +92,7 @@ impl Drop for Stage {
     }
 }
 
-/// What the API server answers to somebody inside.
+/// The API server's answer to a client inside the simulation.
 async fn ask(server: &Arc<ApiServer>, method: Method, path: &str, body: &Value) -> Value {
     let media = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
     let request = Request::builder().method(method).uri(path).header("content-type", media);
@@ -137,7 +136,7 @@ async fn furnish(server: &Arc<ApiServer>) {
     ask(server, Method::POST, "/api/v1/namespaces/default/events", &event).await;
 }
 
-/// A kubelet in three lines: pods that are to end do so within a few seconds.
+/// A minimal kubelet: pods that are deleted end within a few seconds.
 async fn end_pods(server: Arc<ApiServer>, env: Env) {
     loop {
         env.sleep(Duration::from_secs(4)).await;

@@ -1,5 +1,6 @@
-//! Volumes and claims that come and go, volumes for one pod, an attacher that forgets what it knew, and who is faster
-//! than the guard.
+//! Volumes and claims that come and go, ReadWriteOncePod volumes, an attacher that restarts without its state, and
+//! actors that are
+//! faster than the guard.
 
 use pod_safety_simulator::campaign::{Fault, Guarding, Plan, Plant, Trouble, draw, report};
 use pod_safety_simulator::checker::Invariant;
@@ -9,7 +10,7 @@ use super::{BEGIN, FENCED, GATED, HOME, LONG, OPEN, plan};
 use crate::runs::{seen, told, well};
 use crate::shipped::launch;
 
-/// This bug breaks this rule in this plan, which breaks none without it.
+/// Checks that the bug breaks this rule in this plan, which breaks no rule without it.
 #[track_caller]
 fn catches(plant: Plant, invariant: Invariant, plan: &Plan) {
     drop(well(plan));
@@ -28,7 +29,7 @@ fn an_attacher_that_starts_anew_over_lost_nodes_takes_no_volume_from_them() {
         faults.extend((0..3).map(|pod| (BEGIN + 32, Fault::ForceDelete { pod })));
         faults.push((BEGIN + 36, Fault::RestartAttacher));
         let outcome = well(&plan(guarding, None, faults));
-        // No Node says what is attached to it: upstream keeps nobody else from that.
+        // No Node lists what is attached to it: upstream then lets other nodes attach the volume.
         assert!(seen(&outcome, "after its restart an attacher knew nothing of an attachment") > 0);
         let refused = seen(&outcome, "an attachment was refused by admission");
         assert!(guarding.gate || refused > 0, "{:#?}", outcome.timeline);
@@ -48,7 +49,7 @@ fn an_attacher_that_starts_anew_among_well_nodes_goes_on() {
     assert_eq!(seen(&outcome, "a volume was taken"), 4);
 }
 
-/// Seed 20534: the rule called it an end when a machine was registered anew under its running pods.
+/// Seed 20534: the rule treated it as an end when a machine was registered again under its running pods.
 #[test]
 fn bug_a_machine_that_is_registered_anew_has_ended_nothing() {
     let faults = vec![
@@ -59,7 +60,8 @@ fn bug_a_machine_that_is_registered_anew_has_ended_nothing() {
     assert!(seen(&outcome, "a volume's node was registered anew") > 0, "{:#?}", outcome.timeline);
 }
 
-/// The attacher did not see that an attachment was deleted, and its pod came back to that node and waited for ever.
+/// The attacher did not see that an attachment was deleted, and its pod came back to that node and waited without
+/// end.
 #[test]
 fn bug_seed_121322_what_a_person_deleted_is_attached_anew() {
     drop(well(&draw(121_322)));
@@ -84,7 +86,8 @@ fn a_volume_that_is_made_anew_waits_for_its_user() {
     }
 }
 
-/// People take the finalizers away: the objects go and come while their user runs, and the Lease goes on.
+/// People remove the finalizers: the objects are deleted and created again while their user runs, and the Lease
+/// stays.
 #[test]
 fn a_volume_that_is_torn_out_under_its_user_stays_its_nodes() {
     let faults = vec![
@@ -96,7 +99,7 @@ fn a_volume_that_is_torn_out_under_its_user_stays_its_nodes() {
         let outcome = well(&plan(guarding, None, faults.clone()));
         assert_eq!(seen(&outcome, "the Lease of a volume that is gone was forgotten"), 0);
         assert_eq!(seen(&outcome, "a volume was made anew under its name"), 1);
-        // One of them because its pod was removed by force while it is mounted.
+        // One of them because its pod was force deleted while the volume is mounted.
         assert_eq!(seen(&outcome, "a volume was held"), 4, "{:#?}", outcome.timeline);
     }
     let gone = plan(OPEN, None, vec![(BEGIN, Fault::RenewVolume { pod: 0, force: true })]);
@@ -120,7 +123,7 @@ fn the_volume_of_a_pod_that_ends_goes_with_it_and_so_does_its_lease() {
     }
 }
 
-/// The second pod of a volume for one pod waits until the first has ended, wherever it is.
+/// The second pod of a ReadWriteOncePod volume waits until the first has ended, wherever it is.
 #[test]
 fn what_is_for_one_pod_is_given_to_one() {
     for guarding in [GATED, OPEN] {
@@ -151,8 +154,9 @@ fn who_opens_the_gate_too_soon_is_found_out() {
     catches(Plant::OpensTheGate, Invariant::Owner, &plan(GATED, None, faults));
 }
 
-/// Nobody heard the end of a pod's use, for we were away. A kubelet that reports other volumes of the driver is believed
-/// as soon as all that is older has been heard; what it reports itself is not given away.
+/// pod-safety did not run when a pod stopped using the volume. A kubelet that reports other volumes of the driver
+/// counts as soon as all
+/// older events have been read; a volume that it reports itself is not released.
 #[test]
 fn after_a_restart_what_a_kubelet_reports_is_its_word() {
     let untold = |deaf: bool| {
@@ -170,25 +174,27 @@ fn after_a_restart_what_a_kubelet_reports_is_its_word() {
     let back = |outcome: &Outcome| told(outcome, &["the Lease of data-0 passes from \"node-1", "to \"\""]);
     let heard = well(&untold(false));
     let at = back(&heard).first().copied().unwrap_or(u64::MAX);
-    // The volume is held from the force deletion on, so it is torn off only after its kubelet has unmounted it.
+    // The volume is held from the force deletion on, so it is detached only after its kubelet has unmounted it.
     assert!((BEGIN + 63 + 180..BEGIN + 63 + 195).contains(&at), "{at}: {:#?}", heard.timeline);
     let deaf = well(&untold(true));
     assert!(back(&deaf).first() >= Some(&(BEGIN + 400)), "{:#?}", deaf.timeline);
     catches(Plant::DeafToMounts, Invariant::Owner, &untold(true));
 }
 
-/// Where our processes are when a volume is torn off.
+/// The state of the processes under test when a volume is detached by force.
 #[derive(Clone, Copy, Debug)]
 enum Us {
     There,
-    /// Each of our requests takes up to so many milliseconds: longer than all that others do.
+    /// Each of their requests takes up to so many milliseconds: longer than all acts of others.
     Slow(u64),
     Away,
 }
 
-/// Whether a volume was torn off before it was held, and whether two nodes wrote to one then: a node is cut off, and in
-/// the same second somebody says by the taint that it is off, where no policy asks for proof, and force deletes its pods
-/// then, or did so a few seconds ago.
+/// Whether a volume was detached before it was held, and whether two nodes wrote to one then: a node is cut off, and
+/// in the same second
+/// a person adds the out-of-service taint, where no policy requires evidence, and force deletes its pods then, or did
+/// so a few
+/// seconds ago.
 fn race(seed: u64, guarding: Guarding, us: Us, forced_before: u64) -> (bool, bool) {
     let of_us = |replica: usize| match us {
         Us::There => None,
@@ -206,16 +212,16 @@ fn race(seed: u64, guarding: Guarding, us: Us, forced_before: u64) -> (bool, boo
     let outcome = run(&plan, super::SHIPPED);
     let storage = outcome.violations.iter().any(|violation| violation.invariant == Invariant::Storage);
     assert_eq!(storage, !outcome.violations.is_empty(), "{}", report(&plan, &outcome));
-    // Drawn worlds have that, too: the referee excuses what a person does while no process of ours leads.
+    // Drawn worlds contain that, too: the checker excuses the acts of a person while no process under test leads.
     let excused =
         outcome.probes.contains_key("limit: a person detached by force, and no process of ours was there");
     let storage = storage || excused;
-    // Later it is fenced, and what is detached then is detached by right.
+    // Later the node is fenced, and a detachment after that is right.
     let torn = told(&outcome, &["is detached by force from node-1"]);
     (torn.first().is_some_and(|at| *at < BEGIN + 20), storage)
 }
 
-/// `docs/volume-guard.md` says what remains.
+/// `docs/volume-guard.md` describes the remaining gap.
 #[test]
 fn who_tears_a_volume_off_in_the_second_of_the_loss_is_kept_from_it_by_the_gate_alone() {
     let mut lost = Vec::new();
@@ -225,7 +231,7 @@ fn who_tears_a_volume_off_in_the_second_of_the_loss_is_kept_from_it_by_the_gate_
         (OPEN, Us::There, 0),
         (OPEN, Us::Slow(20_000), 0),
         (OPEN, Us::Away, 0),
-        // Held since its pods were removed by force.
+        // Held since its pods were force deleted.
         (OPEN, Us::Slow(20_000), 3),
         (OPEN, Us::Away, 3),
     ] {
