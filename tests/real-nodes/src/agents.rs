@@ -1,6 +1,5 @@
 //! The agents of nodes, as processes of the machines, and a keeper of each machine in place of a watchdog: it is
-//! outside of the
-//! machine, and cuts its power when it is not fed.
+//! outside of the machine, and cuts its power when it is not fed.
 
 use std::fs::{self, OpenOptions};
 use std::io::Read as _;
@@ -141,16 +140,15 @@ impl Cluster {
         .await?)
     }
 
-    /// Makes a pod's processes impossible to kill: on cgroups v1 a frozen process cannot be killed, and is in state
-    /// D.
+    /// Makes a pod's processes impossible to kill: on cgroups v1 a frozen process cannot be killed, and is in state D.
     pub(crate) async fn hang(&self, identity: &str) -> Result<()> {
         let pod = self.pod(identity).await?.with_context(|| format!("there is no pod {identity}"))?;
         let script = r#"for state in $(find /sys/fs/cgroup/freezer -path "*/pod$1/freezer.state"); do echo FROZEN >"$state"; done"#;
         run("sh", &["-c", script, "sh", &pod.metadata.uid.context("a pod without a UID")?]).await.map(drop)
     }
 
-    /// A node is drained: its pod is deleted, and its kubelet receives that. Then its container runtime hangs, and
-    /// the processes end.
+    /// A node is drained: its pod is deleted, and its kubelet receives that. Then its container runtime hangs, and the
+    /// processes end.
     pub(crate) async fn end_unseen(&self, victim: Machine, identity: &str) -> Result<()> {
         let pod = self.pod(identity).await?.with_context(|| format!("there is no pod {identity}"))?;
         let uid = pod.metadata.uid.context("a pod without a UID")?;

@@ -1,6 +1,5 @@
-//! A kubelet whose worker for a pod waits while a container of the pod runs: for a hook, or for an image. Until then
-//! it reports nothing
-//! about that pod, not even a deletion (`Kubelet.SyncPod` with `context.WithoutCancel`).
+//! A kubelet whose worker for a pod waits while a container of the pod runs: for a hook, or for an image. Until then it
+//! reports nothing about that pod, not even a deletion (`Kubelet.SyncPod` with `context.WithoutCancel`).
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};

@@ -1,6 +1,5 @@
-//! Confirmations of people, by `pod-safety confirm-down`: of a machine that is off; and of one that comes back
-//! without a boot, so
-//! that the confirmation is about the incarnation that is lost next.
+//! Confirmations of people, by `pod-safety confirm-down`: of a machine that is off; and of one that comes back without
+//! a boot, so that the confirmation is about the incarnation that is lost next.
 
 use std::time::Duration;
 
@@ -17,8 +16,7 @@ const WITHIN: Duration = Duration::from_secs(120);
 
 impl Cluster {
     /// The machine is drained and cut off, and a person confirms that it is down. It comes back, without a boot, and
-    /// has the pod of this
-    /// identity again; from now on no switch answers.
+    /// has the pod of this identity again; from now on no switch answers.
     pub(crate) async fn confirmed_before(&mut self, victim: Machine, identity: &str) -> Result<()> {
         let node = victim.name();
         self.plane.kubectl(&["cordon", &node]).await?.text()?;

@@ -78,8 +78,8 @@ impl Machine {
         self.script("import", &[&archive.to_string_lossy()]).await.map(drop)
     }
 
-    /// Writes the files that its kubelet needs before the first start, with the load balancer through which it
-    /// reaches an API server.
+    /// Writes the files that its kubelet needs before the first start, with the load balancer through which it reaches
+    /// an API server.
     pub(crate) fn prepare(self, plane: &ControlPlane, way: &Balancer) -> Result<()> {
         let folder = Path::new("/run/machines").join(self.name());
         std::fs::create_dir_all(&folder)?;

@@ -1,8 +1,8 @@
 //! What this machine must provide, what of it is missing, and how to get that.
 //!
-//! One function collects the facts, another one decides and is pure. A missing part is a sentence; something that
-//! fails in another way
-//! than by being missing or refused is an error: a broken setup must not look like a machine without rights.
+//! One function collects the facts, another one decides and is pure. A missing part is a sentence; something that fails
+//! in another way than by being missing or refused is an error: a broken setup must not look like a machine without
+//! rights.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -18,8 +18,8 @@ const HIERARCHIES: [&str; 9] =
 const CONTROLLERS: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
 /// The file with the limit of inotify instances for each user.
 const INOTIFY: &str = "/proc/sys/fs/inotify/max_user_instances";
-/// Three worlds use 90 of Linux's 128, and the suites beside them up to 40: a kubelet without an inotify instance
-/// exits at its start.
+/// Three worlds use 90 of Linux's 128, and the suites beside them up to 40: a kubelet without an inotify instance exits
+/// at its start.
 const ENOUGH_INOTIFY: u32 = 512;
 /// The programs, each with its package in Debian and Ubuntu.
 const PROGRAMS: [(&str, &str); 14] = [

@@ -2,10 +2,8 @@
 //! tables.
 //!
 //! Pure. Two copies of one identity may never be alive at the same moment, frozen ones included; once a successor
-//! wrote, no earlier
-//! copy may write; and a copy that cannot lock the volume shares it with another copy. API objects are not read: the
-//! test
-//! checks whether they are right.
+//! wrote, no earlier copy may write; and a copy that cannot lock the volume shares it with another copy. API objects
+//! are not read: the test checks whether they are right.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,6 @@
-//! A test of the detectors: two copies of one identity, started by hand on one volume, must be found by each
-//! detector. And the
-//! detectors must find no more than there is: on a volume that admits one copy, the second waits, and is no copy
-//! before the
-//! first is gone.
+//! A test of the detectors: two copies of one identity, started by hand on one volume, must be found by each detector.
+//! And the detectors must find no more than there is: on a volume that admits one copy, the second waits, and is no
+//! copy before the first is gone.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

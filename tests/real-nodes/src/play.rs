@@ -1,5 +1,4 @@
-//! One incident, from calm to calm: faults are injected at their times, and the serving copies are sampled
-//! throughout.
+//! One incident, from calm to calm: faults are injected at their times, and the serving copies are sampled throughout.
 
 use std::time::{Duration, Instant};
 
@@ -21,9 +20,8 @@ const STAYS: Duration = Duration::from_secs(6);
 /// The time in which a kubelet comes back, an incident ends, and a node loses its taints.
 pub(crate) const CALM: Duration = Duration::from_secs(100);
 /// An incident that has not reached the promised outcome when its repair is due goes on for this long, because a busy
-/// machine is
-/// slow. Less than the six minutes after which kube-controller-manager force detaches volumes. Only failures wait so
-/// long.
+/// machine is slow. Less than the six minutes after which kube-controller-manager force detaches volumes. Only failures
+/// wait so long.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The result of an incident.

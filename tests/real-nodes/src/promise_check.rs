@@ -1,6 +1,5 @@
-//! How long copies run after the last grant of their node's agent. The promise of an agent bounds that: T, counted
-//! from the moment when
-//! the controller first sees the grant, which is later than the grant.
+//! How long copies run after the last grant of their node's agent. The promise of an agent bounds that: T, counted from
+//! the moment when the controller first sees the grant, which is later than the grant.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,9 +21,8 @@ use crate::watch::{copies, uptime};
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A request to an API server that does not answer is sent again.
 const ANSWER: Duration = Duration::from_secs(1);
-/// The longest time that an agent waits for its next grant, in seconds. So a grant that shows up after an outage is
-/// no older than
-/// this.
+/// The longest time that an agent waits for its next grant, in seconds. So a grant that shows up after an outage is no
+/// older than this.
 const INTERVAL: f64 = 1.0;
 
 /// The longest time that a copy ran after the last grant of its node's agent.

@@ -1,6 +1,5 @@
 //! A machine whose packets are delayed, by `scripts/slow.py`: its cable ends at a bridge of its own, and the script
-//! carries the frames
-//! between that and the common switch.
+//! carries the frames between that and the common switch.
 
 use std::path::Path;
 use std::time::Duration;

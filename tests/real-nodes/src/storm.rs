@@ -1,6 +1,5 @@
 //! Rounds of random faults drawn from a seed. In every round: no violation, and the identities recover or pod-safety
-//! reports which
-//! evidence is missing.
+//! reports which evidence is missing.
 
 use std::time::Duration;
 
@@ -104,8 +103,7 @@ const OF_REST_WITH_AGENT: [(Fault, Option<Fault>); 10] = [
 ];
 
 /// The faults of a round on machines with agents, in the order of their times. In every other round there is also a
-/// switch that reports
-/// falsely.
+/// switch that reports falsely.
 pub(crate) fn draw_with_agents(chance: &mut Chance) -> Vec<(u64, Fault)> {
     let mut faults = match chance.below(2) {
         0 => vec![(0, Agents)],

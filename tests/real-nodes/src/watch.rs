@@ -77,8 +77,7 @@ fn copy(pid: u32) -> Option<Copy> {
 }
 
 /// The table is not read in one moment. So the process that was seen first is checked again when the other one was
-/// seen: if it still
-/// lives, both lived at that moment.
+/// seen: if it still lives, both lived at that moment.
 fn together() -> Vec<Sighting> {
     let all = copies();
     let Ok(at) = uptime() else { return Vec::new() };

@@ -1,6 +1,5 @@
 //! Which packages are requested on which release, and the message where something is missing: the real scripts with
-//! simulated machines
-//! around them, whose programs answer as those of other releases do.
+//! simulated machines around them, whose programs answer as those of other releases do.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

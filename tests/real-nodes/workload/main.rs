@@ -1,12 +1,10 @@
 //! The program in the pods: one copy of one identity, which writes its identity, again and again, to a log on its
-//! volume that outlives
-//! it. It takes the volume's lock too, and goes on without the lock: as a program on storage without exclusion does.
+//! volume that outlives it. It takes the volume's lock too, and goes on without the lock: as a program on storage
+//! without exclusion does.
 //!
-//! `workload IDENTITY UID NODE` writes; `workload exclusive IDENTITY UID NODE` writes once the volume admits it,
-//! which it does when no
-//! other copy is admitted; `workload pause` only waits, for sandboxes. It needs the standard library alone, because
-//! the image
-//! contains nothing but this.
+//! `workload IDENTITY UID NODE` writes; `workload exclusive IDENTITY UID NODE` writes once the volume admits it, which
+//! it does when no other copy is admitted; `workload pause` only waits, for sandboxes. It needs the standard library
+//! alone, because the image contains nothing but this.
 
 #![expect(
     clippy::disallowed_methods,
@@ -36,9 +34,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Storage with exclusion: there is no copy before the volume is free, and the volume is taken for as long as the
-/// copy lives. The
-/// waiting process is another process than the copy, and the process table distinguishes them.
+/// Storage with exclusion: there is no copy before the volume is free, and the volume is taken for as long as the copy
+/// lives. The waiting process is another process than the copy, and the process table distinguishes them.
 fn let_in(copy: &[String]) -> std::io::Result<()> {
     let volume = File::create("/data/volume")?;
     volume.lock()?;

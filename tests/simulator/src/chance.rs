@@ -1,10 +1,8 @@
 //! Keyed randomness.
 //!
 //! With a single stream of random numbers every later draw depends on every earlier one: without one fault all else
-//! changes, so a
-//! failing run cannot be made smaller. Here each number is a function of (seed, component, purpose, counter) and of
-//! nothing
-//! else.
+//! changes, so a failing run cannot be made smaller. Here each number is a function of (seed, component, purpose,
+//! counter) and of nothing else.
 
 /// The root of all chance in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +21,7 @@ impl Chance {
     #[must_use]
     pub fn draw(self, component: &str, purpose: &str, counter: u64) -> u64 {
         let mut state = mix(self.seed ^ 0x9E37_79B9_7F4A_7C15);
-        // The lengths stand between the words, so that ("ab", "c") is not ("a", "bc").
+        // The lengths separate the strings, so that ("ab", "c") is not ("a", "bc").
         for word in [component, purpose] {
             for byte in word.bytes() {
                 state = mix(state ^ u64::from(byte));

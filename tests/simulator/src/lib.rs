@@ -1,6 +1,5 @@
-//! A simulated Kubernetes cluster: the same seed gives the same run, and no run uses a real clock, a thread, a disk
-//! or the
-//! network.
+//! A simulated Kubernetes cluster: the same seed gives the same run, and no run uses a real clock, a thread, a disk or
+//! the network.
 //!
 //! ```text
 //!  controllers under test ── kube::Client ── Transport ─► ApiServer ─┐
@@ -17,12 +16,10 @@
 //! | [`serve`] | real `kubectl`, from outside, over HTTP |
 //!
 //! The world (nodes, kubelets, processes, power, disks, links) and the checker stand above [`api`] and use only
-//! [`api::Etcd`],
-//! [`api::ApiServer`], [`api::Transport`] and [`api::Conduct`] of it.
+//! [`api::Etcd`], [`api::ApiServer`], [`api::Transport`] and [`api::Conduct`] of it.
 //!
-//! `tests/differential.rs` verifies the simulator: the requests that pod-safety sends, and thousands more, go to the
-//! real
-//! kube-apiserver too, and the answers must be the same.
+//! `tests/suite/differential.rs` verifies the simulator: the requests that pod-safety sends, and thousands more, go to the
+//! real kube-apiserver too, and the answers must be the same.
 
 pub mod api;
 pub mod campaign;

@@ -27,8 +27,7 @@ fn folder() -> PathBuf {
     machine::scripts().join("../../../target/image")
 }
 
-/// Builds the image, which needs the network the first time, and packs it: one layer, and the config of its
-/// container.
+/// Builds the image, which needs the network the first time, and packs it: one layer, and the config of its container.
 pub(crate) fn pack() -> Result<()> {
     let image = pod_safety_image::build()?;
     let scratch = folder().join("archive");

@@ -73,8 +73,7 @@ impl Case {
     }
 
     /// Sets the seconds until the repair, and the promised outcomes. Unless changed, the fault hits the machine of
-    /// `SHARED`, and the short
-    /// set does not run the scenario.
+    /// `SHARED`, and the short set does not run the scenario.
     const fn ends(self, repaired_after: u64, outcomes: [&'static [Outcome]; 3]) -> Scenario {
         let Self { name, of, faults } = self;
         assert!(!faults.is_empty(), "nothing happens");

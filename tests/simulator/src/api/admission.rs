@@ -1,8 +1,6 @@
 //! The effect of the chart's admission policies for exclusive volumes, in clusters that have them: `volume-held`
-//! denies,
-//! `volume-gate` adds pod-safety's scheduling gate. Policies read their parameters from the cache of their API
-//! server, however
-//! old that is.
+//! denies, `volume-gate` adds pod-safety's scheduling gate. Policies read their parameters from the cache of their API
+//! server, however old that is.
 
 use std::borrow::Cow;
 
@@ -95,8 +93,8 @@ fn allows(lease: &Value, node: &str, deletes: bool) -> bool {
 mod tests {
     use super::*;
 
-    /// As the expressions of the chart's policy: for `a` and `b`, whether it may be detached from each, and attached
-    /// to each.
+    /// As the expressions of the chart's policy: for `a` and `b`, whether it may be detached from each, and attached to
+    /// each.
     #[test]
     fn a_held_volume_is_released_as_the_chart_policies_allow() {
         for (identity, from, detached, attached) in [

@@ -1,6 +1,5 @@
-//! What the world controls: how long requests take and whether they arrive, how far a server lags, which links it
-//! has, and how its
-//! watches are disturbed.
+//! What the world controls: how long requests take and whether they arrive, how far a server lags, which links it has,
+//! and how its watches are disturbed.
 
 use std::time::Duration;
 

@@ -171,8 +171,7 @@ pub(crate) fn delete_one(
             if !stays && options.version.is_some() && !texts(&object, &["metadata", "finalizers"]).is_empty()
             {
                 // A flaw of the real server: having checked finalizers that are removed by this same request, it
-                // compares the version with that of an
-                // object that it never filled in.
+                // compares the version with that of an object that it never filled in.
                 let why = "Precondition failed: ResourceVersion in precondition: , ResourceVersion in object meta: its own";
                 return Err(Failure::conflict(kind, name, why));
             }
@@ -196,8 +195,7 @@ pub(crate) fn delete_one(
     }
 }
 
-/// 202 means that the object still exists, but only for a request that asked for foreground deletion of its
-/// dependents.
+/// 202 means that the object still exists, but only for a request that asked for foreground deletion of its dependents.
 fn accepted(options: &Options) -> u16 {
     if options.orphan_dependents == Some(false) { 202 } else { 200 }
 }

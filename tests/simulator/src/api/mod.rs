@@ -1,10 +1,8 @@
 //! The Kubernetes API in memory.
 //!
 //! Purpose: everything that a client can observe of kube-apiserver and etcd, for the kinds that pod-safety and its
-//! peers use.
-//! [`Etcd`] is the one log; any number of [`ApiServer`]s stand above it, each with its own delay, its own window of
-//! history and its
-//! own disturbances; a [`Transport`] is one caller's connection.
+//! peers use. [`Etcd`] is the one log; any number of [`ApiServer`]s stand above it, each with its own delay, its own
+//! window of history and its own disturbances; a [`Transport`] is one caller's connection.
 //!
 //! | file | subject |
 //! |---|---|
@@ -20,8 +18,7 @@
 //! | `failure` | `Status` objects |
 //!
 //! Invariants: a request is executed by the server's own task; the same requests in the same order give the same
-//! answers, byte for
-//! byte, in any process; unknown paths, parameters and media types are answered with 501 and counted
+//! answers, byte for byte, in any process; unknown paths, parameters and media types are answered with 501 and counted
 //! ([`Etcd::unimplemented`]).
 
 mod admission;

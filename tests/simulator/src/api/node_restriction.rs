@@ -1,15 +1,11 @@
-//! What the admission plugin NodeRestriction of kube-apiserver 1.36 (`plugin/pkg/admission/noderestriction`) refuses
-//! to kubelets,
-//! as far as the kinds here go: a kubelet writes its own Node, its own Lease, the status of its own pods, deletes its
-//! own pods,
-//! and creates only mirror pods.
+//! What the admission plugin NodeRestriction of kube-apiserver 1.36 (`plugin/pkg/admission/noderestriction`) refuses to
+//! kubelets, as far as the kinds here go: a kubelet writes its own Node, its own Lease, the status of its own pods,
+//! deletes its own pods, and creates only mirror pods.
 //!
-//! A mirror pod must name the Node that the plugin finds in its cache as its owner, with that UID: a kubelet whose
-//! Node is gone
-//! creates none, and one whose Node was created again creates one only after it has received the new UID.
+//! A mirror pod must name the Node that the plugin finds in its cache as its owner, with that UID: a kubelet whose Node
+//! is gone creates none, and one whose Node was created again creates one only after it has received the new UID.
 //!
-//! Left out: labels, taints and `configSource` of Nodes, claims, tokens, and the references that a mirror pod may
-//! have.
+//! Left out: labels, taints and `configSource` of Nodes, claims, tokens, and the references that a mirror pod may have.
 
 use http::Method;
 use serde_json::Value;

@@ -1,6 +1,5 @@
-//! From a request to the rule that it falls under. A request that is not known here is answered with 501, and the
-//! test fails: a
-//! simulator that guesses proves nothing.
+//! From a request to the rule that it falls under. A request that is not known here is answered with 501, and the test
+//! fails: a simulator that guesses proves nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +27,8 @@ pub struct ApiRequest {
     pub accept: String,
     /// The body.
     pub body: Bytes,
-    /// Whether the sender is outside of the simulation. If such a sender requests something that the simulator does
-    /// not know, the run
-    /// still counts as good.
+    /// Whether the sender is outside of the simulation. If such a sender requests something that the simulator does not
+    /// know, the run still counts as good.
     pub stranger: bool,
     /// When it was sent, since the start of the run; `None`: when it was executed.
     pub sent: Option<Duration>,

@@ -76,9 +76,9 @@ impl Selector {
         self.namespace.as_deref().is_none_or(|ns| text(object, &["metadata", "namespace"]) == ns)
     }
 
-    /// Whether a server finds the object by the index of its cache: pods are indexed by node. It uses the index for
-    /// the newest list only,
-    /// not for its later pages, and announces another page if the index has more (`watchCache.listLatestRV`).
+    /// Whether a server finds the object by the index of its cache: pods are indexed by node. It uses the index for the
+    /// newest list only, not for its later pages, and announces another page if the index has more
+    /// (`watchCache.listLatestRV`).
     pub(crate) fn is_in_its_index(&self, object: &Value) -> bool {
         let by_node = |path: &[&str]| path == ["spec", "nodeName"];
         let mut wanted = self.fields.iter().filter(|(path, _, equal)| *equal && by_node(path));

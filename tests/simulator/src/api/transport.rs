@@ -109,8 +109,8 @@ impl Service<Request<Body>> for Transport {
             Ok(asked) => ApiRequest { stranger: self.stranger, ..asked },
             Err(error) => return Box::pin(async move { Err(error) }),
         };
-        // Sent here and not when the future is polled: a dropped future means a dead client, and its request is on
-        // the way.
+        // Sent here and not when the future is polled: a dropped future means a dead client, and its request is on the
+        // way.
         let receiver = self.send(asked);
         Box::pin(async move {
             match receiver.await {

@@ -1,8 +1,7 @@
 //! Watches: the changes of a collection since a version, event by event.
 //!
 //! Invariant: applying a watch's events to the list from which it began gives every later list. With a selector, a
-//! change by which
-//! an object begins or ceases to match becomes ADDED or DELETED.
+//! change by which an object begins or ceases to match becomes ADDED or DELETED.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! The part of a drawn plan that concerns agents: in some of the worlds in which nodes are fenced, each node has an
-//! agent with a
-//! watchdog, alone or beside its devices. Agents are killed, freeze, and cannot end processes that hang.
+//! agent with a watchdog, alone or beside its devices. Agents are killed, freeze, and cannot end processes that hang.
 
 use super::fencing::{Agents, Fencing};
 use super::plan::{Fault, Plan};

@@ -1,6 +1,5 @@
-//! The part of a drawn plan that concerns disruption budgets: workloads, changes of them by people, and drains,
-//! before the faults
-//! end and after.
+//! The part of a drawn plan that concerns disruption budgets: workloads, changes of them by people, and drains, before
+//! the faults end and after.
 
 use super::plan::{Fault, Limit, Plan};
 use crate::chance::{Chance, Draws};
@@ -55,8 +54,8 @@ pub(super) fn add(plan: &mut Plan) {
     }
 }
 
-/// A workload is scaled while its controller is late: the existing pods do not match the desired ones, and no pod
-/// shows that.
+/// A workload is scaled while its controller is late: the existing pods do not match the desired ones, and no pod shows
+/// that.
 fn scaled_and_late(at: u64, draws: &mut Draws) -> [(u64, Fault); 3] {
     [
         (at, Fault::StallWorkloads { seconds: 25 }),
@@ -65,8 +64,8 @@ fn scaled_and_late(at: u64, draws: &mut Draws) -> [(u64, Fault); 3] {
     ]
 }
 
-/// A budget requires more at the very moment at which clients evict: the numbers of its status are those of its
-/// earlier spec.
+/// A budget requires more at the very moment at which clients evict: the numbers of its status are those of its earlier
+/// spec.
 const fn asked_for_more(at: u64) -> [(u64, Fault); 2] {
     [
         (at, Fault::ChangeBudget { workload: 0, limit: Limit::MaxUnavailable(0) }),

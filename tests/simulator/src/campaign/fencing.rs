@@ -1,5 +1,4 @@
-//! The part of a drawn plan that concerns fencing: how nodes are fenced, and how their devices fail and report
-//! falsely.
+//! The part of a drawn plan that concerns fencing: how nodes are fenced, and how their devices fail and report falsely.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,8 +20,7 @@ pub struct Fencing {
     /// A machine that was switched off is switched on again.
     pub power_on: bool,
     /// The first level has two devices, the outlets of the two power supplies of a machine: it has power while one of
-    /// them is on, and
-    /// neither reports which machine it reaches.
+    /// them is on, and neither reports which machine it reaches.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pair: bool,
     /// A device's report counts only if the kubelet's port does not answer either.
@@ -102,8 +100,7 @@ pub enum Malfunction {
 }
 
 /// Of twelve seeds these have fencing, one with taints of its own and two with budgets. With half of those that guard
-/// volumes, more
-/// than a third of all seeds have it.
+/// volumes, more than a third of all seeds have it.
 const EACH: u64 = 12;
 const FENCED: [u64; 3] = [5, 10, 11];
 /// When the first node may be lost: the pods run.

@@ -1,10 +1,8 @@
 //! The smallest plan that still breaks the same rule.
 //!
-//! First whole faults are removed (delta debugging), then every number of the plan gets smaller, in turns until
-//! nothing helps. A plan
-//! is read as JSON for the second part, so that a new kind of fault needs no code here. It is sound because all
-//! chance is
-//! keyed: the remaining parts of a plan draw what they drew before.
+//! First whole faults are removed (delta debugging), then every number of the plan gets smaller, in turns until nothing
+//! helps. A plan is read as JSON for the second part, so that a new kind of fault needs no code here. It is sound
+//! because all chance is keyed: the remaining parts of a plan draw what they drew before.
 
 use serde_json::Value;
 

@@ -1,6 +1,5 @@
-//! Exhaustive perturbation: one strike at every call and every event of a scenario, of every kind that fits there,
-//! each in a run of
-//! its own.
+//! Exhaustive perturbation: one strike at every call and every event of a scenario, of every kind that fits there, each
+//! in a run of its own.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -78,9 +77,8 @@ pub fn perturb(scenarios: &[Scenario], subject: Subject, each: usize) -> Perturb
     strike_at(scenarios, subject, each, strikes)
 }
 
-/// Strikes at every write of every scenario, with every fault of a call and with everything that can happen to the
-/// rest of the world
-/// meanwhile; every `each`th is carried out.
+/// Strikes at every write of every scenario, with every fault of a call and with everything that can happen to the rest
+/// of the world meanwhile; every `each`th is carried out.
 #[must_use]
 pub fn perturb_writes(scenarios: &[Scenario], subject: Subject, each: usize) -> Perturbed {
     strike_at(scenarios, subject, each, strikes_at_writes)

@@ -1,6 +1,5 @@
 //! The part of a drawn plan that concerns a provider: in some of the worlds in which nodes are fenced, machines are
-//! instances of a
-//! cloud whose answers are stale, slow, or lost, and which other clients use too.
+//! instances of a cloud whose answers are stale, slow, or lost, and which other clients use too.
 
 use super::fencing::{Fencing, Malfunction};
 use super::plan::{Fault, Plan};

@@ -120,9 +120,9 @@ fn of_taints() -> Vec<Scenario> {
     scenarios.into_iter().map(with).collect()
 }
 
-/// Incidents of fencing, in the window from the first attempt to the recovery of the node: one without a fault, one
-/// in which the device
-/// acts and does not answer while the process that called it dies, one in which the machine does not go off at first.
+/// Incidents of fencing, in the window from the first attempt to the recovery of the node: one without a fault, one in
+/// which the device acts and does not answer while the process that called it dies, one in which the machine does not
+/// go off at first.
 #[must_use]
 pub fn fenced() -> Vec<Scenario> {
     let cut = || (BEGIN, Fault::CutNode { node: 0, seconds: 90 });
@@ -148,9 +148,8 @@ pub fn fenced() -> Vec<Scenario> {
     scenarios.into_iter().map(with).collect()
 }
 
-/// Exclusive volumes: one that moves behind the gate while its first user ends late and its claim is created again,
-/// and those of a
-/// node that is lost and fenced, without the gate, while people force delete pods and the attacher restarts.
+/// Exclusive volumes: one that moves behind the gate while its first user ends late and its claim is created again, and
+/// those of a node that is lost and fenced, without the gate, while people force delete pods and the attacher restarts.
 #[must_use]
 pub fn guarded() -> Vec<Scenario> {
     let stuck = |node| (BEGIN, Fault::StuckProcesses { node, seconds: 15 });

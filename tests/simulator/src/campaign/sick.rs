@@ -37,8 +37,7 @@ pub(super) fn add(plan: &mut Plan) {
 }
 
 /// A device that reports off for a machine whose kubelet renews: only the renewals show that it does not act. Also
-/// drawn with random
-/// numbers of its own.
+/// drawn with random numbers of its own.
 fn lie(plan: &Plan, number: u64, node: usize, seconds: u64) -> Option<Fault> {
     plan.with.fencing.and_then(|fencing| fencing.not_ready_seconds)?;
     let lies = Draws::new(Chance::new(plan.seed).part("lies", number)).percent(LIED_ABOUT);

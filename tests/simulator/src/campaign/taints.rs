@@ -1,6 +1,5 @@
 //! The part of a drawn plan that concerns taints of the effect `NoExecute`: which actors add and remove them, and the
-//! faults while the
-//! toleration times of pods run.
+//! faults while the toleration times of pods run.
 
 use super::plan::{Fault, Plan, Trouble};
 use crate::chance::{Chance, Draws};

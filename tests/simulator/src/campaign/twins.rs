@@ -1,12 +1,10 @@
-//! Pairs of plans: in one world a node is dead, in the other it runs and is cut off. No observation distinguishes
-//! them.
+//! Pairs of plans: in one world a node is dead, in the other it runs and is cut off. No observation distinguishes them.
 
 use super::draw::draw;
 use super::plan::{Fault, Plan};
 
 /// The plan of a seed with a node that dies, and its twin, in which that node is cut off instead. Both run the same
-/// until their
-/// `heal_at`.
+/// until their `heal_at`.
 #[must_use]
 pub fn twin_plans(seed: u64) -> (Plan, Plan) {
     let mut dead = draw(seed);

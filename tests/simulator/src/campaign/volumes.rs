@@ -1,6 +1,5 @@
-//! The part of a drawn plan that concerns exclusive volumes: which node holds them when nodes are lost, and which
-//! pods need them
-//! meanwhile.
+//! The part of a drawn plan that concerns exclusive volumes: which node holds them when nodes are lost, and which pods
+//! need them meanwhile.
 
 use serde::{Deserialize, Serialize};
 

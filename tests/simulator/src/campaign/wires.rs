@@ -1,6 +1,5 @@
-//! The part of a drawn plan that concerns what processes under test receive: one watch that hangs beside working
-//! ones, answers of
-//! 403, of a timeout, or that break off, and different settings before an upgrade.
+//! The part of a drawn plan that concerns what processes under test receive: one watch that hangs beside working ones,
+//! answers of 403, of a timeout, or that break off, and different settings before an upgrade.
 
 use super::plan::{Fault, Plan, Trouble};
 use crate::chance::{Chance, Draws};

@@ -12,9 +12,8 @@ const SPARE: u64 = 5;
 
 /// Adds them to the plan of some seeds. Uses random numbers of its own: the rest of the plan stays as it was.
 ///
-/// A failing liveness probe is not drawn: by the last report of its kubelet all containers run, so that the busy
-/// worker cannot be
-/// detected (docs/proof.md names it).
+/// A failing liveness probe is not drawn: by the last report of its kubelet all containers run, so that the busy worker
+/// cannot be detected (docs/proof.md names it).
 pub(super) fn add(plan: &mut Plan) {
     let mut draws = Draws::new(Chance::new(plan.seed).part("workers", 0));
     if !draws.percent(BUSY) {

@@ -1,22 +1,17 @@
 //! S18 and S19: no pod is released while its kubelet can be reached. The evidence that S2 requires may be there, as
-//! docs/proof.md
-//! describes it, and the machine may run all the same. If that could not be detected, it is a limit, and counted.
-//! These rules cover
-//! what could have been detected.
+//! docs/proof.md describes it, and the machine may run all the same. If that could not be detected, it is a limit, and
+//! counted. These rules cover what could have been detected.
 //!
 //! * **S18 connected**: pods are released because their Node is gone, their processes run, and their kubelet is
-//!   connected to an
-//!   API server all the while: it requests its Node and its Lease, which it cannot create without that.
+//!   connected to an API server all the while: it requests its Node and its Lease, which it cannot create without that.
 //! * **S19 renewing**: a device reports off for a machine that runs, and pods are released, or evidence is written,
-//!   between two
-//!   renewals of its kubelet that lie no further apart than regular renewals. The kubelet was reachable during the
-//!   status checks.
+//!   between two renewals of its kubelet that lie no further apart than regular renewals. The kubelet was reachable
+//!   during the status checks.
 //!
 //! S18 does not apply where the kubelet had stopped reporting before its Node was deleted, nor where it was cut off
-//! when the pod was
-//! deleted gracefully and came back within the quarantine without a report, nor where an [`Assumption`] about this
-//! kubelet was
-//! broken in this run since the pod was deleted gracefully. That excuses the processes of this pod, and no others.
+//! when the pod was deleted gracefully and came back within the quarantine without a report, nor where an
+//! [`Assumption`] about this kubelet was broken in this run since the pod was deleted gracefully. That excuses the
+//! processes of this pod, and no others.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,8 +21,7 @@ use super::{Checker, Invariant, State};
 use crate::api::ApiRequest;
 
 /// A running kubelet reports at least this often: it renews each 10 s, up to 4 % later, and each of three tries may
-/// take a second
-/// and its backoff another.
+/// take a second and its backoff another.
 /// docs/assumptions.md: renews-each-quarter
 const MAX_REPORT_INTERVAL: Duration = Duration::from_secs(15);
 
@@ -37,8 +31,7 @@ const MAX_REPORT_INTERVAL: Duration = Duration::from_secs(15);
 const REPORTS_ITS_BOOT: Duration = Duration::from_secs(10);
 
 /// What docs/proof.md assumes of a connected kubelet, and what a fault of a plan breaks. The time that a pod worker
-/// needs is not
-/// among the assumptions: no kubelet promises that.
+/// needs is not among the assumptions: no kubelet promises that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Assumption {
     /// The kubelet receives the deletion: its watch works, and its API server does not lag.
@@ -142,8 +135,7 @@ impl State {
         spoke.is_some_and(|(since, spoke)| *spoke > then && now.saturating_sub(*since) > REPORTS_ITS_BOOT)
     }
 
-    /// Whether this kubelet is connected to an API server, and was so when a release that happens now read the
-    /// cluster.
+    /// Whether this kubelet is connected to an API server, and was so when a release that happens now read the cluster.
     pub(super) fn is_connected(&self, now: Duration, node: &str) -> bool {
         self.alive.last_reports.get(node).is_some_and(|(since, spoke)| {
             now.saturating_sub(*spoke) <= MAX_REPORT_INTERVAL && *since + VALID_FOR <= now

@@ -1,34 +1,26 @@
 //! The state of disruption budgets: each budget's spec, the pods that it selects (as the API shows them and as they
-//! really are),
-//! and how many of them may be disrupted.
+//! really are), and how many of them may be disrupted.
 //!
 //! # What Kubernetes cannot guarantee, and what is checked instead
 //!
 //! The API server allows an eviction by the numbers that a controller has written into the budget's status. Those
-//! numbers cannot
-//! include the last instants: a process that has just died, a workload that has just been scaled. So the rules do not
-//! compare with
-//! the exact state; they compare with what a controller could have known:
+//! numbers cannot include the last instants: a process that has just died, a workload that has just been scaled. So the
+//! rules do not compare with the exact state; they compare with what a controller could have known:
 //!
-//! * A healthy controller has acted on everything that was in the API server's log [`REACTS`] ago. The time from
-//!   there to
-//!   now is the *window*.
+//! * A healthy controller has acted on everything that was in the API server's log [`REACTS`] ago. The time from there
+//!   to now is the *window*.
 //! * A disturbance of the controllers under test or of their API servers (network cut, crash, pause, lag, failing
-//!   requests, change
-//!   of the leader) extends the window: it begins [`REACTS`] before the disturbance and ends [`RECOVERS`] after it.
-//! * A pod may count as healthy if the log showed it as healthy at any moment of the window. A workload may count
-//!   with the fewest
-//!   replicas that it had in the window. The budget's spec is always the present one, because the API server itself
-//!   compares
-//!   generations.
+//!   requests, change of the leader) extends the window: it begins [`REACTS`] before the disturbance and ends
+//!   [`RECOVERS`] after it.
+//! * A pod may count as healthy if the log showed it as healthy at any moment of the window. A workload may count with
+//!   the fewest replicas that it had in the window. The budget's spec is always the present one, because the API server
+//!   itself compares generations.
 //! * Evictions are never excused: the API server counts each of them before it allows the next one, whichever replica
-//!   leads and
-//!   however old its cache is.
+//!   leads and however old its cache is.
 //! * A rule is broken only if the processes that really run and are ready do not allow the eviction either.
 //!
 //! Not checked: evictions of unready pods while their budget is satisfied. They use up nothing
-//! (`unhealthyPodEvictionPolicy`). A
-//! frozen process counts as ready, because it may thaw.
+//! (`unhealthyPodEvictionPolicy`). A frozen process counts as ready, because it may thaw.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,15 +33,12 @@ use crate::api::{ObservedChange, selects_labels};
 use crate::world::{is_called_ready, number_at, start_up, str_at};
 
 /// A healthy controller has acted on a change this long after it is in the log: two requests of its own, a conflict,
-/// and a
-/// retry.
+/// and a retry.
 pub(super) const REACTS: Duration = Duration::from_secs(5);
-/// A controller is healthy again this long after a disturbance ended: the longest backoff of a failed request, and
-/// the time
-/// that a new leader needs.
+/// A controller is healthy again this long after a disturbance ended: the longest backoff of a failed request, and the
+/// time that a new leader needs.
 pub(super) const RECOVERS: Duration = Duration::from_secs(80);
-/// How long an entry in `status.disruptedPods` stays for a pod that was not deleted: `DeletionTimeout` of the
-/// upstream
+/// How long an entry in `status.disruptedPods` stays for a pod that was not deleted: `DeletionTimeout` of the upstream
 /// disruption controller.
 pub(super) const ENTRY_LIVES: Duration = Duration::from_secs(120);
 
@@ -275,8 +264,7 @@ impl Budget {
     }
 
     /// The number of evictions since `from` that do not change `healthy`: evictions of unhealthy pods, and repeated
-    /// evictions of one
-    /// pod.
+    /// evictions of one pod.
     fn for_nothing(&self, from: Duration, healthy: &BTreeSet<String>) -> usize {
         let counted = self.counted.iter().filter(|one| one.at >= from);
         counted.filter(|one| one.twice || !healthy.contains(&one.uid)).count()
@@ -300,9 +288,8 @@ impl Budget {
 }
 
 impl State {
-    /// How many pods of a budget may be disrupted, as far as a controller could know from `from` on. `entries` are
-    /// pods whose
-    /// eviction is pending; they reduce the result.
+    /// How many pods of a budget may be disrupted, as far as a controller could know from `from` on. `entries` are pods
+    /// whose eviction is pending; they reduce the result.
     pub(super) fn allowed(
         &self,
         now: Duration,
@@ -320,8 +307,7 @@ impl State {
         }
         let stays = |uid: &&String| !budgets.is_evicted(now, uid);
         // A new leader whose watch of pods hangs may count a removed pod as healthy: the last leader saw its removal
-        // and took its
-        // entry away (docs/disruption.md).
+        // and took its entry away (docs/disruption.md).
         let seen_to_stay = |uid: &&String| stays(uid) || from + REACTS < now && budgets.left_after(from, uid);
         let sets = since(&budget.healthy, from).iter();
         let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);

@@ -1,6 +1,5 @@
-//! S10, L2, L3, and the part of S2 that concerns pods released by fencing: which machine is switched off, on the
-//! basis of which
-//! recorded attempt, and what follows from it. Checked in worlds in which nodes are fenced.
+//! S10, L2, L3, and the part of S2 that concerns pods released by fencing: which machine is switched off, on the basis
+//! of which recorded attempt, and what follows from it. Checked in worlds in which nodes are fenced.
 //!
 //! | broken | when |
 //! |---|---|
@@ -20,18 +19,13 @@
 //! | L3 | the kubelet reports in the incarnation that was proved off, and the evidence is not marked as contradicted |
 //!
 //! **The false report that cannot be detected.** A device reports off for a machine that runs, at both status checks
-//! and at the
-//! last one, and the machine's kubelet does not report during that time. The API server and the device then show
-//! exactly what they
-//! would show for a machine that is off. So such a release is excused and counted (`limit: a device lied …`) if
-//! *each* status
-//! check that it rests on was such a false report and no renewal of the Lease could be read. If the kubelet renewed
-//! shortly before
-//! and shortly after, it was reachable: that is S19 (`alive`). A device that reaches another machine is no such
-//! excuse where
-//! `identityCheck` is `Required`. As soon as the kubelet reports, everything that docs/fencing.md promises applies
-//! again: no further
-//! release, the evidence invalid, the device not trusted.
+//! and at the last one, and the machine's kubelet does not report during that time. The API server and the device then
+//! show exactly what they would show for a machine that is off. So such a release is excused and counted (`limit: a
+//! device lied …`) if *each* status check that it rests on was such a false report and no renewal of the Lease could be
+//! read. If the kubelet renewed shortly before and shortly after, it was reachable: that is S19 (`alive`). A device
+//! that reaches another machine is no such excuse where `identityCheck` is `Required`. As soon as the kubelet reports,
+//! everything that docs/fencing.md promises applies again: no further release, the evidence invalid, the device not
+//! trusted.
 
 mod ends;
 mod known;
@@ -57,17 +51,14 @@ use crate::world::{boot_id, is_shipped, str_at};
 
 /// The least time between two status checks of a device.
 const APART: Duration = Duration::from_secs(5);
-/// The least time between two status checks where a provider's answer may be stale. A status check takes a moment,
-/// and the first
-/// may take longer than the second.
+/// The least time between two status checks where a provider's answer may be stale. A status check takes a moment, and
+/// the first may take longer than the second.
 const INSTANCES_APART: Duration = Duration::from_secs(13);
 /// The longest time between the status checks of a step and the write that rests on them: a step of fencing checks
-/// twice and
-/// writes, the next one reads and writes.
+/// twice and writes, the next one reads and writes.
 const CHECK_VALID_FOR: Duration = Duration::from_secs(120);
 /// The longest time from the read of the Lease to the write of the evidence: one request lies between them, which may
-/// be as
-/// slow as requests are here.
+/// be as slow as requests are here.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(31);
 /// The shortest boot of a machine, and so the longest time from the last status check to a release.
 const MINIMUM_BOOT: Duration = Duration::from_secs(10);
@@ -131,8 +122,7 @@ impl State {
         if !known::is_by_status_checks(kind) || devices.is_empty() {
             return Some("it names no device".to_owned());
         }
-        // The Lease must be read after all status checks: a renewal between the read and a later check would be
-        // missed.
+        // The Lease must be read after all status checks: a renewal between the read and a later check would be missed.
         let Some(read) = self.acts.lease_read(caller, &about.0, now) else {
             return Some(format!("{caller} never read the Lease of {}", about.0));
         };
@@ -262,8 +252,8 @@ impl State {
         }
     }
 
-    /// Why fencing is no valid evidence for the release of this pod; `None`: no fencing is involved, or the evidence
-    /// is valid.
+    /// Why fencing is no valid evidence for the release of this pod; `None`: no fencing is involved, or the evidence is
+    /// valid.
     pub(super) fn check_release(&mut self, caller: &str, pod: &Value, sent: Duration) -> Result<(), String> {
         let (node, uid) = (str_at(pod, "/spec/nodeName"), str_at(pod, "/metadata/uid"));
         let there = self.fences.nodes.get(node).map(|node| node.incarnation.clone());
@@ -325,8 +315,7 @@ impl State {
     }
 
     /// Whether the processes of a pod were started by a kubelet whose writes did not arrive, in a boot after the one
-    /// that an agent
-    /// promised to end or that a confirmation names: no gate of an agent held it.
+    /// that an agent promised to end or that a confirmation names: no gate of an agent held it.
     /// docs/assumptions.md: writes-before-it-starts
     fn runs_unreported_in_the_next_boot(&self, proof: &Evidence, uid: &str, now: Duration) -> bool {
         let (node, _, promised) = &proof.incarnation;
@@ -339,8 +328,7 @@ impl State {
     }
 
     /// Checks a release by a confirmation. No device verifies a confirmation: it is trusted until it expires, as long
-    /// as the kubelet
-    /// does not report.
+    /// as the kubelet does not report.
     /// docs/assumptions.md: people-are-right
     fn released_by_confirmation(
         &mut self,
@@ -385,8 +373,7 @@ impl State {
     }
 
     /// The status checks on which a release rests, and the read of the Lease after them: a renewal before the status
-    /// checks were done
-    /// must be noticed. Neither may be older than the shortest time for which a machine is off.
+    /// checks were done must be noticed. Neither may be older than the shortest time for which a machine is off.
     fn last_checks(
         &self,
         caller: &str,

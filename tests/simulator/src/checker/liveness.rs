@@ -1,6 +1,5 @@
-//! What must have happened when the world has been healthy for long enough, node by node: from a moment of its own
-//! on, the pods of
-//! each node may not be there.
+//! What must have happened when the world has been healthy for long enough, node by node: from a moment of its own on,
+//! the pods of each node may not be there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,16 +42,13 @@ fn orphans<'a>(
         }
         let acts = &state.acts;
         // The wait begins when all of these are over: disturbances, the node's existence, the pod's own creation, and
-        // the last change of the
-        // leader, which starts the wait again.
+        // the last change of the leader, which starts the wait again.
         let from =
             [Some(healed + LONGEST_PAUSE), acts.missing_since(node), acts.bound_at(uid), acts.led_since()];
         let from = from.into_iter().flatten().max().unwrap_or_default();
-        // A report of the kubelet is followed by one quarantine without reports, and then by the one that lies
-        // between two reads. A kubelet
-        // that had not stopped reporting first gets its pods deleted gracefully, which takes a quarantine before,
-        // their grace
-        // and a quarantine after, whether it answers or cannot.
+        // A report of the kubelet is followed by one quarantine without reports, and then by the one that lies between
+        // two reads. A kubelet that had not stopped reporting first gets its pods deleted gracefully, which takes a
+        // quarantine before, their grace and a quarantine after, whether it answers or cannot.
         let quiet = acts.last_sign(node).map_or(from, |sign| from.max(sign + quarantine));
         let grace = ["/metadata/deletionGracePeriodSeconds", "/spec/terminationGracePeriodSeconds"];
         let grace =
@@ -69,8 +65,7 @@ const FREE_REPORTS_WITHIN: Duration = Duration::from_secs(10);
 
 impl State {
     /// Whether this orphan may wait for its kubelet to report: a container is reported that does not run, a change of
-    /// the pod was not
-    /// reported, or the kubelet acted after its report on the deletion was due.
+    /// the pod was not reported, or the kubelet acted after its report on the deletion was due.
     fn worker_may_be_busy(&self, pod: &Value, node: &str) -> bool {
         let mut reports =
             pod.pointer("/status/containerStatuses").and_then(Value::as_array).into_iter().flatten();
@@ -136,8 +131,8 @@ impl Checker {
         self.check_terminated(&mut state, pods, nodes, now);
     }
 
-    /// L7: a pod that was deleted gracefully on an unreachable node without evidence waits without limit, and the
-    /// hold is shown.
+    /// L7: a pod that was deleted gracefully on an unreachable node without evidence waits without limit, and the hold
+    /// is shown.
     pub(crate) fn check_stuck(&self, pods: &[Arc<Value>], holds: &Shown) {
         let now = self.now();
         let mut state = self.state.lock();

@@ -1,6 +1,5 @@
-//! S15, S16, L6 and L11: which nodes are marked as lost, when, and for how long. Checked in worlds in which
-//! pod-safety manages
-//! nodes.
+//! S15, S16, L6 and L11: which nodes are marked as lost, when, and for how long. Checked in worlds in which pod-safety
+//! manages nodes.
 //!
 //! | broken | when |
 //! |---|---|
@@ -12,16 +11,12 @@
 //! | L6 | it reports again, and such a taint is still there [`REACTS`] later |
 //!
 //! **A kubelet reports** when its Lease changes or it writes its status: by the API server's log, and by the time of
-//! the world. No
-//! clock of a machine or of a process counts. A process could know what its last reads showed.
+//! the world. No clock of a machine or of a process counts. A process could know what its last reads showed.
 //!
 //! **The deadlines** begin again with a process that starts, because it has not yet received any report, and
-//! [`RECOVERS`] after the
-//! last disturbance of the processes under test and API servers. While no kubelet at all reports, a process waits for
-//! the API
-//! server's next bookmark (docs/node-lifecycle.md, "Whose clock, and whose fault"). No node must be tainted NoExecute
-//! while its zone
-//! is disrupted, or while all nodes are lost.
+//! [`RECOVERS`] after the last disturbance of the processes under test and API servers. While no kubelet at all
+//! reports, a process waits for the API server's next bookmark (docs/node-lifecycle.md, "Whose clock, and whose
+//! fault"). No node must be tainted NoExecute while its zone is disrupted, or while all nodes are lost.
 
 mod known;
 
@@ -46,9 +41,8 @@ use crate::world::{is_called_ready, is_shipped};
 const GRACE: Duration = Duration::from_secs(50);
 /// `--node-suspect-after`.
 const SUSPECTED_AFTER: Duration = Duration::from_secs(25);
-/// `--node-eviction-rate`: at most one node of a zone in this time; a stamp may be a second off, and a node that
-/// waits is checked
-/// again every five seconds.
+/// `--node-eviction-rate`: at most one node of a zone in this time; a stamp may be a second off, and a node that waits
+/// is checked again every five seconds.
 const TURN: Duration = Duration::from_secs(10 + 1 + 5);
 /// If no kubelet reports for this long, the API server itself may be unreachable.
 const BREAK: Duration = Duration::from_secs(15);

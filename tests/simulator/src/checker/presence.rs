@@ -1,11 +1,9 @@
 //! How long no copy of a pod could be reached, and how long two copies of it wrote: the effect on the users of a
-//! workload, whatever
-//! the API shows.
+//! workload, whatever the API shows.
 //!
 //! Measured when volumes are written, once a second, until the faults end. A copy can be reached if its machine has
-//! power, is not
-//! frozen, and reaches an API server. A copy writes if its machine has power and is not frozen: being cut off does
-//! not stop it.
+//! power, is not frozen, and reaches an API server. A copy writes if its machine has power and is not frozen: being cut
+//! off does not stop it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -17,22 +17,18 @@ pub(crate) struct Process {
     pub(crate) boot: u32,
     pub(crate) started: Duration,
     /// A person deleted its Node while it ran, its kubelet renewed no Lease for a whole quarantine, and its pod was
-    /// removed for that
-    /// reason: by deleting the Node, the person vouched for the machine. Or its kubelet started from an outdated list
-    /// of pods, and
-    /// started it when its pod was gone. docs/proof.md names both cases.
+    /// removed for that reason: by deleting the Node, the person vouched for the machine. Or its kubelet started from
+    /// an outdated list of pods, and started it when its pod was gone. docs/proof.md names both cases.
     pub(crate) vouched_for: bool,
     /// The volumes that another holder may write to, after a false report that could not be detected, or because
-    /// upstream attached
-    /// them twice. That excuses no other pod of its name.
+    /// upstream attached them twice. That excuses no other pod of its name.
     pub(crate) relieved: BTreeSet<String>,
     /// A person force deleted its pod.
     pub(crate) forced: bool,
 }
 
 /// The processes that can write: running, on machines that have power. One on a frozen machine counts, because the
-/// machine may
-/// thaw.
+/// machine may thaw.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     running: BTreeMap<u64, Process>,
@@ -71,8 +67,7 @@ const ATTACHED_TWICE: &str =
     "limit: a person did not wait, and upstream had attached the volume twice: S1 not owed";
 
 /// Why `new` may start although `other` of its name runs. An excuse needs a pod that was removed: one that is still
-/// there excuses
-/// nothing.
+/// there excuses nothing.
 /// docs/assumptions.md: others-force-nothing
 fn excuse(state: &State, other: &Process, new: &Process) -> Option<&'static str> {
     if other.vouched_for && state.acts.is_removed(&other.uid) {
@@ -107,8 +102,7 @@ impl Checker {
         let (identity, uid, node) = (identity.to_owned(), uid.to_owned(), Arc::clone(node));
         // docs/assumptions.md: lists-the-present
         // kubernetes#59848: a kubelet that starts lists its pods from an API server that lags. No evidence about the
-        // old process can
-        // prevent a new one.
+        // old process can prevent a new one.
         let from_the_past = state.acts.is_removed(&uid);
         let vouched_for = from_the_past;
         let relieved = BTreeSet::new();

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use super::{Checker, Invariant};
 
-/// The time from a leader's death to the next leader. Standbys check every 2.4 s at most, jitter included: they may
-/// see the last
-/// renewal one check late, 15 s later it has expired, and they may see that one check late, too. A second is for the
-/// requests.
+/// The time from a leader's death to the next leader. Standbys check every 2.4 s at most, jitter included: they may see
+/// the last renewal one check late, 15 s later it has expired, and they may see that one check late, too. A second is
+/// for the requests.
 pub(crate) const FAILOVER: Duration = Duration::from_millis(2_400 + 15_000 + 2_400 + 1_000);
 
 impl Checker {

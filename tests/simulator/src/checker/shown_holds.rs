@@ -1,6 +1,5 @@
 //! The holds that the processes under test show: each names an object that they leave alone, and the reason. A hold
-//! excuses one
-//! object, and no other that waits for the same reason.
+//! excuses one object, and no other that waits for the same reason.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,8 @@
 //! The disks: each volume records which pod wrote to it. In worlds with attachments it also records where it was
-//! attached while
-//! others wrote.
+//! attached while others wrote.
 //!
 //! A process writes while it runs, cut off or not; one on a frozen machine writes again when the machine thaws. Two
-//! processes that
-//! write in turns have corrupted the data.
+//! processes that write in turns have corrupted the data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -121,9 +119,8 @@ impl Checker {
         let _changed = if remains { remained.insert(place) } else { remained.remove(&place) };
     }
 
-    /// A person added the out-of-service taint while no process under test led, without the gate: a process on the
-    /// node whose pod was
-    /// force deleted may be displaced (docs/volume-guard.md names it).
+    /// A person added the out-of-service taint while no process under test led, without the gate: a process on the node
+    /// whose pod was force deleted may be displaced (docs/volume-guard.md names it).
     /// docs/assumptions.md: detaches-only-what-is-safe
     pub(crate) fn record_unguarded_detach(&self, identity: &str, node: &str) {
         let mut state = self.state.lock();

@@ -182,8 +182,8 @@ fn bug_sharing_a_volume_on_one_node_excuses_no_other_node() {
     assert_eq!(shared("node-1"), [Invariant::Storage; 2], "both of the two write after the third did");
 }
 
-/// Each volume of a pod is checked by itself: a pod that may be displaced from one volume may not be displaced from
-/// the other.
+/// Each volume of a pod is checked by itself: a pod that may be displaced from one volume may not be displaced from the
+/// other.
 #[test]
 fn an_excuse_about_one_volume_excuses_nothing_about_another() {
     const DATA: &str = "default/data-0";
@@ -395,9 +395,8 @@ fn l1_false_alarm_a_lease_renewed_late_begins_another_quarantine() {
     assert_eq!(renewed_and(30, "Quarantine"), [Invariant::Reported], "its kubelet lives, which is not told");
 }
 
-/// Seeds 20485 and 23619: garbage collection deleted the mirror pod of a Node that was gone, and its kubelet
-/// completed that deletion. A
-/// watch does not show who deletes a pod, so pod-safety could not know that the kubelet runs.
+/// Seeds 20485 and 23619: garbage collection deleted the mirror pod of a Node that was gone, and its kubelet completed
+/// that deletion. A watch does not show who deletes a pod, so pod-safety could not know that the kubelet runs.
 #[test]
 fn l9_false_alarm_a_completed_deletion_does_not_show_a_running_kubelet() {
     let after = |caller: &'static str, method: Method| {

@@ -1,10 +1,8 @@
 //! S3: pod-safety acts the same way in two worlds that it cannot tell apart.
 //!
 //! A tape holds what could be observed of a cluster (every executed request, with its answer's code and all its
-//! changes) and what the
-//! processes under test sent. Of two runs whose tapes are equal up to a moment, the acts up to that moment must be
-//! equal; if the
-//! first difference is an act, its sender used information that it cannot have.
+//! changes) and what the processes under test sent. Of two runs whose tapes are equal up to a moment, the acts up to
+//! that moment must be equal; if the first difference is an act, its sender used information that it cannot have.
 
 use std::time::Duration;
 

@@ -71,8 +71,7 @@ impl Lease {
 }
 
 /// Whether a process may belong to the incarnation in which a node acquired a volume: any process of the node does,
-/// where it
-/// reported no UUID.
+/// where it reported no UUID.
 fn belongs_to_holder(process: &Process, holder: &Holder) -> bool {
     let boot = (*boot_id(&process.node, process.boot)).into();
     *process.node == *holder.node && (holder.boot_id.is_unknown() || holder.boot_id.is_known_same(boot))
@@ -176,8 +175,8 @@ impl State {
         }
     }
 
-    /// A pod passes the gate: each process that writes to its volume must be on the node where the pod is sent, and
-    /// may share it.
+    /// A pod passes the gate: each process that writes to its volume must be on the node where the pod is sent, and may
+    /// share it.
     fn check_transfer(&mut self, now: Duration, asked: &ApiRequest, change: &ObservedChange, after: &Value) {
         let passes = change.before.as_deref().is_some_and(is_gated) && !is_gated(after);
         if !passes || !is_shipped(&asked.caller) {
@@ -280,8 +279,7 @@ impl State {
             let node = &*holder.node;
             let bound_meanwhile = |sent| self.acts.bound_at(&process.uid).is_some_and(|bound| sent < bound);
             if asked.sent.is_some_and(bound_meanwhile) {
-                // It was bound without the gate while the request was under way, and its node acquires the volume
-                // next.
+                // It was bound without the gate while the request was under way, and its node acquires the volume next.
                 self.probe("a volume was given back while its next pod was being bound to the same node");
                 continue;
             }

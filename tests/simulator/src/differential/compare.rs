@@ -148,8 +148,7 @@ fn present(normaliser: &mut Normaliser, watch: &WatchRun) -> Value {
 }
 
 /// The first place where the two differ, and both values. Times a few seconds apart count as equal: the same thing
-/// happened at
-/// different moments.
+/// happened at different moments.
 fn first(left: &Value, right: &Value, path: &str) -> Option<(String, Value, Value)> {
     let told = || Some((path.to_owned(), left.clone(), right.clone()));
     match (left, right) {

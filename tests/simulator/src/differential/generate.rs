@@ -1,8 +1,7 @@
 //! Sequences of requests, drawn from a seed.
 //!
 //! A request may refer to earlier answers: the object as it was some versions ago, its UID, its version. Each side
-//! resolves such
-//! references from its own answers ([`super::run`]), because UIDs and versions differ.
+//! resolves such references from its own answers ([`super::run`]), because UIDs and versions differ.
 
 use serde_json::{Value, json};
 
@@ -318,8 +317,8 @@ impl Generator {
             let group = ["/apis/apps/v1", "/apis/policy/v1", "/api/v1", "/apis/nothing.example.com/v1"];
             return Operation::new("GET", self.draws.choose(&group).copied().unwrap_or_default(), "");
         }
-        // Read only: in the real server, the first write of a scale is a change even if it changes nothing, because
-        // of field ownership.
+        // Read only: in the real server, the first write of a scale is a change even if it changes nothing, because of
+        // field ownership.
         Operation::new("GET", &path, object)
     }
 

@@ -1,10 +1,8 @@
 //! Answers in a form in which those of two servers can be compared.
 //!
 //! UIDs become numbers in the order in which they first appear. Versions become ranks among all versions of objects
-//! that the sequence
-//! saw, so that order and equality stay (a write that changed nothing is visible). Times become seconds since the
-//! sequence
-//! began. Field ownership and the texts of messages are left out.
+//! that the sequence saw, so that order and equality stay (a write that changed nothing is visible). Times become
+//! seconds since the sequence began. Field ownership and the texts of messages are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,5 @@
 //! A situation that random requests rarely reach: a running pod, a budget that selects it, and evictions that the
-//! budget must decide
-//! about.
+//! budget must decide about.
 
 use serde_json::{Value, json};
 
@@ -8,8 +7,7 @@ use super::operation::{MERGE, Operation, STRATEGIC};
 use super::templates::Target;
 use crate::chance::Draws;
 
-/// The requests of this situation in the first namespace of the sequence. `options` draws the options of each
-/// eviction.
+/// The requests of this situation in the first namespace of the sequence. `options` draws the options of each eviction.
 pub(super) fn evictions(
     sequence: &str,
     draws: &mut Draws,

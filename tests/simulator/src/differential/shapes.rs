@@ -1,6 +1,5 @@
-//! The shape of a request: the parts that determine which rule of the API applies, without the names. Every shape
-//! that pod-safety
-//! sends must have been compared.
+//! The shape of a request: the parts that determine which rule of the API applies, without the names. Every shape that
+//! pod-safety sends must have been compared.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

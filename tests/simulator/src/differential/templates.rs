@@ -259,8 +259,7 @@ impl Target {
                 3 => json!({ "containers": [{ "name": "c", "image": format!("i:{}", draws.below(3)) }] }),
                 4 => json!({ "containers": [{ "name": "d", "image": "i" }] }),
                 // With the tolerations that admission would add: by adding them to a request it makes the real server
-                // write again, whatever is stored
-                // (see the divergences).
+                // write again, whatever is stored (see the divergences).
                 _ => json!({ "tolerations": [
                     { "key": "k", "operator": "Exists", "effect": "NoExecute" },
                     { "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 },

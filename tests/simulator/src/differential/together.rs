@@ -2,8 +2,7 @@
 //!
 //! The search for such an order, which linearizability needs in general, is not needed here: a write answers with its
 //! resourceVersion, and a compare-and-swap names the one before it. So the writes of a key must be a chain, and reads
-//! and refusals must
-//! fit it, each within the time between its request and its answer.
+//! and refusals must fit it, each within the time between its request and its answer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -53,8 +52,7 @@ pub struct TimedRequest {
 }
 
 /// Four clients work on the same keys of `namespace`, which must exist. Returns their requests, or an answer that no
-/// client should
-/// get.
+/// client should get.
 ///
 /// # Errors
 /// An answer that is none of success, conflict and "already exists".

@@ -102,7 +102,7 @@ impl<'a> Field<'a> {
         span.ok_or_else(|| self.error(&format!("is 1ms to {most}ms, such as 300ms or 2s")))
     }
 
-    /// One of these words.
+    /// One of these values.
     pub(super) fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, FieldError> {
         let found = choices.iter().find(|(word, _)| *word == self.text).map(|(_, value)| *value);
         found.ok_or_else(|| {

@@ -33,7 +33,7 @@ pub use shipped::shipped;
 /// A plan with a name, and its expected result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
-    /// Its name, in one word.
+    /// Its name, without spaces.
     pub name: String,
     /// What happens, in a line.
     pub title: String,

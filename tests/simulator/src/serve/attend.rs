@@ -34,10 +34,8 @@ const NOT_FOR_THE_SERVER: [&str; 2] = ["includeObject", "timeout"];
 type Answer = Response<BoxStream<'static, Part>>;
 
 /// Answers the requests that come through the gate, until all gates are gone. `servers` names the API servers at the
-/// moment of a
-/// request, the preferred one first; `ours` the pods of pod-safety; `env` is of a host that never stops. To be
-/// spawned in the
-/// simulation.
+/// moment of a request, the preferred one first; `ours` the pods of pod-safety; `env` is of a host that never stops. To
+/// be spawned in the simulation.
 pub async fn attend(
     mut visitors: Visitors,
     servers: impl Fn() -> Vec<Arc<ApiServer>> + Send + 'static,

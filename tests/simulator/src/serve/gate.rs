@@ -10,9 +10,8 @@ use tower::BoxError;
 
 use crate::api::Failure;
 
-/// How many requests may be open, watches among them. A person with a dozen terminals needs a few dozen; a program in
-/// a loop gets
-/// 429.
+/// How many requests may be open, watches among them. A person with a dozen terminals needs a few dozen; a program in a
+/// loop gets 429.
 const PLACES: usize = 256;
 
 /// A piece of an answer's body, or the break of its connection.

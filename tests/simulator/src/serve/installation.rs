@@ -1,6 +1,5 @@
-//! The answers to commands about the installation of pod-safety: its pods. Its processes run beside the simulated
-//! nodes and not as
-//! pods on them, so these pods are shown only for requests that select them by their label.
+//! The answers to commands about the installation of pod-safety: its pods. Its processes run beside the simulated nodes
+//! and not as pods on them, so these pods are shown only for requests that select them by their label.
 
 use bytes::Bytes;
 use http::{Method, Request};

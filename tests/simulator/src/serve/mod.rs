@@ -17,15 +17,12 @@
 //! ```ignore
 //! let (gate, visitors) = serve::gate();
 //! let listener = serve::Listener::start(address, gate)?;      // before the simulation
-//! spawner.spawn("visitors", Box::pin(serve::attend(visitors, || world.servers(), || world.ours(), env))); // inside
-//! of it
+//! spawner.spawn("visitors", Box::pin(serve::attend(visitors, || world.servers(), || world.ours(), env))); // inside of it
 //! ```
 //!
 //! Invariants: as long as no client connects, nothing of this is polled, draws or sleeps, so a run with a gate is the
-//! same as the run
-//! without one. A request waits for as long as the simulation stands still. When a client disconnects, its request's
-//! task and watch
-//! end, but not a request that the API server has already received.
+//! same as the run without one. A request waits for as long as the simulation stands still. When a client disconnects,
+//! its request's task and watch end, but not a request that the API server has already received.
 
 mod attend;
 mod columns;

@@ -61,8 +61,7 @@ impl Conduct for Lost {
 }
 
 /// Servers of one cluster: one for each conduct. Their timestamps use the test's clock: two runs are compared, and a
-/// second of the
-/// calendar may begin between them.
+/// second of the calendar may begin between them.
 fn servers(conducts: Vec<Arc<dyn Conduct>>) -> (Arc<Etcd>, Vec<Arc<ApiServer>>) {
     let env = paused::env(1);
     let etcd = Etcd::new(Chance::new(1), &[], jiff::Timestamp::UNIX_EPOCH);

@@ -1,10 +1,8 @@
 //! The agent of a node, and the watchdog behind it.
 //!
 //! The shipped state machine ([`pod_safety_watchdog::agent`]) decides the next step, and its Lease has the shipped
-//! form. The world
-//! carries the step out: it kills the kubelet, ends processes, and feeds the watchdog. The watchdog is a circuit
-//! outside of the
-//! machine. When it is not fed in time it resets the machine, a frozen one too.
+//! form. The world carries the step out: it kills the kubelet, ends processes, and feeds the watchdog. The watchdog is
+//! a circuit outside of the machine. When it is not fed in time it resets the machine, a frozen one too.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

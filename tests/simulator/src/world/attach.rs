@@ -1,19 +1,14 @@
 //! The attach/detach controller, as far as the volumes of the `StatefulSet` need it: by the rules of
-//! kube-controller-manager 1.37
-//! (`pkg/controller/volume/attachdetach`), including its wait of six minutes. It is the same one whichever controller
-//! runs PodGC.
+//! kube-controller-manager 1.37 (`pkg/controller/volume/attachdetach`), including its wait of six minutes. It is the
+//! same one whichever controller runs PodGC.
 //!
-//! In: pods, nodes and their `volumesInUse`, from the watch cache of its API server. Out: `VolumeAttachments`. A
-//! volume is attached
-//! to one node at a time; it is detached when no pod needs it there and the kubelet has unmounted it, or at once from
-//! a node
-//! out of service, or after six minutes from one that is not ready.
+//! In: pods, nodes and their `volumesInUse`, from the watch cache of its API server. Out: `VolumeAttachments`. A volume
+//! is attached to one node at a time; it is detached when no pod needs it there and the kubelet has unmounted it, or at
+//! once from a node out of service, or after six minutes from one that is not ready.
 //!
 //! Where volumes are guarded it also writes its attachments into `volumesAttached` of Nodes, and after a restart it
-//! knows no more than
-//! that: an attachment that no Node lists is uncertain, which does not prevent another attachment of the volume;
-//! every volume
-//! counts as mounted until the Node reports its volumes; and the six minutes begin again.
+//! knows no more than that: an attachment that no Node lists is uncertain, which does not prevent another attachment of
+//! the volume; every volume counts as mounted until the Node reports its volumes; and the six minutes begin again.
 //!
 //! Left out: the driver (what is written is attached as soon as that can be written), and its failures.
 
@@ -201,8 +196,7 @@ impl AttachDetach {
     }
 
     /// Records `volumesInUse` event by event: the last report of a Node that came and went between two polls counts
-    /// too. If the history
-    /// is too short, all nodes are listed.
+    /// too. If the history is too short, all nodes are listed.
     fn observe_in_use(&mut self, applied: u64, nodes: &[Arc<Value>]) {
         for change in self.world.etcd.changes_after(self.observed_revision) {
             let last = change.after.as_ref().or(change.before.as_ref());

@@ -1,6 +1,5 @@
-//! A person who confirms that a node is down, by the code of `pod-safety confirm-down`: most switch the machine off
-//! by its power
-//! button first, and one who is wrong does not.
+//! A person who confirms that a node is down, by the code of `pod-safety confirm-down`: most switch the machine off by
+//! its power button first, and one who is wrong does not.
 
 use std::sync::Arc;
 use std::time::Duration;

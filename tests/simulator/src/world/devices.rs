@@ -1,14 +1,11 @@
 //! Fence devices of a world, and the wire on which a process under test reaches them.
 //!
-//! Every node has one, `bmc-N` (`ec2-N` where a provider switches instances), and a second one, `pdu-N`, where the
-//! plan has a backup.
-//! A device applies an order to the power of its machine, or what its malfunction makes of the order; its answer may
-//! differ
-//! from what it did. The checker records both the answer and the true state.
+//! Every node has one, `bmc-N` (`ec2-N` where a provider switches instances), and a second one, `pdu-N`, where the plan
+//! has a backup. A device applies an order to the power of its machine, or what its malfunction makes of the order; its
+//! answer may differ from what it did. The checker records both the answer and the true state.
 //!
-//! A request travels for a moment. If its sender dies meanwhile, the request is lost. After that the device carries
-//! it out, even if
-//! late.
+//! A request travels for a moment. If its sender dies meanwhile, the request is lost. After that the device carries it
+//! out, even if late.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -1,8 +1,6 @@
 //! The objects of a world in which exclusive volumes are guarded: a PersistentVolume and a claim of the same name for
-//! each pod of the
-//! StatefulSet, and in some worlds a second one; the namespace of pod-safety's Leases, and the chart's admission
-//! policies. And the
-//! changes that people make to them.
+//! each pod of the StatefulSet, and in some worlds a second one; the namespace of pod-safety's Leases, and the chart's
+//! admission policies. And the changes that people make to them.
 
 use std::sync::Arc;
 

@@ -1,8 +1,7 @@
 //! A host of the world: its clocks, its tasks, its random numbers.
 //!
-//! A crash aborts all tasks of a host. A pause (SIGSTOP, a frozen machine) stops their polls while time goes on:
-//! timers fire
-//! meanwhile, and everything happens at once afterwards, which is how a process reaches the end of its own Lease.
+//! A crash aborts all tasks of a host. A pause (SIGSTOP, a frozen machine) stops their polls while time goes on: timers
+//! fire meanwhile, and everything happens at once afterwards, which is how a process reaches the end of its own Lease.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;

@@ -1,6 +1,5 @@
 //! The objects of a served world for the commands that people type: the StatefulSet behind its pods, its claims and
-//! volumes, and
-//! the kinds of an installation. The run of the pods is the same without them.
+//! volumes, and the kinds of an installation. The run of the pods is the same without them.
 
 use serde_json::{Value, json};
 

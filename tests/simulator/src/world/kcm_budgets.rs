@@ -1,12 +1,10 @@
-//! The baseline's disruption budgets, as kube-controller-manager 1.37's disruption controller calculates them, with
-//! its weak spots;
-//! read from `pkg/controller/disruption/disruption.go`.
+//! The baseline's disruption budgets, as kube-controller-manager 1.37's disruption controller calculates them, with its
+//! weak spots; read from `pkg/controller/disruption/disruption.go`.
 //!
 //! One worker, twenty requests a second. A budget is calculated when a pod that it selects changes, when it changes
-//! itself, and when an
-//! entry of it expires; never because a workload was scaled (a weak spot that `controllers/disruption` names).
-//! Entries are kept by
-//! the names of pods (another one). Of the finders, those of ReplicaSet and StatefulSet are here.
+//! itself, and when an entry of it expires; never because a workload was scaled (a weak spot that
+//! `controllers/disruption` names). Entries are kept by the names of pods (another one). Of the finders, those of
+//! ReplicaSet and StatefulSet are here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -1,8 +1,6 @@
 //! The baseline's node lifecycle, as kube-controller-manager 1.36 does it: a node that does not report is set to
-//! Unknown and tainted
-//! after 50 s, one that reports that it is not ready is tainted for that. Its taint eviction (`kcm_taints`) runs with
-//! it, or
-//! pod-safety's replaces it (`--controllers=*,-taint-eviction-controller`).
+//! Unknown and tainted after 50 s, one that reports that it is not ready is tainted for that. Its taint eviction
+//! (`kcm_taints`) runs with it, or pod-safety's replaces it (`--controllers=*,-taint-eviction-controller`).
 //!
 //! Left out: zones and their rates beyond one node in ten seconds.
 

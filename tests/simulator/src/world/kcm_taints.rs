@@ -1,6 +1,5 @@
-//! The baseline's taint eviction, as kube-controller-manager 1.37 does it: a timer for each pod by namespace and
-//! name, set when this
-//! process first saw the taint, kept whatever changes, and no check when it fires (the weak spots that
+//! The baseline's taint eviction, as kube-controller-manager 1.37 does it: a timer for each pod by namespace and name,
+//! set when this process first saw the taint, kept whatever changes, and no check when it fires (the weak spots that
 //! `controllers/taint-eviction` names).
 //!
 //! In a world without other taints than those of its node lifecycle, every pod tolerates them for 300 s, as

@@ -1,6 +1,5 @@
-//! What kube-controller-manager does with claims and PersistentVolumes beside attaching them, and the provisioner of
-//! a driver, by the
-//! rules of 1.37 (`pkg/controller/volume/{pvcprotection,pvprotection,persistentvolume,ephemeral}`).
+//! What kube-controller-manager does with claims and PersistentVolumes beside attaching them, and the provisioner of a
+//! driver, by the rules of 1.37 (`pkg/controller/volume/{pvcprotection,pvprotection,persistentvolume,ephemeral}`).
 //!
 //! | object | action |
 //! |---|---|

@@ -1,10 +1,8 @@
-//! A hollow kubelet: it registers its Node, renews its Lease, starts and stops the processes of its pods, and
-//! reports.
+//! A hollow kubelet: it registers its Node, renews its Lease, starts and stops the processes of its pods, and reports.
 //!
 //! It reads pods from the watch cache of its API server, however old that is (`LIST` with `resourceVersion=0`, then a
-//! watch), and reads
-//! nothing while it is cut off. Processes belong to the machine: they outlive their kubelet, and the next kubelet
-//! finds them.
+//! watch), and reads nothing while it is cut off. Processes belong to the machine: they outlive their kubelet, and the
+//! next kubelet finds them.
 
 mod mirror;
 mod mounts;
@@ -153,8 +151,7 @@ impl Kubelet {
     }
 
     /// A kubelet whose Node is gone renews its Lease while that exists, and creates no new one: `SetNodeOwnerFunc` of
-    /// 1.36 requests the
-    /// Node first, which is the owner. Nor does it register again before it is restarted.
+    /// 1.36 requests the Node first, which is the owner. Nor does it register again before it is restarted.
     async fn renew(&self) {
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{}", self.node);
         for _ in 0..3 {
@@ -390,8 +387,8 @@ impl Kubelet {
         self.world.checker.probe("a process outlived its SIGKILL");
     }
 
-    /// Reports that it has seen the deletion, before its process has ended (`status_manager.go`, KEP-5067). Before
-    /// 1.34 it does not.
+    /// Reports that it has seen the deletion, before its process has ended (`status_manager.go`, KEP-5067). Before 1.34
+    /// it does not.
     async fn acknowledge(&self, pod: &Value) {
         let Some(observed) = self.observed(pod).filter(|_| !is_ended(pod)) else { return };
         if number_at(pod, "/status/observedGeneration").is_none_or(|known| known < observed) {

@@ -1,10 +1,8 @@
 //! A run that is shown to viewers: in a thread of its own, paced against real time, with pauses and interventions.
 //!
-//! The simulation keeps tokio's paused clock, which stands still while the thread waits for real time to catch up.
-//! The timers of the
-//! viewer influence the order of events at the same instant: a run that is shown differs from the unshown run of its
-//! seed,
-//! but it is the same each time.
+//! The simulation keeps tokio's paused clock, which stands still while the thread waits for real time to catch up. The
+//! timers of the viewer influence the order of events at the same instant: a run that is shown differs from the unshown
+//! run of its seed, but it is the same each time.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -49,8 +47,8 @@ pub enum Intervention {
     PowerOn(usize),
 }
 
-/// Work that runs inside the simulation, between two of its moments. Tasks that it starts belong to the host that it
-/// is given.
+/// Work that runs inside the simulation, between two of its moments. Tasks that it starts belong to the host that it is
+/// given.
 pub type WorldTask = Box<dyn FnOnce(&Arc<World>, &pod_safety_shared::clock::Env) + Send>;
 
 enum Order {

@@ -1,6 +1,5 @@
 //! The effect of planted bugs on fencing: timers or missing reports that count as evidence, power pulses instead of a
-//! desired
-//! state, one status check instead of two, acts before they are recorded, deletions by name.
+//! desired state, one status check instead of two, acts before they are recorded, deletions by name.
 
 use std::sync::Arc;
 use std::time::Duration;

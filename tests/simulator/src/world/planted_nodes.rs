@@ -1,6 +1,5 @@
-//! The effect of planted bugs on lost nodes: they trust other machines' clocks, mistake outages of API servers for
-//! lost nodes, and
-//! add and remove taints wrongly.
+//! The effect of planted bugs on lost nodes: they trust other machines' clocks, mistake outages of API servers for lost
+//! nodes, and add and remove taints wrongly.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -170,9 +169,8 @@ impl Seam {
         answer.is_ok_and(|answer| answer.status() == 404)
     }
 
-    /// Force deletes the pod that was to be deleted gracefully, where Node and Lease are missing: as if the kubelet
-    /// had stopped reporting
-    /// before its Node was deleted.
+    /// Force deletes the pod that was to be deleted gracefully, where Node and Lease are missing: as if the kubelet had
+    /// stopped reporting before its Node was deleted.
     pub(super) async fn force_deletes(&self, mark: &Parts) {
         let target = mark.path().trim_end_matches("/status").to_owned();
         let name = target.rsplit('/').next().unwrap_or_default().to_owned();

@@ -1,6 +1,5 @@
-//! The effect of planted bugs on evictions by taint: timers by name, times that begin when the taint is first seen,
-//! no check when a
-//! timer fires.
+//! The effect of planted bugs on evictions by taint: timers by name, times that begin when the taint is first seen, no
+//! check when a timer fires.
 
 use std::sync::Arc;
 use std::time::Duration;

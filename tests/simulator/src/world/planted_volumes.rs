@@ -120,8 +120,7 @@ impl Seam {
         let (resource, is, reads) = match self.plant {
             Some(Plant::SharesAnyway) => ("/persistentvolumes", "ReadWriteOncePod", "ReadWriteOnce"),
             Some(Plant::DeafToMounts) => ("/nodes", "^data-0\"", "^data-none\""),
-            // A kubelet may go without a report for three eighths of the duration, and status checks lie as far
-            // apart.
+            // A kubelet may go without a report for three eighths of the duration, and status checks lie as far apart.
             Some(Plant::LooksTooSoon) => {
                 (heartbeat, "\"leaseDurationSeconds\":40", "\"leaseDurationSeconds\":1")
             }

@@ -1,12 +1,9 @@
 //! A cloud that switches machines: they are its instances, and requests name them by providerID.
 //!
 //! It behaves as documented, which guarantees less than a device beside a machine. A request may be answered from a
-//! stale copy, and the
-//! next one from another copy. It limits the rate of requests. A stop takes time, and the instance runs meanwhile.
-//! Other clients with
-//! rights stop instances, start them again, and terminate them. While its region is lost, answers are late or
-//! missing, or find no
-//! instance.
+//! stale copy, and the next one from another copy. It limits the rate of requests. A stop takes time, and the instance
+//! runs meanwhile. Other clients with rights stop instances, start them again, and terminate them. While its region is
+//! lost, answers are late or missing, or find no instance.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,5 @@
-//! How peers (kubelets, workload controllers, people) reach an API server: through the same transports and links as
-//! all callers,
-//! without a client library.
+//! How peers (kubelets, workload controllers, people) reach an API server: through the same transports and links as all
+//! callers, without a client library.
 
 use std::sync::Arc;
 use std::time::Duration;

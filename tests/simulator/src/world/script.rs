@@ -1,8 +1,7 @@
 //! The baseline "force delete when NotReady": a cron job by which operators get the pods of a StatefulSet back.
 //!
-//! It reads its API server every ten seconds, treats a node whose Lease was not renewed for a while as dead, and
-//! force deletes its pods
-//! by name.
+//! It reads its API server every ten seconds, treats a node whose Lease was not renewed for a while as dead, and force
+//! deletes its pods by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use super::str_at;
 
 /// Its name as a caller.
 pub(super) const CALLER: &str = "script";
-/// How often it looks.
+/// How often it polls.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// For how long a Lease may go without a renewal before its node counts as dead.
 const NOT_READY_AFTER: Duration = Duration::from_secs(40);

@@ -1,9 +1,7 @@
-//! A strike: one fault that happens exactly at one call of a process, or at one event of its watches, and nowhere
-//! else.
+//! A strike: one fault that happens exactly at one call of a process, or at one event of its watches, and nowhere else.
 //!
-//! A reference run records every call and every event with a hash of everything before it. The same plan with a
-//! strike is the same run
-//! up to there, byte for byte; the runs assert that.
+//! A reference run records every call and every event with a hash of everything before it. The same plan with a strike
+//! is the same run up to there, byte for byte; the runs assert that.
 
 use std::sync::Arc;
 use std::sync::OnceLock;

@@ -1,6 +1,5 @@
 //! A power switch as a device beside its machine (BMC, PDU, hypervisor): it takes orders to switch off and on, and
-//! reports the power
-//! state; and it can report falsely, be late, and not answer.
+//! reports the power state; and it can report falsely, be late, and not answer.
 //!
 //! It records what it really did to the power; its answers may differ from that.
 
@@ -136,8 +135,7 @@ mod tests {
     use crate::world::{Baseline, Subject};
 
     /// A world of one machine that was on for 20 s. Returns the result of a request to its switch: the answer, the
-    /// power at once and a
-    /// minute later, and how often the power changed.
+    /// power at once and a minute later, and how often the power changed.
     fn run_order(manner: Manner, order: Order) -> (Option<ReportedPower>, bool, bool, usize) {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();

@@ -52,8 +52,7 @@ fn toleration(key: &str, bears: Toleration) -> Option<Value> {
 /// The seconds between two checks of pods that wait without evidence.
 const STUCK_INTERVAL: u64 = 5;
 
-/// Lets the checker verify every second that every pod that must be evicted was deleted, and every lost node is
-/// marked.
+/// Lets the checker verify every second that every pod that must be evicted was deleted, and every lost node is marked.
 pub(super) fn watch(world: &Arc<World>, host: &Arc<Host>) {
     let (world, env) = (Arc::clone(world), host.env());
     host.env().spawner.spawn(

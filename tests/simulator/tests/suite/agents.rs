@@ -1,6 +1,5 @@
-//! Agents with watchdogs: nodes that no device can switch off, and a second fact beside a switch that reports
-//! falsely. Many seeds of
-//! them are in `campaign`.
+//! Agents with watchdogs: nodes that no device can switch off, and a second fact beside a switch that reports falsely.
+//! Many seeds of them are in `campaign`.
 
 use pod_safety_simulator::campaign::{Agents, Fault, Fencing, Malfunction, Plan, Plant};
 use pod_safety_simulator::checker::Invariant;
@@ -124,9 +123,8 @@ fn guilty(plant: Plant, plans: impl Iterator<Item = Plan>) -> usize {
     plans.filter(|plan| rules.iter().any(|rule| run(plan, subject).broke(*rule))).count()
 }
 
-/// On real nodes: a kubelet that was only stopped was continued by another actor, and started from its memory the
-/// pods that the agent
-/// had ended.
+/// On real nodes: a kubelet that was only stopped was continued by another actor, and started from its memory the pods
+/// that the agent had ended.
 #[test]
 fn bug_a_kubelet_that_was_stopped_and_not_ended_was_continued_by_others() {
     let plans = (1..9).map(|seed| Plan { seed, ..with(ALONE, vec![cut(LONG)]) });

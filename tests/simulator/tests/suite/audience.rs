@@ -52,8 +52,7 @@ fn to_be_looked_at_breaks_nothing_and_every_line_is_told_once() {
 }
 
 /// A viewer sets timers of its own, and these influence the order of events at the same instant: a run that is shown
-/// differs from the
-/// unshown one, but is the same each time.
+/// differs from the unshown one, but is the same each time.
 #[test]
 fn a_run_that_is_looked_at_is_the_same_each_time() {
     let plan = draw(2);

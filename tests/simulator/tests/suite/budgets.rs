@@ -1,6 +1,5 @@
-//! Disruption budgets in the simulated cluster: drains, races, and gaps of kube-controller-manager's rules. Many
-//! seeds of them are in
-//! `campaign`.
+//! Disruption budgets in the simulated cluster: drains, races, and gaps of kube-controller-manager's rules. Many seeds
+//! of them are in `campaign`.
 
 use pod_safety_simulator::campaign::{Fault, Limit, Plan, report};
 use pod_safety_simulator::checker::Invariant;

@@ -2,8 +2,7 @@
 //!
 //! `POD_SAFETY_DIFFERENTIAL_OPS=200000` runs that many operations, `POD_SAFETY_DIFFERENTIAL_SEED` draws other ones,
 //! `POD_SAFETY_DIFFERENTIAL_FIRST` begins at that sequence, and `POD_SAFETY_DIFFERENTIAL_SHOW` prints all answers of
-//! that
-//! sequence. `POD_SAFETY_DIFFERENTIAL_ROUNDS=500` repeats the test of four clients so often on each side.
+//! that sequence. `POD_SAFETY_DIFFERENTIAL_ROUNDS=500` repeats the test of four clients so often on each side.
 #![expect(
     clippy::disallowed_methods,
     reason = "one side of the comparison is a real API server in real time"
@@ -34,8 +33,7 @@ use crate::asked;
 const FEW: usize = 1_500;
 
 /// How many sequences run at the same time: most of each is waiting. A long run on an otherwise idle machine may have
-/// more
-/// (`POD_SAFETY_DIFFERENTIAL_AT_ONCE`).
+/// more (`POD_SAFETY_DIFFERENTIAL_AT_ONCE`).
 const AT_ONCE: usize = 16;
 
 /// For how many seconds watches are read: one, and longer if they differ. On a busy machine the real server may not have begun to
@@ -144,8 +142,8 @@ fn brief(difference: &(u64, Difference)) -> String {
     format!("sequence {number}, {place}\n  real      {left}\n  simulated {right}")
 }
 
-/// The answers about history that the server does not have: a watch from before its start, and a list of a version
-/// that was compacted.
+/// The answers about history that the server does not have: a watch from before its start, and a list of a version that
+/// was compacted.
 async fn of_the_past(side: &Side, name: &str, restart: impl AsyncFnOnce() -> Side) -> Vec<Value> {
     let namespace = json!({ "metadata": { "name": name } });
     let first = side.request("POST", "/api/v1/namespaces", &namespace).await;

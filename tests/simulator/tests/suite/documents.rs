@@ -1,6 +1,5 @@
 //! The commands in the documentation work: each `pod-safety` command is typed in a served demonstration, in which a
-//! node is lost, its
-//! fence device does not answer, and a pod of a StatefulSet waits for evidence.
+//! node is lost, its fence device does not answer, and a pod of a StatefulSet waits for evidence.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;

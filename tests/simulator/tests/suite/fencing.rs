@@ -1,6 +1,5 @@
 //! Fencing in the simulated cluster: the shipped controller and authority, pod-safety's own kinds, and devices that
-//! work, fail and
-//! report falsely. Many seeds of them are in `campaign`, strikes at each of their writes in `perturbed`.
+//! work, fail and report falsely. Many seeds of them are in `campaign`, strikes at each of their writes in `perturbed`.
 
 use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Keeper, Lack, Malfunction, OddKubelet, Plan};
 use pod_safety_simulator::world::Outcome;
@@ -115,8 +114,7 @@ fn a_second_level_is_tried_when_the_first_one_fails() {
 }
 
 /// Five minutes late, on a machine that was proved off and switched on meanwhile: it goes off once more, and the
-/// incident switches it
-/// on once more.
+/// incident switches it on once more.
 #[test]
 fn an_order_that_lands_minutes_after_it_failed_ends_no_process_twice() {
     let fails = Fault::Malfunction { node: 0, how: Malfunction::LateAfterFailure(120), seconds: 75 };
@@ -145,9 +143,8 @@ fn where_identity_is_required_a_blind_device_never_releases_anybody() {
 }
 
 /// Not a promise but a limit, as docs/proof.md describes: a device that reports off for a machine that runs cannot be
-/// detected while
-/// its kubelet does not report. Once it reports, everything is withdrawn: no release, no evidence, no trust, no
-/// taint.
+/// detected while its kubelet does not report. Once it reports, everything is withdrawn: no release, no evidence, no
+/// trust, no taint.
 #[test]
 fn limit_a_device_that_says_off_of_a_machine_that_runs_is_found_out_when_the_node_is_heard() {
     for (fencing, how) in [
@@ -174,8 +171,8 @@ fn lies(fencing: Fencing) -> Plan {
     plan(fencing, vec![(BEGIN - 10, fails), (BEGIN, Fault::KillKubelet { node: 0, seconds: 250 })])
 }
 
-/// The limit above, with a second fact: a machine that runs answers at the port of its kubelet, even if the kubelet
-/// is dead.
+/// The limit above, with a second fact: a machine that runs answers at the port of its kubelet, even if the kubelet is
+/// dead.
 #[test]
 fn a_device_that_says_off_of_a_machine_that_answers_releases_nobody_where_a_second_fact_is_asked_for() {
     let alone = well(&lies(BLIND));

@@ -1,6 +1,5 @@
 //! Nodes that are lost, and nodes that only seem lost, in the simulated cluster: pod-safety's node lifecycle in place
-//! of the world's,
-//! and beside it. Many seeds of them are in `campaign`.
+//! of the world's, and beside it. Many seeds of them are in `campaign`.
 
 use pod_safety_simulator::campaign::{Extras, Fault, Keeper, Plan, Plant, Trouble, report};
 use pod_safety_simulator::world::{Outcome, Subject, run};
@@ -91,8 +90,8 @@ fn who_hears_nothing_himself_calls_nobody_lost() {
 }
 
 /// During some of them comes the bookmark that an API server sends each minute, even without a connection to etcd: it
-/// was taken as a sign
-/// that the API server is reachable, and kubelets that were cut off from it for as long were marked as lost.
+/// was taken as a sign that the API server is reachable, and kubelets that were cut off from it for as long were marked
+/// as lost.
 #[test]
 fn bug_an_outage_of_all_api_servers_loses_nobody() {
     for seed in 0..12 {

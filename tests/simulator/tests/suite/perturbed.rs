@@ -30,8 +30,7 @@ fn none_breaks_a_rule(each: usize) {
 }
 
 /// Each step of an incident is recorded before and after: a process that dies, is cut off, is paused or has another
-/// clock at any of
-/// these writes leaves a state from which the next one goes on.
+/// clock at any of these writes leaves a state from which the next one goes on.
 #[test]
 fn no_strike_at_a_write_of_an_incident_breaks_a_rule() {
     no_write_breaks_a_rule(7, 23);
@@ -76,8 +75,7 @@ fn broken_by(scenario: &str, strike: &Strike) -> Option<usize> {
 }
 
 /// The rule of failover must allow for two checks of the standby: it may have seen the dead leader's last renewal one
-/// check late, and
-/// may see its expiry one check late.
+/// check late, and may see its expiry one check late.
 #[test]
 fn bug_a_standby_that_saw_the_last_renewal_a_look_late_was_called_slow() {
     let strike = Strike { replica: 0, occasion: Occasion::Call, number: 4, blow: Blow::Error { code: 429 } };

@@ -1,6 +1,5 @@
-//! The checker detects bugs: each planted bug is caught by the invariant that names it, and the rules that clusters
-//! use today break
-//! invariants.
+//! The checker detects bugs: each planted bug is caught by the invariant that names it, and the rules that clusters use
+//! today break invariants.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -85,7 +84,7 @@ fn missed_by_plan(plant: Plant, invariant: Invariant, drawn: &str) -> Result<Vec
     Ok(missed)
 }
 
-/// The pages say how many there are.
+/// The documentation states the number of planted bugs.
 #[test]
 fn the_pages_name_the_number_of_planted_bugs() -> Result<()> {
     let words = format!("{} planted bugs", Plant::ALL.len());
@@ -155,8 +154,7 @@ fn kcm_removes_the_successor_by_name_and_ours_does_not() {
 }
 
 /// Six minutes after a pod was removed its volume is force detached from a machine that is not ready, whether the
-/// machine writes or not,
-/// and attached to the next: one of the peer's weak spots.
+/// machine writes or not, and attached to the next: one of the peer's weak spots.
 #[test]
 fn kcm_detaches_by_force_after_six_minutes_and_two_nodes_write_to_one_volume() {
     let lost = |how: Fault| Plan {

@@ -1,6 +1,5 @@
-//! A cloud that switches its instances, and behaves as documented: it is stale, slow, busy, or lost, and other
-//! clients use it too. Many
-//! seeds of such clouds are in `campaign`.
+//! A cloud that switches its instances, and behaves as documented: it is stale, slow, busy, or lost, and other clients
+//! use it too. Many seeds of such clouds are in `campaign`.
 
 use pod_safety_simulator::campaign::{Fault, Fencing, Malfunction, Plan, Plant};
 use pod_safety_simulator::checker::Invariant;

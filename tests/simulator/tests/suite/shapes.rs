@@ -266,8 +266,7 @@ async fn force(parts: Parts, uid: &str, set: &str, lost: Incarnation) {
 }
 
 /// Creates the objects: an unscheduled pod that terminates, a budget, a pod that a client was about to delete, a
-/// workload. Returns the
-/// first and the last.
+/// workload. Returns the first and the last.
 async fn fill(others: &kube::Client) -> (Value, Value) {
     let pods = "/api/v1/namespaces/default/pods";
     let spec = json!({ "containers": [{ "name": "c", "image": "i" }] });

@@ -1,6 +1,5 @@
-//! Taints in the simulated cluster: when the pods of a node are evicted, under faults while their toleration times
-//! run. Many seeds of
-//! them are in `campaign`.
+//! Taints in the simulated cluster: when the pods of a node are evicted, under faults while their toleration times run.
+//! Many seeds of them are in `campaign`.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +17,7 @@ const SOON: u64 = 3;
 const FAILOVER: u64 = 30;
 
 /// All pods are on one node, and tolerate its first taint as `MEMBERS` of the world defines it: `data-0` for 20 s,
-/// `data-1` for no time,
-/// `data-2` without limit, `data-3` for 150 s, and `data-4` has no toleration of its own.
+/// `data-1` for no time, `data-2` without limit, `data-3` for 150 s, and `data-4` has no toleration of its own.
 fn plan(faults: Vec<(u64, Fault)>) -> Plan {
     Plan { nodes: 1, pods: 5, with: Extras { taints: true, ..Extras::default() }, ..runs::plan(faults) }
 }

@@ -1,6 +1,5 @@
-//! S3, twin worlds: a process under test treats a dead node and a running one that is cut off the same, for as long
-//! as no observation
-//! distinguishes them.
+//! S3, twin worlds: a process under test treats a dead node and a running one that is cut off the same, for as long as
+//! no observation distinguishes them.
 
 use std::time::Duration;
 

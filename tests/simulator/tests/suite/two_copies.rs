@@ -11,8 +11,8 @@ use pod_safety_simulator::world::{Outcome, run};
 
 use crate::shipped::SHIPPED;
 
-/// For how long two processes of one identity ran at once, by the record of processes: when and where each started,
-/// and when it ended.
+/// For how long two processes of one identity ran at once, by the record of processes: when and where each started, and
+/// when it ended.
 fn both_ran(outcome: &Outcome) -> BTreeMap<String, Duration> {
     let mut running: BTreeMap<(String, String), Duration> = BTreeMap::new();
     let mut both = BTreeMap::new();

@@ -1,6 +1,5 @@
-//! Exclusive volumes in the simulated cluster: the shipped guard, attach/detach as kube-controller-manager does it,
-//! the chart's
-//! admission policies, and storage with or without exclusion.
+//! Exclusive volumes in the simulated cluster: the shipped guard, attach/detach as kube-controller-manager does it, the
+//! chart's admission policies, and storage with or without exclusion.
 
 mod objects;
 
@@ -78,9 +77,8 @@ fn a_pod_with_one_volume_of_two_goes_where_that_is() {
     }
 }
 
-/// Without fencing there is no evidence: people force delete, attach/detach tries to force detach the volumes after
-/// six minutes, and is
-/// refused, until the node reports again.
+/// Without fencing there is no evidence: people force delete, attach/detach tries to force detach the volumes after six
+/// minutes, and is refused, until the node reports again.
 #[test]
 fn what_people_and_six_minutes_do_moves_no_volume_of_a_node_that_may_write() {
     for guarding in [GATED, OPEN, Guarding { excludes: true, ..OPEN }] {
@@ -129,8 +127,7 @@ fn a_node_that_is_gone_is_relieved_after_its_quarantine() {
     assert!(seen(&outcome, "a volume was attached to its next node") > 0);
 }
 
-/// The steps of the design of 2016 ("Storage Consistency"), by their lines in the timeline, each after the one
-/// before.
+/// The steps of the design of 2016 ("Storage Consistency"), by their lines in the timeline, each after the one before.
 const STEPS: [&[&str]; 15] = [
     &["POST /api/v1/persistentvolumes: 201"],
     &["POST /api/v1/namespaces/default/persistentvolumeclaims: 201"],
@@ -208,8 +205,7 @@ fn death_at(moments: &[Moment], at: Duration, back: u64) -> Option<Strike> {
 }
 
 /// A death of the leader after each of these steps: it is back at once, or when another one leads. Returns how many
-/// deaths there were;
-/// `None`: no seed has these steps.
+/// deaths there were; `None`: no seed has these steps.
 fn with_a_death_after_each(guarding: Guarding, told_by: &[&[&str]]) -> Option<usize> {
     let found = (0..40).map(|seed| moving(seed, guarding)).find_map(|plan| {
         let (outcome, moments) = recorded(&plan, SHIPPED);

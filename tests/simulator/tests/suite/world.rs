@@ -75,9 +75,8 @@ fn beside_kube_controller_manager_a_sick_node_is_tainted_and_freed_by_that() {
     assert!(tainted.len() == 1 && tainted[0] <= BEGIN + 20, "{tainted:?}");
 }
 
-/// Garbage collection follows the owner. With the Lease, the only sign of the running kubelet disappears: it creates
-/// no other, nor a
-/// mirror pod, because both need its Node.
+/// Garbage collection follows the owner. With the Lease, the only sign of the running kubelet disappears: it creates no
+/// other, nor a mirror pod, because both need its Node.
 #[test]
 fn a_living_kubelet_without_its_node_makes_neither_a_lease_nor_a_mirror_pod() {
     let with = Extras { static_pods: true, ..Extras::default() };
@@ -123,8 +122,7 @@ fn a_machine_with_two_supplies_is_off_when_both_are_and_on_again_when_one_is() {
     assert!(seen(&outcome, "an incident became Done") > 0, "{:?}", outcome.probes);
 }
 
-/// All devices of a level must report off. One that does not answer prevents the evidence, whatever the other
-/// reports.
+/// All devices of a level must report off. One that does not answer prevents the evidence, whatever the other reports.
 #[test]
 fn of_two_devices_one_that_does_not_answer_keeps_the_level_from_proving_anything() {
     for how in [Malfunction::Unreachable, Malfunction::Silent, Malfunction::AcksOnly] {

@@ -1,6 +1,5 @@
 //! The rules of pod-safety's definitions, which the API server evaluates as CEL, each in Rust. The differential suite
-//! compares both with
-//! the real server (`differential`).
+//! compares both with the real server (`differential`).
 
 use serde_json::Value;
 

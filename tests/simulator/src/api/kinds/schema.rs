@@ -1,8 +1,6 @@
 //! What the API server does with custom resources by the schema of their definition, in the order of
-//! `apiextensions-apiserver`:
-//! defaults, nulls that are not allowed, unknown fields ([`complete`]); then validation ([`validate`]), and, where no
-//! error would
-//! mislead them, the rules ([`super::rules`]).
+//! `apiextensions-apiserver`: defaults, nulls that are not allowed, unknown fields ([`complete`]); then validation
+//! ([`validate`]), and, where no error would mislead them, the rules ([`super::rules`]).
 //!
 //! Only structural schemas, with the keywords that pod-safety's definitions use; a test fails for any other keyword.
 

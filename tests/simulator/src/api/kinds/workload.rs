@@ -1,6 +1,5 @@
-//! The kinds that create pods from a template (`StatefulSets`, `ReplicaSets`, `Deployments`,
-//! `ReplicationControllers`), and their
-//! scale.
+//! The kinds that create pods from a template (`StatefulSets`, `ReplicaSets`, `Deployments`, `ReplicationControllers`),
+//! and their scale.
 
 use serde_json::{Value, json};
 

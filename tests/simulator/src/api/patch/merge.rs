@@ -1,6 +1,5 @@
 //! JSON merge patch (RFC 7386), as the library of the real server implements it: where the RFC takes a list as it is,
-//! that library
-//! drops nulls in the objects of the list.
+//! that library drops nulls in the objects of the list.
 
 use serde_json::{Map, Value};
 

@@ -90,8 +90,7 @@ async fn unimplemented_requests_are_answered_and_counted() {
 }
 
 /// The newest list uses the index by node, any other list covers the whole namespace, and each announces another page
-/// if more
-/// objects are there.
+/// if more objects are there.
 #[test]
 fn a_list_by_node_uses_the_index() {
     let cluster = Cluster::new();

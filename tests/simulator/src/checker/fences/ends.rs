@@ -1,6 +1,5 @@
 //! L2 and L3: evidence is used at once, an incident comes to its end, pods of a fenced node are released, and a
-//! contradiction is
-//! recorded. Checked where devices work and pod-safety is not disturbed.
+//! contradiction is recorded. Checked where devices work and pod-safety is not disturbed.
 
 use std::time::Duration;
 
@@ -8,12 +7,11 @@ use super::known::{Evidence, Incident};
 use crate::checker::budgets::{REACTS, RECOVERS};
 use crate::checker::{Checker, Invariant, State};
 
-/// The longest time from one phase to the next, where the device works: an order of 20 s, its margin, two status
-/// checks of 10 s,
-/// the time between them, and the longest backoff before.
+/// The longest time from one phase to the next, where the device works: an order of 20 s, its margin, two status checks
+/// of 10 s, the time between them, and the longest backoff before.
 const FENCING_TAKES: Duration = Duration::from_secs(20 + 3 + 10 + 5 + 10 + 60 + 60);
-/// The time until the promise of an agent is fulfilled: 3 (10 + 1) x 1.01 + 5 s after its last report, and an order
-/// of a minute.
+/// The time until the promise of an agent is fulfilled: 3 (10 + 1) x 1.01 + 5 s after its last report, and an order of
+/// a minute.
 const PROMISE_TAKES: Duration = Duration::from_secs(60 + 40);
 /// How long a provider may report the state of an earlier boot: docs/proof.md.
 const PROVIDER_IS_BEHIND: Duration = Duration::from_secs(300);
@@ -21,13 +19,11 @@ const PROVIDER_IS_BEHIND: Duration = Duration::from_secs(300);
 const PENDING_TAKES: Duration = Duration::from_secs(60);
 /// A release is retried after at most a minute.
 const RELEASE_TAKES: Duration = Duration::from_secs(75);
-/// The time from evidence, or a pod's graceful deletion, to its release: a status check of each device, which takes
-/// at most 10 s and
-/// waits for other status checks of the same device; then a few requests.
+/// The time from evidence, or a pod's graceful deletion, to its release: a status check of each device, which takes at
+/// most 10 s and waits for other status checks of the same device; then a few requests.
 const USED_WITHIN: Duration = Duration::from_secs(10 + 5);
-/// The machine is switched on, boots, and registers; that may be tried three times. A machine that went off again
-/// gets one more
-/// order after five minutes.
+/// The machine is switched on, boots, and registers; that may be tried three times. A machine that went off again gets
+/// one more order after five minutes.
 const RECOVERY_TAKES: Duration = Duration::from_secs(180 + 300);
 /// A report of the kubelet that is not explained within half a minute contradicts the evidence.
 const DOUBT_TAKES: Duration = Duration::from_secs(30 + 10);
@@ -183,9 +179,8 @@ impl State {
         proof.is_valid(now) && !self.has_reported_since_evidence(proof)
     }
 
-    /// Whether the kubelet has written another `renewTime` than that of the evidence since then: a later one, or one
-    /// of a clock that
-    /// was set back.
+    /// Whether the kubelet has written another `renewTime` than that of the evidence since then: a later one, or one of
+    /// a clock that was set back.
     fn has_reported_since_evidence(&self, proof: &Evidence) -> bool {
         let beats = self.fences.renewals.get(&proof.incarnation.0).map(Vec::as_slice).unwrap_or_default();
         beats.iter().any(|(at, lease)| *at > proof.created && lease.is_some() && *lease != proof.lease)

@@ -1,5 +1,5 @@
-//! The state of incidents, evidence, devices and their nodes: from the log of the API server and from the record of
-//! the devices.
+//! The state of incidents, evidence, devices and their nodes: from the log of the API server and from the record of the
+//! devices.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -366,8 +366,7 @@ impl Fences {
         self.leaving.get(uid).map(|leaving| leaving.since)
     }
 
-    /// The incarnation of a node that was deleted a short while ago: a read of the node before that may still be
-    /// used.
+    /// The incarnation of a node that was deleted a short while ago: a read of the node before that may still be used.
     pub(in crate::checker) fn gone_lately(&self, node: &str, now: Duration) -> Option<Incarnation> {
         let (at, life) = self.gone.get(node)?;
         (now < *at + super::VALID_FOR).then(|| life.clone())

@@ -12,8 +12,7 @@ use crate::checker::{Checker, Invariant, State, Tone};
 use crate::world::{str_at, value_at};
 
 /// An order that was decided on an earlier read may reach a device this long after the device was marked as not
-/// trusted, or fencing
-/// was paused.
+/// trusted, or fencing was paused.
 const READ_BEFORE: Duration = Duration::from_secs(25);
 /// An order travels for a moment, and timers are coarse.
 const TRAVELS: Duration = Duration::from_secs(1);

@@ -352,8 +352,7 @@ impl Nodes {
         let due = self.last_report(name).max(listens) + grace;
         if now.saturating_sub(self.renewed) > BREAK {
             // A watch that is opened again waits for its own bookmark. One that is listed again after that starts the
-            // count once
-            // more.
+            // count once more.
             return due + BOOKMARK_EACH * 2 + return_interval(grace) * 2;
         }
         due.max(self.resumed + return_interval(grace))

@@ -13,9 +13,8 @@ use crate::world::stamp;
 
 const NODE: &str = "/api/v1/nodes/node-0";
 
-/// A node with a taint that was added after so many seconds, and `data-0` on it, which tolerates the taint for
-/// `bears` seconds;
-/// `None`: without limit.
+/// A node with a taint that was added after so many seconds, and `data-0` on it, which tolerates the taint for `bears`
+/// seconds; `None`: without limit.
 fn broken(bears: Option<u64>, told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
     tests::broken(async |checker| {
         let lease = json!({ "metadata": { "name": "pod-safety" }, "spec": { "holderIdentity": ME } });
@@ -109,8 +108,7 @@ fn s14_no_pod_is_evicted_before_its_time() {
 }
 
 /// Seed 23344: the leader's clock was an hour ahead, and the whole second in which it stamped a taint began 0.2 s
-/// earlier. The pod
-/// was deleted gracefully by that stamp, as it is by the stamps of clocks that are right.
+/// earlier. The pod was deleted gracefully by that stamp, as it is by the stamps of clocks that are right.
 #[test]
 fn s14_a_taint_stamped_by_a_fast_clock_counts_from_that_second_and_no_other_future_one() {
     const AHEAD: u64 = 3_600;

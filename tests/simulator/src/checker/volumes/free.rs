@@ -12,8 +12,7 @@ use super::{Lease, belongs_to_holder, boot_of, is_gated, is_ready};
 use crate::world::{claims_of, moment, str_at};
 
 /// The time from the last change that a pod behind the gate, or the holder of a volume, waits for to its effect: the
-/// requests, and the
-/// longest backoff of an attacher whose request was refused (122 s; seed 240170).
+/// requests, and the longest backoff of an attacher whose request was refused (122 s; seed 240170).
 const FOLLOWS: Duration = Duration::from_secs(130);
 
 /// The objects at the end of the run.
@@ -35,8 +34,7 @@ fn named<'a>(objects: &'a [Arc<Value>], name: &str) -> Option<&'a Value> {
 
 impl Checker {
     /// Checks, when the world has been healthy for long enough, that no volume is held without a reason, and that
-    /// whatever could go on has.
-    /// `holds` are those that the processes under test show.
+    /// whatever could go on has. `holds` are those that the processes under test show.
     pub(crate) fn check_owners(&self, objects: &Owned<'_>, holds: &Shown) {
         let now = self.now();
         let mut state = self.state.lock();

@@ -1,10 +1,9 @@
 //! The mirror pod of a static pod: its kubelet creates it again when it is deleted, as long as its Node exists.
 //!
-//! As a kubelet of 1.37 does (`mirror_client.go`): it takes the UID of its Node, the owner of the mirror pod, from
-//! its own informer, and
-//! creates none without. The API server compares that UID with the Node that it knows (`api/node_restriction.rs`). So
-//! a kubelet
-//! whose Node was deleted creates no mirror pod, and none can show that the kubelet runs.
+//! As a kubelet of 1.37 does (`mirror_client.go`): it takes the UID of its Node, the owner of the mirror pod, from its
+//! own informer, and creates none without. The API server compares that UID with the Node that it knows
+//! (`api/node_restriction.rs`). So a kubelet whose Node was deleted creates no mirror pod, and none can show that the
+//! kubelet runs.
 
 use std::sync::Arc;
 

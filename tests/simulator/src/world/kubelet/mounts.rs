@@ -61,9 +61,9 @@ impl Kubelet {
         true
     }
 
-    /// The volumes that its Node lists as attached (`VerifyControllerAttachedVolume`). A Node that is gone lists
-    /// none; a volume whose
-    /// detachment failed is not listed until it is attached again. `None`: in this world no Node lists them.
+    /// The volumes that its Node lists as attached (`VerifyControllerAttachedVolume`). A Node that is gone lists none;
+    /// a volume whose detachment failed is not listed until it is attached again. `None`: in this world no Node lists
+    /// them.
     async fn attached(&self) -> Option<BTreeSet<String>> {
         self.world.with.guarded_volumes?;
         let read = self.request("GET", &format!("/api/v1/nodes/{}", self.node), None).await;

@@ -1,6 +1,5 @@
 //! The conditions that a kubelet reports for its node and pods, in worlds in which pod-safety manages nodes. That its
-//! node is not ready
-//! it reports in every world (`setters.go`, `ReadyCondition`).
+//! node is not ready it reports in every world (`setters.go`, `ReadyCondition`).
 
 use std::time::Duration;
 

@@ -1,10 +1,9 @@
 //! Sidecars: init containers that are always restarted, and run beside the main container.
 //!
 //! As in the kubelet of 1.36: they are stopped after the main container has ended, and the kubelet reports the pod as
-//! Running until the
-//! last of them has ended (`getPhase` counts those that run; `status_manager` does not let a phase become terminal
-//! while containers
-//! could run). So where a phase is terminal while a sidecar runs, another client wrote it.
+//! Running until the last of them has ended (`getPhase` counts those that run; `status_manager` does not let a phase
+//! become terminal while containers could run). So where a phase is terminal while a sidecar runs, another client wrote
+//! it.
 
 use std::time::Duration;
 

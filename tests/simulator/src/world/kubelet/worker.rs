@@ -85,8 +85,8 @@ impl Kubelet {
     }
 
     /// The second container is restarted, and the worker is busy with that. The kubelet reports one that crashed as
-    /// terminated. One whose
-    /// liveness probe failed ends in the same `SyncPod` that restarts it: it was reported as running.
+    /// terminated. One whose liveness probe failed ends in the same `SyncPod` that restarts it: it was reported as
+    /// running.
     pub(super) async fn restart(&self, pod: &Value, why: Restart, seconds: u64) {
         if !has_second(pod) {
             return;
@@ -111,9 +111,8 @@ impl Kubelet {
         self.told_late(pod);
     }
 
-    /// Restarts a container that crashed, or whose image was changed (`computePodActions`). `image`: the one with
-    /// which it runs. Returns
-    /// whether it restarted any.
+    /// Restarts a container that crashed, or whose image was changed (`computePodActions`). `image`: the one with which
+    /// it runs. Returns whether it restarted any.
     pub(super) async fn restarts_containers(
         &self,
         uid: &str,

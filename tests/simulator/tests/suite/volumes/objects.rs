@@ -1,6 +1,5 @@
 //! Volumes and claims that come and go, ReadWriteOncePod volumes, an attacher that restarts without its state, and
-//! actors that are
-//! faster than the guard.
+//! actors that are faster than the guard.
 
 use pod_safety_simulator::campaign::{Fault, Guarding, Plan, Plant, Trouble, draw, report};
 use pod_safety_simulator::checker::Invariant;
@@ -60,8 +59,7 @@ fn bug_a_machine_that_is_registered_anew_has_ended_nothing() {
     assert!(seen(&outcome, "a volume's node was registered anew") > 0, "{:#?}", outcome.timeline);
 }
 
-/// The attacher did not see that an attachment was deleted, and its pod came back to that node and waited without
-/// end.
+/// The attacher did not see that an attachment was deleted, and its pod came back to that node and waited without end.
 #[test]
 fn bug_seed_121322_what_a_person_deleted_is_attached_anew() {
     drop(well(&draw(121_322)));
@@ -86,8 +84,7 @@ fn a_volume_that_is_made_anew_waits_for_its_user() {
     }
 }
 
-/// People remove the finalizers: the objects are deleted and created again while their user runs, and the Lease
-/// stays.
+/// People remove the finalizers: the objects are deleted and created again while their user runs, and the Lease stays.
 #[test]
 fn a_volume_that_is_torn_out_under_its_user_stays_its_nodes() {
     let faults = vec![
@@ -155,8 +152,7 @@ fn who_opens_the_gate_too_soon_is_found_out() {
 }
 
 /// pod-safety did not run when a pod stopped using the volume. A kubelet that reports other volumes of the driver
-/// counts as soon as all
-/// older events have been read; a volume that it reports itself is not released.
+/// counts as soon as all older events have been read; a volume that it reports itself is not released.
 #[test]
 fn after_a_restart_what_a_kubelet_reports_is_its_word() {
     let untold = |deaf: bool| {
@@ -190,11 +186,9 @@ enum Us {
     Away,
 }
 
-/// Whether a volume was detached before it was held, and whether two nodes wrote to one then: a node is cut off, and
-/// in the same second
-/// a person adds the out-of-service taint, where no policy requires evidence, and force deletes its pods then, or did
-/// so a few
-/// seconds ago.
+/// Whether a volume was detached before it was held, and whether two nodes wrote to one then: a node is cut off, and in
+/// the same second a person adds the out-of-service taint, where no policy requires evidence, and force deletes its
+/// pods then, or did so a few seconds ago.
 fn race(seed: u64, guarding: Guarding, us: Us, forced_before: u64) -> (bool, bool) {
     let of_us = |replica: usize| match us {
         Us::There => None,
