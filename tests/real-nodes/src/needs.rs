@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_of_cgroups_will_do() {
+    fn both_cgroup_versions_are_accepted() {
         assert_eq!(verdict_for(&able()).unwrap(), Verdict::CanRun(Cgroups::V2));
         let old = Host { mounted: Mounted::V1 { missing: Vec::new() }, ..able() };
         assert_eq!(verdict_for(&old).unwrap(), Verdict::CanRun(Cgroups::V1));

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_found_wherever_they_are_and_the_seed_is_left_alone() {
+    fn all_numbers_of_a_plan_are_found_except_the_seed() {
         let plan =
             json!({ "seed": 7, "nodes": 4, "faults": [[90, { "powerOff": { "node": 1, "back": 20 } }]] });
         let found = leaves(&plan, "");

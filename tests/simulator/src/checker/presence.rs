@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_away_at_the_end_was_so_until_then() {
+    fn an_absence_at_the_end_lasts_until_the_end() {
         let presence = seen(&[(true, 1), (false, 0), (false, 0), (false, 0)]);
         let away = presence.away(Duration::MAX).unwrap();
         assert_eq!((away.lasted, away.goes_on), (at(2), true));

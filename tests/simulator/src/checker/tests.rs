@@ -185,7 +185,7 @@ fn bug_sharing_a_volume_on_one_node_excuses_no_other_node() {
 /// Each volume of a pod is checked by itself: a pod that may be displaced from one volume may not be displaced from the
 /// other.
 #[test]
-fn an_excuse_about_one_volume_excuses_nothing_about_another() {
+fn an_excuse_for_one_volume_does_not_cover_another() {
     const DATA: &str = "default/data-0";
     const LOG: &str = "default/log-data-0";
     let excused = |of: &'static [&'static str], then: &'static str| {
@@ -354,7 +354,7 @@ fn holds(reason: &'static str) -> Shown {
 }
 
 #[test]
-fn l1_an_orphan_is_owed_after_the_pause_and_the_quarantine() {
+fn l1_an_orphan_must_be_gone_after_the_backoff_and_the_quarantine() {
     let at = |wait: u64, holds: Shown| {
         broken(async |checker| {
             an_orphan_after(checker, wait).await;
@@ -446,7 +446,7 @@ fn l1_only_a_pod_whose_worker_may_be_busy_is_held_for_that() {
 
 /// The Lease was garbage collected while the watch of Leases was broken.
 #[test]
-fn l1_a_lease_that_went_between_two_lists_may_have_been_renewed_until_the_second() {
+fn l1_a_lease_deleted_between_two_lists_may_have_been_renewed_until_the_second() {
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
     let after = |second: u64, again: bool| {
         let mut held = deleted(30);
@@ -478,7 +478,7 @@ fn l1_a_lease_that_went_between_two_lists_may_have_been_renewed_until_the_second
 }
 
 #[test]
-fn l1_too_many_that_ended() {
+fn l1_too_many_terminated_pods() {
     let ended = |uid: &str| {
         let mut pod = phase(pod(), "Succeeded");
         pod["metadata"]["uid"] = uid.into();

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_that_does_not_come_to_the_same_present_or_from_a_version_not_in_the_same_way_is_different() {
+    fn a_watch_with_another_final_state_or_other_events_is_different() {
         assert_eq!(differences("0", &[("ADDED", 1)], &[]), 1);
         assert_eq!(differences("0", &[("ADDED", 1), ("DELETED", 3)], &[("ADDED", 1)]), 1);
         assert_eq!(differences("", &[("ADDED", 1), ("MODIFIED", 3)], &[("ADDED", 3)]), 1);

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_comes_after_one_that_was_sent_later_than_its_answer_is_out_of_order() {
+    fn a_write_based_on_one_sent_after_its_answer_is_out_of_order() {
         let mut history = history();
         (history[5].sent, history[5].answered) = (0, 1);
         history[0].sent = 2;

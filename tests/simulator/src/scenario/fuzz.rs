@@ -45,7 +45,7 @@ const WORDS: &[&str] = &[
 
 /// Read as its writer means it, or refused in one line with a place in the file.
 #[test]
-fn a_file_of_any_form_is_read_as_it_stands_or_refused_in_a_line_with_its_place() {
+fn any_file_is_parsed_or_refused_with_its_place_in_one_line() {
     fuzz!(3_000, |draw| {
         let mut file = json!({
             "nodes": 3, "pods": 2, "seed": 7, "heal-at": "100s",

@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_form_that_is_served_is_the_answer() {
+    fn the_first_supported_accept_form_is_used() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
         for (accept, wish) in [
             ("", Some(AcceptedForm::Json)),

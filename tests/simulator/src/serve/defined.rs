@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_column_of_our_definitions_is_understood() {
+    fn every_printer_column_of_our_crds_is_supported() {
         let mut columns = 0;
         for kind in Kind::custom_resources() {
             for column in Defined::from_kind(&kind) {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_have_what_the_object_has_there() {
+    fn cells_show_the_values_of_the_object() {
         let now = "2027-01-15T08:02:00Z".parse().unwrap();
         let object = json!({ "spec": { "n": 3 }, "metadata": { "creationTimestamp": "2027-01-15T08:00:00Z" },
             "status": { "conditions": [{ "type": "A", "status": "False" }, { "type": "Ready", "status": "True" }] } });

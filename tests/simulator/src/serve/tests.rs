@@ -39,7 +39,7 @@ async fn excess_requests_are_refused_until_others_leave() {
 }
 
 #[tokio::test]
-async fn after_the_end_of_the_simulation_there_is_an_answer() {
+async fn a_request_after_the_end_of_the_simulation_is_answered() {
     let (gate, visitors) = gate();
     let waits = gate.forward(get_request("/api/v1/pods"));
     futures::pin_mut!(waits);
@@ -71,7 +71,7 @@ fn servers(conducts: Vec<Arc<dyn Conduct>>) -> (Arc<Etcd>, Vec<Arc<ApiServer>>) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_goes_on_to_the_next_server_and_a_write_does_not() {
+async fn a_failed_read_is_retried_at_the_next_server_and_a_write_is_not() {
     for reset in [true, false] {
         let (_etcd, servers) = servers(vec![Arc::new(Lost(reset)), Arc::new(Prompt)]);
         let (gate, visitors) = gate();
@@ -100,7 +100,7 @@ async fn bug_ages_were_measured_against_the_calendar_and_not_the_time_of_the_sim
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_server_that_answers_there_is_a_status() {
+async fn without_an_answering_server_the_answer_is_a_status() {
     for servers in [Vec::new(), servers(vec![Arc::new(Lost(true))]).1] {
         let (gate, visitors) = gate();
         let env = Env::real(1);
@@ -158,7 +158,7 @@ async fn attack_a_page_of_another_origin_reaches_no_simulated_cluster() {
 
 /// Such a page may also name this machine `localhost`: its form deleted pods.
 #[tokio::test]
-async fn attack_a_form_of_a_page_elsewhere_changes_no_simulated_cluster() {
+async fn attack_a_form_of_another_site_changes_no_simulated_cluster() {
     for (site, wanted) in [
         (Some("cross-site"), 403),
         (Some("same-site"), 403),

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_sleeps_by_a_slow_or_fast_clock_wakes_when_that_clock_says_so_and_not_before() {
+    fn a_sleep_by_a_slow_or_fast_clock_ends_at_its_time_by_that_clock() {
         for rate in [999_000, 999_999, TRUE_RATE, 1_000_001, 1_001_000, 8 * TRUE_RATE] {
             for wanted in [1, 999, 40_000, 86_400_000].map(Duration::from_millis) {
                 let slept = scaled(wanted, TRUE_RATE, rate);

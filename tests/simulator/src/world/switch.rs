@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_lie_and_their_ledgers_do_not() {
+    fn a_switch_may_report_falsely_and_its_record_is_true() {
         assert_eq!(run_order(Manner::Honest, Order::Off), (Some(ReportedPower::Off), false, false, 1));
         assert_eq!(run_order(Manner::Honest, Order::Status), (Some(ReportedPower::On), true, true, 0));
         assert_eq!(run_order(Manner::SaysOffWhileOn, Order::Off), (Some(ReportedPower::Off), true, true, 0));

@@ -113,7 +113,7 @@ fn a_pod_that_its_kubelet_does_not_end_is_released_when_its_agent_reports_its_en
 }
 
 #[test]
-fn bug_an_agent_that_reports_what_runs_is_caught() {
+fn bug_an_agent_that_reports_running_pods_as_ended_is_caught() {
     assert!(guilty(Plant::ReportsAll, (1..13).map(overdue)) > 0);
 }
 
@@ -133,7 +133,7 @@ fn bug_a_kubelet_that_was_stopped_and_not_ended_was_continued_by_others() {
 }
 
 #[test]
-fn bug_a_feeder_that_outlives_the_decision_is_no_watchdog() {
+fn bug_a_feeder_that_outlives_the_agents_decision_is_caught() {
     let plan = with(ALONE, vec![(BEGIN - 1, Fault::PauseAgent { node: 0, seconds: LONG }), cut(LONG)]);
     assert_eq!(guilty(Plant::FeedsApart, [plan].into_iter()), 1);
 }

@@ -35,7 +35,7 @@ fn until(stage: &LiveRun, wanted: impl Fn(&Snapshot) -> bool) -> Snapshot {
 }
 
 #[test]
-fn to_be_looked_at_breaks_nothing_and_every_line_is_told_once() {
+fn a_live_run_breaks_no_rule_and_each_line_is_sent_once() {
     // A snapshot each 70 ms makes a run several times as long: only one run is shown so closely.
     for (seed, each) in [(0, 70), (0, 1_000), (1, 1_000), (2, 1_000), (3, 1_000)] {
         let plan = draw(seed);
@@ -54,7 +54,7 @@ fn to_be_looked_at_breaks_nothing_and_every_line_is_told_once() {
 /// A viewer sets timers of its own, and these influence the order of events at the same instant: a run that is shown
 /// differs from the unshown one, but is the same each time.
 #[test]
-fn a_run_that_is_looked_at_is_the_same_each_time() {
+fn a_live_run_is_the_same_each_time() {
     let plan = draw(2);
     let seen = || {
         let stage = LiveRun::open(&plan, SHIPPED, pace(1_000, true)).unwrap();
@@ -65,7 +65,7 @@ fn a_run_that_is_looked_at_is_the_same_each_time() {
 }
 
 #[test]
-fn an_audience_can_do_what_a_plan_can() {
+fn a_viewer_can_apply_the_faults_of_a_plan() {
     let stage = LiveRun::open(&quiet(), SHIPPED, pace(500, false)).unwrap();
     let calm =
         until(&stage, |now| now.processes.len() >= 4 && now.replicas.iter().any(|replica| replica.leads));
@@ -103,7 +103,7 @@ fn a_hold_is_shown_with_its_reason() {
 }
 
 #[test]
-fn time_stands_still_in_a_pause_and_visits_come_in() {
+fn time_stands_still_in_a_pause_and_tasks_run_inside() {
     let stage = LiveRun::open(&quiet(), SHIPPED, pace(100, false)).unwrap();
     until(&stage, |now| now.at > Duration::from_secs(30));
     stage.pause(true);
@@ -128,7 +128,7 @@ fn time_stands_still_in_a_pause_and_visits_come_in() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the pace is one of real time")]
-fn the_world_keeps_the_pace_that_is_asked_for() {
+fn the_world_keeps_the_requested_pace() {
     const SPEED: f64 = 20.0;
     let began = std::time::Instant::now();
     let stage = LiveRun::open(&quiet(), SHIPPED, Pace { speed: Some(SPEED), ..pace(100, false) }).unwrap();
@@ -142,7 +142,7 @@ fn the_world_keeps_the_pace_that_is_asked_for() {
 }
 
 #[test]
-fn a_stage_that_is_left_ends_its_run() {
+fn a_dropped_live_run_ends() {
     let stage = LiveRun::open(&quiet(), SHIPPED, pace(100, false)).unwrap();
     let visitors = stage.task_sender();
     stage.pause(true);
@@ -152,7 +152,7 @@ fn a_stage_that_is_left_ends_its_run() {
 
 /// The figures of the table are those of the runs.
 #[test]
-fn the_table_is_measured() {
+fn the_comparison_table_shows_the_measurements_of_the_runs() {
     let all = scenario::shipped().unwrap();
     let scenario = all.iter().find(|scenario| scenario.name == "partition").unwrap();
     let comparison = compare(&scenario.plan, shipped::launch);
@@ -172,7 +172,7 @@ fn the_table_is_measured() {
 
 /// The default scenario: the effect of each set of rules on a database whose node is cut off for fifteen minutes.
 #[test]
-fn the_database_is_back_with_pod_safety_away_without_it_and_written_twice_by_a_script() {
+fn the_database_recovers_with_pod_safety_not_with_kcm_and_is_written_twice_with_a_script() {
     let all = scenario::shipped().unwrap();
     let comparison = compare(&all[0].plan, shipped::launch);
     let presence = |contender| &comparison.outcome(contender).unwrap().presence;
@@ -196,7 +196,7 @@ fn the_database_is_back_with_pod_safety_away_without_it_and_written_twice_by_a_s
 
 /// A person added the taint, and there is no evidence that the machine is off.
 #[test]
-fn what_is_stuck_is_shown_with_its_reason() {
+fn a_stuck_pod_is_shown_with_its_reason() {
     let all = scenario::shipped().unwrap();
     let mut plan = all.iter().find(|scenario| scenario.name == "partition").unwrap().plan.clone();
     plan.faults = vec![(30, Fault::PowerOff { node: 0, back: None }), (31, Fault::Taint { node: 0 })];
@@ -209,7 +209,7 @@ fn what_is_stuck_is_shown_with_its_reason() {
 }
 
 #[test]
-fn every_shipped_scenario_ends_as_it_says() {
+fn every_shipped_scenario_has_its_expected_result() {
     for scenario in scenario::shipped().unwrap() {
         let outcome = run(&scenario.plan, scenario.subject.subject(shipped::launch));
         let missed = scenario.expect.missed(&outcome);

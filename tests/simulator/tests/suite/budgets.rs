@@ -20,7 +20,7 @@ fn happened(outcome: &Outcome, name: &str) {
 }
 
 #[test]
-fn a_drain_goes_on_as_the_budget_follows_its_pods() {
+fn a_drain_completes_while_the_budget_counts_its_pods() {
     let drain = |node| Fault::Drain { node, careful: true, seconds: 50 };
     let outcome =
         well(&plan(6, Limit::MaxUnavailable(1), vec![(40, drain(0)), (95, drain(1)), (150, drain(2))]));
@@ -43,7 +43,7 @@ fn many_clients_at_once_get_no_more_than_the_budget_allows() {
 }
 
 #[test]
-fn budget_that_was_burnt_comes_back_after_two_minutes() {
+fn a_disruption_counted_for_a_failed_eviction_is_restored_after_two_minutes() {
     let burst = |stale| Fault::EvictAtOnce { workload: 0, clients: 3, stale };
     let outcome = well(&plan(3, Limit::MaxUnavailable(1), vec![(40, burst(true)), (230, burst(false))]));
     happened(&outcome, "an eviction was counted and refused");
@@ -53,7 +53,7 @@ fn budget_that_was_burnt_comes_back_after_two_minutes() {
 
 /// The garbage collector of objects owned by Nodes once treated them as ownerless.
 #[test]
-fn nothing_happens_to_the_pods_of_a_workload_when_nothing_happens() {
+fn pods_of_a_workload_stay_without_faults() {
     let outcome = well(&plan(3, Limit::MaxUnavailable(1), Vec::new()));
     let ended = |what: &str| what.starts_with("process of default/shop-") && what.contains(" ends");
     let ended: Vec<_> = outcome.timeline.iter().filter(|(_, what)| ended(what)).collect();
@@ -69,7 +69,7 @@ fn the_pods_of_a_living_kubelet_whose_node_was_deleted_stay_ready() {
 }
 
 #[test]
-fn kcm_is_not_woken_by_scaling_and_ours_is() {
+fn scaling_triggers_no_sync_in_kcm_and_one_in_pod_safety() {
     let late = vec![
         (90, Fault::StallWorkloads { seconds: 30 }),
         (91, Fault::Scale { workload: 0, replicas: 5 }),

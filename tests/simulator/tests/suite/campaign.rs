@@ -97,7 +97,7 @@ fn a_seed_gives_the_same_run_each_time() {
 /// A person who deleted the Node of a running machine, even a connected one, vouched for it once its Lease was garbage
 /// collected.
 #[test]
-fn bug_a_connected_kubelet_whose_lease_was_collected_was_not_asked_to_end_its_pods() {
+fn bug_pods_of_a_connected_kubelet_without_a_lease_were_not_deleted_gracefully() {
     let plan = |collected| Plan {
         seed: 1,
         servers: 1,
@@ -123,7 +123,7 @@ fn bug_a_connected_kubelet_whose_lease_was_collected_was_not_asked_to_end_its_po
 /// An unknown state is not the same as unreachable: where no Lease or no boot ID shows it, its pods are deleted
 /// gracefully and the quarantine decides.
 #[test]
-fn the_node_of_a_kubelet_that_reports_less_is_deleted_and_its_pods_are_released_by_proof() {
+fn pods_of_a_deleted_node_whose_kubelet_reports_less_are_released_with_evidence() {
     let deleted = (63, Fault::DeleteNode { node: 0 });
     let powered_off = (60, Fault::PowerOff { node: 0, back: None });
     for lacks in [Lack::BootUuid, Lack::BootId, Lack::Lease] {
@@ -141,7 +141,7 @@ fn the_node_of_a_kubelet_that_reports_less_is_deleted_and_its_pods_are_released_
 /// A mirror pod that a kubelet created while it had a Node is no sign that it runs: neither of a dead kubelet, nor of a
 /// running one, which creates no other without its Node (`world.rs`).
 #[test]
-fn the_mirror_pod_of_a_node_that_is_gone_holds_nothing() {
+fn a_mirror_pod_of_a_deleted_node_holds_no_other_pod() {
     let lost = |how: Option<Fault>| Plan {
         seed: 1,
         servers: 1,

@@ -53,7 +53,7 @@ fn all(work: impl Fn(&str, &Entry) -> Vec<String> + Sync) -> Vec<String> {
 }
 
 #[test]
-fn every_plan_of_the_corpus_does_what_is_known_of_it() {
+fn every_plan_of_the_corpus_has_its_expected_result() {
     let before = memory("VmRSS:");
     let surprises = all(|name, entry| {
         let surprises = entry.surprises(shipped::launch).into_iter();
@@ -64,7 +64,7 @@ fn every_plan_of_the_corpus_does_what_is_known_of_it() {
 }
 
 #[test]
-fn the_pages_of_the_guilty_are_what_their_runs_say() {
+fn the_pages_of_baseline_violations_match_their_runs() {
     let stale = all(|name, entry| {
         if !name.starts_with("guilty-") {
             return Vec::new();
@@ -77,7 +77,7 @@ fn the_pages_of_the_guilty_are_what_their_runs_say() {
 }
 
 #[test]
-fn the_baselines_are_guilty_of_several_rules_by_few_faults() {
+fn the_baselines_break_several_rules_with_few_faults() {
     let mut broken = BTreeSet::new();
     for (name, entry) in entries().unwrap() {
         if !name.starts_with("guilty-") {
@@ -97,7 +97,7 @@ fn the_baselines_are_guilty_of_several_rules_by_few_faults() {
 }
 
 #[test]
-fn every_plan_that_a_planted_bug_breaks_leaves_the_clean_tree_silent() {
+fn every_plan_of_a_planted_bug_breaks_no_rule_without_it() {
     let mut planted = 0;
     for (name, entry) in entries().unwrap() {
         if entry.expect.keys().any(|subject| subject.starts_with("shipped with")) {

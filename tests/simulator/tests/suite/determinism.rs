@@ -102,7 +102,7 @@ fn world(number: u64) -> u64 {
 /// One channel told both controllers that their process leads, and it wakes its receivers in random order: in this
 /// world either may write first.
 #[test]
-fn bug_two_controllers_that_hear_of_a_term_are_woken_in_one_order() {
+fn bug_two_controllers_receive_a_new_term_in_a_fixed_order() {
     let hashes: std::collections::BTreeSet<u64> = (0..8).map(|_again| hash_of_world(1799)).collect();
     assert_eq!(hashes.len(), 1);
 }

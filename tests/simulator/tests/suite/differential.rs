@@ -167,7 +167,7 @@ async fn of_the_past(side: &Side, name: &str, restart: impl AsyncFnOnce() -> Sid
 }
 
 #[tokio::test]
-async fn both_servers_say_alike_that_history_is_gone() {
+async fn both_servers_answer_alike_for_compacted_history() {
     let mut plane = ControlPlane::start(Options::default()).await.unwrap();
     let real = Side::new(plane.admin(), true);
     let real = of_the_past(&real, "past", async || {
@@ -250,7 +250,7 @@ impl Conduct for Slow {
 }
 
 #[tokio::test]
-async fn what_four_clients_at_once_are_answered_fits_one_order_on_both_sides() {
+async fn the_answers_to_four_concurrent_clients_fit_one_order_on_both_sides() {
     let rounds = number("POD_SAFETY_DIFFERENTIAL_ROUNDS", 10) as u64;
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let real = Side::new(plane.admin(), true);

@@ -143,7 +143,7 @@ impl Served {
 
 /// Without fencing, `status` reported the custom resources as missing; there was no StatefulSet, and no claim.
 #[test]
-fn bug_the_served_demonstration_lacked_what_commands_ask_for() {
+fn bug_the_served_demonstration_lacked_objects_that_commands_read() {
     // A scenario without fencing, before the first fault.
     let mut plan = scenarios().unwrap().into_iter().find(|one| one.plan.with.fencing.is_none()).unwrap().plan;
     plan.faults.clear();

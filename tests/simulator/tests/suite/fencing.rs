@@ -75,7 +75,7 @@ fn a_node_whose_device_cannot_be_used_is_never_released() {
 
 /// A person works on the machine: they paused fencing, or deleted the policy, before the first attempt.
 #[test]
-fn nothing_is_switched_while_fencing_is_paused_and_the_incident_goes_on_after() {
+fn no_device_is_switched_while_fencing_is_paused_and_the_incident_continues_after() {
     let (begin, seconds) = (BEGIN + 5, FOUND + 100);
     for fault in [Fault::PauseFencing { node: 0, seconds }, Fault::RemovePolicy { node: 0, seconds }] {
         let mut plan = cut(STRICT, LONG, None);
@@ -100,7 +100,7 @@ fn a_node_whose_boot_id_is_no_uuid_is_not_fenced() {
 }
 
 #[test]
-fn a_device_that_acts_and_does_not_answer_proves_itself_by_looks() {
+fn status_checks_prove_the_order_of_a_device_that_did_not_answer() {
     let outcome = well(&cut(STRICT, LONG, Some(Malfunction::DoneButSilent)));
     assert_eq!(told(&outcome, &["bmc-0 switches node-0 off"]).len(), 1, "{:#?}", outcome.timeline);
     assert_eq!(seen(&outcome, "evidence was written"), 1);
@@ -116,7 +116,7 @@ fn a_second_level_is_tried_when_the_first_one_fails() {
 /// Five minutes late, on a machine that was proved off and switched on meanwhile: it goes off once more, and the
 /// incident switches it on once more.
 #[test]
-fn an_order_that_lands_minutes_after_it_failed_ends_no_process_twice() {
+fn an_order_that_takes_effect_minutes_late_ends_no_process_twice() {
     let fails = Fault::Malfunction { node: 0, how: Malfunction::LateAfterFailure(120), seconds: 75 };
     let cut = (BEGIN, Fault::CutNode { node: 0, seconds: 100 });
     let outcome = well(&plan(STRICT, vec![(BEGIN - 10, fails), cut]));
@@ -124,7 +124,7 @@ fn an_order_that_lands_minutes_after_it_failed_ends_no_process_twice() {
 }
 
 #[test]
-fn a_device_of_another_machine_that_says_so_switches_nobody_off() {
+fn a_device_that_reports_another_machine_switches_none_off() {
     for fencing in [STRICT, Fencing { required: false, ..STRICT }] {
         let outcome = well(&cut(fencing, LONG, Some(Malfunction::WrongMachine(1))));
         assert!(told(&outcome, &["bmc-0 switches"]).is_empty(), "{:#?}", outcome.timeline);
@@ -134,7 +134,7 @@ fn a_device_of_another_machine_that_says_so_switches_nobody_off() {
 
 /// A device that does not report which machine it reaches proves nothing where that is required.
 #[test]
-fn where_identity_is_required_a_blind_device_never_releases_anybody() {
+fn with_identity_check_required_a_device_without_identity_releases_no_pod() {
     for how in [None, Some(Malfunction::WrongMachine(1))] {
         let outcome = well(&cut(Fencing { required: true, ..BLIND }, LONG, how));
         assert_eq!(seen(&outcome, "evidence was written"), 0, "{how:?}");
@@ -146,7 +146,7 @@ fn where_identity_is_required_a_blind_device_never_releases_anybody() {
 /// detected while its kubelet does not report. Once it reports, everything is withdrawn: no release, no evidence, no
 /// trust, no taint.
 #[test]
-fn limit_a_device_that_says_off_of_a_machine_that_runs_is_found_out_when_the_node_is_heard() {
+fn limit_a_false_off_report_is_detected_when_the_kubelet_reports() {
     for (fencing, how) in [
         (STRICT, Malfunction::StaleOff),
         (BLIND, Malfunction::StaleOff),
@@ -174,7 +174,7 @@ fn lies(fencing: Fencing) -> Plan {
 /// The limit above, with a second fact: a machine that runs answers at the port of its kubelet, even if the kubelet is
 /// dead.
 #[test]
-fn a_device_that_says_off_of_a_machine_that_answers_releases_nobody_where_a_second_fact_is_asked_for() {
+fn with_a_second_fact_required_a_false_off_report_of_an_answering_machine_releases_no_pod() {
     let alone = well(&lies(BLIND));
     assert!(seen(&alone, LIED) > 0, "{:#?}", alone.timeline);
     let outcome = well(&lies(Fencing { corroborated: true, ..BLIND }));
@@ -190,7 +190,7 @@ fn a_device_that_says_off_of_a_machine_that_answers_releases_nobody_where_a_seco
 
 /// Nor does the second fact prevent the release of a machine that is off.
 #[test]
-fn a_second_fact_releases_the_pods_of_a_machine_that_is_off() {
+fn with_a_second_fact_required_pods_of_a_machine_that_is_off_are_released() {
     let fencing = Fencing { corroborated: true, ..STRICT };
     let outcome = well(&plan(fencing, vec![(BEGIN, Fault::PowerOff { node: 0, back: None })]));
     assert!(seen(&outcome, "released on a second fact, too") > 0, "{:#?}", outcome.timeline);

@@ -49,7 +49,7 @@ fn nobody_is_called_lost(plan: &Plan) {
 }
 
 #[test]
-fn a_node_that_is_lost_is_called_so_at_once_and_is_free_when_it_is_heard() {
+fn a_lost_node_is_marked_in_time_and_unmarked_when_its_kubelet_reports() {
     let outcome = well(&plan(vec![cut(0, 150)]));
     let due = BEGIN + GRACE;
     let called = once(&outcome, &["node-0", CALLED], due - RENEWS..=due + SOON);
@@ -61,7 +61,7 @@ fn a_node_that_is_lost_is_called_so_at_once_and_is_free_when_it_is_heard() {
 }
 
 #[test]
-fn a_new_leader_neither_frees_nor_taints_anew_nor_begins_to_wait_again() {
+fn a_new_leader_keeps_taints_and_does_not_restart_deadlines() {
     let crash = |at, replica| (at, Fault::CrashReplica { replica, seconds: 5 });
     let changes = plan(vec![cut(0, 200), crash(60, 0), crash(120, 1), crash(160, 0), crash(200, 1)]);
     let outcome = well(&changes);
@@ -78,7 +78,7 @@ fn a_new_leader_neither_frees_nor_taints_anew_nor_begins_to_wait_again() {
 }
 
 #[test]
-fn who_hears_nothing_himself_calls_nobody_lost() {
+fn a_process_that_receives_no_report_marks_no_node_lost() {
     for seconds in [40, 80, 130] {
         let of_both = |fault: fn(usize, u64) -> Fault| {
             plan((0..2).map(|replica| (BEGIN, fault(replica, seconds))).collect())
@@ -93,7 +93,7 @@ fn who_hears_nothing_himself_calls_nobody_lost() {
 /// was taken as a sign that the API server is reachable, and kubelets that were cut off from it for as long were marked
 /// as lost.
 #[test]
-fn bug_an_outage_of_all_api_servers_loses_nobody() {
+fn bug_an_outage_of_all_api_servers_marks_no_node_lost() {
     for seed in 0..12 {
         let seconds = 45 + 7 * seed;
         let out = |server| (BEGIN + seed, Fault::CutServer { server, answers_lost: false, seconds });
@@ -102,7 +102,7 @@ fn bug_an_outage_of_all_api_servers_loses_nobody() {
 }
 
 #[test]
-fn clocks_convict_nobody() {
+fn wrong_clocks_mark_no_node_lost() {
     for by in [-86_400, -600, -51, 51, 600, 86_400] {
         let jumps = |at| (at, Fault::JumpNode { node: 0, seconds: by });
         nobody_is_called_lost(&plan(vec![jumps(BEGIN), jumps(BEGIN + 25)]));
@@ -112,7 +112,7 @@ fn clocks_convict_nobody() {
 }
 
 #[test]
-fn slow_heartbeats_are_heartbeats() {
+fn slow_heartbeats_mark_no_node_lost() {
     let trouble = Trouble::Delay(9_000);
     nobody_is_called_lost(&plan(vec![(
         BEGIN,
@@ -126,7 +126,7 @@ fn slow_heartbeats_are_heartbeats() {
 /// The first node that came back ended the state "all lost", and the others were tainted in the seconds before they
 /// came back.
 #[test]
-fn bug_when_every_node_is_lost_none_is_given_up_before_nor_when_they_come_back() {
+fn bug_when_all_nodes_are_lost_none_is_tainted_noexecute_before_or_after() {
     for seed in 0..6 {
         let outcome = well(&Plan { seed, ..plan((0..3).map(|node| cut(node, 150)).collect()) });
         assert_eq!(told(&outcome, &[CALLED]).len(), 3);
@@ -137,7 +137,7 @@ fn bug_when_every_node_is_lost_none_is_given_up_before_nor_when_they_come_back()
 
 /// They are lost one after the other: the first is tainted as if it were alone, and untainted when all are lost.
 #[test]
-fn who_was_given_up_is_free_again_when_every_node_is_lost() {
+fn a_node_tainted_noexecute_is_untainted_when_every_node_is_lost() {
     let apart = |node: usize| (BEGIN + 30 * node as u64, Fault::CutNode { node, seconds: 200 });
     let outcome = well(&Plan { heal_at: 330, ..plan((0..3).map(apart).collect()) });
     let freed = told(&outcome, &["removes unreachable:NoExecute", ": every node is lost"]);
@@ -145,7 +145,7 @@ fn who_was_given_up_is_free_again_when_every_node_is_lost() {
 }
 
 #[test]
-fn nodes_of_a_zone_are_given_up_one_after_the_other() {
+fn nodes_of_a_zone_are_tainted_noexecute_one_after_the_other() {
     // node-0, node-3 and node-6 are a zone, and so are the three others.
     let lost = Plan { nodes: 9, ..plan([0, 3, 6].map(|node| cut(node, 300)).to_vec()) };
     let outcome = well(&Plan { heal_at: 360, ..lost });
@@ -155,7 +155,7 @@ fn nodes_of_a_zone_are_given_up_one_after_the_other() {
 }
 
 #[test]
-fn beside_kcm_a_silent_node_is_suspected_and_nothing_else() {
+fn beside_kcm_an_unreachable_node_is_only_suspected() {
     let outcome = well(&guarded(vec![cut(0, 150)]));
     let due = BEGIN + 25;
     once(&outcome, &["replica", "taints node-0 with suspect:NoSchedule"], due - RENEWS..=due + SOON);
@@ -167,7 +167,7 @@ fn beside_kcm_a_silent_node_is_suspected_and_nothing_else() {
 }
 
 #[test]
-fn each_planted_bug_is_caught_by_its_rule_in_a_plan_that_is_well_without_it() {
+fn each_planted_bug_breaks_its_rule_in_a_plan_that_breaks_none_without_it() {
     let crash = |at, replica| (at, Fault::CrashReplica { replica, seconds: 5 });
     let out = |server| (BEGIN + 5, Fault::CutServer { server, answers_lost: false, seconds: 80 });
     let plans = [

@@ -77,7 +77,7 @@ fn broken_by(scenario: &str, strike: &Strike) -> Option<usize> {
 /// The rule of failover must allow for two checks of the standby: it may have seen the dead leader's last renewal one
 /// check late, and may see its expiry one check late.
 #[test]
-fn bug_a_standby_that_saw_the_last_renewal_a_look_late_was_called_slow() {
+fn bug_a_standby_that_saw_the_last_renewal_one_check_late_was_reported_slow() {
     let strike = Strike { replica: 0, occasion: Occasion::Call, number: 4, blow: Blow::Error { code: 429 } };
     assert_eq!(broken_by("terminated and unscheduled pods", &strike), Some(0));
 }

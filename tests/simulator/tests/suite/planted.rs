@@ -104,14 +104,14 @@ fn a_bug_lets_two_processes_run() {
 }
 
 #[test]
-fn the_rules_of_kube_controller_manager_are_found_guilty_by_chance() {
+fn random_plans_break_rules_with_kube_controller_manager() {
     let tally = campaign(0..60, KCM);
     println!("{} of {} seeds broke a rule", tally.violations.len(), tally.seeds);
     assert!(!tally.violations.is_empty());
 }
 
 #[test]
-fn the_script_of_people_lets_two_processes_run_when_a_node_is_cut_off() {
+fn the_force_delete_script_lets_two_processes_run_when_a_node_is_cut_off() {
     let cut = plan(vec![(60, Fault::CutNode { node: 0, seconds: 120 })]);
     let outcome = run(&cut, Subject::Baseline(Baseline::Script));
     println!("{}", report(&cut, &outcome));
@@ -126,7 +126,7 @@ fn plan(faults: Vec<(u64, Fault)>) -> Plan {
 }
 
 #[test]
-fn kcm_removes_the_pods_of_a_living_kubelet_and_ours_holds_them() {
+fn kcm_removes_the_pods_of_a_running_kubelet_and_pod_safety_holds_them() {
     let plan = plan(vec![(60, Fault::DeleteNode { node: 0 })]);
     let kcm = run(&plan, KCM);
     println!("{}", report(&plan, &kcm));
@@ -135,7 +135,7 @@ fn kcm_removes_the_pods_of_a_living_kubelet_and_ours_holds_them() {
 }
 
 #[test]
-fn kcm_removes_the_successor_by_name_and_ours_does_not() {
+fn kcm_removes_the_successor_by_name_and_pod_safety_does_not() {
     // The API server shows the past while the pod that it shows as Failed is
     // replaced under its name.
     let faults = (0..3)

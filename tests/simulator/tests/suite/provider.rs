@@ -54,7 +54,7 @@ fn an_instance_that_takes_minutes_to_stop_is_no_evidence_before_it_is_stopped() 
 
 /// While its region is lost an answer may find no instance. That proves nothing.
 #[test]
-fn a_region_that_is_lost_and_a_limit_on_requests_prove_nothing() {
+fn a_lost_region_and_throttled_requests_are_no_evidence() {
     let outcome = well(&lost(behind(5), Some(Malfunction::RegionLost)));
     assert!(seen(&outcome, "the region of a provider was lost") > 2);
     let proved = told(&outcome, &["writes the evidence node-0"]);
@@ -78,7 +78,7 @@ fn stopped_before(seed: u64) -> Plan {
 /// Amazon advises to ask again for up to five minutes. Two answers about the earlier stop were taken for the present
 /// one.
 #[test]
-fn bug_what_a_copy_showed_of_the_boot_before_was_taken_for_this_one() {
+fn bug_a_stale_answer_about_the_boot_before_counted_for_the_present_one() {
     let believes = Subject::Shipped(shipped::launch, Some(Plant::BelievesCopies));
     let mut guilty = 0;
     for plan in (38..46).map(stopped_before) {

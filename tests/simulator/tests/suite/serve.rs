@@ -70,7 +70,7 @@ fn names(objects: &Value, key: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn clients_find_out_what_there_is() {
+async fn discovery_lists_the_kinds() {
     let stage = Stage::start();
     let json = "application/json";
     assert_eq!(get(&stage, "/version", json).await.1["minor"], "37");
@@ -96,7 +96,7 @@ async fn clients_find_out_what_there_is() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_a_status_and_no_fault_of_the_run() {
+async fn an_unknown_path_is_a_status_and_does_not_fail_the_run() {
     let stage = Stage::start();
     for (method, path, accept, code) in [
         (Method::GET, "/", "", 404),
@@ -155,7 +155,7 @@ async fn lists_and_objects_come_as_tables() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_of_a_deletion_row_by_row() {
+async fn a_watch_shows_a_deletion_row_by_row() {
     let stage = Stage::start();
     let (_, pod) = get(&stage, &format!("{PODS}/web-0"), "").await;
     let from = pod["metadata"]["resourceVersion"].as_str().unwrap();
@@ -181,7 +181,7 @@ async fn a_watch_tells_of_a_deletion_row_by_row() {
 }
 
 #[tokio::test]
-async fn a_watch_from_before_the_window_says_so_in_a_table_too() {
+async fn a_table_watch_older_than_the_window_gets_410_gone() {
     let stage = Stage::start();
     stage.server.compact_watch_cache(stage.etcd.revision());
     let mut rows = watch(&stage, &format!("{PODS}?watch=true&resourceVersion=1"), TABLE).await;

@@ -62,7 +62,7 @@ fn ended(plan: &Plan, late: u64, wanted: &[(&str, u64)]) {
 }
 
 #[test]
-fn each_pod_ends_when_it_bears_the_taint_no_longer() {
+fn each_pod_is_deleted_when_its_toleration_expires() {
     let wanted = [("data-0", 60), ("data-1", 40), ("data-3", 190), ("data-4", 40)];
     ended(&tainted(Vec::new()), SOON, &wanted);
     let unstamped = Fault::AddTaint { node: 0, key: 0, stamped: false };
@@ -70,7 +70,7 @@ fn each_pod_ends_when_it_bears_the_taint_no_longer() {
 }
 
 #[test]
-fn a_node_that_is_cut_off_is_tainted_and_its_pods_end_one_by_one() {
+fn a_node_that_is_cut_off_is_tainted_and_its_pods_are_deleted_at_their_times() {
     let cut = Plan { heal_at: 500, ..plan(vec![(40, Fault::CutNode { node: 0, seconds: 500 })]) };
     let outcome = well(&cut);
     // Its first try meets a node that has changed.
@@ -87,7 +87,7 @@ fn a_node_that_is_cut_off_is_tainted_and_its_pods_end_one_by_one() {
 }
 
 #[test]
-fn the_shortest_time_counts_whichever_taint_came_first() {
+fn the_shortest_toleration_counts_whichever_taint_came_first() {
     // The second taint: `data-0` and `data-1` tolerate it without limit, `data-2` for 30 s.
     let two = tainted(vec![(TAINTED, added(1))]);
     let wanted = [("data-0", 60), ("data-1", 40), ("data-2", 70), ("data-3", 190), ("data-4", 40)];
@@ -98,7 +98,7 @@ fn the_shortest_time_counts_whichever_taint_came_first() {
 }
 
 #[test]
-fn tolerations_that_change_while_times_run_count_from_then_on() {
+fn changed_tolerations_count_from_the_change_on() {
     let tolerate = |pod, seconds| Fault::Tolerate { pod, key: 0, seconds };
     let longer = tolerate(0, Some(60));
     let changed = tainted(vec![(45, longer), (46, tolerate(3, Some(15))), (50, tolerate(2, Some(30)))]);
@@ -111,7 +111,7 @@ fn tolerations_that_change_while_times_run_count_from_then_on() {
 }
 
 #[test]
-fn a_taint_that_is_lifted_in_time_ends_nobody_any_more() {
+fn a_taint_removed_in_time_deletes_no_pod() {
     let lifted = tainted(vec![(55, Fault::LiftTaint { node: 0, key: 0 })]);
     ended(&lifted, SOON, &[("data-1", 40), ("data-4", 40)]);
     // The next taint starts the times again.
@@ -123,7 +123,7 @@ fn a_taint_that_is_lifted_in_time_ends_nobody_any_more() {
 }
 
 #[test]
-fn deadlines_do_not_move_when_leaders_do() {
+fn a_change_of_the_leader_keeps_the_deadlines() {
     let wanted = [("data-0", 60), ("data-1", 40), ("data-3", 190), ("data-4", 40)];
     let crash = |at, replica, seconds| (at, Fault::CrashReplica { replica, seconds });
     // The leader dies, and then its successor: none of them has seen the taint arrive.
@@ -136,7 +136,7 @@ fn deadlines_do_not_move_when_leaders_do() {
 }
 
 #[test]
-fn our_wall_clocks_may_jump_either_way() {
+fn jumps_of_the_wall_clock_keep_the_deadlines() {
     let wanted = [("data-0", 60), ("data-1", 40), ("data-3", 190), ("data-4", 40)];
     for seconds in [3_600, -3_600, 100, -100] {
         for at in [30, 45] {
@@ -150,7 +150,7 @@ fn our_wall_clocks_may_jump_either_way() {
 }
 
 #[test]
-fn a_node_that_flaps_ends_those_whose_time_was_over_and_no_others() {
+fn a_flapping_node_deletes_only_pods_whose_toleration_expired() {
     let cut = |at| (at, Fault::CutNode { node: 0, seconds: 70 });
     let flaps = Plan { heal_at: 400, ..plan(vec![cut(40), cut(150), cut(260)]) };
     let outcome = well(&flaps);
@@ -161,7 +161,7 @@ fn a_node_that_flaps_ends_those_whose_time_was_over_and_no_others() {
 }
 
 #[test]
-fn a_new_leader_whose_cache_is_behind_ends_nobody_for_a_taint_that_went() {
+fn a_new_leader_with_a_stale_cache_deletes_no_pod_for_a_removed_taint() {
     let behind = tainted(vec![
         // Both API servers show the past, in which the taint is there.
         (45, Fault::LagServer { server: 0, seconds: 60 }),
@@ -173,7 +173,7 @@ fn a_new_leader_whose_cache_is_behind_ends_nobody_for_a_taint_that_went() {
 }
 
 #[test]
-fn the_successor_under_the_same_name_is_not_ended_in_its_place() {
+fn a_successor_with_the_same_name_is_not_deleted_instead() {
     for seed in 0..8 {
         let replaced = Plan {
             seed,
@@ -188,7 +188,7 @@ fn the_successor_under_the_same_name_is_not_ended_in_its_place() {
 }
 
 #[test]
-fn a_deletion_that_is_refused_is_tried_again_and_nobody_is_ended_too_early_for_it() {
+fn a_refused_deletion_is_retried_and_no_pod_is_deleted_too_early() {
     use pod_safety_simulator::campaign::Trouble;
     for trouble in [Trouble::Error(500), Trouble::Error(409), Trouble::LoseAnswer, Trouble::DropRequest] {
         let troubled = |replica| Fault::TroubleReplica { replica, trouble, percent: 60, seconds: 40 };
@@ -199,7 +199,7 @@ fn a_deletion_that_is_refused_is_tried_again_and_nobody_is_ended_too_early_for_i
 }
 
 #[test]
-fn kcms_rules_are_judged_by_the_same_referee() {
+fn kcms_rules_are_checked_by_the_same_checker() {
     let outcome = run(&tainted(Vec::new()), KCM);
     assert!(outcome.probes.contains_key("kcm evicted a pod by its taint"), "{:?}", outcome.probes);
     let broken = |invariant| outcome.violations.iter().any(|violation| violation.invariant == invariant);

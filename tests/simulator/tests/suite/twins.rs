@@ -12,7 +12,7 @@ use crate::shipped::SHIPPED;
 const SEEDS: u64 = 60;
 
 #[test]
-fn a_dead_node_and_a_silent_one_are_treated_the_same() {
+fn a_dead_node_and_an_unreachable_one_are_treated_the_same() {
     let (mut acts, mut removals) = (0, 0);
     for seed in 0..SEEDS {
         let (dead, alive) = twin_plans(seed);
@@ -27,7 +27,7 @@ fn a_dead_node_and_a_silent_one_are_treated_the_same() {
 }
 
 #[test]
-fn the_baselines_cannot_see_through_the_cut_either() {
+fn the_baselines_treat_a_dead_node_and_a_cut_off_one_the_same() {
     for baseline in Baseline::ALL {
         for seed in 0..10 {
             let (dead, alive) = twin_plans(seed);
@@ -39,7 +39,7 @@ fn the_baselines_cannot_see_through_the_cut_either() {
 }
 
 #[test]
-fn a_node_that_shows_itself_makes_a_difference_and_it_is_seen_first() {
+fn a_reporting_node_is_an_observed_difference_before_any_act() {
     let mut seen = 0;
     for seed in 0..10 {
         let (dead, mut alive) = twin_plans(seed);

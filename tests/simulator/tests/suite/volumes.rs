@@ -31,7 +31,7 @@ fn plan(guarding: Guarding, fencing: Option<Fencing>, faults: Vec<(u64, Fault)>)
 const HOME: usize = 1;
 
 #[test]
-fn in_a_healthy_world_each_volume_is_taken_once_and_nobody_is_refused() {
+fn in_a_healthy_world_each_volume_is_acquired_once_and_no_write_is_refused() {
     for (guarding, volumes) in [(GATED, 3), (TWO, 6)] {
         let outcome = well(&plan(guarding, None, Vec::new()));
         assert_eq!(seen(&outcome, "a volume was taken"), volumes);
@@ -41,7 +41,7 @@ fn in_a_healthy_world_each_volume_is_taken_once_and_nobody_is_refused() {
 }
 
 #[test]
-fn a_pod_that_is_deleted_gives_its_volume_back_and_the_next_one_takes_it() {
+fn the_volume_of_a_deleted_pod_is_released_and_the_next_pod_acquires_it() {
     let outcome = well(&plan(GATED, None, vec![(BEGIN, Fault::DeletePod { pod: 0 })]));
     assert_eq!(seen(&outcome, "a volume was given back"), 1, "{:#?}", outcome.timeline);
     assert_eq!(seen(&outcome, "a volume was taken"), 4);
@@ -67,7 +67,7 @@ fn a_node_that_is_cut_off_keeps_its_volumes_until_it_is_fenced() {
 /// The second pod has one of the two volumes of the first, which goes on: it waits for the volume, or is sent to the
 /// same node.
 #[test]
-fn a_pod_with_one_volume_of_two_goes_where_that_is() {
+fn a_pod_that_shares_one_of_two_volumes_runs_on_its_node() {
     for (alone, starts) in [(false, 1), (true, 0)] {
         let made = vec![(BEGIN, Fault::MakePod { pod: 1 })];
         let guarding = Guarding { one_pod: alone, ..TWO };
@@ -80,7 +80,7 @@ fn a_pod_with_one_volume_of_two_goes_where_that_is() {
 /// Without fencing there is no evidence: people force delete, attach/detach tries to force detach the volumes after six
 /// minutes, and is refused, until the node reports again.
 #[test]
-fn what_people_and_six_minutes_do_moves_no_volume_of_a_node_that_may_write() {
+fn force_deletions_and_the_six_minute_detach_move_no_volume_of_an_unfenced_node() {
     for guarding in [GATED, OPEN, Guarding { excludes: true, ..OPEN }] {
         let forced = (0..3).map(|pod| (BEGIN + 60, Fault::ForceDelete { pod }));
         let cut = (BEGIN, Fault::CutNode { node: HOME, seconds: LONG });
@@ -94,7 +94,7 @@ fn what_people_and_six_minutes_do_moves_no_volume_of_a_node_that_may_write() {
 
 /// The comparison: the same without the guard corrupts a volume, and only exclusion in the backend prevents that.
 #[test]
-fn a_taint_that_proves_nothing_takes_no_volume_away() {
+fn an_out_of_service_taint_without_evidence_detaches_no_volume() {
     for guarding in [GATED, OPEN] {
         let cut = (BEGIN, Fault::CutNode { node: HOME, seconds: LONG });
         let forced = (0..3).map(|pod| (BEGIN + 65, Fault::ForceDelete { pod }));
@@ -110,14 +110,14 @@ fn a_taint_that_proves_nothing_takes_no_volume_away() {
 }
 
 #[test]
-fn a_machine_that_boots_anew_gives_back_what_its_old_life_had() {
+fn a_machine_that_boots_releases_the_volumes_of_its_earlier_incarnation() {
     let lost = (BEGIN, Fault::PowerOff { node: HOME, back: Some(200) });
     let outcome = well(&plan(GATED, None, vec![lost]));
     assert!(seen(&outcome, "a volume's owner was relieved") > 0, "{:#?}", outcome.timeline);
 }
 
 #[test]
-fn a_node_that_is_gone_is_relieved_after_its_quarantine() {
+fn volumes_of_a_deleted_node_are_released_after_its_quarantine() {
     let faults = vec![
         (BEGIN, Fault::PowerOff { node: HOME, back: None }),
         (BEGIN + 5, Fault::DeleteNode { node: HOME }),

@@ -31,7 +31,7 @@ fn ends(outcome: &Outcome) -> Vec<u64> {
 }
 
 #[test]
-fn a_node_whose_runtime_is_down_says_so_renews_and_neither_starts_nor_ends_a_process() {
+fn a_node_without_a_runtime_reports_not_ready_renews_and_keeps_its_processes() {
     let outcome = sick(Ailment::Runtime, None);
     let said = told(&outcome, &["node-0 says that it is not ready"]);
     assert!(said.len() == 1 && said[0] <= BEGIN + 11, "{said:?}");
@@ -55,7 +55,7 @@ fn a_node_without_a_network_for_pods_ends_them_and_starts_none() {
 }
 
 #[test]
-fn a_node_that_heals_early_is_ready_again() {
+fn a_node_that_recovers_early_is_ready_again() {
     let healed = BEGIN + 60;
     let outcome = sick(Ailment::Runtime, Some(healed));
     let ends = ends(&outcome);
@@ -67,7 +67,7 @@ fn a_node_that_heals_early_is_ready_again() {
 }
 
 #[test]
-fn beside_kube_controller_manager_a_sick_node_is_tainted_and_freed_by_that() {
+fn kube_controller_manager_taints_a_not_ready_node_and_untaints_it() {
     let with = Extras { taints: true, ..Extras::default() };
     let ill = (BEGIN, Fault::SickenNode { node: 0, ailment: Ailment::Network, seconds: 100 });
     let outcome = well(&Plan { with, ..plan(vec![ill]) });
@@ -78,7 +78,7 @@ fn beside_kube_controller_manager_a_sick_node_is_tainted_and_freed_by_that() {
 /// Garbage collection follows the owner. With the Lease, the only sign of the running kubelet disappears: it creates no
 /// other, nor a mirror pod, because both need its Node.
 #[test]
-fn a_living_kubelet_without_its_node_makes_neither_a_lease_nor_a_mirror_pod() {
+fn a_running_kubelet_without_its_node_creates_neither_a_lease_nor_a_mirror_pod() {
     let with = Extras { static_pods: true, ..Extras::default() };
     let outcome = run(&Plan { with, ..plan(vec![(63, Fault::DeleteNode { node: 0 })]) }, SHIPPED);
     let collected = told(&outcome, &["the Lease of node-0 is collected"]);
@@ -96,7 +96,7 @@ fn a_living_kubelet_without_its_node_makes_neither_a_lease_nor_a_mirror_pod() {
 
 /// A kubelet that is restarted registers, and everything that needs a Node is possible again.
 #[test]
-fn a_kubelet_that_begins_anew_registers_and_has_a_lease_and_a_mirror_pod_again() {
+fn a_restarted_kubelet_registers_and_has_a_lease_and_a_mirror_pod_again() {
     let with = Extras { static_pods: true, ..Extras::default() };
     let faults = vec![(63, Fault::DeleteNode { node: 0 }), (80, Fault::KillKubelet { node: 0, seconds: 1 })];
     let outcome = well(&Plan { with, ..plan(faults) });
@@ -124,7 +124,7 @@ fn a_machine_with_two_supplies_is_off_when_both_are_and_on_again_when_one_is() {
 
 /// All devices of a level must report off. One that does not answer prevents the evidence, whatever the other reports.
 #[test]
-fn of_two_devices_one_that_does_not_answer_keeps_the_level_from_proving_anything() {
+fn a_level_of_two_devices_gives_no_evidence_if_one_does_not_answer() {
     for how in [Malfunction::Unreachable, Malfunction::Silent, Malfunction::AcksOnly] {
         let fails = (BEGIN - 10, Fault::Malfunction { node: 0, how, seconds: 350 });
         let outcome = well(&paired(vec![fails, (BEGIN, Fault::CutNode { node: 0, seconds: 340 })]));
@@ -140,7 +140,7 @@ fn of_two_devices_one_that_does_not_answer_keeps_the_level_from_proving_anything
 
 /// One outlet belongs to another machine: that one runs on by its second supply, and so does the node, by its first.
 #[test]
-fn of_two_devices_one_that_is_wired_wrong_switches_no_machine_off() {
+fn a_level_of_two_devices_switches_no_machine_off_if_one_is_wired_wrong() {
     let fails = (BEGIN - 10, Fault::Malfunction { node: 0, how: Malfunction::WrongMachine(1), seconds: 350 });
     let wrong = paired(vec![fails, (BEGIN, Fault::CutNode { node: 0, seconds: 340 })]);
     let outcome = run(&wrong, SHIPPED);
@@ -172,7 +172,7 @@ fn a_sidecar_that_outlives_the_main_container_keeps_its_pod() {
 }
 
 #[test]
-fn one_watch_may_be_silent_while_the_others_are_live() {
+fn one_watch_may_hang_while_the_others_work() {
     for kind in ["Node", "Lease", "Pod"] {
         let silent = |replica| (BEGIN, Fault::SilenceWatch { replica, kind: kind.to_owned(), seconds: 100 });
         let lost = (BEGIN + 10, Fault::CutNode { node: 0, seconds: 60 });
@@ -183,7 +183,7 @@ fn one_watch_may_be_silent_while_the_others_are_live() {
 
 /// Older and newer processes lead in turn, and each honours the terms of the other's Lease.
 #[test]
-fn an_upgrade_with_other_terms_lets_one_lead_at_a_time_and_nothing_is_late() {
+fn an_upgrade_with_other_lease_durations_has_one_leader_at_a_time() {
     let with = Extras { upgrade: true, taints: true, nodes: Keeper::Ours, ..Extras::default() };
     for seed in 0..6 {
         let replaced =
@@ -197,7 +197,7 @@ fn an_upgrade_with_other_terms_lets_one_lead_at_a_time_and_nothing_is_late() {
 
 /// Clocks that drift change nothing that is visible from outside.
 #[test]
-fn clocks_that_drift_lose_no_node_and_let_nothing_go_early() {
+fn drifting_clocks_mark_no_node_lost_and_release_no_pod_early() {
     for seed in 0..4 {
         let with = Extras { drift: true, ..Extras::default() };
         let dies = vec![(60, Fault::PowerOff { node: 0, back: None }), (62, Fault::DeleteNode { node: 0 })];

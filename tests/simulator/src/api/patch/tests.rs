@@ -31,7 +31,7 @@ fn patched(how: PatchType, current: &Value, patch: &Value) -> Value {
 
 proptest! {
     #[test]
-    fn a_merge_twice_is_a_merge_once(current in object(), patch in object()) {
+    fn applying_a_merge_patch_twice_equals_once(current in object(), patch in object()) {
         for how in [PatchType::Merge, PatchType::Strategic] {
             let once = patched(how, &current, &patch);
             prop_assert_eq!(patched(how, &once, &patch), once);

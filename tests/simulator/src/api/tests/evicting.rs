@@ -24,7 +24,7 @@ fn allowed(cluster: &Cluster, name: &str) -> i64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_eviction_spends_the_budget_and_says_why_the_pod_goes() {
+async fn an_eviction_decrements_the_budget_and_sets_the_pods_condition() {
     let cluster = Cluster::new();
     cluster.pod("a");
     ready(&cluster, "a");
@@ -56,7 +56,7 @@ async fn an_exhausted_pdb_refuses_and_an_unobserved_one_has_retry_after() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_eviction_of_another_uid_is_refused_after_the_budget_is_spent() {
+async fn an_eviction_with_a_wrong_uid_is_denied_after_the_budget_is_decremented() {
     let cluster = Cluster::new();
     let pod = cluster.pod("a");
     ready(&cluster, "a");
@@ -79,7 +79,7 @@ async fn two_budgets_are_an_error_of_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_pend_ended_or_terminate_cost_nothing() {
+async fn evictions_of_pending_ended_or_terminating_pods_leave_the_budget() {
     for phase in ["Pending", "Failed", "Succeeded"] {
         let cluster = Cluster::new();
         cluster.pod("a");
@@ -103,7 +103,7 @@ async fn an_eviction_may_lengthen_the_grace_of_the_spec() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_spends_nothing() {
+async fn a_dry_run_leaves_the_budget() {
     let cluster = Cluster::new();
     cluster.pod("a");
     ready(&cluster, "a");

@@ -23,7 +23,7 @@ async fn a_watch_sends_changes_after_its_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_selector_makes_arrivals_and_removals_of_changes() {
+async fn a_selector_turns_changes_into_added_and_deleted() {
     let cluster = Cluster::new();
     let first = rv(&cluster.pod("a"));
     for app in ["y", "x"] {
@@ -63,7 +63,7 @@ async fn a_watch_older_than_the_window_gets_410_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn versions_of_the_future_are_refused_in_lists_and_awaited_in_watches() {
+async fn future_versions_are_refused_in_lists_and_awaited_in_watches() {
     let cluster = Cluster::new();
     let exact = format!("{PODS}?resourceVersion=999&resourceVersionMatch=Exact");
     assert_eq!(reason(&cluster.get(&exact)), (504, "Timeout"));

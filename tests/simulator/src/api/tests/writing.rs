@@ -13,7 +13,7 @@ async fn a_label_with_an_empty_value_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_counter_numbers_all_writes_and_a_write_of_nothing_is_none() {
+async fn all_kinds_share_one_revision_counter_and_a_no_op_write_has_none() {
     let cluster = Cluster::new();
     let pod = cluster.pod("a");
     let (_, node) = cluster.send(Method::POST, NODES, &json!({ "metadata": { "name": "n" } }));
@@ -82,7 +82,7 @@ async fn a_failed_test_of_a_json_patch_is_unprocessable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_and_how_long_a_pod_ends_cannot_be_changed() {
+async fn node_and_grace_period_of_a_pod_cannot_be_changed() {
     let cluster = Cluster::new();
     cluster.pod("a");
     for spec in [json!({ "nodeName": "m" }), json!({ "terminationGracePeriodSeconds": 1 })] {
@@ -92,7 +92,7 @@ async fn where_and_how_long_a_pod_ends_cannot_be_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_pod_may_be_called_running_again() {
+async fn a_failed_pod_may_become_running_again() {
     let cluster = Cluster::new();
     cluster.pod("a");
     cluster.phase("a", "Failed");
@@ -100,7 +100,7 @@ async fn a_failed_pod_may_be_called_running_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn status_and_the_rest_are_written_apart() {
+async fn status_and_spec_are_written_separately() {
     let cluster = Cluster::new();
     let pod = cluster.pod("a");
     let (_, after) = cluster.patch(&format!("{PODS}/a"), MERGE, &json!({ "status": { "phase": "Failed" } }));
@@ -118,7 +118,7 @@ async fn status_and_the_rest_are_written_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_created_in_a_namespace_that_is_not_there_or_goes() {
+async fn nothing_is_created_in_a_missing_or_terminating_namespace() {
     let cluster = Cluster::new();
     let pod =
         json!({ "metadata": { "name": "a" }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });

@@ -55,7 +55,7 @@ fn a_term_lasts_from_when_its_renewal_was_sent_and_no_longer() {
 
 /// The write counted as a renewal: the process that released the Lease could write for another ten seconds.
 #[test]
-fn bug_giving_the_lease_back_ends_the_term_and_renews_nothing() {
+fn bug_releasing_the_lease_ends_the_term_and_renews_nothing() {
     let found = broken(async |checker| {
         leads(checker, ME);
         sends(checker, ME, "1");
@@ -66,7 +66,7 @@ fn bug_giving_the_lease_back_ends_the_term_and_renews_nothing() {
 }
 
 #[test]
-fn the_lease_is_not_given_back_while_a_write_is_under_way() {
+fn the_lease_is_not_released_while_a_write_is_under_way() {
     let found = broken(async |checker| {
         leads(checker, ME);
         let under_way = checker.sent(ME, &Method::PATCH, NODE, node("1").to_string().as_bytes());
@@ -93,7 +93,7 @@ fn each_write_of_a_leader_is_checked_against_other_terms() {
 }
 
 #[test]
-fn a_late_write_has_the_version_its_sender_knew() {
+fn a_late_write_carries_the_version_that_its_sender_read() {
     let late = |sent: &'static str, named: &'static str, there: &'static str, wait: u64| {
         broken(async move |checker| {
             leads(checker, ME);

@@ -19,7 +19,7 @@ fn catches(plant: Plant, invariant: Invariant, plan: &Plan) {
 }
 
 #[test]
-fn an_attacher_that_starts_anew_over_lost_nodes_takes_no_volume_from_them() {
+fn an_attacher_that_restarts_detaches_no_volume_from_lost_nodes() {
     for guarding in [GATED, OPEN] {
         let mut faults = vec![
             (BEGIN, Fault::CutNode { node: HOME, seconds: LONG }),
@@ -36,7 +36,7 @@ fn an_attacher_that_starts_anew_over_lost_nodes_takes_no_volume_from_them() {
 }
 
 #[test]
-fn an_attacher_that_starts_anew_among_well_nodes_goes_on() {
+fn an_attacher_that_restarts_among_healthy_nodes_continues() {
     let faults = vec![
         (BEGIN, Fault::RestartAttacher),
         (BEGIN + 5, Fault::DeletePod { pod: 0 }),
@@ -50,7 +50,7 @@ fn an_attacher_that_starts_anew_among_well_nodes_goes_on() {
 
 /// Seed 20534: the rule treated it as an end when a machine was registered again under its running pods.
 #[test]
-fn bug_a_machine_that_is_registered_anew_has_ended_nothing() {
+fn bug_registering_a_machine_again_ends_no_incarnation() {
     let faults = vec![
         (BEGIN, Fault::KillKubelet { node: HOME, seconds: 20 }),
         (BEGIN + 5, Fault::DeleteNode { node: HOME }),
@@ -61,13 +61,13 @@ fn bug_a_machine_that_is_registered_anew_has_ended_nothing() {
 
 /// The attacher did not see that an attachment was deleted, and its pod came back to that node and waited without end.
 #[test]
-fn bug_seed_121322_what_a_person_deleted_is_attached_anew() {
+fn bug_seed_121322_a_deleted_attachment_is_attached_again() {
     drop(well(&draw(121_322)));
 }
 
 /// Its claim is in use, so it is only marked: the pod goes, then the claim, then the volume.
 #[test]
-fn a_volume_that_is_made_anew_waits_for_its_user() {
+fn a_recreated_volume_waits_for_its_user() {
     let faults =
         vec![(BEGIN, Fault::RenewVolume { pod: 0, force: false }), (BEGIN + 20, Fault::DeletePod { pod: 0 })];
     for guarding in [GATED, OPEN] {
@@ -86,7 +86,7 @@ fn a_volume_that_is_made_anew_waits_for_its_user() {
 
 /// People remove the finalizers: the objects are deleted and created again while their user runs, and the Lease stays.
 #[test]
-fn a_volume_that_is_torn_out_under_its_user_stays_its_nodes() {
+fn a_volume_recreated_under_its_user_stays_with_its_node() {
     let faults = vec![
         (BEGIN, Fault::RenewVolume { pod: 0, force: true }),
         (BEGIN + 20, Fault::CutNode { node: HOME, seconds: LONG }),
@@ -104,7 +104,7 @@ fn a_volume_that_is_torn_out_under_its_user_stays_its_nodes() {
 }
 
 #[test]
-fn the_volume_of_a_pod_that_ends_goes_with_it_and_so_does_its_lease() {
+fn an_ephemeral_volume_and_its_lease_are_deleted_with_their_pod() {
     for guarding in [GATED, OPEN] {
         let brief = plan(guarding, None, (0..2).map(|number| (BEGIN, Fault::MakeBrief { number })).collect());
         let outcome = well(&brief);
@@ -122,7 +122,7 @@ fn the_volume_of_a_pod_that_ends_goes_with_it_and_so_does_its_lease() {
 
 /// The second pod of a ReadWriteOncePod volume waits until the first has ended, wherever it is.
 #[test]
-fn what_is_for_one_pod_is_given_to_one() {
+fn a_read_write_once_pod_volume_is_mounted_by_one_pod() {
     for guarding in [GATED, OPEN] {
         let faults = |alone: bool| {
             let guarding = Guarding { one_pod: alone, ..guarding };
@@ -143,7 +143,7 @@ fn what_is_for_one_pod_is_given_to_one() {
 }
 
 #[test]
-fn who_opens_the_gate_too_soon_is_found_out() {
+fn opening_the_gate_too_soon_is_detected() {
     let faults = vec![
         (BEGIN, Fault::CutNode { node: HOME, seconds: LONG }),
         (BEGIN + 60, Fault::ForceDelete { pod: 0 }),
@@ -154,7 +154,7 @@ fn who_opens_the_gate_too_soon_is_found_out() {
 /// pod-safety did not run when a pod stopped using the volume. A kubelet that reports other volumes of the driver
 /// counts as soon as all older events have been read; a volume that it reports itself is not released.
 #[test]
-fn after_a_restart_what_a_kubelet_reports_is_its_word() {
+fn after_a_restart_volumes_in_use_decides_what_is_released() {
     let untold = |deaf: bool| {
         let mut faults = vec![
             (BEGIN + 1, Fault::ForceDelete { pod: 0 }),
@@ -217,7 +217,7 @@ fn race(seed: u64, guarding: Guarding, us: Us, forced_before: u64) -> (bool, boo
 
 /// `docs/volume-guard.md` describes the remaining gap.
 #[test]
-fn who_tears_a_volume_off_in_the_second_of_the_loss_is_kept_from_it_by_the_gate_alone() {
+fn only_the_gate_prevents_a_forced_detach_in_the_second_of_the_loss() {
     let mut lost = Vec::new();
     for (guarding, us, forced_before) in [
         (GATED, Us::Slow(20_000), 0),
