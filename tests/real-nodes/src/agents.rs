@@ -55,14 +55,14 @@ async fn prepare(plane: &ControlPlane, machine: Machine) -> Result<()> {
         mknodat(CWD, &keeper, FileType::Fifo, 0o600.into(), 0)?;
     }
     let program = agent().await?;
-    let words = [
+    let args = [
         program.display().to_string(),
         format!("run --node {name} --namespace pod-safety --server {API_SERVER} --port 443 --gated"),
         format!("--timeout {} --interval {INTERVAL} --late {LATE}", TIMEOUT.as_secs()),
         format!("--account {} --keeper {} --marks {}", at("account"), at("keeper"), at("run/agent")),
         format!("--record {} --kubelet {}", at("own"), at("kubelet")),
     ];
-    Ok(fs::write(folder.join("agent"), words.join(" ") + "\n")?)
+    Ok(fs::write(folder.join("agent"), args.join(" ") + "\n")?)
 }
 
 /// Cuts the power of a machine whose watchdog was fed and is not fed any more. A machine that is off stays off.

@@ -36,8 +36,8 @@ pub(crate) async fn check(world: &World) -> Result<()> {
     let cgroup = cgroup.trim();
     anyhow::ensure!(!cgroup.is_empty(), "no machine was frozen; it says why above");
     Ok(eventually("nothing is left of the world", WITHIN, async || {
-        let left = remaining_cgroups(cgroup);
-        check_that(left.is_empty(), format!("{left:?}"))
+        let remaining = remaining_cgroups(cgroup);
+        check_that(remaining.is_empty(), format!("{remaining:?}"))
     })
     .await?)
 }

@@ -273,14 +273,14 @@ fn try_namespaces(script: &str) -> Probe {
 /// The texts in a program's error output which mean that this machine does not support the operation, or does not
 /// permit it.
 fn refused(stderr: &str) -> Probe {
-    let words = [
+    let messages = [
         "Operation not permitted",
         "Permission denied",
         "Operation not supported",
         "Unknown device type",
         "No space left on device", // so many namespaces are allowed, and no more: often none
     ];
-    if words.iter().any(|word| stderr.contains(word)) {
+    if messages.iter().any(|text| stderr.contains(text)) {
         Probe::Refused
     } else {
         Probe::Broken(stderr.trim().to_owned())

@@ -25,8 +25,8 @@ pub(crate) struct Line {
 impl Line {
     /// `None`: the line is incomplete, as the last line of a machine without power may be.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let mut words = text.split(' ');
-        let mut next = || words.next().map(str::to_owned);
+        let mut fields = text.split(' ');
+        let mut next = || fields.next().map(str::to_owned);
         let (identity, uid, node) = (next()?, next()?, next()?);
         let (at, alone) = (next()?.parse().ok()?, next()? == "alone");
         Some(Self { identity, uid, node, at, alone })
@@ -111,14 +111,14 @@ pub(crate) fn handovers(lines: &[Line]) -> Vec<Handover> {
 
 /// Checks one set of identities. Nothing is excused: only the empty list is good.
 pub(crate) fn check(lines: &[Line], sightings: &[Sighting]) -> Vec<Violation> {
-    let mut found = Vec::new();
+    let mut violations = Vec::new();
     let mut together: BTreeMap<(&str, &Copy, &Copy), (f64, f64)> = BTreeMap::new();
     for Sighting { at, copies: [one, other] } in sightings {
         let (one, other) = if one <= other { (one, other) } else { (other, one) };
         let span = together.entry((&one.identity, one, other)).or_insert((*at, *at));
         span.1 = *at;
     }
-    found.extend(together.into_iter().map(|((identity, one, other), (from, to))| Violation::TwoRan {
+    violations.extend(together.into_iter().map(|((identity, one, other), (from, to))| Violation::TwoRan {
         identity: identity.to_owned(),
         nodes: [one.node.clone(), other.node.clone()],
         seconds: to - from,
@@ -128,10 +128,10 @@ pub(crate) fn check(lines: &[Line], sightings: &[Sighting]) -> Vec<Violation> {
         of.entry(&line.identity).or_default().push(line);
     }
     for lines in of.into_values() {
-        found.extend(wrote_on(&lines));
-        found.extend(not_alone(&lines));
+        violations.extend(wrote_on(&lines));
+        violations.extend(not_alone(&lines));
     }
-    found
+    violations
 }
 
 /// Compares each copy with the first line of the first copy that began after it.
@@ -163,12 +163,12 @@ fn not_alone(lines: &[&Line]) -> Vec<Violation> {
         *by.entry((&line.uid, &line.node)).or_default() += 1;
     }
     let identity = lines.first().map(|line| line.identity.clone()).unwrap_or_default();
-    let found = by.into_iter().map(|((_, node), lines)| Violation::NotAlone {
+    let violations = by.into_iter().map(|((_, node), lines)| Violation::NotAlone {
         identity: identity.clone(),
         node: node.to_owned(),
         lines,
     });
-    found.collect()
+    violations.collect()
 }
 
 #[cfg(test)]
@@ -194,9 +194,9 @@ mod tests {
     fn a_copy_that_writes_after_its_successor_is_a_violation() {
         let lines =
             ["db-0 a n1 1.00 alone", "db-0 b n2 5.00 alone", "db-0 a n1 5.05 alone", "db-0 a n1 6.25 alone"];
-        let found = check(&lines.map(line), &[]);
-        let [Violation::WroteOn { node, successor, lines: 2, seconds, .. }] = found.as_slice() else {
-            panic!("{found:?}")
+        let violations = check(&lines.map(line), &[]);
+        let [Violation::WroteOn { node, successor, lines: 2, seconds, .. }] = violations.as_slice() else {
+            panic!("{violations:?}")
         };
         assert_eq!((node.as_str(), successor.as_str()), ("n1", "n2"));
         assert!((seconds - 1.25).abs() < 0.001, "{seconds}");
@@ -205,16 +205,18 @@ mod tests {
     #[test]
     fn two_copies_on_one_volume_are_a_violation() {
         let lines = ["db-0 a n1 1.00 alone", "db-0 b n2 5.00 not-alone"];
-        let found = check(&lines.map(line), &[]);
-        assert!(matches!(found.as_slice(), [Violation::NotAlone { lines: 1, .. }]), "{found:?}");
+        let violations = check(&lines.map(line), &[]);
+        assert!(matches!(violations.as_slice(), [Violation::NotAlone { lines: 1, .. }]), "{violations:?}");
     }
 
     #[test]
     fn a_frozen_copy_counts_without_writes() {
         let copies = [copy("b", "n2"), copy("a", "n1")];
         let at = |at| Sighting { at, copies: copies.clone() };
-        let found = check(&[], &[at(5.0), at(5.1), at(7.0)]);
-        let [Violation::TwoRan { nodes, seconds, .. }] = found.as_slice() else { panic!("{found:?}") };
+        let violations = check(&[], &[at(5.0), at(5.1), at(7.0)]);
+        let [Violation::TwoRan { nodes, seconds, .. }] = violations.as_slice() else {
+            panic!("{violations:?}")
+        };
         assert_eq!(nodes, &["n1", "n2"]);
         assert!((seconds - 2.0).abs() < 0.001, "{seconds}");
     }

@@ -46,19 +46,19 @@ async fn two_at_once(tools: &Path) -> Result<Vec<Violation>> {
     ensure!(watch::copies().len() == 1 && alone.is_empty(), "one copy alone: {alone:?}");
     let _second = copy(tools, &["db-0", "uid-b", "n2"]).await?;
     let mut sightings = Vec::new();
-    let found = eventually("each look sees the two copies on one volume", WITHIN, async || {
+    let violations = eventually("each look sees the two copies on one volume", WITHIN, async || {
         sightings.extend(watch.sightings());
         let lines = watch::lines(since).map_err(|error| error.to_string())?;
-        let found = oracle::check(&lines, &sightings);
+        let violations = oracle::check(&lines, &sightings);
         let kinds = [
-            found.iter().any(|one| matches!(one, Violation::TwoRan { .. })),
-            found.iter().any(|one| matches!(one, Violation::WroteOn { .. })),
-            found.iter().any(|one| matches!(one, Violation::NotAlone { .. })),
+            violations.iter().any(|one| matches!(one, Violation::TwoRan { .. })),
+            violations.iter().any(|one| matches!(one, Violation::WroteOn { .. })),
+            violations.iter().any(|one| matches!(one, Violation::NotAlone { .. })),
         ];
-        check_that(kinds == [true; 3], format!("what was seen is {found:?}")).map(|()| found)
+        check_that(kinds == [true; 3], format!("what was seen is {violations:?}")).map(|()| violations)
     })
     .await?;
-    Ok(found)
+    Ok(violations)
 }
 
 /// Starts two copies on an exclusive volume, kills the one that was admitted, and sees the other one take its place.
@@ -73,8 +73,8 @@ async fn one_at_a_time(tools: &Path) -> Result<()> {
     ensure!(one.uid == "uid-a", "the second was let in: {one:?}");
     run("kill", &["-KILL", &pid.to_string()]).await?;
     writes(ALONE, "uid-b").await?;
-    let found = oracle::check(&watch::lines(since)?, &watch.sightings());
-    ensure!(found.is_empty(), "one after the other: {found:?}");
+    let violations = oracle::check(&watch::lines(since)?, &watch.sightings());
+    ensure!(violations.is_empty(), "one after the other: {violations:?}");
     for (pid, _) in watch::copies() {
         run("kill", &["-KILL", &pid.to_string()]).await?;
     }

@@ -96,15 +96,15 @@ impl Report {
         }
         text += "\nWhat pod-safety said of an identity that waited, and which acts admission denied:\n\n";
         for (scenario, ways) in self.lines() {
-            let said: BTreeSet<_> = ways.values().flat_map(|finding| &finding.said).collect();
-            if !said.is_empty() {
-                let said = said
+            let messages: BTreeSet<_> = ways.values().flat_map(|finding| &finding.said).collect();
+            if !messages.is_empty() {
+                let messages = messages
                     .into_iter()
                     .map(String::as_str)
                     .collect::<Vec<_>>()
                     .join("; ")
                     .replace(['\n', '|'], " ");
-                let _infallible = writeln!(text, "- {}: {said}", scenario.name);
+                let _infallible = writeln!(text, "- {}: {messages}", scenario.name);
             }
         }
         let outlived = self.found.iter().map(|one| one.finding.outlived).fold(None, Outlived::longer);

@@ -38,8 +38,8 @@ impl Cluster {
         let mut carries = self.plane.program(&bridge, Path::new("python3"), args, &[])?;
         let log = self.plane.log(&bridge);
         let ready = async || {
-            let said = std::fs::read_to_string(&log).map_err(|error| error.to_string())?;
-            said.ends_with("carries\n").then_some(()).ok_or(said)
+            let output = std::fs::read_to_string(&log).map_err(|error| error.to_string())?;
+            output.ends_with("carries\n").then_some(()).ok_or(output)
         };
         carries.wait_for_within("carry", STARTS, ready).await?;
         ip(&format!("link set to-{} master {bridge}", machine.name())).await?;

@@ -32,9 +32,9 @@ impl Watch {
         let sink = Arc::clone(&seen);
         let looking = tokio::spawn(async move {
             loop {
-                let found = together();
-                if !found.is_empty() {
-                    sink.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+                let sightings = together();
+                if !sightings.is_empty() {
+                    sink.lock().unwrap_or_else(PoisonError::into_inner).extend(sightings);
                 }
                 tokio::time::sleep(SAMPLE_INTERVAL).await;
             }
@@ -65,8 +65,8 @@ pub(crate) fn copies() -> Vec<(u32, Copy)> {
 fn copy(pid: u32) -> Option<Copy> {
     let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let command = String::from_utf8(command).ok()?;
-    let words: Vec<&str> = command.split_terminator('\0').collect();
-    let ["/workload", identity, uid, node] = words.as_slice() else { return None };
+    let args: Vec<&str> = command.split_terminator('\0').collect();
+    let ["/workload", identity, uid, node] = args.as_slice() else { return None };
     let status = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let state = status.rsplit_once(") ")?.1.chars().next()?;
     (!matches!(state, 'Z' | 'X')).then(|| Copy {
@@ -81,15 +81,15 @@ fn copy(pid: u32) -> Option<Copy> {
 fn together() -> Vec<Sighting> {
     let all = copies();
     let Ok(at) = uptime() else { return Vec::new() };
-    let mut found = Vec::new();
+    let mut sightings = Vec::new();
     for (number, (pid, one)) in all.iter().enumerate() {
         for (_, other) in all.iter().skip(number + 1) {
             if one.identity == other.identity && one.uid != other.uid && copy(*pid).as_ref() == Some(one) {
-                found.push(Sighting { at, copies: [one.clone(), other.clone()] });
+                sightings.push(Sighting { at, copies: [one.clone(), other.clone()] });
             }
         }
     }
-    found
+    sightings
 }
 
 /// The clock of the workload's log.

@@ -184,14 +184,17 @@ fn without_root_all_missing_parts_are_named_before_any_change() -> Result<()> {
     let machine = Machine::new("", "")?.with_programs("git make gcc tar chroot xargs")?;
     machine.answers("id", "#!/bin/bash\necho 1000\n")?;
     machine.answers("apt-get", "#!/bin/bash\necho apt-get was called >&2\n")?;
-    let said = machine.refusal()?;
+    let message = machine.refusal()?;
     for package in
         ["python3", "python3-pip", "util-linux", "bsdutils", "iproute2", "procps", "kmod", "chromium"]
     {
-        assert!(said.contains(&format!(" {package}")), "{package}: {said}");
+        assert!(message.contains(&format!(" {package}")), "{package}: {message}");
     }
-    assert!(said.contains("there is no sudo. As root, type: apt-get update && apt-get install"), "{said}");
-    assert!(!said.contains("was called"), "{said}");
+    assert!(
+        message.contains("there is no sudo. As root, type: apt-get update && apt-get install"),
+        "{message}"
+    );
+    assert!(!message.contains("was called"), "{message}");
     Ok(())
 }
 
@@ -199,8 +202,8 @@ fn without_root_all_missing_parts_are_named_before_any_change() -> Result<()> {
 fn an_unsupported_architecture_is_reported() -> Result<()> {
     let machine = Machine::new("", "")?;
     machine.answers("uname", "#!/bin/bash\necho riscv64\n")?;
-    let said = machine.refusal()?;
-    assert!(said.contains("x86_64 or aarch64, and this is riscv64"), "{said}");
+    let message = machine.refusal()?;
+    assert!(message.contains("x86_64 or aarch64, and this is riscv64"), "{message}");
     Ok(())
 }
 
@@ -224,8 +227,8 @@ fn a_browser_stub_is_not_a_browser() -> Result<()> {
         "chromium-browser",
         "#!/bin/bash\necho requires the chromium snap to be installed >&2\nexit 1\n",
     )?;
-    let said = machine.refusal()?;
-    assert!(said.contains("put chromium or google-chrome"), "{said}");
+    let message = machine.refusal()?;
+    assert!(message.contains("put chromium or google-chrome"), "{message}");
     Ok(())
 }
 
@@ -236,10 +239,10 @@ fn a_go_older_than_kubernetes_needs_is_refused() -> Result<()> {
     let module = fs::read_to_string(tests().join("control-plane/tools/kubernetes/go.mod"))?;
     let needed = module.lines().find_map(|line| line.strip_prefix("go ")).context("go.mod names no Go")?;
     machine.answers("go", "#!/bin/bash\necho go1.19.8\n")?;
-    let said = machine.refusal()?;
-    assert!(said.contains(&format!("Kubernetes needs Go {needed}, and this is 1.19.8")), "{said}");
+    let message = machine.refusal()?;
+    assert!(message.contains(&format!("Kubernetes needs Go {needed}, and this is 1.19.8")), "{message}");
     fs::remove_file(machine.programs.path().join("go"))?;
-    let said = machine.refusal()?;
-    assert!(said.contains("there is no go in PATH"), "{said}");
+    let message = machine.refusal()?;
+    assert!(message.contains("there is no go in PATH"), "{message}");
     Ok(())
 }

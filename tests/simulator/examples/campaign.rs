@@ -59,8 +59,8 @@ fn number(variable: &str) -> Option<u64> {
 
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match words.as_slice() {
+    let args: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match args.as_slice() {
         [] => Ok(for_a_time()),
         ["perturb"] => Ok(all_strikes()),
         ["teeth"] => measure_teeth(),
@@ -71,7 +71,7 @@ fn main() -> Result<ExitCode> {
         ["strike", scenario, strike] => run_strike(scenario, strike),
         ["caught", names @ ..] => measure(names),
         ["seeds", from, to] => Ok(run_seeds(from.parse()?, to.parse()?)),
-        _ => bail!("what is {words:?}? See the head of examples/campaign.rs"),
+        _ => bail!("what is {args:?}? See the head of examples/campaign.rs"),
     }
 }
 
@@ -235,8 +235,8 @@ fn commit_forced_detach() -> Result<()> {
 
 /// Of the named bugs, or of all.
 fn commit_plants(names: &[&str]) -> Result<ExitCode> {
-    let wanted = |plant: &Plant| names.is_empty() || names.contains(&format!("{plant:?}").as_str());
-    let plants = Plant::ALL.into_iter().filter(|(plant, _)| wanted(plant)).collect::<Vec<_>>();
+    let is_requested = |plant: &Plant| names.is_empty() || names.contains(&format!("{plant:?}").as_str());
+    let plants = Plant::ALL.into_iter().filter(|(plant, _)| is_requested(plant)).collect::<Vec<_>>();
     let plants = parking_lot::Mutex::new(plants);
     let next = || plants.lock().pop();
     std::thread::scope(|scope| {

@@ -44,12 +44,12 @@ const KNOWN: &[(&[Place], &str)] = &[
 /// The differences that are not listed, and the listed ones that did not occur.
 pub(super) fn unexpected(found: &BTreeSet<Place>) -> Vec<String> {
     let known: BTreeSet<Place> = KNOWN.iter().flat_map(|(places, _)| *places).copied().collect();
-    let word = |(script, at, track): &Place, what: &str| {
+    let describe = |(script, at, track): &Place, what: &str| {
         let deed = SCRIPTS.iter().find(|one| one.name == *script).and_then(|one| one.steps.get(*at));
         format!("{script}, after {deed:?} ({at}), {track}: {what}")
     };
-    let new = found.difference(&known).map(|place| word(place, "differs, and nobody has said why"));
-    let old = known.difference(found).map(|place| word(place, "was said to differ, and does not"));
+    let new = found.difference(&known).map(|place| describe(place, "differs, and nobody has said why"));
+    let old = known.difference(found).map(|place| describe(place, "was said to differ, and does not"));
     new.chain(old).collect()
 }
 
@@ -75,8 +75,8 @@ mod tests {
         let place = (SCRIPTS[0].name, 0, record::PROCESS);
         let known = BTreeSet::from_iter(KNOWN.iter().flat_map(|(places, _)| *places).copied());
         assert_eq!(unexpected(&known), Vec::<String>::new());
-        let told = unexpected(&known.into_iter().chain([place]).collect());
-        assert!(told.len() == 1 && told[0].contains("nobody has said why"), "{told:?}");
+        let places = unexpected(&known.into_iter().chain([place]).collect());
+        assert!(places.len() == 1 && places[0].contains("nobody has said why"), "{places:?}");
         assert!(unexpected(&BTreeSet::new()).iter().all(|line| line.contains("does not")));
     }
 }

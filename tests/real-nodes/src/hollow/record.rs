@@ -46,8 +46,8 @@ impl Record {
         };
         let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
         record.follow(POD, pods, pod, of_pod).await?;
-        let mut lives = Incarnations::default();
-        record.follow(NODE, Api::<Node>::all(client.clone()), node, move |node| lives.describe(node)).await?;
+        let mut seen = Incarnations::default();
+        record.follow(NODE, Api::<Node>::all(client.clone()), node, move |node| seen.describe(node)).await?;
         let leases = Api::<Lease>::namespaced(client.clone(), "kube-node-lease");
         record.follow(LEASE, leases, node, |_| "renewed".to_owned()).await?;
         Ok(record)
@@ -70,7 +70,7 @@ impl Record {
         }
         let version = listed.metadata.resource_version.unwrap_or_default();
         let mut stream = api.watch(&WatchParams::default(), &version).await?.boxed();
-        let heard = Arc::clone(&self.lines);
+        let recorded = Arc::clone(&self.lines);
         self.watches.spawn(async move {
             while let Ok(Some(event)) = stream.try_next().await {
                 let line = match &event {
@@ -78,7 +78,7 @@ impl Record {
                     WatchEvent::Deleted(one) if has_name(one, &name) => GONE.to_owned(),
                     _ => continue,
                 };
-                heard.lock().unwrap_or_else(PoisonError::into_inner).entry(track).or_default().push(line);
+                recorded.lock().unwrap_or_else(PoisonError::into_inner).entry(track).or_default().push(line);
             }
         });
         Ok(())
@@ -86,14 +86,14 @@ impl Record {
 
     /// The events in the form that is compared.
     pub(super) fn finish(&mut self) -> BTreeMap<&'static str, Vec<String>> {
-        let mut heard = std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut recorded = std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner));
         for track in TRACKS {
-            let lines = heard.entry(track).or_default();
+            let lines = recorded.entry(track).or_default();
             let before = self.before.get(track).cloned();
             *lines = if track == LEASE { renewals(lines) } else { changes(before, lines) };
             self.before.extend(lines.last().map(|last| (track, last.clone())));
         }
-        heard
+        recorded
     }
 }
 
@@ -134,13 +134,13 @@ fn of_pod(pod: &Pod) -> String {
     let containers = status.and_then(|status| status.container_statuses.as_ref());
     let container = containers.and_then(|all| all.first());
     let restarts = container.map_or(0, |container| container.restart_count);
-    let mut words = vec![phase.to_owned(), of_container(container.and_then(|one| one.state.as_ref()))];
-    words.extend((restarts > 0).then(|| format!("restarted {restarts} times")));
+    let mut parts = vec![phase.to_owned(), of_container(container.and_then(|one| one.state.as_ref()))];
+    parts.extend((restarts > 0).then(|| format!("restarted {restarts} times")));
     let conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
     let ready = conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True");
-    words.extend(ready.then(|| "Ready".to_owned()));
-    words.extend(pod.metadata.deletion_timestamp.is_some().then(|| "to end".to_owned()));
-    words.join(", ")
+    parts.extend(ready.then(|| "Ready".to_owned()));
+    parts.extend(pod.metadata.deletion_timestamp.is_some().then(|| "to end".to_owned()));
+    parts.join(", ")
 }
 
 /// A waiting container and one without a status count as equal.

@@ -59,12 +59,12 @@ impl Options {
 
     /// From a `DeleteOptions` object. Validated later.
     pub(crate) fn from_object(body: &Value) -> Self {
-        let word = |path: &[&str]| at(body, path).and_then(Value::as_str).map(str::to_owned);
+        let string_at = |path: &[&str]| at(body, path).and_then(Value::as_str).map(str::to_owned);
         Self {
             grace: number(body, &["gracePeriodSeconds"]),
-            uid: word(&["preconditions", "uid"]),
-            version: word(&["preconditions", "resourceVersion"]),
-            propagation: word(&["propagationPolicy"]),
+            uid: string_at(&["preconditions", "uid"]),
+            version: string_at(&["preconditions", "resourceVersion"]),
+            propagation: string_at(&["propagationPolicy"]),
             orphan_dependents: at(body, &["orphanDependents"]).and_then(Value::as_bool),
             dry: texts(body, &["dryRun"]).contains(&"All"),
         }
@@ -217,17 +217,17 @@ fn first_pass(kind: &Kind, object: &Value, options: &Options, now: Timestamp) ->
     if kind.rules != Rules::Pod {
         return Course::Now;
     }
-    let asked = options.grace.map(|grace| if grace < 0 { 1 } else { grace });
+    let requested = options.grace.map(|grace| if grace < 0 { 1 } else { grace });
     let mut object = object.clone();
     if at(&object, &["metadata", "deletionTimestamp"]).is_some() {
         let pending = number(&object, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
-        return match asked {
+        return match requested {
             _ if pending == 0 => Course::Now,
-            Some(asked) if asked < pending => shorten(object, pending, asked, now),
+            Some(requested) if requested < pending => shorten(object, pending, requested, now),
             _ => Course::Pending,
         };
     }
-    let grace = grace(&object, asked);
+    let grace = grace(&object, requested);
     let end = now + SignedDuration::from_secs(grace);
     set(&mut object, &["metadata"], "deletionTimestamp", seconds(end));
     set(&mut object, &["metadata"], "deletionGracePeriodSeconds", grace);
@@ -257,12 +257,12 @@ fn raise_generation(object: &mut Value) {
 
 /// `markAsDeleting`: the end is now, or was earlier.
 fn mark_as_deleting(object: &mut Value, now: Timestamp) {
-    let known = at(object, &["metadata", "deletionTimestamp"]).and_then(Value::as_str);
-    let known: Option<Timestamp> = known.and_then(|text| text.parse().ok());
-    if known.is_none() {
+    let pending = at(object, &["metadata", "deletionTimestamp"]).and_then(Value::as_str);
+    let pending: Option<Timestamp> = pending.and_then(|text| text.parse().ok());
+    if pending.is_none() {
         raise_generation(object);
     }
-    if known.is_none_or(|known| known > now) {
+    if pending.is_none_or(|pending| pending > now) {
         set(object, &["metadata"], "deletionTimestamp", seconds(now));
     }
     set(object, &["metadata"], "deletionGracePeriodSeconds", 0);
@@ -270,29 +270,29 @@ fn mark_as_deleting(object: &mut Value, now: Timestamp) {
 
 /// The object's finalizers, with those for the garbage collector that the options ask for.
 fn collector_finalizers(kind: &Kind, object: &Value, options: &Options) -> Vec<String> {
-    let known = texts(object, &["metadata", "finalizers"]);
+    let existing = texts(object, &["metadata", "finalizers"]);
     if kind.rules == Rules::Event {
         // Events have no dependents, and their registry no garbage collection.
-        return known.into_iter().map(str::to_owned).collect();
+        return existing.into_iter().map(str::to_owned).collect();
     }
     let policy = options.propagation.as_deref();
     let unsaid = policy.is_none() && options.orphan_dependents.is_none();
     let orphan = options.orphan_dependents == Some(true)
         || policy == Some("Orphan")
-        || (unsaid && known.contains(&ORPHAN))
+        || (unsaid && existing.contains(&ORPHAN))
         // The registry's own default, from before there was a collector.
-        || (unsaid && kind.rules == Rules::Replication && !known.contains(&FOREGROUND));
-    let foreground = policy == Some("Foreground") || (unsaid && !orphan && known.contains(&FOREGROUND));
-    let mut finalizers: Vec<String> = known
+        || (unsaid && kind.rules == Rules::Replication && !existing.contains(&FOREGROUND));
+    let foreground = policy == Some("Foreground") || (unsaid && !orphan && existing.contains(&FOREGROUND));
+    let mut finalizers: Vec<String> = existing
         .iter()
         .filter(|name| ![ORPHAN, FOREGROUND].contains(*name))
         .map(|name| (*name).to_owned())
         .collect();
     finalizers.extend(orphan.then(|| ORPHAN.to_owned()));
     finalizers.extend(foreground.then(|| FOREGROUND.to_owned()));
-    let same =
-        finalizers.len() == known.len() && known.iter().all(|name| finalizers.iter().any(|one| one == name));
-    if same { known.into_iter().map(str::to_owned).collect() } else { finalizers }
+    let same = finalizers.len() == existing.len()
+        && existing.iter().all(|name| finalizers.iter().any(|one| one == name));
+    if same { existing.into_iter().map(str::to_owned).collect() } else { finalizers }
 }
 
 fn set_finalizers(object: &mut Value, finalizers: &[String]) {

@@ -87,9 +87,9 @@ pub(crate) fn evict(
             let budget = budget.1.rsplit('/').next().unwrap_or_default().to_owned();
             let done = condition_and_delete(log, route, &key, &name, &options, now);
             // Whatever the conflict was: the sender is told to retry.
-            let told =
+            let message =
                 |failure: Failure| if failure.code == 409 && unsaid { unobserved(&budget) } else { failure };
-            done.map(Some).map_err(told)
+            done.map(Some).map_err(message)
         }
         _ => {
             let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
@@ -155,9 +155,9 @@ fn spend(log: &mut Log, key: &Key, pod: &str, dry: bool, now: Timestamp) -> Resu
             format!("The disruption budget {name} needs {needs} healthy pods and has {has} currently");
         return Err(Failure::too_many_requests(VIOLATES, 0, &cause));
     }
-    let left = status("disruptionsAllowed") - 1;
-    set(&mut new, &["status"], "disruptionsAllowed", left);
-    if left == 0 {
+    let remaining = status("disruptionsAllowed") - 1;
+    set(&mut new, &["status"], "disruptionsAllowed", remaining);
+    if remaining == 0 {
         exhaust(&mut new, now);
     }
     set(&mut new, &["status", "disruptedPods"], pod, seconds(now));
@@ -241,8 +241,8 @@ pub(crate) fn bind(log: &mut Log, route: &Route, asked: &ApiRequest, now: Timest
     let existing = log.get(&key).cloned().ok_or_else(|| Failure::not_found(&route.kind, &name))?;
     let meta = |object: &Value, key: &str| text(object, &["metadata", key]).to_owned();
     for field in ["uid", "resourceVersion"] {
-        let wanted = meta(&body, field);
-        if !wanted.is_empty() && wanted != meta(&existing.value, field) {
+        let expected = meta(&body, field);
+        if !expected.is_empty() && expected != meta(&existing.value, field) {
             return Err(Failure::conflict(&route.kind, &name, "Precondition failed"));
         }
     }

@@ -109,11 +109,11 @@ impl Failure {
     }
 
     pub(crate) fn invalid_as(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
-        let words: Vec<_> =
+        let parts: Vec<_> =
             causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
-        let sentence = match words.as_slice() {
+        let sentence = match parts.as_slice() {
             [one] => one.clone(),
-            _ => format!("[{}]", words.join(", ")),
+            _ => format!("[{}]", parts.join(", ")),
         };
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let mut details = named(group, kind, name);

@@ -216,11 +216,11 @@ fn page(
     }
     let mut metadata = json!({ "resourceVersion": revision.to_string() });
     // The rest is not filtered: a next page may turn out to be empty.
-    let left = rest.count();
-    if left > 0 {
+    let remaining = rest.count();
+    if remaining > 0 {
         metadata["continue"] = Token { revision, after: last }.write().into();
         if !selector.is_narrow() {
-            metadata["remainingItemCount"] = left.into();
+            metadata["remainingItemCount"] = remaining.into();
         }
     }
     let items: Vec<&str> = items.iter().filter_map(|item| std::str::from_utf8(item).ok()).collect();

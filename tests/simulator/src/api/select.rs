@@ -81,8 +81,8 @@ impl Selector {
     /// (`watchCache.listLatestRV`).
     pub(crate) fn is_in_its_index(&self, object: &Value) -> bool {
         let by_node = |path: &[&str]| path == ["spec", "nodeName"];
-        let mut wanted = self.fields.iter().filter(|(path, _, equal)| *equal && by_node(path));
-        wanted.all(|(path, value, _)| text(object, path) == value)
+        let mut indexed = self.fields.iter().filter(|(path, _, equal)| *equal && by_node(path));
+        indexed.all(|(path, value, _)| text(object, path) == value)
     }
 
     pub(crate) fn matches(&self, object: &Value) -> bool {

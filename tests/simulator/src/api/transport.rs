@@ -63,9 +63,9 @@ impl Transport {
         let (sender, receiver) = oneshot::channel();
         let server = Arc::clone(&self.server);
         let task = async move {
-            let heard = deliver(&server, asked).await;
+            let delivery = deliver(&server, asked).await;
             // The sender may be gone; its request was executed all the same.
-            drop(sender.send(heard));
+            drop(sender.send(delivery));
         };
         self.server.env().spawner.spawn("request", Box::pin(task));
         receiver

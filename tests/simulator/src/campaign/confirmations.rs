@@ -26,9 +26,9 @@ pub(super) fn add(plan: &mut Plan) {
     let losses: Vec<(u64, usize)> = plan.faults.iter().filter_map(loss).collect();
     for (at, node) in losses {
         let device_is_lost = plan.with.fencing.is_some() && draws.percent(40);
-        let looks = at + draws.below(LOOKS_AFTER) + if device_is_lost { FENCED_AFTER } else { 0 };
+        let checked_at = at + draws.below(LOOKS_AFTER) + if device_is_lost { FENCED_AFTER } else { 0 };
         let valid = VALID + draws.below(VALID_LONGER);
-        plan.faults.push((looks, Fault::Confirm { node, wrong: draws.percent(20), valid }));
+        plan.faults.push((checked_at, Fault::Confirm { node, wrong: draws.percent(20), valid }));
         if device_is_lost {
             // When the device has proved the node off: then only the confirmation remains.
             let (how, from) = match draws.below(4) {
@@ -41,7 +41,7 @@ pub(super) fn add(plan: &mut Plan) {
         // Pods that are deleted later rest on the earlier confirmation.
         for _ in 0..draws.below(3) {
             let pod = usize::try_from(draws.below(plan.pods as u64)).unwrap_or(0);
-            plan.faults.push((looks + draws.below(2 * valid), Fault::DeletePod { pod }));
+            plan.faults.push((checked_at + draws.below(2 * valid), Fault::DeletePod { pod }));
         }
     }
     let last = plan.heal_at - SPARE;

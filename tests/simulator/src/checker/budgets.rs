@@ -175,9 +175,9 @@ impl Budgets {
             }
             "StatefulSet" | "ReplicaSet" | "Deployment" | "ReplicationController" => {
                 let Some(set) = change.after.as_ref().or(change.before.as_ref()) else { return };
-                let wanted = change.after.as_ref().and_then(|set| number_at(set, "/spec/replicas"));
+                let replicas = change.after.as_ref().and_then(|set| number_at(set, "/spec/replicas"));
                 let history = self.replicas.entry(str_at(set, "/metadata/uid").to_owned()).or_default();
-                history.push((now, wanted.unwrap_or(0)));
+                history.push((now, replicas.unwrap_or(0)));
             }
             _ => {}
         }
@@ -300,10 +300,10 @@ impl State {
         let budgets = &self.budgets;
         let (mut fewest, mut most, mut replicas) = (0, 0, 0);
         for history in budget.owners.iter().filter_map(|owner| budgets.replicas.get(owner)) {
-            let wanted = since(history, from).iter().map(|(_, wanted)| *wanted);
-            fewest += wanted.clone().min().unwrap_or(0);
-            most += wanted.max().unwrap_or(0);
-            replicas += history.last().map_or(0, |(_, wanted)| *wanted);
+            let desired_replicas = since(history, from).iter().map(|(_, desired_replicas)| *desired_replicas);
+            fewest += desired_replicas.clone().min().unwrap_or(0);
+            most += desired_replicas.max().unwrap_or(0);
+            replicas += history.last().map_or(0, |(_, desired_replicas)| *desired_replicas);
         }
         let stays = |uid: &&String| !budgets.is_evicted(now, uid);
         // A new leader whose watch of pods hangs may count a removed pod as healthy: the last leader saw its removal

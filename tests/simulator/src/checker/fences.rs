@@ -68,9 +68,9 @@ const VALID_FOR: Duration = Duration::from_secs(2);
 impl State {
     /// Checks an executed request against the rules of fencing, then records what it changed.
     pub(super) fn judge_fences(&mut self, now: Duration, asked: &ApiRequest, changes: &[ObservedChange]) {
-        let ours = is_shipped(&asked.caller);
+        let is_ours = is_shipped(&asked.caller);
         for change in changes {
-            if ours {
+            if is_ours {
                 self.check_fence_change(now, asked, change);
             }
             self.fences.observe(now, change);
@@ -79,16 +79,16 @@ impl State {
 
     fn check_fence_change(&mut self, now: Duration, asked: &ApiRequest, change: &ObservedChange) {
         if let Some(proof) = is_new(change, "FenceEvidence") {
-            let told = format!("{} writes the evidence {}", asked.caller, change.name);
+            let message = format!("{} writes the evidence {}", asked.caller, change.name);
             match self.evidence_defect(now, &asked.caller, &proof) {
-                Some(why) => self.violated(now, Invariant::Fence, format!("{told}: {why}")),
+                Some(why) => self.violated(now, Invariant::Fence, format!("{message}: {why}")),
                 None => {
                     self.probe("evidence was written by two looks");
                     let node = str_at(&proof, "/spec/node/name");
                     let text = format!("pod-safety records the evidence that {node} is off");
-                    self.announce(now, Tone::Release, told.clone(), text);
+                    self.announce(now, Tone::Release, message.clone(), text);
                     if self.were_false_reports(node, &devices_of(&proof)) {
-                        self.doubt_device(now, node, told);
+                        self.doubt_device(now, node, message);
                     }
                 }
             }
@@ -168,10 +168,10 @@ impl State {
 
     /// Whether one of these devices reported off while the machine ran.
     fn were_false_reports(&self, node: &str, devices: &BTreeSet<&str>) -> bool {
-        let looks = self.fences.checks.iter().filter(|((_, of), _)| of == node);
+        let checks = self.fences.checks.iter().filter(|((_, of), _)| of == node);
         let lied = |device: &&str| {
             let mut last =
-                looks.clone().filter_map(|(_, looks)| looks.iter().rfind(|look| look.device == *device));
+                checks.clone().filter_map(|(_, checks)| checks.iter().rfind(|look| look.device == *device));
             last.any(|look| look.lied)
         };
         devices.iter().any(lied)
@@ -185,20 +185,20 @@ impl State {
         now: Duration,
     ) -> bool {
         let strict = self.fences.required.contains(device);
-        let looks: Vec<&StatusCheck> = self.fences.checks_of(caller, node, device, now).collect();
+        let checks: Vec<&StatusCheck> = self.fences.checks_of(caller, node, device, now).collect();
         let recent = |look: &&&StatusCheck| now.saturating_sub(look.at) <= CHECK_VALID_FOR;
-        looks.iter().rev().filter(recent).any(|last| {
+        checks.iter().rev().filter(recent).any(|last| {
             let before =
                 |first: &&StatusCheck| first.at + apart <= last.at && first.at + CHECK_VALID_FOR > last.at;
-            is_off(last, strict) && looks.iter().any(|first| before(first) && is_off(first, strict))
+            is_off(last, strict) && checks.iter().any(|first| before(first) && is_off(first, strict))
         })
     }
 
     fn check_taint(&mut self, now: Duration, caller: &str, before: &Node, after: &Node) {
         let name = &after.incarnation.0;
-        let told = |what: &str| format!("{caller} {what} {name}");
+        let message = |what: &str| format!("{caller} {what} {name}");
         if let Some(value) = &after.taint {
-            let told = told("adds the out-of-service taint to");
+            let message = message("adds the out-of-service taint to");
             let read = self.acts.lease_read(caller, name, now).unwrap_or_default();
             let lease = self.fences.lease_at(name, read);
             let holds = |proof: &Evidence| {
@@ -207,31 +207,31 @@ impl State {
                 !over && unmoved && proof.invalid.is_none_or(|at| now < at + VALID_FOR)
             };
             let holds = self.fences.evidence_of(&after.incarnation).any(holds);
-            let ours =
+            let is_ours =
                 self.fences.incidents.get(value).is_some_and(|one| one.incarnation == after.incarnation);
-            match (holds, ours, before.ready) {
+            match (holds, is_ours, before.ready) {
                 (true, true, false) => {
                     self.probe("the out-of-service taint was added by proof");
                     let text = format!("pod-safety adds the taint out-of-service to {name}");
-                    self.announce(now, Tone::Other, told, text);
+                    self.announce(now, Tone::Other, message, text);
                 }
                 (false, ..) => {
-                    self.violated(now, Invariant::Fence, format!("{told}, without evidence that holds"));
+                    self.violated(now, Invariant::Fence, format!("{message}, without evidence that holds"));
                 }
                 (_, false, _) => {
                     self.violated(
                         now,
                         Invariant::Fence,
-                        format!("{told} for {value}, which is not about it"),
+                        format!("{message} for {value}, which is not about it"),
                     );
                 }
-                (.., true) => self.violated(now, Invariant::Fence, format!("{told}, which is Ready")),
+                (.., true) => self.violated(now, Invariant::Fence, format!("{message}, which is Ready")),
             }
         }
         let Some(value) = before.taint.as_ref().filter(|_| after.taint.is_none()) else { return };
-        let told = told("takes the out-of-service taint from");
+        let message = message("takes the out-of-service taint from");
         let Some(incident) = self.fences.incidents.get(value) else {
-            return self.violated(now, Invariant::Fence, format!("{told}: {value} is not ours"));
+            return self.violated(now, Invariant::Fence, format!("{message}: {value} is not ours"));
         };
         // For a process whose clock jumped, a confirmation may expire sooner.
         let over = |proof: &Evidence| proof.confirmation.is_some() && self.clocks_jumped;
@@ -246,9 +246,9 @@ impl State {
                 "our taint was contradicted"
             });
             let text = format!("pod-safety removes the taint out-of-service from {name}");
-            self.announce(now, Tone::Other, told, text);
+            self.announce(now, Tone::Other, message, text);
         } else {
-            self.violated(now, Invariant::Fence, format!("{told}, which is not back in another life"));
+            self.violated(now, Invariant::Fence, format!("{message}, which is not back in another life"));
         }
     }
 
@@ -282,7 +282,7 @@ impl State {
         if let Some(word) = proof.confirmation {
             return self.released_by_confirmation(proof, word, caller, (node, uid), sent);
         }
-        let (looks, read) = self.last_checks(caller, node, proof, sent)?;
+        let (checks, read) = self.last_checks(caller, node, proof, sent)?;
         let renewed = self.fences.lease_at(node, read);
         if renewed.is_some() && renewed != proof.lease {
             return Err(format!("the Lease of {node} was renewed, and {caller} read that at {read:?}"));
@@ -303,11 +303,11 @@ impl State {
             }
             return Err("a process of it runs, and an agent promised its end".to_owned());
         }
-        if let Some(look) = looks.iter().find(|look| !look.lied) {
+        if let Some(look) = checks.iter().find(|look| !look.lied) {
             return Err(format!("a process of it runs, and {} did not lie", look.device));
         }
         let strict = |look: &&StatusCheck| self.fences.required.contains(&look.device) && !look.reached;
-        if let Some(look) = looks.iter().find(strict) {
+        if let Some(look) = checks.iter().find(strict) {
             return Err(format!("a process of it runs: {} is Required to say what it reaches", look.device));
         }
         self.record_deception(sent, uid, node);
@@ -366,8 +366,8 @@ impl State {
         self.processes.of_uid(uid).for_each(|process| process.vouched_for = true);
         if self.fences.deceived.insert(uid.to_owned()) {
             self.probe("limit: a person was wrong about a machine that ran, and its kubelet was not heard");
-            let told = format!("a person was wrong about {node}: pod {uid:.8} is released while it runs");
-            self.announce_deceived(sent, uid, told, format!("a person was wrong about {node}"));
+            let message = format!("a person was wrong about {node}: pod {uid:.8} is released while it runs");
+            self.announce_deceived(sent, uid, message, format!("a person was wrong about {node}"));
         }
         Ok(())
     }
@@ -383,7 +383,7 @@ impl State {
     ) -> Result<(Vec<StatusCheck>, Duration), String> {
         let read = self.acts.lease_read(caller, node, sent);
         let read = read.ok_or_else(|| format!("{caller} never read the Lease of {node}"))?;
-        let mut looks = Vec::new();
+        let mut checks = Vec::new();
         for device in proof.devices.iter().filter(|device| !self.fences.agents.contains(*device)) {
             // A step of fencing may have made another status check since; that one counts as well.
             let last = self.fences.checks_of(caller, node, device, read).next_back();
@@ -402,9 +402,9 @@ impl State {
                     return Err(format!("{device} said {:?} of {node} at {:?}", look.power, look.at));
                 }
             }
-            looks.push(last.clone());
+            checks.push(last.clone());
         }
-        Ok((looks, read))
+        Ok((checks, read))
     }
 
     /// Records a false report that could not be detected: the pod's process goes on, and its successor may start.
@@ -412,9 +412,9 @@ impl State {
     fn record_deception(&mut self, now: Duration, uid: &str, node: &str) {
         if self.excuse_processes(uid) {
             self.probe("limit: a device lied of a machine that ran, and nobody heard its kubelet");
-            let told = format!("a device lies of {node}: pod {uid:.8} is released while it runs");
-            self.announce_deceived(now, uid, told.clone(), format!("the fence device of {node} lied"));
-            self.doubt_device(now, node, told);
+            let message = format!("a device lies of {node}: pod {uid:.8} is released while it runs");
+            self.announce_deceived(now, uid, message.clone(), format!("the fence device of {node} lied"));
+            self.doubt_device(now, node, message);
         }
     }
 

@@ -53,8 +53,8 @@ fn orphans<'a>(
         let grace = ["/metadata/deletionGracePeriodSeconds", "/spec/terminationGracePeriodSeconds"];
         let grace =
             grace.iter().find_map(|field| number_at(pod, field)).and_then(|grace| u64::try_from(grace).ok());
-        let asked = quiet + quarantine + LOOKED_AT;
-        let answered = asked + Duration::from_secs(grace.unwrap_or(30)) + quarantine + LOOKED_AT;
+        let deleted_at = quiet + quarantine + LOOKED_AT;
+        let answered = deleted_at + Duration::from_secs(grace.unwrap_or(30)) + quarantine + LOOKED_AT;
         Some(Orphan { pod, node, told_at: from + LOOKED_AT, owed_at: answered + quarantine + LOOKED_AT })
     };
     pods.iter().filter_map(of_pod).collect()
@@ -75,11 +75,12 @@ impl State {
         let ahead =
             observed.map_or(0, |observed| number_at(pod, "/metadata/generation").unwrap_or(0) - observed);
         let deleted = pod.pointer("/metadata/deletionTimestamp").is_some();
-        let asked = self.fences.leaves_since(str_at(pod, "/metadata/uid"));
-        let heard = asked.zip(self.acts.last_possible_sign(node));
+        let deleted_at = self.fences.leaves_since(str_at(pod, "/metadata/uid"));
+        let last_sign = deleted_at.zip(self.acts.last_possible_sign(node));
         ahead > i64::from(deleted)
             || reports.any(|report| !runs(report))
-            || ahead > 0 && heard.is_some_and(|(asked, sign)| sign >= asked + FREE_REPORTS_WITHIN)
+            || ahead > 0
+                && last_sign.is_some_and(|(deleted_at, sign)| sign >= deleted_at + FREE_REPORTS_WITHIN)
     }
 }
 

@@ -70,9 +70,9 @@ impl State {
         if self.nodes.keeper == Keeper::Theirs {
             return;
         }
-        let ours = is_shipped(&asked.caller);
+        let is_ours = is_shipped(&asked.caller);
         let quorum = asked.method == Method::GET && asked.parameter("resourceVersion").is_empty();
-        if ours && quorum && matches!(code, 200 | 404) {
+        if is_ours && quorum && matches!(code, 200 | 404) {
             self.nodes.record_read(now, &asked.caller, &asked.path);
         }
         for change in changes {
@@ -81,19 +81,19 @@ impl State {
                     self.violated(now, Invariant::Heard, told);
                 }
             } else if change.kind == "Node" {
-                if ours {
+                if is_ours {
                     self.check_node(now, asked, change);
                 }
                 self.nodes.observe_node(now, &asked.caller, change);
-            } else if let (true, Some(before), Some(after)) = (ours, &change.before, &change.after)
+            } else if let (true, Some(before), Some(after)) = (is_ours, &change.before, &change.after)
                 && change.kind == "Pod"
                 && is_called_ready(before)
                 && !is_called_ready(after)
             {
                 self.probe("a pod of a lost node was called not ready");
-                let told = format!("{} marks {} not ready", asked.caller, change.name);
+                let message = format!("{} marks {} not ready", asked.caller, change.name);
                 let text = format!("pod-safety marks {} not Ready", audience::pod(&change.name));
-                self.announce(now, Tone::Loss, told, text);
+                self.announce(now, Tone::Loss, message, text);
             }
         }
     }
@@ -122,20 +122,20 @@ impl State {
     }
 
     fn check_lost_mark(&mut self, now: Duration, caller: &str, name: &str) {
-        let told = format!("{name} is marked Unknown by {caller}");
+        let message = format!("{name} is marked Unknown by {caller}");
         let Some((at, silent)) = self.nodes.read_by(now, caller, name) else {
-            let what = format!("{told}, who has not read it and its Lease");
+            let what = format!("{message}, who has not read it and its Lease");
             return self.violated(now, Invariant::Heard, what);
         };
         if silent < GRACE {
-            let what = format!("{told}: it had been silent for {silent:?} when that was read at {at:?}");
+            let what = format!("{message}: it had been silent for {silent:?} when that was read at {at:?}");
             return self.violated(now, Invariant::Heard, what);
         }
         let silence = format!("no report for {:.1} s", silent.as_secs_f64());
         let text = format!("pod-safety marks {name} Unknown: {silence}");
-        self.announce(now, Tone::Loss, format!("{told}, {silence}"), text);
+        self.announce(now, Tone::Loss, format!("{message}, {silence}"), text);
         self.probe("a silent node was called Unknown");
-        self.nodes.doubt(at, name, &told);
+        self.nodes.doubt(at, name, &message);
         if self.acts.led_since().is_some_and(|since| since + silent > now) {
             self.probe("the leader changed while a node was silent");
         }
@@ -145,14 +145,14 @@ impl State {
     fn check_suspect_mark(&mut self, now: Duration, sent: Duration, name: &str) {
         self.probe("a silent node was suspected");
         // A report that came while the write was under way, or just before, could not stop it.
-        let silent = now.saturating_sub(self.nodes.last_report_by(name, sent.saturating_sub(KNOWN)));
+        let unreachable_for = now.saturating_sub(self.nodes.last_report_by(name, sent.saturating_sub(KNOWN)));
         let calm = self.budgets.untroubled_since(now, self.healed);
         let calm = calm.is_zero() || now > calm + RECOVERS;
-        if calm && silent < SUSPECTED_AFTER {
+        if calm && unreachable_for < SUSPECTED_AFTER {
             self.violated(
                 now,
                 Invariant::Heard,
-                format!("{name} was suspected {silent:?} after it was heard"),
+                format!("{name} was suspected {unreachable_for:?} after it was heard"),
             );
         }
     }
@@ -160,7 +160,7 @@ impl State {
     /// A taint of a lost node stays while the node is lost.
     fn check_recovered(&mut self, now: Duration, caller: &str, name: &str, before: &Node, after: &Node) {
         for taint in before.taints.iter().filter(|taint| is_of_loss(&taint.key)) {
-            let told = format!("{caller} removes {taint} from {name}");
+            let message = format!("{caller} removes {taint} from {name}");
             let text = format!("pod-safety removes the taint {taint} from {name}");
             match after.taints.iter().find(|other| other.is_same(taint)) {
                 Some(other) if other.added != taint.added => {
@@ -168,14 +168,14 @@ impl State {
                     self.violated(now, Invariant::Kept, what);
                 }
                 Some(_) => {}
-                None if after.ready == "True" => self.announce(now, Tone::Other, told, text),
+                None if after.ready == "True" => self.announce(now, Tone::Other, message, text),
                 None if after.replaces(taint, before) => {}
                 None if taint.effect == "NoExecute" && self.all_lost_lately(now) => {
                     self.probe("all nodes were lost, and none was given up");
-                    self.announce(now, Tone::Other, format!("{told}: every node is lost"), text);
+                    self.announce(now, Tone::Other, format!("{message}: every node is lost"), text);
                 }
                 None => {
-                    let what = format!("{told}, and it says {:?}", after.ready);
+                    let what = format!("{message}, and it says {:?}", after.ready);
                     self.violated(now, Invariant::Kept, what);
                 }
             }

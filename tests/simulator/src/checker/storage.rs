@@ -45,9 +45,9 @@ pub(super) struct Storage {
 impl Storage {
     /// The volumes of a process.
     pub(super) fn volumes_of<'a>(&'a self, identity: &'a str) -> impl Iterator<Item = &'a str> {
-        let said = self.of_pods.get(identity);
-        let named = said.is_none() && identity.starts_with(WITH_VOLUME);
-        said.into_iter().flatten().map(String::as_str).chain(named.then_some(identity))
+        let recorded = self.of_pods.get(identity);
+        let named = recorded.is_none() && identity.starts_with(WITH_VOLUME);
+        recorded.into_iter().flatten().map(String::as_str).chain(named.then_some(identity))
     }
 
     /// Whether a process has this volume.

@@ -132,13 +132,13 @@ fn s11_a_terminal_phase_stays_and_conditions_are_true() {
         acts(checker, Method::PATCH, &patch(), pod(), Some(orphan.clone()));
     });
     assert_eq!(lied, [Invariant::Truth]);
-    let asked = broken(async |checker| {
+    let violations = broken(async |checker| {
         let person = ApiRequest::new("person", Method::DELETE, "/api/v1/nodes/node-0");
         checker.executed(&person, 200, &[change("Node", "node-0", Some(json!({})), None)]);
         checker.executed(&ApiRequest::new(ME, Method::GET, "/api/v1/nodes/node-0"), 404, &[]);
         acts(checker, Method::PATCH, &patch(), pod(), Some(orphan.clone()));
     });
-    assert_eq!(asked, [], "its node is gone, and it is only asked to end");
+    assert_eq!(violations, [], "its node is gone, and it is only asked to end");
 }
 
 #[test]
@@ -416,11 +416,11 @@ fn l9_false_alarm_a_completed_deletion_does_not_show_a_running_kubelet() {
 
 #[test]
 fn l1_a_reporting_kubelet_of_another_node_excuses_nothing() {
-    let found = broken(async |checker| {
+    let violations = broken(async |checker| {
         an_orphan_after(checker, 260).await;
         checker.check_settled(&[pod().into()], &[], &holds("KubeletAlive"));
     });
-    assert_eq!(found, [Invariant::Liveness]);
+    assert_eq!(violations, [Invariant::Liveness]);
 }
 
 /// The simulator found the last one: a person changed a pod twice while its kubelet was cut off.
@@ -436,11 +436,11 @@ fn l1_only_a_pod_whose_worker_may_be_busy_is_held_for_that() {
         held["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         held["status"]["observedGeneration"] = 1.into();
         held["status"]["containerStatuses"] = reports.clone();
-        let found = broken(async |checker| {
+        let violations = broken(async |checker| {
             an_orphan_after(checker, 260).await;
             checker.check_settled(&[held.into()], &[], &holds("WorkerMayBeBusy"));
         });
-        assert_eq!(found, expected, "generation {generation}: {reports}");
+        assert_eq!(violations, expected, "generation {generation}: {reports}");
     }
 }
 
@@ -484,7 +484,7 @@ fn l1_too_many_terminated_pods() {
         pod["metadata"]["uid"] = uid.into();
         pod
     };
-    let found = broken(async |checker| {
+    let violations = broken(async |checker| {
         let pods = [ended("u1"), ended("u2")].map(Arc::new);
         for pod in &pods {
             let kubelet = ApiRequest::new("node-0", Method::PATCH, POD);
@@ -498,7 +498,7 @@ fn l1_too_many_terminated_pods() {
             &Shown::default(),
         );
     });
-    assert_eq!(found, [Invariant::Liveness]);
+    assert_eq!(violations, [Invariant::Liveness]);
 }
 
 #[test]
@@ -525,14 +525,14 @@ fn l8_a_dead_leader_still_holds_the_lease() {
             ApiRequest { body: patch().to_string().into(), ..ApiRequest::new(ME, Method::PATCH, "/x") };
         (asked, change("Lease", "kube-system/pod-safety", None, Some(lease)))
     };
-    let found = |who: &'static str| {
+    let violations_by = |who: &'static str| {
         broken(async move |checker| {
             let (asked, change) = leads(who);
             checker.executed(&asked, 200, &[change]);
             checker.check_failover("replica-1.1");
         })
     };
-    assert_eq!(found("replica-1.1"), [Invariant::Failover]);
-    assert_eq!(found(""), [Invariant::Failover], "nobody leads");
-    assert_eq!(found("replica-0.1"), []);
+    assert_eq!(violations_by("replica-1.1"), [Invariant::Failover]);
+    assert_eq!(violations_by(""), [Invariant::Failover], "nobody leads");
+    assert_eq!(violations_by("replica-0.1"), []);
 }

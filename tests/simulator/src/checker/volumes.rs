@@ -163,15 +163,16 @@ impl State {
 
     /// A Lease was deleted: checks that it had no holder.
     fn check_forgotten(&mut self, now: Duration, asked: &ApiRequest, volume: &str, before: &Lease) {
-        let told = format!("the Lease of {volume}, of {:?}, is deleted by {}", before.identity, asked.caller);
-        self.note(now, told.clone());
+        let message =
+            format!("the Lease of {volume}, of {:?}, is deleted by {}", before.identity, asked.caller);
+        self.note(now, message.clone());
         if !is_shipped(&asked.caller) {
             return;
         }
         if before.identity.is_empty() {
             self.probe("the Lease of a volume that is gone was forgotten");
         } else {
-            self.violated(now, Invariant::Owner, told);
+            self.violated(now, Invariant::Owner, message);
         }
     }
 
@@ -210,7 +211,7 @@ impl State {
         before: &Lease,
         after: &Lease,
     ) {
-        let told = format!(
+        let message = format!(
             "the Lease of {volume} passes from {:?} to {:?} (generation {} to {}, held {} to {}) by {}",
             before.identity,
             after.identity,
@@ -220,7 +221,7 @@ impl State {
             after.held,
             asked.caller
         );
-        self.note(now, told.clone());
+        self.note(now, message.clone());
         if !is_shipped(&asked.caller) {
             return;
         }
@@ -229,7 +230,7 @@ impl State {
         }
         if before.identity == after.identity {
             if before.generation != after.generation {
-                self.violated(now, Invariant::Owner, format!("{told}: it was not broken"));
+                self.violated(now, Invariant::Owner, format!("{message}: it was not broken"));
             }
             return;
         }
@@ -254,7 +255,7 @@ impl State {
             (Some(_), None) => "a volume was given back",
         });
         for why in wrong {
-            self.violated(now, Invariant::Owner, format!("{told}: {why}"));
+            self.violated(now, Invariant::Owner, format!("{message}: {why}"));
         }
     }
 
@@ -335,8 +336,8 @@ impl State {
 
     fn taken_wrongly(&self, volume: &str, holder: &Holder) -> Option<String> {
         let life = (holder.node_uid.to_string(), holder.boot_id.to_string());
-        let lives = self.owners.incarnations.get(&*holder.node);
-        if lives.is_none_or(|lives| !lives.contains(&life)) {
+        let incarnations = self.owners.incarnations.get(&*holder.node);
+        if incarnations.is_none_or(|incarnations| !incarnations.contains(&life)) {
             return Some("that is no life of a node".to_owned());
         }
         let identity = format!("default/{volume}");

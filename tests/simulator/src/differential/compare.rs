@@ -150,7 +150,7 @@ fn present(normaliser: &mut Normaliser, watch: &WatchRun) -> Value {
 /// The first place where the two differ, and both values. Times a few seconds apart count as equal: the same thing
 /// happened at different moments.
 fn first(left: &Value, right: &Value, path: &str) -> Option<(String, Value, Value)> {
-    let told = || Some((path.to_owned(), left.clone(), right.clone()));
+    let difference = || Some((path.to_owned(), left.clone(), right.clone()));
     match (left, right) {
         (Value::String(one), Value::String(other)) => {
             let time = |text: &str| text.strip_prefix("t:").and_then(|text| text.parse::<i64>().ok());
@@ -158,13 +158,13 @@ fn first(left: &Value, right: &Value, path: &str) -> Option<(String, Value, Valu
                 (Some(one), Some(other)) => (one - other).abs() <= SECONDS,
                 _ => one == other,
             };
-            if same { None } else { told() }
+            if same { None } else { difference() }
         }
         (Value::Array(one), Value::Array(other)) => {
             let inner = one.iter().zip(other).enumerate();
             let mut found =
                 inner.filter_map(|(index, (one, other))| first(one, other, &format!("{path}/{index}")));
-            found.next().or_else(|| if one.len() == other.len() { None } else { told() })
+            found.next().or_else(|| if one.len() == other.len() { None } else { difference() })
         }
         (Value::Object(one), Value::Object(other)) => {
             let keys: std::collections::BTreeSet<&String> = one.keys().chain(other.keys()).collect();
@@ -178,7 +178,7 @@ fn first(left: &Value, right: &Value, path: &str) -> Option<(String, Value, Valu
             found.next()
         }
         _ if left == right => None,
-        _ => told(),
+        _ => difference(),
     }
 }
 

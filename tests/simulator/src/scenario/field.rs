@@ -106,8 +106,8 @@ impl<'a> Field<'a> {
     pub(super) fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, FieldError> {
         let found = choices.iter().find(|(word, _)| *word == self.text).map(|(_, value)| *value);
         found.ok_or_else(|| {
-            let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
-            self.error(&format!("is one of: {}", words.join(", ")))
+            let names: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+            self.error(&format!("is one of: {}", names.join(", ")))
         })
     }
 

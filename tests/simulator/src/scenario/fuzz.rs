@@ -69,10 +69,10 @@ fn any_file_is_parsed_or_refused_with_its_place_in_one_line() {
             }
             Ok(_) => {}
             Err(wrong) => {
-                let said = wrong.to_string();
-                assert!(!said.chars().any(char::is_control), "{said:?}");
+                let message = wrong.to_string();
+                assert!(!message.chars().any(char::is_control), "{message:?}");
                 let lines = text.matches(['\n', '\r']).count() as u64 + 1;
-                assert!((1..=lines).contains(&wrong.line) && wrong.column >= 1, "{said} of {text:?}");
+                assert!((1..=lines).contains(&wrong.line) && wrong.column >= 1, "{message} of {text:?}");
             }
         }
     });

@@ -44,8 +44,8 @@ pub async fn attend(
 ) {
     while let Some(visit) = visitors.next().await {
         let (servers, own) = (servers(), env.clone());
-        let ours = installation::is_for_own_pods(&visit.request).then(|| installation::list(&ours()));
-        env.spawner.spawn("visit", Box::pin(async move { receive(visit, &servers, ours, &own).await }));
+        let own_pods = installation::is_for_own_pods(&visit.request).then(|| installation::list(&ours()));
+        env.spawner.spawn("visit", Box::pin(async move { receive(visit, &servers, own_pods, &own).await }));
     }
 }
 
@@ -198,11 +198,11 @@ impl AcceptedForm {
     /// The first supported form among those that the client accepts.
     fn from_accept(accept: &str) -> Option<Self> {
         accept.split(',').find_map(|media| {
-            let mut words = media.split(';').map(str::trim);
-            let kind = words.next().unwrap_or_default();
+            let mut parts = media.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or_default();
             let mut form = None;
             let mut version = "v1";
-            for word in words {
+            for word in parts {
                 match word.split_once('=') {
                     Some(("as", name)) => form = Some(name),
                     Some(("v", name)) => version = name,

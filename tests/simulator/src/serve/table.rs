@@ -44,10 +44,10 @@ impl Table {
     /// An object or a list. Other kinds stay as they are.
     pub(super) fn whole(&mut self, text: &Bytes) -> Bytes {
         let Ok(value) = serde_json::from_slice::<Value>(text) else { return text.clone() };
-        let said = value["kind"].as_str().unwrap_or_default();
+        let kind = value["kind"].as_str().unwrap_or_default();
         let rows: Vec<&Value> = match value["items"].as_array() {
-            Some(items) if said == format!("{}List", self.kind.kind) => items.iter().collect(),
-            _ if said == self.kind.kind => vec![&value],
+            Some(items) if kind == format!("{}List", self.kind.kind) => items.iter().collect(),
+            _ if kind == self.kind.kind => vec![&value],
             _ => return text.clone(),
         };
         Bytes::from(self.table(&rows, &value["metadata"]).to_string())

@@ -118,10 +118,10 @@ impl AttachDetach {
         }
         // Only pods that need a volume are copied.
         let wants = |pod: &Value| !desired_attachments(pod).is_empty();
-        let wanted: BTreeSet<Place> =
+        let desired: BTreeSet<Place> =
             server.cached_that("Pod", wants).iter().flat_map(|pod| desired_attachments(pod)).collect();
         for (place, unwanted) in &mut self.attached {
-            *unwanted = if wanted.contains(place) { None } else { unwanted.or(Some(now)) };
+            *unwanted = if desired.contains(place) { None } else { unwanted.or(Some(now)) };
         }
         // Detaches first, as upstream.
         let unwanted: Vec<(Place, Duration)> =
@@ -130,7 +130,7 @@ impl AttachDetach {
             let node = nodes.iter().find(|node| str_at(node, "/metadata/name") == place.1).map(Arc::as_ref);
             self.detach(place, now.saturating_sub(since), node).await;
         }
-        for place in wanted {
+        for place in desired {
             if self.attached.contains_key(&place) && !self.uncertain.contains(&place) {
                 continue;
             }
@@ -183,8 +183,8 @@ impl AttachDetach {
 
     /// The volumes that are or may be attached to a node, except one that is being detached.
     fn attached_to(&self, node: &str, leaves: Option<&Place>) -> BTreeSet<String> {
-        let known = self.attached.keys().filter(|place| place.1 == node && Some(*place) != leaves);
-        known.filter(|place| !self.uncertain.contains(*place)).map(|place| place.0.clone()).collect()
+        let others = self.attached.keys().filter(|place| place.1 == node && Some(*place) != leaves);
+        others.filter(|place| !self.uncertain.contains(*place)).map(|place| place.0.clone()).collect()
     }
 
     /// Writes into the Node which volumes are attached to it, also before a volume is detached.
@@ -326,8 +326,8 @@ fn desired_attachments(pod: &Value) -> Vec<Place> {
 
 /// The volumes that a Node lists in `volumesAttached`.
 pub(super) fn said_of(node: &Value) -> BTreeSet<String> {
-    let said = node.pointer("/status/volumesAttached").and_then(Value::as_array).into_iter().flatten();
-    said.map(|one| meant(str_at(one, "/name")).to_owned()).collect()
+    let attached = node.pointer("/status/volumesAttached").and_then(Value::as_array).into_iter().flatten();
+    attached.map(|one| meant(str_at(one, "/name")).to_owned()).collect()
 }
 
 fn in_use(node: &Value) -> BTreeSet<String> {

@@ -42,15 +42,15 @@ impl World {
                 self.checker.record_confirmation(&name, runs);
                 let valid_for = Duration::from_secs(valid);
                 // The machine stays off for a while only: one that stayed off for good would not test what follows.
-                let word = operator_requests::Confirmation {
+                let confirmation = operator_requests::Confirmation {
                     by: "person",
                     reason: REASON,
                     valid_for,
                     power_on: true,
                 };
-                let said = operator_requests::confirm(&connection, &examined, word).await;
-                let said = said.unwrap_or_else(|error| error.to_string());
-                return self.checker.note(format!("a person confirms that {name} is down: {said}"));
+                let answer = operator_requests::confirm(&connection, &examined, confirmation).await;
+                let answer = answer.unwrap_or_else(|error| error.to_string());
+                return self.checker.note(format!("a person confirms that {name} is down: {answer}"));
             }
             self.wait(PAUSE).await;
         }

@@ -134,8 +134,8 @@ impl Device {
     }
 
     fn draw(&self, purpose: &str, most: u64) -> Duration {
-        let asked = self.state.lock().asked;
-        Duration::from_millis(50 + self.chance.below(most, &self.name, purpose, asked))
+        let requests = self.state.lock().asked;
+        Duration::from_millis(50 + self.chance.below(most, &self.name, purpose, requests))
     }
 
     /// Carries out an order, from its sending on.
@@ -167,12 +167,12 @@ impl Device {
                 if acting.checker.now() >= ends {
                     return;
                 }
-                let said = device.execute(&acting, &order, number).await;
-                drop(sender.send(device.record_answer(&acting, &touched, &order, said).await));
+                let answer = device.execute(&acting, &order, number).await;
+                drop(sender.send(device.record_answer(&acting, &touched, &order, answer).await));
             }),
         );
-        let left = ends.saturating_sub(world.checker.now());
-        match tokio::time::timeout(left, answer).await {
+        let remaining = ends.saturating_sub(world.checker.now());
+        match tokio::time::timeout(remaining, answer).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(oneshot::Canceled)) | Err(_) => Err(DeviceError::TimedOut { after: within }),
         }
@@ -221,9 +221,9 @@ impl Device {
                 Err(Some(unreachable()))
             }
             (Some(Malfunction::DiesWithIt), Act::Look) => {
-                let said = reads(machine);
-                self.state.lock().said_off += u32::from(said == Power::Off);
-                Ok(said)
+                let power = reads(machine);
+                self.state.lock().said_off += u32::from(power == Power::Off);
+                Ok(power)
             }
             (Some(Malfunction::Silent), _) => Err(None),
             (Some(Malfunction::StaleOff), _) => Ok(Power::Off),
@@ -235,8 +235,8 @@ impl Device {
             _ if stranger => Ok(reads(machine)),
             (Some(Malfunction::AcksOnly), Act::Off | Act::On) => Ok(Power::Unknown),
             (Some(Malfunction::LateAfterFailure(seconds)), act) => {
-                let told = "a device acted after it had said that it failed";
-                self.act_after(world, (machine, act), (seconds, told));
+                let message = "a device acted after it had said that it failed";
+                self.act_after(world, (machine, act), (seconds, message));
                 Err(Some(DeviceError::Failed { said: "it cannot be done now".to_owned() }))
             }
             (Some(Malfunction::DoneButSilent), act) => {

@@ -73,23 +73,23 @@ impl Nodes {
         for node in nodes {
             let name = str_at(&node, "/metadata/name");
             let (_, seen) = self.probes.entry(name.to_owned()).or_insert_with(|| (String::new(), now));
-            let silent = now.saturating_sub(*seen) > GRACE;
+            let unreachable = now.saturating_sub(*seen) > GRACE;
             let path = format!("/api/v1/nodes/{name}");
             let ready = ready(&node);
             // A condition that the kubelet wrote stays; in these worlds few kubelets write it again after they come
             // back.
-            let wanted = match (silent, ready) {
+            let desired = match (unreachable, ready) {
                 (true, _) => "Unknown",
                 (false, "False") => "False",
                 (false, _) => "True",
             };
-            if ready != wanted {
-                let reason = if silent { "NodeStatusUnknown" } else { "KubeletReady" };
-                let condition = json!({ "type": "Ready", "status": wanted, "reason": reason });
+            if ready != desired {
+                let reason = if unreachable { "NodeStatusUnknown" } else { "KubeletReady" };
+                let condition = json!({ "type": "Ready", "status": desired, "reason": reason });
                 let status = json!({ "status": { "conditions": [condition] } });
                 request_as(&self.world, self.caller, "PATCH", &format!("{path}/status"), Some(status)).await;
             }
-            let key = match wanted {
+            let key = match desired {
                 "Unknown" => Some(UNREACHABLE),
                 "False" => Some(NOT_READY),
                 _ => None,
@@ -141,14 +141,14 @@ pub(super) fn note_heartbeats(
 ) {
     let renewals =
         leases.iter().map(|lease| (str_at(lease, "/metadata/name"), str_at(lease, "/spec/renewTime")));
-    let mut beats: BTreeMap<&str, String> = renewals.map(|(name, at)| (name, at.to_owned())).collect();
+    let mut heartbeats: BTreeMap<&str, String> = renewals.map(|(name, at)| (name, at.to_owned())).collect();
     for node in nodes {
         let reported = value_at(node, "/status/conditions").and_then(Value::as_array).into_iter().flatten();
         let reported = reported.into_iter().find(|one| str_at(one, "/type") == "Ready");
         let reported = reported.map_or("", |one| str_at(one, "/lastHeartbeatTime"));
-        beats.entry(str_at(node, "/metadata/name")).or_default().push_str(reported);
+        heartbeats.entry(str_at(node, "/metadata/name")).or_default().push_str(reported);
     }
-    for (name, beat) in beats {
+    for (name, beat) in heartbeats {
         // A Lease that was garbage collected leaves only the status, which is no new heartbeat.
         if !beat.is_empty() && known.get(name).is_none_or(|(before, _)| !before.ends_with(&beat)) {
             known.insert(name.to_owned(), (beat, now));

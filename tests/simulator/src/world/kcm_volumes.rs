@@ -39,15 +39,15 @@ pub(super) fn start(world: &Arc<World>, host: &Arc<Host>) {
             loop {
                 if let Some(server) = world.servers.get(0) {
                     let has_volume = |pod: &Value| value_at(pod, "/spec/volumes/0").is_some();
-                    let look = VolumeControllers {
+                    let pass = VolumeControllers {
                         world: Arc::clone(&world),
                         pods: server.cached_that("Pod", has_volume),
                         claims: server.cached("PersistentVolumeClaim"),
                         volumes: server.cached("PersistentVolume"),
                     };
-                    look.at_pods().await;
-                    look.at_claims().await;
-                    look.at_volumes().await;
+                    pass.at_pods().await;
+                    pass.at_claims().await;
+                    pass.at_volumes().await;
                 }
                 env.sleep(POLL_INTERVAL).await;
             }
@@ -164,17 +164,17 @@ impl VolumeControllers {
         for volume in &self.volumes {
             let (path, phase) = (format!("{VOLUMES}/{}", name(volume)), str_at(volume, "/status/phase"));
             let claim = self.claims.iter().find(|claim| name(claim) == name(volume) && is_for(volume, claim));
-            let wanted = match claim {
+            let desired = match claim {
                 Some(claim) if !str_at(claim, "/spec/volumeName").is_empty() => "Bound",
                 None if !str_at(volume, "/spec/claimRef/uid").is_empty() => "Released",
                 _ => phase,
             };
-            if wanted == "Bound" && str_at(volume, "/spec/claimRef/uid").is_empty() {
+            if desired == "Bound" && str_at(volume, "/spec/claimRef/uid").is_empty() {
                 let uid = claim.map_or("", |claim| str_at(claim, "/metadata/uid"));
                 self.request("PATCH", &path, json!({ "spec": { "claimRef": { "uid": uid } } })).await;
             }
-            if wanted != phase {
-                self.request("PATCH", &format!("{path}/status"), json!({ "status": { "phase": wanted } }))
+            if desired != phase {
+                self.request("PATCH", &format!("{path}/status"), json!({ "status": { "phase": desired } }))
                     .await;
             } else if is_deleted(volume) && phase != "Bound" && has_finalizer(volume, KEEPS_VOLUME) {
                 self.lets_go(path, volume).await;

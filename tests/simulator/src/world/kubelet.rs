@@ -210,9 +210,10 @@ impl Kubelet {
         loop {
             self.listen();
             let own = |(uid, pod): (&String, &Arc<Value>)| (!is_mirror(pod)).then(|| uid.clone());
-            let known = self.pods.lock().as_ref().map(|pods| pods.iter().filter_map(own).collect::<Vec<_>>());
+            let cached =
+                self.pods.lock().as_ref().map(|pods| pods.iter().filter_map(own).collect::<Vec<_>>());
             // Before it has received its pods it cannot tell which processes have no pod.
-            if let Some(mut uids) = known {
+            if let Some(mut uids) = cached {
                 uids.extend(
                     self.world.checker.processes_on(&self.node).into_iter().map(|(_, process)| process.uid),
                 );
@@ -320,11 +321,11 @@ impl Kubelet {
         self.with_cgroups(|cgroups| cgroups.insert(uid.to_owned()));
         self.env.sleep(Duration::from_millis(200 + self.draw_number(uid, "start", 2_000))).await;
         let mounted = self.is_mounted(pod).await;
-        let wanted = self
+        let is_needed = self
             .pod(uid)
             .is_some_and(|pod| pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(&pod));
         let well = self.world.ailment_of(&self.node).is_none();
-        if mounted && wanted && well && self.process(uid).is_none() {
+        if mounted && is_needed && well && self.process(uid).is_none() {
             let identity =
                 format!("{}/{}", str_at(pod, "/metadata/namespace"), str_at(pod, "/metadata/name"));
             self.report_starting(pod).await;
@@ -343,16 +344,16 @@ impl Kubelet {
                 .or_else(|| number_at(pod, "/spec/terminationGracePeriodSeconds"))
         });
         let grace = u64::try_from(grace.unwrap_or(30)).unwrap_or(0);
-        let told = format!("{} sends SIGTERM to {uid:.8}", self.node);
+        let message = format!("{} sends SIGTERM to {uid:.8}", self.node);
         match pod.map(|pod| str_at(pod, "/metadata/name")) {
             Some(name) => {
                 self.world.checker.announce_with_detail(
                     Tone::Other,
-                    told,
+                    message,
                     format!("the kubelet of {} stops {name}", self.node),
                 );
             }
-            None => self.world.checker.note(told),
+            None => self.world.checker.note(message),
         }
         self.env.sleep(Duration::from_secs(self.draw_number(uid, "end", grace + 1))).await;
         if let Some(pod) = pod {
@@ -462,8 +463,8 @@ impl Kubelet {
             return;
         }
         // It reads changes of its pods' status by other clients only now and then.
-        let looks = self.env.now().since_start().as_secs().is_multiple_of(RENEW_INTERVAL.as_secs());
-        if start_up(pod).is_none() && !looks {
+        let rereads = self.env.now().since_start().as_secs().is_multiple_of(RENEW_INTERVAL.as_secs());
+        if start_up(pod).is_none() && !rereads {
             return;
         }
         let ready = start_up(pod).is_none() || self.world.checker.is_ready(str_at(pod, "/metadata/uid"));

@@ -63,8 +63,8 @@ impl Links {
     /// Cuts a caller off for a while.
     pub(crate) fn cut(&self, caller: &str, until: Duration) {
         let cut = &mut self.state.lock().cut;
-        let known = cut.get(caller).copied().unwrap_or_default();
-        cut.insert(caller.to_owned(), known.max(until));
+        let cut_until = cut.get(caller).copied().unwrap_or_default();
+        cut.insert(caller.to_owned(), cut_until.max(until));
     }
 
     /// Cuts a caller off from one server for a while.

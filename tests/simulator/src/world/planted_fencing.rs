@@ -105,12 +105,12 @@ impl Seam {
     /// The effect of a planted bug when an event of an incident arrives.
     pub(super) fn on_fence_event(&self, event: &Bytes) {
         let Some(plant @ (Plant::ActsFirst | Plant::ReleasesByName)) = self.plant else { return };
-        let told: Value = serde_json::from_slice(event).unwrap_or_default();
-        if str_at(&told, "/object/kind") != "NodeFence" || !self.leads() {
+        let incident: Value = serde_json::from_slice(event).unwrap_or_default();
+        if str_at(&incident, "/object/kind") != "NodeFence" || !self.leads() {
             return;
         }
-        let node = str_at(&told, "/object/spec/node/name").to_owned();
-        match (plant, str_at(&told, "/object/status/phase")) {
+        let node = str_at(&incident, "/object/spec/node/name").to_owned();
+        match (plant, str_at(&incident, "/object/status/phase")) {
             (Plant::ActsFirst, "" | "Pending") => {
                 let seam = self.clone();
                 self.aside(Box::pin(async move { seam.tells_off(&node).await }));

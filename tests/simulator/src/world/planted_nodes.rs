@@ -121,13 +121,13 @@ impl Seam {
     /// The Leases of the nodes that did not report for the grace period, even if no other node reported either.
     fn unreachable_nodes(&self) -> Vec<Value> {
         let now = self.world.checker.now();
-        let silent = |(name, (_, seen)): (&String, &(u16, Bytes))| {
+        let unreachable = |(name, (_, seen)): (&String, &(u16, Bytes))| {
             let (renewed, at) = std::str::from_utf8(seen).ok()?.split_once(' ')?;
             let seen = Duration::from_millis(at.parse().ok()?);
             let lease = json!({ "metadata": { "name": name }, "spec": { "renewTime": renewed } });
             (now.saturating_sub(seen) > GRACE).then_some(lease)
         };
-        self.memory.lock().iter().filter_map(silent).collect()
+        self.memory.lock().iter().filter_map(unreachable).collect()
     }
 
     /// The nodes that were tainted before this process led.
@@ -193,12 +193,12 @@ impl Seam {
     fn lift_unread(&self, node: &Value) {
         let name = str_at(node, "/metadata/name").to_owned();
         if ready(node) != "Unknown" {
-            let said = Bytes::from(ready(node).to_owned());
-            self.memory.lock().insert(name, (0, said));
+            let reported = Bytes::from(ready(node).to_owned());
+            self.memory.lock().insert(name, (0, reported));
             return;
         }
-        let said = self.memory.lock().get(&name).is_some_and(|(_, said)| said == "True");
-        if said && taints(node).iter().any(is_given_up) && self.leads() {
+        let was_ready = self.memory.lock().get(&name).is_some_and(|(_, reported)| reported == "True");
+        if was_ready && taints(node).iter().any(is_given_up) && self.leads() {
             let (seam, node) = (self.clone(), node.clone());
             self.aside(Box::pin(async move { seam.remove_taints(&node).await }));
         }

@@ -143,8 +143,8 @@ impl Seam {
 
     /// Whether there is evidence by devices about the node of this evidence.
     fn is_proved_otherwise(&self, told: &Bytes) -> bool {
-        let told: Value = serde_json::from_slice(told).unwrap_or_default();
-        let about = told.pointer("/object/spec/node").or_else(|| told.pointer("/spec/node"));
+        let evidence: Value = serde_json::from_slice(told).unwrap_or_default();
+        let about = evidence.pointer("/object/spec/node").or_else(|| evidence.pointer("/spec/node"));
         let by_device =
             |other: &Value| str_at(other, "/spec/kind") == "PowerOff" && other.pointer("/spec/node") == about;
         !self.world.etcd.objects_that("FenceEvidence", by_device).is_empty()

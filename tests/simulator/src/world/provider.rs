@@ -134,8 +134,8 @@ impl Device {
                 };
                 if !provider.stops_at(now) {
                     provider.stops.lock().push((now, now + takes));
-                    let told = "a provider stopped an instance";
-                    self.act_after(world, (self.node(), act), (takes.as_secs(), told));
+                    let message = "a provider stopped an instance";
+                    self.act_after(world, (self.node(), act), (takes.as_secs(), message));
                 }
                 tokio::time::sleep(takes).await;
                 self.described(provider, world, world.checker.now())

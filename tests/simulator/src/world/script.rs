@@ -65,12 +65,12 @@ impl Script {
             }
         }
         let nodes = self.list("/api/v1/nodes").await?;
-        let known: BTreeSet<&str> = nodes.iter().map(|node| str_at(node, "/metadata/name")).collect();
+        let node_names: BTreeSet<&str> = nodes.iter().map(|node| str_at(node, "/metadata/name")).collect();
         // The Lease of a node that is gone does not stay long; the node's pods hang, so the script deletes them too.
         let dead = |name: &str| {
-            let silent =
+            let unreachable =
                 self.renewals.get(name).is_none_or(|(_, at)| now.saturating_sub(*at) >= NOT_READY_AFTER);
-            silent || !known.contains(name)
+            unreachable || !node_names.contains(name)
         };
         let pods = self.list("/api/v1/pods").await?;
         for pod in &pods {

@@ -272,7 +272,7 @@ fn condition_summary_of(node: &Value) -> String {
     let taints = || node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
     let ends = |taint: &&Value| str_at(taint, "/effect") == "NoExecute";
     let lost = |taint: &Value| str_at(taint, "/key") == "node.kubernetes.io/unreachable";
-    let words = [
+    let parts = [
         match ready(node) {
             "True" => "",
             "False" => "NotReady",
@@ -282,7 +282,7 @@ fn condition_summary_of(node: &Value) -> String {
         if taints().filter(ends).any(lost) { "NoExecute" } else { "" },
         if taints().filter(ends).any(|taint| !lost(taint)) { "evicts pods" } else { "" },
     ];
-    words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(", ")
+    parts.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
 fn pod_view(pod: &Value) -> PodView {

@@ -73,24 +73,24 @@ impl Switch {
             return None;
         }
         self.write(world, Entry::Asked(order));
-        let wanted = match order {
+        let desired = match order {
             Order::Status => return Some(self.reported_power(world)),
             Order::Off => ReportedPower::Off,
             Order::On => ReportedPower::On,
         };
         match manner {
-            Manner::SaysOffWhileOn if wanted == ReportedPower::Off => {}
-            Manner::Late(seconds) => self.switch_after(world, wanted, seconds),
+            Manner::SaysOffWhileOn if desired == ReportedPower::Off => {}
+            Manner::Late(seconds) => self.switch_after(world, desired, seconds),
             Manner::Twice(seconds) => {
-                self.switch(world, wanted).await;
-                self.switch_after(world, wanted, seconds);
+                self.switch(world, desired).await;
+                self.switch_after(world, desired, seconds);
             }
             Manner::Honest | Manner::SaysOffWhileOn | Manner::DoneButSilent | Manner::Dead => {
-                self.switch(world, wanted).await;
+                self.switch(world, desired).await;
             }
         }
-        self.state.lock().claims = wanted;
-        (manner != Manner::DoneButSilent).then_some(wanted)
+        self.state.lock().claims = desired;
+        (manner != Manner::DoneButSilent).then_some(desired)
     }
 
     /// A reliable switch measures; the others repeat the last order.
@@ -156,11 +156,11 @@ mod tests {
             world.power_on(0).await;
             let switch = Switch::new(&world, 0, manner);
             let on = || world.machine_host(0).is_some();
-            let said = switch.execute(&world, order).await;
+            let answer = switch.execute(&world, order).await;
             let at_once = on();
             tokio::time::sleep(Duration::from_secs(60)).await;
             let turned = |entry: &&(Duration, Entry)| !matches!(entry.1, Entry::Asked(_));
-            (said, at_once, on(), switch.ledger().iter().filter(turned).count())
+            (answer, at_once, on(), switch.ledger().iter().filter(turned).count())
         })
     }
 

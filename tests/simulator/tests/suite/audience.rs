@@ -41,13 +41,13 @@ fn a_live_run_breaks_no_rule_and_each_line_is_sent_once() {
         let plan = draw(seed);
         assert!(run(&plan, SHIPPED).violations.is_empty());
         let stage = LiveRun::open(&plan, SHIPPED, pace(each, true)).unwrap();
-        let mut told = Vec::new();
+        let mut lines = Vec::new();
         while let Some(snapshot) = stage.wait() {
-            told.extend(snapshot.news);
+            lines.extend(snapshot.news);
         }
         let seen = stage.end().unwrap();
         assert!(seen.violations.is_empty(), "seed {seed}, looked at each {each} ms: {:?}", seen.violations);
-        assert_eq!(told, seen.news, "every line is told once");
+        assert_eq!(lines, seen.news, "every line is told once");
     }
 }
 
@@ -176,14 +176,17 @@ fn the_database_recovers_with_pod_safety_not_with_kcm_and_is_written_twice_with_
     let all = scenario::shipped().unwrap();
     let comparison = compare(&all[0].plan, shipped::launch);
     let presence = |contender| &comparison.outcome(contender).unwrap().presence;
-    let (ours, kcm, script) = (
+    let (pod_safety, kcm, script) = (
         presence(Contender::PodSafety),
         presence(Contender::KubeControllerManager),
         presence(Contender::Script),
     );
     let end = Duration::MAX;
-    let away = ours.away(end).unwrap();
-    assert!(!away.goes_on && away.lasted < Duration::from_secs(150) && ours.twice(end).is_none(), "{ours:?}");
+    let away = pod_safety.away(end).unwrap();
+    assert!(
+        !away.goes_on && away.lasted < Duration::from_secs(150) && pod_safety.twice(end).is_none(),
+        "{pod_safety:?}"
+    );
     assert!(kcm.away(end).unwrap().goes_on && kcm.twice(end).is_none(), "{kcm:?}");
     assert!(kcm.away(end).unwrap().lasted >= Duration::from_secs(900), "{kcm:?}");
     assert!(!script.away(end).unwrap().goes_on, "{script:?}");

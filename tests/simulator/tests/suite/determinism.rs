@@ -86,8 +86,8 @@ fn compare_with_a_child(name: &str, line: &str) {
         .env(CHILD, "1")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&child.stdout);
-    assert!(said.contains(line), "the other process said:\n{said}");
+    let output = String::from_utf8_lossy(&child.stdout);
+    assert!(output.contains(line), "the other process said:\n{output}");
 }
 
 fn hash_of_world(seed: u64) -> u64 {

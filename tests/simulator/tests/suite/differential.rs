@@ -99,12 +99,12 @@ async fn sequence(real: &Side, chance: Chance, number: u64) -> Sum {
     let (mut left, mut right) = (left.end(), right.end());
     let (here, there) =
         (watch_targets(&name, &left.watch_versions()), watch_targets(&name, &right.watch_versions()));
-    let mut found = Vec::new();
+    let mut differences = Vec::new();
     for seconds in WATCHED {
         (left.watches, right.watches) =
             futures::join!(real.watch(&here, seconds), simulated.watch(&there, seconds));
-        found = compare((&left, began), (&right, began));
-        if found.iter().all(|difference| difference.answer.is_some()) {
+        differences = compare((&left, began), (&right, began));
+        if differences.iter().all(|difference| difference.answer.is_some()) {
             break;
         }
     }
@@ -113,11 +113,11 @@ async fn sequence(real: &Side, chance: Chance, number: u64) -> Sum {
         *sum.codes.entry(reply.code).or_default() += 1;
         *sum.shapes.entry(operation.shape()).or_default() += 1;
     }
-    sum.differences = found.into_iter().map(|one| (number, one)).collect();
+    sum.differences = differences.into_iter().map(|one| (number, one)).collect();
     for what in etcd.unimplemented() {
-        let told =
+        let messages =
             Difference { answer: None, place: what, left: json!("known"), right: json!("unimplemented") };
-        sum.differences.push((number, told));
+        sum.differences.push((number, messages));
     }
     if number == self::number("POD_SAFETY_DIFFERENTIAL_SHOW", 0) as u64 {
         for ((operation, one), other) in operations.iter().zip(&left.replies).zip(&right.replies) {
@@ -154,16 +154,16 @@ async fn of_the_past(side: &Side, name: &str, restart: impl AsyncFnOnce() -> Sid
     }
     let side = restart().await;
     let watches = side.watch(&[("/api/v1/namespaces?".to_owned(), version.to_string())], 1).await;
-    let told = watches.iter().flat_map(|watch| &watch.events);
-    let mut said: Vec<Value> =
-        told.map(|(kind, object)| json!([kind, object["code"], object["reason"]])).collect();
+    let events = watches.iter().flat_map(|watch| &watch.events);
+    let mut answers: Vec<Value> =
+        events.map(|(kind, object)| json!([kind, object["code"], object["reason"]])).collect();
     let path = format!("/api/v1/namespaces?resourceVersion={version}&resourceVersionMatch=Exact");
     let list = side.request("GET", &path, &Value::Null).await;
-    said.push(json!([list.code, list.body["reason"]]));
+    answers.push(json!([list.code, list.body["reason"]]));
     let future = "/api/v1/namespaces?resourceVersion=99999999&resourceVersionMatch=Exact";
     let list = side.request("GET", future, &Value::Null).await;
-    said.push(json!([list.code, list.body["reason"], list.body["details"]]));
-    said
+    answers.push(json!([list.code, list.body["reason"], list.body["details"]]));
+    answers
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn both_servers_answer_alike_for_compacted_history() {
 
 #[tokio::test]
 async fn the_simulated_api_server_answers_as_the_real_one() {
-    let wanted = number("POD_SAFETY_DIFFERENTIAL_OPS", FEW);
+    let operations = number("POD_SAFETY_DIFFERENTIAL_OPS", FEW);
     let chance = Chance::new(number("POD_SAFETY_DIFFERENTIAL_SEED", 1) as u64);
     // A long run would outlast the history that its sequences read.
     let keeps_history = vec!["--etcd-compaction-interval=0".to_owned()];
@@ -200,7 +200,7 @@ async fn the_simulated_api_server_answers_as_the_real_one() {
     let began = Instant::now();
     let at_once = number("POD_SAFETY_DIFFERENTIAL_AT_ONCE", AT_ONCE) as u64;
     let (mut sum, mut next) = (Sum::default(), number("POD_SAFETY_DIFFERENTIAL_FIRST", 1) as u64);
-    while sum.operations < wanted && sum.differences.len() < 2_000 {
+    while sum.operations < operations && sum.differences.len() < 2_000 {
         let batch = (next..next + at_once).map(|number| sequence(&real, chance, number));
         for one in futures::future::join_all(batch).await {
             sum.operations += one.operations;

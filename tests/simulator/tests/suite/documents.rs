@@ -214,6 +214,6 @@ fn pod_that_waits(served: &Served) -> String {
             && pod["spec"]["nodeName"] == "node-0"
             && pod["metadata"]["deletionTimestamp"].is_string()
     };
-    let found = pods["items"].as_array().unwrap().iter().find(waits);
-    found.unwrap()["metadata"]["name"].as_str().unwrap().to_owned()
+    let pod = pods["items"].as_array().unwrap().iter().find(waits);
+    pod.unwrap()["metadata"]["name"].as_str().unwrap().to_owned()
 }

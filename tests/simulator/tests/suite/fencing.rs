@@ -155,12 +155,12 @@ fn limit_a_false_off_report_is_detected_when_the_kubelet_reports() {
         let outcome = well(&cut(fencing, 150, Some(how)));
         assert!(seen(&outcome, LIED) > 0, "{how:?}: {:#?}", outcome.timeline);
         let doubted = told(&outcome, &["takes the out-of-service taint from node-0"]);
-        let heard = BEGIN + 150;
-        let within = heard..=heard + 60;
+        let reports_at = BEGIN + 150;
+        let within = reports_at..=reports_at + 60;
         assert!(doubted.len() == 1 && within.contains(&doubted[0]), "{how:?}: {doubted:?}");
         let last = told(&outcome, RELEASED);
         assert!(!last.is_empty(), "{how:?}: {:#?}", outcome.timeline);
-        assert!(last.iter().all(|at| *at < heard), "{how:?}: {last:?}");
+        assert!(last.iter().all(|at| *at < reports_at), "{how:?}: {last:?}");
         assert!(seen(&outcome, "our taint was contradicted") > 0, "{how:?}");
     }
 }

@@ -144,15 +144,15 @@ fn kubectl_watches_a_pod_that_another_deletes() {
     assert_eq!(next().split_whitespace().next(), Some("NAME"));
     assert!(next().starts_with("web-0") && next().starts_with("web-1"));
     let began = Instant::now();
-    let said = kubectl.run("delete pod web-0");
-    assert!(said.contains("pod \"web-0\" deleted"), "{said}");
+    let output = kubectl.run("delete pod web-0");
+    assert!(output.contains("pod \"web-0\" deleted"), "{output}");
     assert!(began.elapsed() < LONG, "it waits until the pod is gone, no longer");
     assert!(stage.etcd.object("Pod", "default/web-0").is_none());
     let change = next();
     assert!(change.starts_with("web-0") && change.contains("Terminating"), "{change}");
     assert!(stage.server.open_watches() >= 1, "the watch goes on");
-    let said = kubectl.run("delete pod web-1 --force --grace-period=0");
-    assert!(said.contains("pod \"web-1\" force deleted"), "{said}");
+    let output = kubectl.run("delete pod web-1 --force --grace-period=0");
+    assert!(output.contains("pod \"web-1\" force deleted"), "{output}");
     assert!(kubectl.run("get pods").contains("No resources found"));
 }
 

@@ -208,7 +208,7 @@ async fn fence(authority: &Authority, cache: &Cache, owner: &Arc<dyn CompletionH
     for update in [AddFinalizer, WriteStatus(Box::default()), RemoveFinalizer] {
         let guard = cache.read();
         let one = guard.view().remediations().next().unwrap();
-        let wish = RemediationRequest {
+        let request = RemediationRequest {
             namespace: Arc::clone(&one.namespace),
             name: Arc::clone(&one.name),
             uid: one.uid.clone(),
@@ -217,7 +217,7 @@ async fn fence(authority: &Authority, cache: &Cache, owner: &Arc<dyn CompletionH
             update,
         };
         drop(guard);
-        authority.submit(Intent::Remediate(Box::new(wish)), owner);
+        authority.submit(Intent::Remediate(Box::new(request)), owner);
         pass(2).await;
     }
 }

@@ -55,18 +55,18 @@ fn ended(plan: &Plan, late: u64, wanted: &[(&str, u64)]) {
     due.sort_unstable();
     assert_eq!(names, due, "{ends:?}");
     for (name, due) in wanted {
-        let asked = &ends[*name];
-        let soon = asked.iter().all(|at| (*due..=due + late).contains(at));
-        assert!(asked.len() == 1 && soon, "{name} at {asked:?}, due at {due}: {ends:?}");
+        let deleted_at = &ends[*name];
+        let soon = deleted_at.iter().all(|at| (*due..=due + late).contains(at));
+        assert!(deleted_at.len() == 1 && soon, "{name} at {deleted_at:?}, due at {due}: {ends:?}");
     }
 }
 
 #[test]
 fn each_pod_is_deleted_when_its_toleration_expires() {
-    let wanted = [("data-0", 60), ("data-1", 40), ("data-3", 190), ("data-4", 40)];
-    ended(&tainted(Vec::new()), SOON, &wanted);
+    let expected = [("data-0", 60), ("data-1", 40), ("data-3", 190), ("data-4", 40)];
+    ended(&tainted(Vec::new()), SOON, &expected);
     let unstamped = Fault::AddTaint { node: 0, key: 0, stamped: false };
-    ended(&plan(vec![(TAINTED, unstamped)]), SOON, &wanted);
+    ended(&plan(vec![(TAINTED, unstamped)]), SOON, &expected);
 }
 
 #[test]

@@ -28,8 +28,8 @@ fn validate_stateless(rules: Rules, set_: &Value) -> Vec<Cause> {
     let selector = at(set_, &["spec", "selector"]);
     let labels = at(set_, &["spec", "template", "metadata", "labels"]);
     let matches = if rules == Rules::Replication {
-        let wanted = selector.and_then(Value::as_object).into_iter().flatten();
-        wanted.into_iter().all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
+        let required = selector.and_then(Value::as_object).into_iter().flatten();
+        required.into_iter().all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
     } else {
         label_selector_matches(selector, labels)
     };
@@ -132,11 +132,11 @@ pub(crate) fn scale(set_: &Value) -> Value {
         .flatten()
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
-    let wanted = number(set_, &["spec", "replicas"]).filter(|count| *count != 0);
+    let replicas = number(set_, &["spec", "replicas"]).filter(|count| *count != 0);
     json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
         // A missing number is left out.
-        "spec": wanted.map_or_else(|| json!({}), |count| json!({ "replicas": count })),
+        "spec": replicas.map_or_else(|| json!({}), |count| json!({ "replicas": count })),
         "status": { "replicas": number(set_, &["status", "replicas"]).unwrap_or(0), "selector": selector.join(",") },
     })
 }

@@ -45,9 +45,9 @@ async fn answers_and_requests_may_be_lost() {
         for reset in [true, false] {
             let cluster = Cluster::with(Arc::new(Always(Course { fate, reset, ..Course::PROMPT })));
             let client = Transport::new(&cluster.server, "t").client();
-            let heard = tokio::time::timeout(Duration::from_secs(600), client.send(node())).await;
-            assert_eq!(heard.is_ok(), reset, "without a reset the sender hears nothing");
-            assert!(heard.is_err() || heard.unwrap().is_err());
+            let received = tokio::time::timeout(Duration::from_secs(600), client.send(node())).await;
+            assert_eq!(received.is_ok(), reset, "without a reset the sender hears nothing");
+            assert!(received.is_err() || received.unwrap().is_err());
             assert_eq!(cluster.etcd.object("Node", "n").is_some(), applied);
         }
     }

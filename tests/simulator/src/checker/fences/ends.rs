@@ -87,13 +87,14 @@ impl State {
         let is_gone = fences.terminated.contains(node);
         let off = !fences.was_reported_on(node, incident.since);
         let late = |takes: Duration| now > since + takes;
-        let told = |what: String| Some(format!("{what} (in {} since {:?})", incident.phase, incident.since));
+        let message =
+            |what: String| Some(format!("{what} (in {} since {:?})", incident.phase, incident.since));
         match incident.phase.as_str() {
             "Pending" if !incident.held && !doubted && late(PENDING_TAKES) => {
-                told("is not begun, and no gate is closed".to_owned())
+                message("is not begun, and no gate is closed".to_owned())
             }
             "Fencing" if !incident.held && !doubted && late(FENCING_TAKES + behind) => {
-                told("is neither proved nor given up".to_owned())
+                message("is neither proved nor given up".to_owned())
             }
             "Fenced"
                 if off
@@ -106,17 +107,17 @@ impl State {
                 let pod = fences.leaving.values().find(waits);
                 let rests = fences.leaving.values().all(|leaving| leaving.node != *node);
                 match pod {
-                    Some(pod) => told(format!("is fenced, and {} is not released", pod.name)),
+                    Some(pod) => message(format!("is fenced, and {} is not released", pod.name)),
                     // Its watchdog resets it: no device switches it on.
                     None if self.is_promised(&incident.incarnation) => None,
                     None if recovers && rests && !is_gone && !doubted && late(RELEASE_TAKES + behind) => {
-                        told("is fenced, all is released, and it is not switched on".to_owned())
+                        message("is fenced, all is released, and it is not switched on".to_owned())
                     }
                     None => None,
                 }
             }
             "Recovering" if !doubted && !is_gone && there.is_some() && late(RECOVERY_TAKES) => {
-                told("was switched on, and is not back".to_owned())
+                message("was switched on, and is not back".to_owned())
             }
             _ => None,
         }
@@ -182,17 +183,17 @@ impl State {
     /// Whether the kubelet has written another `renewTime` than that of the evidence since then: a later one, or one of
     /// a clock that was set back.
     fn has_reported_since_evidence(&self, proof: &Evidence) -> bool {
-        let beats = self.fences.renewals.get(&proof.incarnation.0).map(Vec::as_slice).unwrap_or_default();
-        beats.iter().any(|(at, lease)| *at > proof.created && lease.is_some() && *lease != proof.lease)
+        let renewals = self.fences.renewals.get(&proof.incarnation.0).map(Vec::as_slice).unwrap_or_default();
+        renewals.iter().any(|(at, lease)| *at > proof.created && lease.is_some() && *lease != proof.lease)
     }
 
     /// When the kubelet reported first after the node had been proved off.
     fn first_report_since(&self, proof: &Evidence) -> Option<Duration> {
-        let beats = self.fences.renewals.get(&proof.incarnation.0)?;
+        let renewals = self.fences.renewals.get(&proof.incarnation.0)?;
         let renewed = |(at, lease): &&(Duration, Option<jiff::Timestamp>)| {
             *at > proof.created && lease.is_some() && *lease > proof.lease
         };
-        beats.iter().find(renewed).map(|(at, _)| *at)
+        renewals.iter().find(renewed).map(|(at, _)| *at)
     }
 
     /// Nodes that were proved off and report in the same incarnation, while their evidence is not marked as
@@ -218,7 +219,7 @@ impl State {
                 .get(&proof.incarnation.0)
                 .and_then(|beats| beats.last())
                 .map(|(at, _)| *at);
-            let lives = last.is_some_and(|last| now.saturating_sub(last) < REPORT_SEEN_AFTER);
+            let is_reporting = last.is_some_and(|last| now.saturating_sub(last) < REPORT_SEEN_AFTER);
             // The contradiction counts only after the deadline of the last order to a device: that order may have
             // started the machine.
             let told = self.fences.intents.iter().filter(|intent| intent.node == proof.incarnation.0);
@@ -227,7 +228,7 @@ impl State {
             // boot may take.
             let boots = self.fences.was_reported_on(&proof.incarnation.0, proof.created);
             let patience = if boots { BOOT_TAKES + DOUBT_TAKES } else { DOUBT_TAKES };
-            if same && lives && now > heard.max(from).max(incident.since).max(told) + patience {
+            if same && is_reporting && now > heard.max(from).max(incident.since).max(told) + patience {
                 late.push(format!(
                     "{} is heard again, and its evidence stands (since {heard:?})",
                     proof.incarnation.0

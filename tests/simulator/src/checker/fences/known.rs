@@ -290,9 +290,9 @@ impl Fences {
             let is_closed =
                 value_at(attempt, "/outcome").is_some() || value_at(attempt, "/verified").is_some();
             let closed = is_closed.then_some(now);
-            let known = self.intents.iter_mut().find(|known| known.fence == name && known.id == id);
-            match known {
-                Some(known) => known.closed = known.closed.or(closed),
+            let intent = self.intents.iter_mut().find(|intent| intent.fence == name && intent.id == id);
+            match intent {
+                Some(intent) => intent.closed = intent.closed.or(closed),
                 None => self.intents.push(Intent {
                     fence: name.to_owned(),
                     node: node.clone(),
@@ -334,8 +334,8 @@ impl Fences {
 
     /// The `renewTime` that a node's Lease had at that moment.
     pub(super) fn lease_at(&self, node: &str, then: Duration) -> Option<Timestamp> {
-        let beats = self.renewals.get(node).map(Vec::as_slice).unwrap_or_default();
-        beats.iter().rev().find(|(at, _)| *at <= then).and_then(|(_, renewed)| *renewed)
+        let renewals = self.renewals.get(node).map(Vec::as_slice).unwrap_or_default();
+        renewals.iter().rev().find(|(at, _)| *at <= then).and_then(|(_, renewed)| *renewed)
     }
 
     /// The status checks by one process of a device for a node, until that moment.

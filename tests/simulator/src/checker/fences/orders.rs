@@ -44,21 +44,21 @@ impl Checker {
         let now = self.now();
         let mut state = self.state.lock();
         let Touched { caller, device, node } = touched;
-        let told = format!("{caller} tells {device} {} for {node}", act.name());
+        let message = format!("{caller} tells {device} {} for {node}", act.name());
         let text = format!("pod-safety has {device} power {node} {}", act.name());
-        state.announce(now, Tone::Other, told.clone(), text);
+        state.announce(now, Tone::Other, message.clone(), text);
         state.probe(&format!("a device was told {}", act.name()));
         if let Some(why) = state.fences.unwritten(now, touched, act) {
-            state.violated(now, Invariant::Fence, format!("{told}: {why}"));
+            state.violated(now, Invariant::Fence, format!("{message}: {why}"));
         }
-        state.check_trust(now, &told, device);
-        state.check_pause(now, &told, node);
+        state.check_trust(now, &message, device);
+        state.check_pause(now, &message, node);
         let calm = state.budgets.untroubled_since(now, state.healed);
         let calm = calm.is_zero() || now > calm + RECOVERS;
         let waits = |leaving: &&super::known::Leaving| leaving.node == *node && leaving.since + REACTS < now;
         let waits = state.fences.leaving.values().find(waits).map(|leaving| leaving.name.clone());
         if let Some(pod) = waits.filter(|_| act == Act::On && calm) {
-            state.violated(now, Invariant::Fence, format!("{told}, and {pod} was not released"));
+            state.violated(now, Invariant::Fence, format!("{message}, and {pod} was not released"));
         }
     }
 
@@ -77,7 +77,7 @@ impl Checker {
         if lied {
             state.probe("a device said off of a machine that was on");
         }
-        let look = StatusCheck {
+        let check = StatusCheck {
             at: now,
             device: device.clone(),
             power: *power,
@@ -85,7 +85,7 @@ impl Checker {
             lied,
             reached: *reached,
         };
-        state.fences.checks.entry((caller.clone(), node.clone())).or_default().push(look);
+        state.fences.checks.entry((caller.clone(), node.clone())).or_default().push(check);
     }
 
     /// A process tries the port of a node's kubelet, and something answers or not.
@@ -116,8 +116,8 @@ impl Checker {
     /// The first device of a node fails until `until`.
     pub(crate) fn device_fails(&self, node: &str, until: Duration) {
         let mut state = self.state.lock();
-        let known = state.fences.failing.entry(node.to_owned()).or_default();
-        *known = until.max(*known);
+        let failing_until = state.fences.failing.entry(node.to_owned()).or_default();
+        *failing_until = until.max(*failing_until);
     }
 }
 
@@ -160,16 +160,16 @@ impl State {
     pub(super) fn check_revocation(&mut self, now: Duration, asked: &ApiRequest, node: &str) {
         let caller = &*asked.caller;
         let device = format!("agent-{}", node.rsplit('-').next().unwrap_or_default());
-        let told = format!("{caller} takes back the promise of the agent of {node}");
+        let message = format!("{caller} takes back the promise of the agent of {node}");
         let text = format!("pod-safety revokes the promise of the agent of {node}");
-        self.announce(now, Tone::Other, told.clone(), text);
+        self.announce(now, Tone::Other, message.clone(), text);
         self.probe("the promise of an agent was taken back");
         let touched = Touched { caller: caller.to_owned(), device: device.clone(), node: node.to_owned() };
         // A request that was sent during the attempt may arrive after it.
         if let Some(why) = self.fences.unwritten(asked.sent.unwrap_or(now), &touched, Act::Off) {
-            self.violated(now, Invariant::Fence, format!("{told}: {why}"));
+            self.violated(now, Invariant::Fence, format!("{message}: {why}"));
         }
-        self.check_trust(now, &told, &device);
+        self.check_trust(now, &message, &device);
     }
 
     fn check_trust(&mut self, now: Duration, told: &str, device: &str) {
@@ -211,11 +211,11 @@ impl State {
         let attempts = value_at(after, "/status/attempts").and_then(Value::as_array).into_iter().flatten();
         for attempt in attempts {
             let id = crate::world::number_at(attempt, "/id").unwrap_or(0);
-            let known = self.fences.intents.iter().find(|known| known.fence == fence && known.id == id);
-            let early = match known {
-                Some(known) => {
-                    let looked = known.closed.is_none() && value_at(attempt, "/outcome").is_none();
-                    (looked && value_at(attempt, "/verified").is_some() && now < known.deadline())
+            let intent = self.fences.intents.iter().find(|intent| intent.fence == fence && intent.id == id);
+            let early = match intent {
+                Some(intent) => {
+                    let looked = intent.closed.is_none() && value_at(attempt, "/outcome").is_none();
+                    (looked && value_at(attempt, "/verified").is_some() && now < intent.deadline())
                         .then(|| format!("{caller} looks at attempt {id} of {fence}, which may still land"))
                 }
                 None => {

@@ -73,16 +73,16 @@ fn a_device_gets_the_recorded_order_and_no_other() {
 #[test]
 fn s10_a_device_gets_no_order_while_fencing_is_paused() {
     let broken = |pause: ObservedChange, resume: Option<ObservedChange>, after: u64| {
-        let mut found = 0;
+        let mut violations = 0;
         inside(|checker| {
             let mut state = state(checker);
             let at = Duration::from_secs(after);
             state.fences.observe(Duration::ZERO, &pause);
             resume.iter().for_each(|resume| state.fences.observe(at, resume));
             state.check_pause(at, "an order", "node-0");
-            found = state.broken.get(&Invariant::Fence).copied().unwrap_or_default();
+            violations = state.broken.get(&Invariant::Fence).copied().unwrap_or_default();
         });
-        found
+        violations
     };
     let node = |annotations: Value| {
         change("Node", "node-0", json!({ "metadata": { "name": "node-0", "annotations": annotations } }))
@@ -194,12 +194,12 @@ fn evidence_needs_two_separate_status_checks_of_the_right_machine() {
             ),
         ] {
             let mut state = state(checker);
-            let told = format!("{looks:?}");
+            let description = format!("{looks:?}");
             state.fences.required = strict.then(|| "bmc-0".to_owned()).into_iter().collect();
             state.fences.checks = [(("replica-0.1".to_owned(), "node-0".to_owned()), looks)].into();
             let is_off =
                 state.was_off_twice("replica-0.1", "node-0", ("bmc-0", APART), Duration::from_secs(16));
-            assert_eq!(is_off, wanted, "{told}");
+            assert_eq!(is_off, wanted, "{description}");
         }
     });
 }
@@ -220,8 +220,8 @@ fn bug_evidence_needs_a_lease_read_after_the_status_checks() {
             [(None, false), (Some(9), false), (Some(14), false), (Some(15), true), (Some(100), true)]
         {
             let mut state = state(checker);
-            let looks = [10, 15].map(|at| status_check(at, Power::Off, Identity::Match));
-            state.fences.checks = [(key(), looks.to_vec())].into();
+            let checks = [10, 15].map(|at| status_check(at, Power::Off, Identity::Match));
+            state.fences.checks = [(key(), checks.to_vec())].into();
             state.acts.lease_reads =
                 read.map(|at| (key(), vec![Duration::from_secs(at)])).into_iter().collect();
             state.fences.renewals =
@@ -296,8 +296,8 @@ fn a_confirmation_releases_while_valid_and_the_kubelet_is_unreachable() {
             state.fences.nodes = not_ready();
             let spec = json!({ "kind": "Asserted", "leaseRenewed": THEN, "validSeconds": 60,
                 "node": { "name": "node-0", "uid": "u", "bootID": "b" } });
-            let word = json!({ "metadata": { "name": "e" }, "spec": spec });
-            state.fences.observe(Duration::from_secs(100), &change("FenceEvidence", "e", word));
+            let evidence = json!({ "metadata": { "name": "e" }, "spec": spec });
+            state.fences.observe(Duration::from_secs(100), &change("FenceEvidence", "e", evidence));
             let sent = Duration::from_secs(said.sent);
             let key = ("replica-0.1".to_owned(), "node-0".to_owned());
             state.acts.lease_reads = [(key, vec![sent])].into();

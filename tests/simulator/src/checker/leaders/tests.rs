@@ -56,24 +56,24 @@ fn a_term_lasts_from_when_its_renewal_was_sent_and_no_longer() {
 /// The write counted as a renewal: the process that released the Lease could write for another ten seconds.
 #[test]
 fn bug_releasing_the_lease_ends_the_term_and_renews_nothing() {
-    let found = broken(async |checker| {
+    let violations = broken(async |checker| {
         leads(checker, ME);
         sends(checker, ME, "1");
         lease(checker, ME, &Value::Null);
         sends(checker, ME, "1");
     });
-    assert_eq!(found, [Invariant::Term]);
+    assert_eq!(violations, [Invariant::Term]);
 }
 
 #[test]
 fn the_lease_is_not_released_while_a_write_is_under_way() {
-    let found = broken(async |checker| {
+    let violations = broken(async |checker| {
         leads(checker, ME);
         let under_way = checker.sent(ME, &Method::PATCH, NODE, node("1").to_string().as_bytes());
         lease(checker, ME, &Value::Null);
         drop(under_way);
     });
-    assert_eq!(found, [Invariant::Term]);
+    assert_eq!(violations, [Invariant::Term]);
 }
 
 #[test]
@@ -83,12 +83,12 @@ fn each_write_of_a_leader_is_checked_against_other_terms() {
         "/apis/policy/v1/namespaces/d/poddisruptionbudgets/b/status",
         "/apis/pod-safety.dev/v1/nodefences",
     ] {
-        let found = broken(async |checker| {
+        let violations = broken(async |checker| {
             leads(checker, OTHER);
             leads(checker, ME);
             drop(checker.sent(ME, &Method::PATCH, path, b"{}"));
         });
-        assert_eq!(found, [Invariant::Term], "{path}");
+        assert_eq!(violations, [Invariant::Term], "{path}");
     }
 }
 
@@ -133,10 +133,10 @@ fn a_late_creation_is_protected_by_its_name() {
 
 #[test]
 fn a_term_ends_by_the_clock_of_its_process() {
-    let found = broken(async |checker| {
+    let violations = broken(async |checker| {
         let body = json!({ "spec": { "holderIdentity": ME } }).to_string();
         checker.renewed(ME, &Method::PATCH, LEASE, body.as_bytes(), Duration::ZERO, 409);
         sends(checker, ME, "1");
     });
-    assert_eq!(found, [Invariant::Term], "what was refused renews nothing");
+    assert_eq!(violations, [Invariant::Term], "what was refused renews nothing");
 }

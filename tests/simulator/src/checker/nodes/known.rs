@@ -159,9 +159,9 @@ impl Nodes {
     }
 
     fn record_report(&mut self, node: &str, sign: ReportKind, now: Duration) {
-        let heard = self.last_reports.entry((node.to_owned(), sign)).or_insert((now, None));
-        if heard.0 != now {
-            *heard = (now, Some(heard.0));
+        let reports = self.last_reports.entry((node.to_owned(), sign)).or_insert((now, None));
+        if reports.0 != now {
+            *reports = (now, Some(reports.0));
         }
     }
 
@@ -173,17 +173,18 @@ impl Nodes {
             (None, Some((_, name))) => (name, ReportKind::Renewal),
             (None, None) => return,
         };
-        let heard = self.last_reports.get(&(name.to_owned(), sign)).map_or(Duration::ZERO, |(last, _)| *last);
-        let looks = self.reads.entry((caller.to_owned(), name.to_owned(), sign)).or_default();
-        looks.retain(|(at, _)| now.saturating_sub(*at) <= READ_LASTS);
-        looks.push((now, heard));
+        let last_report =
+            self.last_reports.get(&(name.to_owned(), sign)).map_or(Duration::ZERO, |(last, _)| *last);
+        let reads = self.reads.entry((caller.to_owned(), name.to_owned(), sign)).or_default();
+        reads.retain(|(at, _)| now.saturating_sub(*at) <= READ_LASTS);
+        reads.push((now, last_report));
     }
 
     /// When this process last read the node and its Lease, and for how long both had been without a report then.
     pub(super) fn read_by(&self, now: Duration, caller: &str, node: &str) -> Option<(Duration, Duration)> {
         let of = |sign| {
-            let looks = self.reads.get(&(caller.to_owned(), node.to_owned(), sign))?.iter();
-            let fresh = looks.filter(|(at, _)| now.saturating_sub(*at) <= READ_LASTS);
+            let reads = self.reads.get(&(caller.to_owned(), node.to_owned(), sign))?.iter();
+            let fresh = reads.filter(|(at, _)| now.saturating_sub(*at) <= READ_LASTS);
             fresh.map(|(at, heard)| (at.saturating_sub(*heard), *at)).max()
         };
         let (lease, node) = (of(ReportKind::Renewal)?, of(ReportKind::Report)?);
@@ -238,8 +239,8 @@ impl Nodes {
         let after = change.after.as_deref().map(|node| Node::from_object(node, before.as_ref(), now));
         if let Some(after) = &after {
             let same = before.as_ref().filter(|before| before.uid == after.uid);
-            let said = same.is_none_or(|same| same.beat != after.beat || same.ready != after.ready);
-            if said && !is_shipped(caller) && after.ready != "Unknown" {
+            let has_reported = same.is_none_or(|same| same.beat != after.beat || same.ready != after.ready);
+            if has_reported && !is_shipped(caller) && after.ready != "Unknown" {
                 self.record_report(name, ReportKind::Report, now);
             }
         }
@@ -287,14 +288,14 @@ impl Nodes {
         let all = here().count();
         let lost = here().filter(|(_, node)| !node.is_ready()).count();
         // Two renewals as the process received them lie a little closer together in the log.
-        let silent = |name: &str| now.saturating_sub(self.last_report(name)) > BREAK;
-        let feared = here().filter(|(name, node)| node.is_ready() && silent(name)).count();
+        let unreachable = |name: &str| now.saturating_sub(self.last_report(name)) > BREAK;
+        let feared = here().filter(|(name, node)| node.is_ready() && unreachable(name)).count();
         (lost..=lost + feared).any(|lost| lost >= 3 && lost < all && lost * 100 >= all * 55)
     }
 
     /// The deadlines of the processes under test, whose leader watches since `listens`.
     pub(super) fn owed(&self, now: Duration, listens: Duration) -> Vec<Owed> {
-        let ours = self.keeper == Keeper::Ours;
+        let is_ours = self.keeper == Keeper::Ours;
         let mut owed = Vec::new();
         for (name, node) in &self.all {
             let mut owes = |when: Duration, rule: Invariant, what: &'static str| {
@@ -302,7 +303,7 @@ impl Nodes {
             };
             let lost = |effect: &str| node.has_taint(UNREACHABLE, effect);
             let suspicion = node.taints.iter().find(|taint| taint.is_suspicion());
-            match (node.ready.as_str(), ours) {
+            match (node.ready.as_str(), is_ours) {
                 ("True", true) => {
                     owes(
                         self.not_reporting_for(name, GRACE, now, listens),
@@ -336,9 +337,9 @@ impl Nodes {
                 _ => {}
             }
             if let Some(suspicion) = suspicion {
-                let heard = self.last_report(name);
-                if heard > suspicion.since {
-                    owes(heard, Invariant::Recovered, "is heard again and suspected still");
+                let last_report = self.last_report(name);
+                if last_report > suspicion.since {
+                    owes(last_report, Invariant::Recovered, "is heard again and suspected still");
                 } else if !node.is_ready() {
                     owes(node.since, Invariant::Recovered, "is called Unknown and suspected still");
                 }

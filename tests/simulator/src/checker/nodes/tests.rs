@@ -125,7 +125,7 @@ fn s15_a_reporting_node_is_not_marked_lost() {
         writes(checker, "True", &[("pod-safety.dev/suspect", "NoSchedule", 20)]);
     };
     assert_eq!(broken(Keeper::Guarded, suspected), [Invariant::Heard]);
-    let heard = async |checker: &Arc<Checker>, before: Duration| {
+    let reported = async |checker: &Arc<Checker>, before: Duration| {
         seconds(checker, 26).await;
         renews(checker, NODE);
         let sent = Some(checker.now() + before);
@@ -134,9 +134,9 @@ fn s15_a_reporting_node_is_not_marked_lost() {
         let asked = ApiRequest { sent, ..ApiRequest::new(ME, Method::POST, "/") };
         checker.executed(&asked, 200, &[change("Node", NODE, None, Some(suspected))]);
     };
-    let under_way = async |checker: &Arc<Checker>| heard(checker, Duration::ZERO).await;
+    let under_way = async |checker: &Arc<Checker>| reported(checker, Duration::ZERO).await;
     assert_eq!(broken(Keeper::Guarded, under_way), [], "the write was under way when it was heard");
-    let before = async |checker: &Arc<Checker>| heard(checker, KNOWN).await;
+    let before = async |checker: &Arc<Checker>| reported(checker, KNOWN).await;
     assert_eq!(broken(Keeper::Guarded, before), [Invariant::Heard]);
 }
 

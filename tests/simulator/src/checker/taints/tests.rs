@@ -120,7 +120,7 @@ fn s14_a_taint_stamped_by_a_fast_clock_counts_from_that_second_and_no_other_futu
         ("by somebody else", "replica-1.1", 3_600, 30_000, vec![Invariant::Tolerance]),
         ("by somebody else, when its time is over", "replica-1.1", 3_600, 30_400, vec![]),
     ] {
-        let found = broken(Some(20), async |checker| {
+        let violations = broken(Some(20), async |checker| {
             changed(checker, "Node", "node-0", node(false));
             checker.clock_of(ME, ahead);
             tokio::time::sleep(Duration::from_millis(400)).await;
@@ -131,7 +131,7 @@ fn s14_a_taint_stamped_by_a_fast_clock_counts_from_that_second_and_no_other_futu
             read_node(checker);
             marks(checker);
         });
-        assert_eq!(found, expected, "stamped {what}");
+        assert_eq!(violations, expected, "stamped {what}");
     }
 }
 

@@ -39,8 +39,9 @@ impl Checker {
         let now = self.now();
         let mut state = self.state.lock();
         let mut wrong = Vec::new();
-        let ours = |lease: &&Arc<Value>| str_at(lease, "/metadata/namespace") == VOLUME_LEASE_NAMESPACE;
-        for lease in objects.leases.iter().filter(ours) {
+        let is_volume_lease =
+            |lease: &&Arc<Value>| str_at(lease, "/metadata/namespace") == VOLUME_LEASE_NAMESPACE;
+        for lease in objects.leases.iter().filter(is_volume_lease) {
             let (volume, Lease { holder, held, .. }) =
                 (str_at(lease, "/metadata/name"), Lease::from_object(lease));
             if state.owners.changed.get(volume).is_some_and(|at| now < *at + FOLLOWS) {

@@ -21,9 +21,10 @@ impl Kubelet {
         let pods = self.pods.lock();
         let stays =
             |pod: &&Arc<Value>| pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(pod);
-        let wanted = pods.iter().flat_map(|pods| pods.values()).filter(stays);
-        let wanted = wanted.flat_map(|pod| volumes_of(pod));
-        let mut volumes: Vec<String> = used.chain(wanted).map(|volume| self.world.reported(volume)).collect();
+        let desired = pods.iter().flat_map(|pods| pods.values()).filter(stays);
+        let desired = desired.flat_map(|pod| volumes_of(pod));
+        let mut volumes: Vec<String> =
+            used.chain(desired).map(|volume| self.world.reported(volume)).collect();
         volumes.sort();
         volumes.dedup();
         volumes
@@ -52,9 +53,11 @@ impl Kubelet {
         if !self.report_volumes().await {
             return false;
         }
-        let said = self.attached().await;
+        let attached = self.attached().await;
         for volume in &volumes {
-            if said.as_ref().is_some_and(|said| !said.contains(volume)) || !self.is_at_hand(volume).await {
+            if attached.as_ref().is_some_and(|attached| !attached.contains(volume))
+                || !self.is_at_hand(volume).await
+            {
                 return false;
             }
         }
