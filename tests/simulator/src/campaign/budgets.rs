@@ -45,7 +45,7 @@ pub(super) fn add(plan: &mut Plan) {
     }
     if draws.percent(40) {
         let at = 60 + draws.below(plan.heal_at - 90);
-        plan.faults.extend(asked_for_more(at));
+        plan.faults.extend(raise_requirement(at));
     }
     for _ in 0..1 + draws.below(3) {
         let at = plan.heal_at + WELL_AFTER + draws.below(EXAM);
@@ -66,7 +66,7 @@ fn scaled_and_late(at: u64, draws: &mut Draws) -> [(u64, Fault); 3] {
 
 /// A budget requires more at the very moment at which clients evict: the numbers of its status are those of its earlier
 /// spec.
-const fn asked_for_more(at: u64) -> [(u64, Fault); 2] {
+const fn raise_requirement(at: u64) -> [(u64, Fault); 2] {
     [
         (at, Fault::ChangeBudget { workload: 0, limit: Limit::MaxUnavailable(0) }),
         (at, Fault::EvictAtOnce { workload: 0, clients: 4, stale: false }),

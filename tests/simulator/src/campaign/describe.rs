@@ -72,14 +72,14 @@ impl fmt::Display for Fault {
             Self::Malfunction { node, how, seconds } => {
                 write!(f, "the fence device of node-{node} {how}{}", duration_suffix(*seconds))
             }
-            other => other.of_control(f),
+            other => other.fmt_control_fault(f),
         }
     }
 }
 
 impl Fault {
     /// Faults of API servers and of processes under test.
-    fn of_control(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt_control_fault(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CutReplica { replica, seconds } => {
                 write!(f, "replica-{replica} reaches no API server{}", duration_suffix(*seconds))
@@ -117,12 +117,12 @@ impl Fault {
             Self::JumpReplica { replica, seconds } => {
                 write!(f, "the clock of replica-{replica} jumps by {seconds} s")
             }
-            other => other.of_people(f),
+            other => other.fmt_operator_action(f),
         }
     }
 
     /// Actions of people and their programs.
-    fn of_people(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt_operator_action(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DeleteNode { node } => write!(f, "the Node object of node-{node} is deleted"),
             Self::FenceByHand { node, manner } => {
@@ -177,12 +177,12 @@ impl Fault {
             }
             Self::EditPod { pod, how } => write!(f, "a tenant edits data-{pod}: {how}"),
             Self::Evict { pod } => write!(f, "the kubelet of data-{pod} evicts it"),
-            other => other.of_workloads(f),
+            other => other.fmt_workload_fault(f),
         }
     }
 
     /// What happens to workloads with a PodDisruptionBudget.
-    fn of_workloads(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt_workload_fault(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Deploy { workload, replicas, limit, .. } => {
                 write!(f, "shop-{workload} is created: replicas {replicas}, {limit}")

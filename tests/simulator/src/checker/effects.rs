@@ -44,7 +44,7 @@ fn finalizers(pod: &Value) -> usize {
     pod.pointer("/metadata/finalizers").and_then(Value::as_array).map_or(0, Vec::len)
 }
 
-fn is_called_orphan(pod: &Value) -> bool {
+fn has_orphan_condition(pod: &Value) -> bool {
     let conditions = pod.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
     conditions.into_iter().any(|condition| {
         str_at(condition, "/type") == "DisruptionTarget"
@@ -64,6 +64,6 @@ pub(super) fn effects(before: &Value, after: Option<&Value>) -> Vec<Effect> {
     add(is_deleted(after) && grace(after) < grace(before), Effect::Shortened);
     add(is_deleted(before) && grace(after) > grace(before), Effect::Lengthened);
     add(finalizers(after) < finalizers(before), Effect::Released);
-    add(is_called_orphan(after) && !is_called_orphan(before), Effect::CalledOrphan);
+    add(has_orphan_condition(after) && !has_orphan_condition(before), Effect::CalledOrphan);
     effects
 }

@@ -221,7 +221,7 @@ impl Checker {
         if state.nodes.keeper == Keeper::Theirs {
             return;
         }
-        state.nodes.look_at_zones(now);
+        state.nodes.record_zones(now);
         let calm = state.budgets.untroubled_since(now, state.healed);
         let calm = if calm.is_zero() { calm } else { calm + RECOVERS };
         let (Some(leader), Some(led_since)) = (state.acts.leader(), state.acts.led_since()) else { return };

@@ -23,7 +23,7 @@ fn nonsense(draws: &mut Draws) -> Value {
 }
 
 /// One of `usual`; seldom one of `odd`.
-fn choose_word(draws: &mut Draws, usual: &[&'static str], odd: &[&'static str]) -> Value {
+fn choose_value(draws: &mut Draws, usual: &[&'static str], odd: &[&'static str]) -> Value {
     let from = if draws.percent(85) { usual } else { odd };
     json!(draws.choose(from).copied())
 }
@@ -82,7 +82,7 @@ impl Own {
     }
 
     pub(super) fn status(self, draws: &mut Draws) -> Value {
-        let mut condition = json!({ "type": choose_word(draws, &["Ready", "Trusted"], &[""]), "status": "True", "reason": "R",
+        let mut condition = json!({ "type": choose_value(draws, &["Ready", "Trusted"], &[""]), "status": "True", "reason": "R",
             "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z", "unknown": 1 });
         match draws.below(20) {
             0 => condition["reason"] = Value::Null,
@@ -101,8 +101,8 @@ impl Own {
                 json!({ "observedGeneration": 1, "nodes": draws.below(3), "conditions": conditions, "more": 1 })
             }
             Self::Fence => json!({
-                "phase": choose_word(draws, &["Pending", "Fencing", "Fenced"], &["Elsewhere", ""]),
-                "level": word_or_number(draws), "tainted": draws.percent(50), "message": "m", "evidence": null,
+                "phase": choose_value(draws, &["Pending", "Fencing", "Fenced"], &["Elsewhere", ""]),
+                "level": string_or_number(draws), "tainted": draws.percent(50), "message": "m", "evidence": null,
                 "gates": [{ "name": "Paused", "holds": false }], "conditions": conditions,
                 "attempts": [{ "id": draws.below(3), "act": "off", "outcome": null,
                     "devices": [{ "namespace": "n", "name": draws.choose(&["d", "d", "d", ""]).copied() }] }],
@@ -172,7 +172,7 @@ impl Own {
     }
 }
 
-fn word_or_number(draws: &mut Draws) -> Value {
+fn string_or_number(draws: &mut Draws) -> Value {
     draws.choose(&[json!(0), json!(1), json!(-1), json!("one")]).cloned().unwrap_or_default()
 }
 
@@ -198,12 +198,12 @@ fn watchdog_lease(draws: &mut Draws) -> Value {
 
 fn device(draws: &mut Draws) -> Value {
     let drivers = ["Agent", "Agent", "Redfish", "Manual", "WatchdogLease"];
-    let mut spec = json!({ "driver": choose_word(draws, &drivers, &["External", "NetworkFence", "Ssh"]) });
+    let mut spec = json!({ "driver": choose_value(draws, &drivers, &["External", "NetworkFence", "Ssh"]) });
     if spec["driver"] == "WatchdogLease" || draws.percent(5) {
         spec["watchdogLease"] = watchdog_lease(draws);
     }
     if spec["driver"] == "Agent" || draws.percent(5) {
-        spec["agent"] = choose_word(draws, &["fence_ipmilan", "fence_dummy"], &["ipmilan", "fence_", ""]);
+        spec["agent"] = choose_value(draws, &["fence_ipmilan", "fence_dummy"], &["ipmilan", "fence_", ""]);
     }
     if draws.percent(10) {
         spec["agent"] = Value::Null;
@@ -218,7 +218,7 @@ fn device(draws: &mut Draws) -> Value {
         3 => spec["monitorSeconds"] = json!(80_000 + 5_000 * draws.below(3)),
         4 => spec["nodeSelector"] = Value::Null,
         5 => {
-            let operator = choose_word(draws, &["In", "Exists"], &["Like"]);
+            let operator = choose_value(draws, &["In", "Exists"], &["Like"]);
             spec["nodeSelector"] =
                 json!({ "matchExpressions": [{ "key": "k", "operator": operator }, { "key": "k" }] });
         }
@@ -234,7 +234,7 @@ fn device(draws: &mut Draws) -> Value {
         9 => spec["external"] = json!({ "templateRef": { "apiVersion": "v1", "kind": "A", "name": "" } }),
         10 => spec["networkFence"] = json!({ "className": "c", "namespace": "d" }),
         11 => spec["nodeParameters"] = json!({ "n": { "ip": "b" }, "m": {} }),
-        12 => spec["identityCheck"] = choose_word(draws, &["Required"], &["Never"]),
+        12 => spec["identityCheck"] = choose_value(draws, &["Required"], &["Never"]),
         _ => drop(spec.as_object_mut().map(|fields| fields.remove("parameters"))),
     }
     spec
@@ -250,12 +250,12 @@ fn policy(draws: &mut Draws) -> Value {
         3 => spec["levels"][0]["attempts"] = json!(draws.below(12)),
         4 => spec["levels"][0]["name"] = json!("x".repeat(63 + draws.below(2) as usize)),
         5 => spec["brakes"] = json!({ "maxUnhealthyPercent": 100 * draws.below(3) }),
-        6 => spec["brakes"] = json!({ "controlPlane": choose_word(draws, &["Never"], &["Always"]) }),
+        6 => spec["brakes"] = json!({ "controlPlane": choose_value(draws, &["Never"], &["Always"]) }),
         7 => {
             spec["unhealthy"] =
                 json!({ "notReadySeconds": draws.choose(&[json!(null), json!(5), json!(50)]).cloned() })
         }
-        8 => spec["mode"] = choose_word(draws, &["DryRun"], &["dryrun"]),
+        8 => spec["mode"] = choose_value(draws, &["DryRun"], &["dryrun"]),
         9 => spec["priority"] = json!(draws.choose(&[-5, 5]).copied()),
         10 => spec["paused"] = json!(draws.choose(&["", "because"]).copied()),
         11 => spec["recovery"] = nonsense(draws),
@@ -279,7 +279,7 @@ fn incarnation(node: &str, draws: &mut Draws) -> Value {
 
 fn fence(node: &str, draws: &mut Draws) -> Value {
     let mut spec = json!({ "node": incarnation(node, draws), "policy": "p",
-        "trigger": { "kind": choose_word(draws, &["Detected", "Person"], &["Chance"]), "reason": "r" } });
+        "trigger": { "kind": choose_value(draws, &["Detected", "Person"], &["Chance"]), "reason": "r" } });
     match draws.below(10) {
         0 => spec["cancelled"] = json!(true),
         1 => spec["trigger"]["by"] = Value::Null,
@@ -293,7 +293,7 @@ fn fence(node: &str, draws: &mut Draws) -> Value {
 
 fn evidence(node: &str, draws: &mut Draws) -> Value {
     let mut spec = json!({ "node": incarnation(node, draws), "by": "us",
-        "kind": choose_word(draws, &["PowerOff", "StorageFenced", "Asserted"], &["Guessed"]) });
+        "kind": choose_value(draws, &["PowerOff", "StorageFenced", "Asserted"], &["Guessed"]) });
     let is_found = spec["kind"] == "PowerOff" || spec["kind"] == "StorageFenced";
     if is_found != draws.percent(8) {
         spec["fence"] = "f".into();

@@ -31,7 +31,7 @@ pub(super) fn status(pod: &Value) -> String {
     let own = str_at(pod, "/status/reason");
     let mut status = if own.is_empty() { phase.to_owned() } else { own.to_owned() };
     for container in containers(pod).iter().rev() {
-        status = container_says(container).unwrap_or(status);
+        status = container_reason(container).unwrap_or(status);
     }
     if status == "Completed" && containers(pod).iter().any(is_ready) {
         "Running".clone_into(&mut status);
@@ -44,7 +44,7 @@ pub(super) fn status(pod: &Value) -> String {
     }
 }
 
-fn container_says(container: &Value) -> Option<String> {
+fn container_reason(container: &Value) -> Option<String> {
     let waiting = str_at(container, "/state/waiting/reason");
     if !waiting.is_empty() {
         return Some(waiting.to_owned());

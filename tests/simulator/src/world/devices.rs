@@ -196,7 +196,7 @@ impl Device {
         let now = world.checker.now();
         let (wrong, machine) = (self.malfunction(now), self.reaches(now));
         if let Some(provider) = self.documented(now) {
-            return self.provider_does(provider, world, order.act, (wrong, number)).await;
+            return self.execute_at_provider(provider, world, order.act, (wrong, number)).await;
         }
         let reads = |machine| {
             let on = match self.outlet {

@@ -77,8 +77,8 @@ impl VolumeControllers {
         request_as(&self.world, "claims", method, path, Some(body).filter(|body| !body.is_null())).await
     }
 
-    /// Removes the finalizer that keeps a deleted object.
-    async fn lets_go(&self, path: String, object: &Value) {
+    /// Removes the finalizers that keep a deleted object.
+    async fn remove_finalizers(&self, path: String, object: &Value) {
         let patch = json!([
             { "op": "test", "path": "/metadata/resourceVersion", "value": str_at(object, "/metadata/resourceVersion") },
             { "op": "remove", "path": "/metadata/finalizers" },
@@ -126,7 +126,7 @@ impl VolumeControllers {
                 // The cache is not enough: pods are read once more, by quorum.
                 let used = self.world.etcd.objects("Pod").iter().any(|pod| Self::uses(pod, name(claim)));
                 if has_finalizer(claim, KEEPS_CLAIM) && !used {
-                    self.lets_go(path, claim).await;
+                    self.remove_finalizers(path, claim).await;
                 }
                 continue;
             }
@@ -177,7 +177,7 @@ impl VolumeControllers {
                 self.request("PATCH", &format!("{path}/status"), json!({ "status": { "phase": desired } }))
                     .await;
             } else if is_deleted(volume) && phase != "Bound" && has_finalizer(volume, KEEPS_VOLUME) {
-                self.lets_go(path, volume).await;
+                self.remove_finalizers(path, volume).await;
             } else if !is_deleted(volume)
                 && phase == "Released"
                 && str_at(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"

@@ -79,7 +79,7 @@ impl Kubelet {
         if world.with.static_pods {
             env.spawner.spawn("mirror", Box::pin(Arc::clone(&kubelet).keep_mirror()));
         }
-        env.spawner.spawn("pods", Box::pin(kubelet.look_after_pods()));
+        env.spawner.spawn("pods", Box::pin(kubelet.sync_pods()));
     }
 
     async fn request(&self, method: &str, path: &str, body: Option<Value>) -> Option<Answer> {
@@ -206,7 +206,7 @@ impl Kubelet {
         *self.pods.lock() = Some(mine.map(|pod| (str_at(&pod, "/metadata/uid").to_owned(), pod)).collect());
     }
 
-    async fn look_after_pods(self: Arc<Self>) {
+    async fn sync_pods(self: Arc<Self>) {
         loop {
             self.listen();
             let own = |(uid, pod): (&String, &Arc<Value>)| (!is_mirror(pod)).then(|| uid.clone());
@@ -448,7 +448,7 @@ impl Kubelet {
         if let Some(statuses) = sidecar::statuses(pod, running, &now) {
             patch["status"]["initContainerStatuses"] = statuses;
         }
-        if !running && self.tells_readiness(pod) {
+        if !running && self.reports_readiness(pod) {
             patch["status"]["conditions"] = json!([readiness(false, &now)]);
         }
         matches!(
@@ -459,7 +459,7 @@ impl Kubelet {
 
     /// Probes a process that can be ready, and reports changes.
     async fn report_readiness(&self, pod: &Value) {
-        if !self.tells_readiness(pod) {
+        if !self.reports_readiness(pod) {
             return;
         }
         // It reads changes of its pods' status by other clients only now and then.
@@ -484,7 +484,7 @@ fn is_ended(pod: &Value) -> bool {
 /// Whether the API shows that the pod ended, and its container too.
 fn is_reported(pod: &Value) -> bool {
     let main_ended = pod.pointer("/status/containerStatuses/0/state/terminated").is_some();
-    is_ended(pod) && main_ended && !sidecar::is_called_running(pod)
+    is_ended(pod) && main_ended && !sidecar::is_shown_running(pod)
 }
 
 fn path(pod: &Value) -> String {

@@ -113,7 +113,7 @@ impl Seam {
         match (plant, str_at(&incident, "/object/status/phase")) {
             (Plant::ActsFirst, "" | "Pending") => {
                 let seam = self.clone();
-                self.aside(Box::pin(async move { seam.tells_off(&node).await }));
+                self.aside(Box::pin(async move { seam.send_off_order(&node).await }));
             }
             (Plant::ReleasesByName, "Fenced") => {
                 let seam = self.clone();
@@ -123,7 +123,7 @@ impl Seam {
         }
     }
 
-    async fn tells_off(&self, node: &str) {
+    async fn send_off_order(&self, node: &str) {
         let device =
             self.world.devices.lock().iter().find(|device| self.world.node(device.node()) == node).cloned();
         let Some(device) = device else { return };

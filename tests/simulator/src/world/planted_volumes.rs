@@ -73,10 +73,12 @@ impl Seam {
         let object = &told["object"];
         match (plant, str_at(&told, "/type"), str_at(object, "/kind")) {
             (Plant::GoneMeansFree, "DELETED", "Pod") => {
-                volumes_of(object).into_iter().for_each(|volume| self.frees(volume, Method::PATCH));
+                volumes_of(object)
+                    .into_iter()
+                    .for_each(|volume| self.release_or_delete(volume, Method::PATCH));
             }
             (Plant::ForgetsHeld, "DELETED", "PersistentVolume") => {
-                self.frees(str_at(object, "/metadata/name").to_owned(), Method::DELETE);
+                self.release_or_delete(str_at(object, "/metadata/name").to_owned(), Method::DELETE);
             }
             (Plant::OpensTheGate, "ADDED", "Pod")
                 if value_at(object, "/spec/schedulingGates/0").is_some() =>
@@ -94,7 +96,7 @@ impl Seam {
     }
 
     /// Releases the Lease of a volume, or deletes it, whatever its state is.
-    fn frees(&self, volume: String, method: Method) {
+    fn release_or_delete(&self, volume: String, method: Method) {
         let seam = self.clone();
         self.aside(Box::pin(async move {
             let Some(lease) = seam.world.etcd.object("Lease", &format!("{VOLUME_LEASE_NAMESPACE}/{volume}"))

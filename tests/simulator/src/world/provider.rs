@@ -93,7 +93,7 @@ impl World {
 
 impl Device {
     /// The result of a request to a provider that behaves as documented.
-    pub(super) async fn provider_does(
+    pub(super) async fn execute_at_provider(
         self: &Arc<Self>,
         provider: &Provider,
         world: &Arc<World>,

@@ -78,7 +78,7 @@ fn an_outage_of_the_api_server_resets_no_machine() {
 
 /// Lost answers, requests that arrive late, and an agent that is killed again and again.
 #[test]
-fn a_grant_of_which_the_answer_is_lost_is_no_lost_grant() {
+fn a_grant_with_a_lost_answer_still_counts() {
     use pod_safety_simulator::campaign::Trouble;
     let mut faults: Vec<_> = [Trouble::LoseAnswer, Trouble::Delay(2_000)]
         .into_iter()

@@ -219,14 +219,14 @@ fn every_shipped_scenario_has_its_expected_result() {
         let comparison = compare(&scenario.plan, shipped::launch);
         println!("{}\n{comparison}", scenario.name);
         for (_, outcome) in comparison.outcomes() {
-            people_are_told_in_plain_words(&scenario.name, &outcome.news);
+            check_plain_text(&scenario.name, &outcome.news);
         }
         assert!(missed.is_empty(), "{}: {missed:?}", scenario.name);
     }
 }
 
 /// No UID, path, kind of evidence, rule of the checker or Debug text; and no violation is shown twice.
-fn people_are_told_in_plain_words(scenario: &str, news: &[News]) {
+fn check_plain_text(scenario: &str, news: &[News]) {
     const NOT_PLAIN: [&str; 13] = [
         "/api",
         "default/",

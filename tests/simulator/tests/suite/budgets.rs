@@ -64,7 +64,7 @@ fn pods_of_a_workload_stay_without_faults() {
 /// A node monitor and a kubelet without a Lease once contradicted each other every second, and the budget followed
 /// them.
 #[test]
-fn the_pods_of_a_living_kubelet_whose_node_was_deleted_stay_ready() {
+fn pods_of_a_running_kubelet_whose_node_was_deleted_stay_ready() {
     well(&plan(3, Limit::MaxUnavailable(1), vec![(40, Fault::DeleteNode { node: 0 })]));
 }
 

@@ -42,7 +42,7 @@ fn once(outcome: &Outcome, words: &[&str], when: std::ops::RangeInclusive<u64>) 
 }
 
 #[track_caller]
-fn nobody_is_called_lost(plan: &Plan) {
+fn check_no_node_is_lost(plan: &Plan) {
     let outcome = well(plan);
     let called = told(&outcome, &[CALLED]);
     assert!(called.is_empty(), "{called:?}: {}", report(plan, &outcome));
@@ -83,9 +83,9 @@ fn a_process_that_receives_no_report_marks_no_node_lost() {
         let of_both = |fault: fn(usize, u64) -> Fault| {
             plan((0..2).map(|replica| (BEGIN, fault(replica, seconds))).collect())
         };
-        nobody_is_called_lost(&of_both(|replica, seconds| Fault::CutReplica { replica, seconds }));
-        nobody_is_called_lost(&of_both(|replica, seconds| Fault::PauseReplica { replica, seconds }));
-        nobody_is_called_lost(&of_both(|server, seconds| Fault::LagServer { server, seconds }));
+        check_no_node_is_lost(&of_both(|replica, seconds| Fault::CutReplica { replica, seconds }));
+        check_no_node_is_lost(&of_both(|replica, seconds| Fault::PauseReplica { replica, seconds }));
+        check_no_node_is_lost(&of_both(|server, seconds| Fault::LagServer { server, seconds }));
     }
 }
 
@@ -97,7 +97,7 @@ fn bug_an_outage_of_all_api_servers_marks_no_node_lost() {
     for seed in 0..12 {
         let seconds = 45 + 7 * seed;
         let out = |server| (BEGIN + seed, Fault::CutServer { server, answers_lost: false, seconds });
-        nobody_is_called_lost(&Plan { seed, ..plan((0..2).map(out).collect()) });
+        check_no_node_is_lost(&Plan { seed, ..plan((0..2).map(out).collect()) });
     }
 }
 
@@ -105,22 +105,22 @@ fn bug_an_outage_of_all_api_servers_marks_no_node_lost() {
 fn wrong_clocks_mark_no_node_lost() {
     for by in [-86_400, -600, -51, 51, 600, 86_400] {
         let jumps = |at| (at, Fault::JumpNode { node: 0, seconds: by });
-        nobody_is_called_lost(&plan(vec![jumps(BEGIN), jumps(BEGIN + 25)]));
+        check_no_node_is_lost(&plan(vec![jumps(BEGIN), jumps(BEGIN + 25)]));
         let ours = |replica| (BEGIN, Fault::JumpReplica { replica, seconds: by });
-        nobody_is_called_lost(&plan((0..2).map(ours).collect()));
+        check_no_node_is_lost(&plan((0..2).map(ours).collect()));
     }
 }
 
 #[test]
 fn slow_heartbeats_mark_no_node_lost() {
     let trouble = Trouble::Delay(9_000);
-    nobody_is_called_lost(&plan(vec![(
+    check_no_node_is_lost(&plan(vec![(
         BEGIN,
         Fault::TroubleNode { node: 0, trouble, percent: 100, seconds: 150 },
     )]));
     // Each time it is back within its grace.
     let flaps = (0..5).map(|time| (BEGIN + 35 * time, Fault::CutNode { node: 0, seconds: 15 }));
-    nobody_is_called_lost(&plan(flaps.collect()));
+    check_no_node_is_lost(&plan(flaps.collect()));
 }
 
 /// The first node that came back ended the state "all lost", and the others were tainted in the seconds before they

@@ -46,7 +46,7 @@ fn known(name: &str) -> (Plan, Outcome) {
 }
 
 #[test]
-fn bug_two_processes_ran_when_the_node_of_a_living_kubelet_was_deleted() {
+fn bug_two_processes_ran_when_the_node_of_a_running_kubelet_was_deleted() {
     let (plan, outcome) = known("bug-node-of-a-living-kubelet");
     assert!(both_ran(&outcome).is_empty(), "{}", report(&plan, &outcome));
     assert!(outcome.probes.contains_key("kubelet completed a deletion"), "{:?}", outcome.probes);

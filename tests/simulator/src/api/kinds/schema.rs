@@ -103,7 +103,7 @@ fn prune(schema: &Value, value: &mut Value, is_root: bool) {
 pub(super) fn validate(schema: &Value, object: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
     check(schema, object, "", &mut causes);
-    find_twins(schema, object, "", &mut causes);
+    find_duplicates(schema, object, "", &mut causes);
     let misleads = ["FieldValueRequired", "FieldValueNotSupported", "FieldValueTypeInvalid"];
     let too_much = ["FieldValueTooLong", "FieldValueTooMany"];
     if causes.iter().any(|cause| misleads.contains(&cause.reason) || too_much.contains(&cause.reason)) {
@@ -117,17 +117,17 @@ pub(super) fn validate(schema: &Value, object: &Value, old: Option<&Value>) -> V
 }
 
 /// Finds items of a list of type `map` that have the same keys.
-fn find_twins(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+fn find_duplicates(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
     for (key, field) in value.as_object().into_iter().flatten() {
         if let Some(schema) = of_field(schema, key) {
-            find_twins(schema, field, &inside(path, key), causes);
+            find_duplicates(schema, field, &inside(path, key), causes);
         }
     }
     let items = value.as_array().into_iter().flatten();
     let (mut seen, keys) = (Vec::new(), schema["x-kubernetes-list-map-keys"].as_array());
     for (index, item) in items.enumerate() {
         let path = format!("{path}[{index}]");
-        find_twins(&schema["items"], item, &path, causes);
+        find_duplicates(&schema["items"], item, &path, causes);
         let Some(keys) = keys else { continue };
         let named: Vec<_> = keys.iter().filter_map(Value::as_str).map(|key| item.get(key)).collect();
         if seen.contains(&named) {

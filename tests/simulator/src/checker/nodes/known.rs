@@ -269,7 +269,7 @@ impl Nodes {
     }
 
     /// Records when zones were disrupted last, or all nodes lost.
-    pub(super) fn look_at_zones(&mut self, now: Duration) {
+    pub(super) fn record_zones(&mut self, now: Duration) {
         let all_lost = self.are_all_lost(None);
         if all_lost {
             self.all_lost = Some(now);

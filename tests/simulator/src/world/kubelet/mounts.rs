@@ -56,7 +56,7 @@ impl Kubelet {
         let attached = self.attached().await;
         for volume in &volumes {
             if attached.as_ref().is_some_and(|attached| !attached.contains(volume))
-                || !self.is_at_hand(volume).await
+                || !self.is_attached_here(volume).await
             {
                 return false;
             }
@@ -74,7 +74,7 @@ impl Kubelet {
     }
 
     /// Whether a volume is attached here, and the pod that needs it may have it.
-    async fn is_at_hand(&self, volume: &str) -> bool {
+    async fn is_attached_here(&self, volume: &str) -> bool {
         let others = self.world.checker.processes_on(&self.node).into_iter();
         let has_it = |identity: &str| self.world.checker.volumes_of(identity).iter().any(|one| one == volume);
         // A ReadWriteOncePod volume is mounted for one pod only.

@@ -31,7 +31,7 @@ impl Kubelet {
     }
 
     /// Whether this pod has readiness that is reported.
-    pub(super) fn tells_readiness(&self, pod: &Value) -> bool {
+    pub(super) fn reports_readiness(&self, pod: &Value) -> bool {
         start_up(pod).is_some() || self.is_listened_to()
     }
 

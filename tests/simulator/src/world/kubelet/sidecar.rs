@@ -25,7 +25,7 @@ fn has_sidecar(pod: &Value) -> bool {
 }
 
 /// Whether the API shows that the sidecar of a pod runs.
-pub(super) fn is_called_running(pod: &Value) -> bool {
+pub(super) fn is_shown_running(pod: &Value) -> bool {
     pod.pointer("/status/initContainerStatuses/1/state/running").is_some()
 }
 

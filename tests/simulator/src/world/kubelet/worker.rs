@@ -80,7 +80,7 @@ impl Kubelet {
     pub(super) async fn start_second(&self, pod: &Value) {
         if let Some(seconds) = self.world.with.slow_start.filter(|_| has_second(pod)) {
             self.env.sleep(Duration::from_secs(seconds)).await;
-            self.told_late(pod);
+            self.probe_busy_worker(pod);
         }
     }
 
@@ -108,7 +108,7 @@ impl Kubelet {
         } else {
             busy.await;
         }
-        self.told_late(pod);
+        self.probe_busy_worker(pod);
     }
 
     /// Restarts a container that crashed, or whose image was changed (`computePodActions`). `image`: the one with which
@@ -130,12 +130,13 @@ impl Kubelet {
             // As for a failed probe: the same `SyncPod` ends and starts it.
             self.world.checker.probe("a kubelet restarted a container for its new image");
             self.env.sleep(Duration::from_secs(self.draw_number(uid, &wanted, PULLS_WITHIN))).await;
-            self.told_late(pod);
+            self.probe_busy_worker(pod);
         }
         changed
     }
 
-    fn told_late(&self, pod: &Value) {
+    /// Counts a deletion that came while the worker was busy.
+    fn probe_busy_worker(&self, pod: &Value) {
         let now = self.pod(str_at(pod, "/metadata/uid"));
         if now.is_none_or(|pod| pod.pointer("/metadata/deletionTimestamp").is_some()) {
             self.world.checker.probe("a worker was busy when its pod was deleted");
