@@ -102,31 +102,31 @@ pub(crate) fn verdict() -> Result<Verdict> {
     verdict_for(&inspect_host())
 }
 
-fn verdict_for(found: &Host) -> Result<Verdict> {
+fn verdict_for(host: &Host) -> Result<Verdict> {
     let mut lacks = Vec::new();
-    if !found.root {
+    if !host.root {
         lacks.push("root: run it with sudo".to_owned());
     }
-    if !["x86_64", "aarch64"].contains(&found.processor) {
-        lacks.push(format!("a processor of x86_64 or aarch64; this is {}", found.processor));
+    if !["x86_64", "aarch64"].contains(&host.processor) {
+        lacks.push(format!("a processor of x86_64 or aarch64; this is {}", host.processor));
     }
-    for (program, package) in &found.programs_missing {
+    for (program, package) in &host.programs_missing {
         lacks.push(format!("the program {program}: apt-get install {package}"));
     }
-    let cgroups = which(&found.mounted, &mut lacks);
-    if !found.machine_id {
+    let cgroups = which(&host.mounted, &mut lacks);
+    if !host.machine_id {
         lacks.push("the file /etc/machine-id: touch /etc/machine-id".to_owned());
     }
-    if !found.tap {
+    if !host.tap {
         lacks.push("TAP devices at /dev/net/tun: modprobe tun (package kmod), or start the container with --device /dev/net/tun".to_owned());
     }
-    if found.root && found.inotify < ENOUGH_INOTIFY {
+    if host.root && host.inotify < ENOUGH_INOTIFY {
         lacks.push(format!(
             "{ENOUGH_INOTIFY} instances of inotify, {} are allowed and this may not be changed from here: sysctl fs.inotify.max_user_instances={ENOUGH_INOTIFY}",
-            found.inotify
+            host.inotify
         ));
     }
-    refusals(found, &mut lacks)?;
+    refusals(host, &mut lacks)?;
     Ok(if lacks.is_empty() { Verdict::CanRun(cgroups) } else { Verdict::Lacks(lacks) })
 }
 
@@ -161,20 +161,16 @@ fn which(mounted: &Mounted, lacks: &mut Vec<String>) -> Cgroups {
 }
 
 /// The operations that were tried and refused; an error if one failed otherwise.
-fn refusals(found: &Host, lacks: &mut Vec<String>) -> Result<()> {
+fn refusals(host: &Host, lacks: &mut Vec<String>) -> Result<()> {
     let tries = [
+        (&host.cgroup, "making a cgroup", "the right to make cgroups: start the container with --privileged"),
         (
-            &found.cgroup,
-            "making a cgroup",
-            "the right to make cgroups: start the container with --privileged",
-        ),
-        (
-            &found.namespaces,
+            &host.namespaces,
             "making namespaces",
             "the right to make namespaces (CAP_SYS_ADMIN): start the container with --privileged",
         ),
         (
-            &found.devices,
+            &host.devices,
             "making network devices",
             "network devices of the kinds veth and bridge: modprobe veth bridge (package kmod, and linux-modules-extra where the kernel is split)",
         ),
@@ -308,8 +304,8 @@ mod tests {
         }
     }
 
-    fn lacks(found: &Host) -> Vec<String> {
-        match verdict_for(found).unwrap() {
+    fn lacks(host: &Host) -> Vec<String> {
+        match verdict_for(host).unwrap() {
             Verdict::Lacks(lacks) => lacks,
             Verdict::CanRun(cgroups) => panic!("it can run with {cgroups:?}"),
         }

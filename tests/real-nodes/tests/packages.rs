@@ -92,10 +92,10 @@ fn tests() -> PathBuf {
 }
 
 impl Machine {
-    fn new(known: &str, provided: &'static str) -> Result<Self> {
+    fn new(packages: &str, provided: &'static str) -> Result<Self> {
         let machine = Self {
             programs: tempfile::tempdir()?,
-            known: [EVERYWHERE, known].join(" ").split_whitespace().collect::<Vec<_>>().join(" "),
+            known: [EVERYWHERE, packages].join(" ").split_whitespace().collect::<Vec<_>>().join(" "),
             provided,
         };
         machine.answers("apt-cache", APT_CACHE)?;

@@ -27,7 +27,7 @@ pub fn compare(plan: &Plan, launch: Launch) -> Comparison {
 ///
 /// # Errors
 /// The operating system cannot start a thread for it.
-#[expect(clippy::disallowed_methods, reason = "the picture goes on meanwhile")]
+#[expect(clippy::disallowed_methods, reason = "the live run continues meanwhile")]
 pub fn begin(plan: &Plan, launch: Launch) -> std::io::Result<Receiver<Comparison>> {
     let (sender, receiver) = channel();
     let plan = plan.clone();

@@ -172,12 +172,12 @@ impl Incarnations {
     }
 }
 
-fn number(known: &mut Vec<String>, one: String) -> usize {
-    if let Some(at) = known.iter().position(|other| *other == one) {
+fn number(names: &mut Vec<String>, one: String) -> usize {
+    if let Some(at) = names.iter().position(|other| *other == one) {
         return at + 1;
     }
-    known.push(one);
-    known.len()
+    names.push(one);
+    names.len()
 }
 
 #[cfg(test)]

@@ -236,9 +236,9 @@ fn first_pass(kind: &Kind, object: &Value, options: &Options, now: Timestamp) ->
 }
 
 /// A grace period that has begun gets shorter, but does not end in the past.
-fn shorten(mut object: Value, pending: i64, asked: i64, now: Timestamp) -> Course {
+fn shorten(mut object: Value, pending: i64, requested: i64, now: Timestamp) -> Course {
     let end: Timestamp = text(&object, &["metadata", "deletionTimestamp"]).parse().unwrap_or(now);
-    let (mut end, mut grace) = (end + SignedDuration::from_secs(asked - pending), asked);
+    let (mut end, mut grace) = (end + SignedDuration::from_secs(requested - pending), requested);
     if end < now {
         end = now;
         grace = grace.min(1);

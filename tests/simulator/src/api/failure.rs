@@ -141,12 +141,12 @@ impl Failure {
         Self::new(410, "Expired", message, Value::Null)
     }
 
-    pub(crate) fn future_version(asked: u64, current: u64) -> Self {
+    pub(crate) fn future_version(requested: u64, current: u64) -> Self {
         let details = json!({
             "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
             "retryAfterSeconds": 1,
         });
-        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+        let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
         Self::new(504, "Timeout", message, details)
     }
 

@@ -73,8 +73,8 @@ impl ApiRequest {
     }
 
     /// Refuses parameters that no code here reads.
-    pub(crate) fn only(&self, known: &[&str]) -> Result<(), Failure> {
-        match self.query.iter().find(|(key, _)| !known.contains(&key.as_str())) {
+    pub(crate) fn only(&self, supported: &[&str]) -> Result<(), Failure> {
+        match self.query.iter().find(|(key, _)| !supported.contains(&key.as_str())) {
             Some((key, _)) => {
                 Err(Failure::unimplemented(format!("{} {} with the parameter {key}", self.method, self.path)))
             }

@@ -432,13 +432,13 @@ impl State {
 }
 
 /// Whether a status check reported off for the node's own machine.
-fn is_off(look: &StatusCheck, strict: bool) -> bool {
-    let is_it = match look.identity {
+fn is_off(check: &StatusCheck, strict: bool) -> bool {
+    let is_it = match check.identity {
         Identity::Match => true,
         Identity::Unknown => !strict,
         Identity::Mismatch { .. } => false,
     };
-    matches!(look.power, Power::Off | Power::Gone) && is_it
+    matches!(check.power, Power::Off | Power::Gone) && is_it
 }
 
 /// The devices that evidence names.

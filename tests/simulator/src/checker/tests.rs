@@ -15,8 +15,8 @@ use crate::api::{ApiRequest, ObservedChange};
 pub(super) const ME: &str = "replica-0.1";
 pub(super) const POD: &str = "/api/v1/namespaces/default/pods/data-0";
 
-/// Runs `told` with a checker inside a simulation. Returns the broken invariants.
-pub(super) fn broken(told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
+/// Runs `history` with a checker inside a simulation. Returns the broken invariants.
+pub(super) fn broken(history: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -26,7 +26,7 @@ pub(super) fn broken(told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
             renew_deadline: Duration::from_secs(10),
         };
         let checker = Checker::new(promise);
-        told(&checker).await;
+        history(&checker).await;
         checker.findings().violations.iter().map(|violation| violation.invariant).collect()
     })
 }

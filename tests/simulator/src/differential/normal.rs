@@ -34,9 +34,9 @@ impl Reply {
 }
 
 /// Collects the versions of all objects in `value` that belong to the sequence.
-pub(super) fn versions_of(sequence: &str, value: &Value, found: &mut BTreeSet<u64>) {
+pub(super) fn versions_of(sequence: &str, value: &Value, versions: &mut BTreeSet<u64>) {
     if let Some(items) = value["items"].as_array() {
-        items.iter().for_each(|item| versions_of(sequence, item, found));
+        items.iter().for_each(|item| versions_of(sequence, item, versions));
     }
     if !belongs(&format!("{sequence}-"), value) {
         return;
@@ -44,7 +44,7 @@ pub(super) fn versions_of(sequence: &str, value: &Value, found: &mut BTreeSet<u6
     let metadata = &value["metadata"];
     let version = metadata["resourceVersion"].as_str().and_then(|text| text.parse::<u64>().ok());
     if metadata["uid"].is_string() {
-        found.extend(version);
+        versions.extend(version);
     }
 }
 

@@ -43,7 +43,7 @@ const WORDS: &[&str] = &[
     "#",
 ];
 
-/// Read as its writer means it, or refused in one line with a place in the file.
+/// Parsed as written, or refused in one line with a place in the file.
 #[test]
 fn any_file_is_parsed_or_refused_with_its_place_in_one_line() {
     fuzz!(3_000, |draw| {

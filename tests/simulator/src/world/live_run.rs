@@ -83,7 +83,7 @@ impl LiveRun {
     ///
     /// # Errors
     /// The operating system cannot start a thread for it.
-    #[expect(clippy::disallowed_methods, reason = "a simulation before an audience has a thread of its own")]
+    #[expect(clippy::disallowed_methods, reason = "a live run has a thread of its own")]
     pub fn open(plan: &Plan, subject: Subject, pace: Pace) -> std::io::Result<Self> {
         let (orders, received) = channel();
         let (sender, pictures) = sync_channel(PICTURES);
@@ -263,7 +263,7 @@ impl Audience {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the audience lives in real time")]
+#[expect(clippy::disallowed_methods, reason = "the viewer runs in real time")]
 fn real_now() -> Instant {
     Instant::now()
 }

@@ -78,7 +78,7 @@ impl Seam {
     }
 
     /// Starts a check every second, unless one runs already.
-    fn start_loop(&self, look: fn(&Self) -> Vec<Value>) {
+    fn start_loop(&self, check: fn(&Self) -> Vec<Value>) {
         if self.memory.lock().insert(LOOP_KEY.to_owned(), (1, Bytes::new())).is_some() {
             return;
         }
@@ -91,7 +91,7 @@ impl Seam {
                 let began = leads && !led;
                 led = leads;
                 let looks = if seam.plant == Some(Plant::RetaintsWhenLeading) { began } else { leads };
-                let todos = if looks { look(&seam) } else { Vec::new() };
+                let todos = if looks { check(&seam) } else { Vec::new() };
                 for todo in todos {
                     seam.carry_out_on_node(&todo).await;
                 }
@@ -144,11 +144,11 @@ impl Seam {
     }
 
     /// Reads a node and its Lease, and marks it as lost if the Lease has not changed.
-    async fn mark_lost(&self, name: &str, known: Option<&str>) {
+    async fn mark_lost(&self, name: &str, observed: Option<&str>) {
         let path = format!("/api/v1/nodes/{name}");
         let (node, lease) = (self.get(&path).await, self.get(&format!("{LEASES}/{name}")).await);
         let (Some(node), Some(lease)) = (node, lease) else { return };
-        if ready(&node) == "Unknown" || known.is_some_and(|known| known != renewed(&lease)) {
+        if ready(&node) == "Unknown" || observed.is_some_and(|observed| observed != renewed(&lease)) {
             return;
         }
         let condition = json!({ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" });

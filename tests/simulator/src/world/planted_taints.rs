@@ -155,8 +155,8 @@ impl Seam {
     }
 
     /// Gives a pod the tolerations that it had when it was first seen on its node.
-    fn remember_tolerations(&self, told: &mut Value) {
-        let Some(spec) = told.pointer_mut("/object/spec").and_then(Value::as_object_mut) else { return };
+    fn remember_tolerations(&self, pod: &mut Value) {
+        let Some(spec) = pod.pointer_mut("/object/spec").and_then(Value::as_object_mut) else { return };
         let bound = spec.get("nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty());
         let Some(tolerations) = spec.get("tolerations").map(|all| Bytes::from(all.to_string())) else {
             return;
@@ -164,9 +164,9 @@ impl Seam {
         if !bound {
             return;
         }
-        let uid = str_at(told, "/object/metadata/uid").to_owned();
+        let uid = str_at(pod, "/object/metadata/uid").to_owned();
         let known = self.memory.lock().entry(uid).or_insert((0, tolerations)).1.clone();
-        if let Some(place) = told.pointer_mut("/object/spec/tolerations") {
+        if let Some(place) = pod.pointer_mut("/object/spec/tolerations") {
             *place = serde_json::from_slice(&known).unwrap_or_default();
         }
     }

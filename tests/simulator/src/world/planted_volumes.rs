@@ -117,7 +117,7 @@ impl Seam {
     }
 
     /// The answer that a planted bug reads in place of the true one.
-    pub(super) fn other_words(&self, parts: &Parts, told: Bytes) -> Bytes {
+    pub(super) fn other_words(&self, parts: &Parts, answer: Bytes) -> Bytes {
         let (evidence, heartbeat) = ("/fenceevidences", "/kube-node-lease/leases/");
         let (resource, is, reads) = match self.plant {
             Some(Plant::SharesAnyway) => ("/persistentvolumes", "ReadWriteOncePod", "ReadWriteOnce"),
@@ -127,25 +127,25 @@ impl Seam {
                 (heartbeat, "\"leaseDurationSeconds\":40", "\"leaseDurationSeconds\":1")
             }
             Some(Plant::WordsNeverExpire) => (evidence, "\"validSeconds\"", "\"unread\""),
-            Some(Plant::MasksWords) if self.is_proved_otherwise(&told) => {
+            Some(Plant::MasksWords) if self.is_proved_otherwise(&answer) => {
                 (evidence, "\"kind\":\"Asserted\"", "\"kind\":\"StorageFenced\"")
             }
-            _ => return told,
+            _ => return answer,
         };
-        match std::str::from_utf8(&told) {
+        match std::str::from_utf8(&answer) {
             Ok(text)
                 if parts.path().ends_with(resource)
                     || [evidence, heartbeat].contains(&resource) && parts.path().contains(resource) =>
             {
                 text.replace(is, reads).into()
             }
-            _ => told,
+            _ => answer,
         }
     }
 
     /// Whether there is evidence by devices about the node of this evidence.
-    fn is_proved_otherwise(&self, told: &Bytes) -> bool {
-        let evidence: Value = serde_json::from_slice(told).unwrap_or_default();
+    fn is_proved_otherwise(&self, bytes: &Bytes) -> bool {
+        let evidence: Value = serde_json::from_slice(bytes).unwrap_or_default();
         let about = evidence.pointer("/object/spec/node").or_else(|| evidence.pointer("/spec/node"));
         let by_device =
             |other: &Value| str_at(other, "/spec/kind") == "PowerOff" && other.pointer("/spec/node") == about;

@@ -41,8 +41,8 @@ pub(super) fn instance(node: usize) -> String {
     format!("i-{node:017x}")
 }
 
-fn refused(said: &str) -> Option<DeviceError> {
-    Some(DeviceError::Failed { said: said.to_owned() })
+fn refused(message: &str) -> Option<DeviceError> {
+    Some(DeviceError::Failed { said: message.to_owned() })
 }
 
 /// The error of an agent for an answer without instances, whatever the reason.

@@ -153,8 +153,8 @@ pub struct Snapshot {
 }
 
 impl World {
-    /// The present state, with the news after the first `told` lines.
-    pub(crate) fn snapshot(&self, told: usize) -> Snapshot {
+    /// The present state, with the news after the first `sent` lines.
+    pub(crate) fn snapshot(&self, sent: usize) -> Snapshot {
         let processes = self.checker.processes().into_iter().map(|process| ProcessView {
             identity: process.identity,
             uid: process.uid,
@@ -176,7 +176,7 @@ impl World {
             budgets: self.budget_views(),
             holds: self.hold_views(),
             violations: self.checker.violations(),
-            news: self.checker.news(told),
+            news: self.checker.news(sent),
             over: self.over.load(Ordering::Relaxed),
         }
     }

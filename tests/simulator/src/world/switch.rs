@@ -103,19 +103,19 @@ impl Switch {
         }
     }
 
-    fn switch_after(self: &Arc<Self>, world: &Arc<World>, wanted: ReportedPower, seconds: u64) {
+    fn switch_after(self: &Arc<Self>, world: &Arc<World>, desired: ReportedPower, seconds: u64) {
         let (switch, world) = (Arc::clone(self), Arc::clone(world));
         self.host.spawn(
             "switch",
             Box::pin(async move {
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
-                switch.switch(&world, wanted).await;
+                switch.switch(&world, desired).await;
             }),
         );
     }
 
-    async fn switch(&self, world: &Arc<World>, wanted: ReportedPower) {
-        match wanted {
+    async fn switch(&self, world: &Arc<World>, desired: ReportedPower) {
+        match desired {
             ReportedPower::Off => {
                 world.power_off(self.node);
                 self.write(world, Entry::TurnedOff);

@@ -24,10 +24,10 @@ fn quiet() -> Plan {
 }
 
 /// The first snapshot for which the condition holds.
-fn until(stage: &LiveRun, wanted: impl Fn(&Snapshot) -> bool) -> Snapshot {
+fn until(stage: &LiveRun, condition: impl Fn(&Snapshot) -> bool) -> Snapshot {
     for _ in 0..100_000 {
         let snapshot = stage.next_snapshot(PATIENCE).unwrap();
-        if wanted(&snapshot) {
+        if condition(&snapshot) {
             return snapshot;
         }
     }

@@ -7,7 +7,11 @@
     clippy::disallowed_methods,
     reason = "one side of the comparison is a real API server in real time"
 )]
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail loudly and say what they measured")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests fail loudly and print what they measured"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

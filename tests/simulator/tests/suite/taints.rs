@@ -48,13 +48,13 @@ fn asked(outcome: &Outcome) -> BTreeMap<String, Vec<u64>> {
 
 /// Each of them was deleted once, within `late` seconds of its time, and no other pod was.
 #[track_caller]
-fn ended(plan: &Plan, late: u64, wanted: &[(&str, u64)]) {
+fn ended(plan: &Plan, late: u64, expected: &[(&str, u64)]) {
     let ends = ends(plan);
     let names: Vec<&str> = ends.keys().map(String::as_str).collect();
-    let mut due: Vec<&str> = wanted.iter().map(|(name, _)| *name).collect();
+    let mut due: Vec<&str> = expected.iter().map(|(name, _)| *name).collect();
     due.sort_unstable();
     assert_eq!(names, due, "{ends:?}");
-    for (name, due) in wanted {
+    for (name, due) in expected {
         let deleted_at = &ends[*name];
         let soon = deleted_at.iter().all(|at| (*due..=due + late).contains(at));
         assert!(deleted_at.len() == 1 && soon, "{name} at {deleted_at:?}, due at {due}: {ends:?}");

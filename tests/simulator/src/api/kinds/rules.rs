@@ -13,8 +13,8 @@ fn has_key(object: &Value, key: &str) -> bool {
     object.get(key).is_some_and(|field| !field.is_null())
 }
 
-fn equals(object: &Value, key: &str, word: &str) -> bool {
-    object.get(key).and_then(Value::as_str) == Some(word)
+fn equals(object: &Value, key: &str, value: &str) -> bool {
+    object.get(key).and_then(Value::as_str) == Some(value)
 }
 
 /// Whether a parameter is named like one that is kept in a Secret.

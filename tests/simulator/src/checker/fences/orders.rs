@@ -172,20 +172,20 @@ impl State {
         self.check_trust(now, &message, &device);
     }
 
-    fn check_trust(&mut self, now: Duration, told: &str, device: &str) {
+    fn check_trust(&mut self, now: Duration, message: &str, device: &str) {
         let since = self.fences.distrusted.get(device).copied();
         if let Some(since) = since.filter(|since| *since + READ_BEFORE < now) {
-            self.violated(now, Invariant::Fence, format!("{told}, which is not trusted since {since:?}"));
+            self.violated(now, Invariant::Fence, format!("{message}, which is not trusted since {since:?}"));
         }
     }
 
-    pub(super) fn check_pause(&mut self, now: Duration, told: &str, node: &str) {
+    pub(super) fn check_pause(&mut self, now: Duration, message: &str, node: &str) {
         let fences = &self.fences;
         let paused = fences.paused.get(node).map(|since| (since, "is paused"));
         let without = fences.without_policy.get(node).map(|since| (since, "has no policy"));
         let closed = paused.into_iter().chain(without).find(|(since, _)| **since + READ_BEFORE < now);
         if let Some((since, what)) = closed {
-            let what = format!("{told}, whose fencing {what} since {since:?}");
+            let what = format!("{message}, whose fencing {what} since {since:?}");
             self.violated(now, Invariant::Fence, what);
         }
     }

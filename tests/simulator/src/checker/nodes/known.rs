@@ -201,12 +201,13 @@ impl Nodes {
 
     /// A node was marked as lost by a read at this moment: checks whether the API server was unreachable rather than
     /// the kubelet.
-    pub(super) fn doubt(&mut self, at: Duration, node: &str, told: &str) {
+    pub(super) fn doubt(&mut self, at: Duration, node: &str, message: &str) {
         let Some((from, Some(until))) = self.outage else { return };
         let back = until + return_interval(GRACE);
         if until.saturating_sub(from) >= OUTAGE && at < back {
-            let told = format!("{told} after an outage of all API servers until {until:?}, and comes back");
-            self.doubted.insert(node.to_owned(), (back, told));
+            let message =
+                format!("{message} after an outage of all API servers until {until:?}, and comes back");
+            self.doubted.insert(node.to_owned(), (back, message));
         }
     }
 

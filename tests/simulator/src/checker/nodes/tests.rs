@@ -17,7 +17,7 @@ const NODE: &str = "node-0";
 const OTHER: &str = "node-1";
 
 /// Two nodes that reported at the beginning; one of them goes on to report.
-fn broken(keeper: Keeper, told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
+fn broken(keeper: Keeper, history: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
     tests::broken(async |checker| {
         checker.nodes_are_kept_by(keeper);
         checker.process_begins(ME);
@@ -27,7 +27,7 @@ fn broken(keeper: Keeper, told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invarian
             changed(checker, name, "Node", name, None, node("True", &[]));
             renews(checker, name);
         }
-        told(checker).await;
+        history(checker).await;
     })
 }
 

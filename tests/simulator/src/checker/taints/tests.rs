@@ -15,14 +15,14 @@ const NODE: &str = "/api/v1/nodes/node-0";
 
 /// A node with a taint that was added after so many seconds, and `data-0` on it, which tolerates the taint for `bears`
 /// seconds; `None`: without limit.
-fn broken(bears: Option<u64>, told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
+fn broken(bears: Option<u64>, history: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
     tests::broken(async |checker| {
         let lease = json!({ "metadata": { "name": "pod-safety" }, "spec": { "holderIdentity": ME } });
         changed(checker, "Lease", "kube-system/pod-safety", lease);
         changed(checker, "Pod", "default/data-0", pod(bears));
         seconds(10).await;
         changed(checker, "Node", "node-0", node(true));
-        told(checker).await;
+        history(checker).await;
     })
 }
 
