@@ -167,8 +167,8 @@ impl Device {
                 if acting.checker.now() >= ends {
                     return;
                 }
-                let answer = device.execute(&acting, &order, number).await;
-                drop(sender.send(device.record_answer(&acting, &touched, &order, answer).await));
+                let result = device.execute(&acting, &order, number).await;
+                drop(sender.send(device.record_answer(&acting, &touched, &order, result).await));
             }),
         );
         let remaining = ends.saturating_sub(world.checker.now());
