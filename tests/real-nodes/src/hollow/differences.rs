@@ -43,13 +43,13 @@ const KNOWN: &[(&[Place], &str)] = &[
 
 /// The differences that are not listed, and the listed ones that did not occur.
 pub(super) fn unexpected(found: &BTreeSet<Place>) -> Vec<String> {
-    let known: BTreeSet<Place> = KNOWN.iter().flat_map(|(places, _)| *places).copied().collect();
+    let listed: BTreeSet<Place> = KNOWN.iter().flat_map(|(places, _)| *places).copied().collect();
     let describe = |(script, at, track): &Place, what: &str| {
         let deed = SCRIPTS.iter().find(|one| one.name == *script).and_then(|one| one.steps.get(*at));
         format!("{script}, after {deed:?} ({at}), {track}: {what}")
     };
-    let new = found.difference(&known).map(|place| describe(place, "differs, and nobody has said why"));
-    let old = known.difference(found).map(|place| describe(place, "was said to differ, and does not"));
+    let new = found.difference(&listed).map(|place| describe(place, "differs, and nobody has said why"));
+    let old = listed.difference(found).map(|place| describe(place, "was said to differ, and does not"));
     new.chain(old).collect()
 }
 
@@ -73,9 +73,9 @@ mod tests {
     #[test]
     fn an_unlisted_difference_is_reported() {
         let place = (SCRIPTS[0].name, 0, record::PROCESS);
-        let known = BTreeSet::from_iter(KNOWN.iter().flat_map(|(places, _)| *places).copied());
-        assert_eq!(unexpected(&known), Vec::<String>::new());
-        let places = unexpected(&known.into_iter().chain([place]).collect());
+        let listed = BTreeSet::from_iter(KNOWN.iter().flat_map(|(places, _)| *places).copied());
+        assert_eq!(unexpected(&listed), Vec::<String>::new());
+        let places = unexpected(&listed.into_iter().chain([place]).collect());
         assert!(places.len() == 1 && places[0].contains("nobody has said why"), "{places:?}");
         assert!(unexpected(&BTreeSet::new()).iter().all(|line| line.contains("does not")));
     }

@@ -52,8 +52,8 @@ impl Selector {
         for requirement in fields.split(',').filter(|part| !part.is_empty()) {
             let (key, value, equal) = field_requirement(requirement)?;
             let Some(path) = field_path(kind, key) else {
-                let known = "field label not supported";
-                return Err(Failure::bad_request(format!("{key}: {known}")));
+                let unsupported = "field label not supported";
+                return Err(Failure::bad_request(format!("{key}: {unsupported}")));
             };
             selector.fields.push((path, value.to_owned(), equal));
         }

@@ -264,22 +264,22 @@ mod tests {
     /// The timeline printed `fault: PowerOff { node: 0, back: None }`.
     #[test]
     fn bug_faults_were_described_by_debug_text() {
-        let told = |fault: Fault| fault.to_string();
-        assert_eq!(told(Fault::PowerOff { node: 0, back: None }), "node-0 loses power");
-        assert_eq!(told(Fault::PowerOff { node: 0, back: Some(9) }), "node-0 loses power for 9 s");
+        let line = |fault: Fault| fault.to_string();
+        assert_eq!(line(Fault::PowerOff { node: 0, back: None }), "node-0 loses power");
+        assert_eq!(line(Fault::PowerOff { node: 0, back: Some(9) }), "node-0 loses power for 9 s");
         assert_eq!(
-            told(Fault::CutNode { node: 1, seconds: 100_000_000 }),
+            line(Fault::CutNode { node: 1, seconds: 100_000_000 }),
             "node-1 loses its network",
             "what a key does lasts until another key"
         );
         let how = Malfunction::WrongMachine(2);
         assert_eq!(
-            told(Fault::Malfunction { node: 1, how, seconds: 9 }),
+            line(Fault::Malfunction { node: 1, how, seconds: 9 }),
             "the fence device of node-1 reaches the machine of node-2 for 9 s"
         );
         for seed in 0..200 {
             for (_, fault) in crate::campaign::draw(seed).faults {
-                let text = told(fault.clone());
+                let text = line(fault.clone());
                 let is_debug =
                     text == fault.kind() || ["{", "Some(", "None"].iter().any(|mark| text.contains(mark));
                 assert!(!is_debug, "{fault:?}: {text}");

@@ -142,12 +142,12 @@ mod tests {
     fn all_numbers_of_a_plan_are_found_except_the_seed() {
         let plan =
             json!({ "seed": 7, "nodes": 4, "faults": [[90, { "powerOff": { "node": 1, "back": 20 } }]] });
-        let found = leaves(&plan, "");
-        assert_eq!(found.len(), 5);
+        let pointers = leaves(&plan, "");
+        assert_eq!(pointers.len(), 5);
         assert!(candidates("/seed", plan.pointer("/seed")).is_empty());
         assert_eq!(candidates("/nodes", plan.pointer("/nodes")), [json!(1), json!(2), json!(0)][..2]);
         let back = "/faults/0/1/powerOff/back";
-        assert!(found.iter().any(|pointer| pointer == back));
+        assert!(pointers.iter().any(|pointer| pointer == back));
         assert_eq!(candidates(back, plan.pointer(back)), [Value::Null, json!(0), json!(10)]);
     }
 }

@@ -134,16 +134,16 @@ impl State {
         self.probe("an eviction was counted and refused");
         if is_shipped(&asked.caller) || asked.caller.starts_with(DRAIN) {
             let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
-            let wanted = str_at(&body, "/deleteOptions/preconditions/uid");
+            let expected_uid = str_at(&body, "/deleteOptions/preconditions/uid");
             // A change that came while the eviction was under way could not be known.
             let oldest_read = stamp(now.saturating_sub(LONGEST_REQUEST));
             let knowable =
                 self.budgets.pod(pod).is_none_or(|member| member.uid != uid || member.created <= oldest_read);
-            if code == 409 && wanted != uid && !knowable {
+            if code == 409 && expected_uid != uid && !knowable {
                 self.probe("limit: a successor came while an eviction was under way");
-            } else if code == 409 && wanted != uid {
+            } else if code == 409 && expected_uid != uid {
                 let what = format!(
-                    "{} burnt budget on {pod}: it named UID {wanted:.8}, and the pod is {uid:.8}",
+                    "{} burnt budget on {pod}: it named UID {expected_uid:.8}, and the pod is {uid:.8}",
                     asked.caller
                 );
                 self.violated(now, Invariant::Budget, what);

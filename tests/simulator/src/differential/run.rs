@@ -167,11 +167,11 @@ impl Memory {
 
     fn resolve(&self, text: &str, about: &str) -> Option<String> {
         let reference = text.strip_prefix('$')?;
-        let (word, back) = reference.split_once(':').unwrap_or((reference, "0"));
+        let (reference_kind, back) = reference.split_once(':').unwrap_or((reference, "0"));
         let object = self.object(about, back.parse().unwrap_or(0));
         let field =
             |name: &str| object.and_then(|object| object["metadata"][name].as_str()).map(str::to_owned);
-        match word {
+        match reference_kind {
             "uid" => Some(field("uid").unwrap_or_else(|| "nobody".to_owned())),
             "rv" => Some(field("resourceVersion").unwrap_or_else(|| "1".to_owned())),
             _ => None,

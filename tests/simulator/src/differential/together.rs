@@ -97,9 +97,9 @@ impl Client<'_> {
         let path = format!("{collection}/{name}");
         let mut lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name },
             "spec": { "holderIdentity": value } });
-        let known: Vec<u64> = self.known.iter().filter(|(of, _)| *of == key).map(|(_, at)| *at).collect();
+        let versions: Vec<u64> = self.known.iter().filter(|(of, _)| *of == key).map(|(_, at)| *at).collect();
         // The last version that the client knows, and sometimes an older one.
-        let newest = if self.draws.percent(20) { known.first() } else { known.last() }.copied();
+        let newest = if self.draws.percent(20) { versions.first() } else { versions.last() }.copied();
         let (method, target, body, base) = match (self.draws.below(10), newest) {
             _ if number < KEYS => ("POST", &collection, lease, Some(Base::Nothing)),
             (4..9, Some(version)) => {
@@ -185,9 +185,9 @@ fn times(of_key: &[&TimedRequest], wrong: &mut Vec<String>) {
         Done::Refused(_) => None,
     };
     for later in of_key {
-        let known = of_key.iter().find(|seen| seen.answered < later.sent && shown(later) < shown(seen));
-        if let Some(known) = known.filter(|_| shown(later).is_some()) {
-            wrong.push(format!("{later:?} is older than {known:?}, which was answered before it was sent"));
+        let earlier = of_key.iter().find(|seen| seen.answered < later.sent && shown(later) < shown(seen));
+        if let Some(earlier) = earlier.filter(|_| shown(later).is_some()) {
+            wrong.push(format!("{later:?} is older than {earlier:?}, which was answered before it was sent"));
         }
     }
 }

@@ -35,8 +35,8 @@ pub fn watch_targets(sequence: &str, versions: &[u64]) -> Vec<(String, String)> 
         Target::Replication,
         Target::Event,
     ];
-    let ours = Own::ALL.map(Target::Ours);
-    for (turn, target) in others.into_iter().chain(ours).enumerate() {
+    let own_kinds = Own::ALL.map(Target::Ours);
+    for (turn, target) in others.into_iter().chain(own_kinds).enumerate() {
         let path = target.collection(&a);
         let selector =
             if target.namespaced() { String::new() } else { format!("labelSelector=seq%3D{sequence}") };

@@ -117,12 +117,12 @@ async fn answer(
         return refuse(404, "NotFound", "the server could not find the requested resource".to_owned());
     }
     if let (Some(ours), Some(route)) = (ours, &route) {
-        let ours = match wish {
+        let text = match wish {
             AcceptedForm::Table => Table::new_for(&route.kind, include(request), env.clone()).whole(&ours),
             AcceptedForm::Json => ours,
         };
         let answer = Response::builder().header(header::CONTENT_TYPE, "application/json");
-        return whole(answer.body(ours).unwrap_or_default());
+        return whole(answer.body(text).unwrap_or_default());
     }
     for server in servers {
         let Some(response) = call(server, request, env).await else { continue };

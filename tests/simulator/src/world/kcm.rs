@@ -73,15 +73,15 @@ impl PodGc {
         for pod in terminated.into_iter().take(many) {
             self.delete(pod).await;
         }
-        let known = |name: &str| nodes.iter().any(|node| str_at(node, "/metadata/name") == name);
+        let exists = |name: &str| nodes.iter().any(|node| str_at(node, "/metadata/name") == name);
         let now = self.world.checker.now();
         for pod in &pods {
             let node = str_at(pod, "/spec/nodeName");
-            if !node.is_empty() && !known(node) {
+            if !node.is_empty() && !exists(node) {
                 self.quarantined.entry(node.to_owned()).or_insert(now);
             }
         }
-        self.quarantined.retain(|name, _| !known(name));
+        self.quarantined.retain(|name, _| !exists(name));
         let due = self.quarantined.iter().filter(|(_, since)| now.saturating_sub(**since) >= QUARANTINE);
         let due: Vec<String> = due.map(|(name, _)| name.clone()).collect();
         for name in due {

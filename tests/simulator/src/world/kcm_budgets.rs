@@ -103,12 +103,12 @@ impl Budgets {
         self.observed_revision = server.applied();
         let version = |object: &Value| str_at(object, "/metadata/resourceVersion").to_owned();
         let cached = server.cached("PodDisruptionBudget");
-        let known =
+        let entries =
             cached.iter().map(|budget| (str_at(budget, "/metadata/name").to_owned(), version(budget)));
-        let known: BTreeMap<_, _> = known.collect();
-        let changed = known.iter().filter(|(name, version)| self.budgets.get(*name) != Some(version));
+        let entries: BTreeMap<_, _> = entries.collect();
+        let changed = entries.iter().filter(|(name, version)| self.budgets.get(*name) != Some(version));
         let mut dirty: Vec<String> = changed.map(|(name, _)| name.clone()).collect();
-        self.budgets = known;
+        self.budgets = entries;
         let pods = server.cached("Pod").into_iter().map(|pod| {
             let app = str_at(&pod, "/metadata/labels/app").to_owned();
             (str_at(&pod, "/metadata/uid").to_owned(), (version(&pod), app))
@@ -198,11 +198,11 @@ impl Budgets {
         let generation = number_at(budget, "/metadata/generation").unwrap_or(0);
         let (value, reason) =
             if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
-        let known = budget.pointer("/status/conditions/0");
-        let since = known.filter(|known| str_at(known, "/status") == value);
+        let condition = budget.pointer("/status/conditions/0");
+        let since = condition.filter(|condition| str_at(condition, "/status") == value);
         let since = since.map_or_else(
             || super::host::stamp(self.world.checker.now()),
-            |known| str_at(known, "/lastTransitionTime").to_owned(),
+            |condition| str_at(condition, "/lastTransitionTime").to_owned(),
         );
         let mut status = json!({
             "currentHealthy": current, "desiredHealthy": desired, "expectedPods": expected,

@@ -70,8 +70,8 @@ impl Links {
     /// Cuts a caller off from one server for a while.
     pub(crate) fn cut_from(&self, caller: &str, server: &str, until: Duration) {
         let cut = &mut self.state.lock().cut_from;
-        let known = cut.entry((caller.to_owned(), server.to_owned())).or_default();
-        *known = until.max(*known);
+        let cut_until = cut.entry((caller.to_owned(), server.to_owned())).or_default();
+        *cut_until = until.max(*cut_until);
     }
 
     pub(crate) fn is_cut(&self, caller: &str, server: &str) -> bool {

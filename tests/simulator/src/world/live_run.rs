@@ -128,8 +128,8 @@ impl LiveRun {
         self.run_inside(Box::new(move |world, env| {
             let world = Arc::clone(world);
             let shown = Arc::clone(&world);
-            let ours = move || shown.our_pods();
-            let attend = crate::serve::attend(visitors, move || world.servers.all(), ours, env.clone());
+            let own_pods = move || shown.our_pods();
+            let attend = crate::serve::attend(visitors, move || world.servers.all(), own_pods, env.clone());
             env.spawner.spawn("visitors", Box::pin(attend));
         }));
     }

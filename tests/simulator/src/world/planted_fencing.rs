@@ -43,14 +43,14 @@ impl Wire {
     pub(super) fn execute_order(&self, device: Arc<Device>, order: Order) -> DeviceCall {
         let Some(plant) = self.plant else { return self.asks_as_meant(device, order) };
         let (now, node) = (self.world.checker.now(), order.machine.node.to_string());
-        let known = self.memory.lock().get(&node).cloned();
+        let remembered = self.memory.lock().get(&node).cloned();
         match (plant, order.act) {
             (Plant::TimerIsProof, Act::Off) => {
                 self.memory.lock().entry(node).or_insert((now, is_off()));
                 self.asks_as_meant(device, order)
             }
             (Plant::TimerIsProof, Act::Look)
-                if known.as_ref().is_some_and(|(told, _)| *told + ASSUMED_AFTER < now) =>
+                if remembered.as_ref().is_some_and(|(told, _)| *told + ASSUMED_AFTER < now) =>
             {
                 Box::pin(async { Ok(is_off()) })
             }
@@ -62,7 +62,7 @@ impl Wire {
                 self.asks_as_meant(device, order)
             }
             (Plant::OneLook, Act::Look) => {
-                if let Some((_, answer)) = known.filter(|(at, _)| now < *at + REMEMBERED) {
+                if let Some((_, answer)) = remembered.filter(|(at, _)| now < *at + REMEMBERED) {
                     return Box::pin(async { Ok(answer) });
                 }
                 let (asked, memory) = (self.asks_as_meant(device, order), Arc::clone(&self.memory));

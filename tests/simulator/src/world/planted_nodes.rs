@@ -61,8 +61,8 @@ impl Seam {
         if !ours.contains(&plant) {
             return;
         }
-        let told: Value = serde_json::from_slice(event).unwrap_or_default();
-        let (object, kind) = (&told["object"], str_at(&told, "/object/kind"));
+        let change: Value = serde_json::from_slice(event).unwrap_or_default();
+        let (object, kind) = (&change["object"], str_at(&change, "/object/kind"));
         match (plant, kind) {
             (Plant::TrustsNodeClocks, "Lease") => self.trust_renewal(object),
             (Plant::NeverMaybeUs, "Lease") => {

@@ -92,8 +92,8 @@ impl Seam {
                 .contains_key(parts.path().trim_end_matches("/status"))
                 .then(|| refused(404)),
             Some(Plant::RememberedReads) if parts.reads_a_node() => {
-                let known = self.memory.lock().get(&parts.target).cloned();
-                known.map(|(code, body)| whole(code, body))
+                let remembered = self.memory.lock().get(&parts.target).cloned();
+                remembered.map(|(code, body)| whole(code, body))
             }
             Some(Plant::NeverForgets) if parts.forgets_a_volume() => Some(refused(404)),
             _ => None,
@@ -165,9 +165,9 @@ impl Seam {
             return;
         }
         let uid = str_at(pod, "/object/metadata/uid").to_owned();
-        let known = self.memory.lock().entry(uid).or_insert((0, tolerations)).1.clone();
+        let remembered = self.memory.lock().entry(uid).or_insert((0, tolerations)).1.clone();
         if let Some(place) = pod.pointer_mut("/object/spec/tolerations") {
-            *place = serde_json::from_slice(&known).unwrap_or_default();
+            *place = serde_json::from_slice(&remembered).unwrap_or_default();
         }
     }
 
@@ -195,8 +195,8 @@ impl Seam {
         let tainted = self.world.etcd.object("Node", node).is_some_and(|node| !no_execute(&node).is_empty());
         let there = self.world.etcd.object("Pod", &format!("default/{name}"));
         let Some(there) = there.filter(|there| tainted && is_alive(there) && self.leads()) else { return };
-        let looks = request(Method::GET, format!("/api/v1/nodes/{node}"), &Value::Null);
-        drop(self.send(looks).await);
+        let read = request(Method::GET, format!("/api/v1/nodes/{node}"), &Value::Null);
+        drop(self.send(read).await);
         let meta = |field: &str| str_at(&there, &format!("/metadata/{field}")).to_owned();
         let condition =
             json!({ "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager" });

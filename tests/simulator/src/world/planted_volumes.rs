@@ -69,9 +69,9 @@ impl Seam {
         if !(of_pods || of_volumes) || self.world.with.guarded_volumes.is_none() || !self.leads() {
             return;
         }
-        let told: Value = serde_json::from_slice(event).unwrap_or_default();
-        let object = &told["object"];
-        match (plant, str_at(&told, "/type"), str_at(object, "/kind")) {
+        let change: Value = serde_json::from_slice(event).unwrap_or_default();
+        let object = &change["object"];
+        match (plant, str_at(&change, "/type"), str_at(object, "/kind")) {
             (Plant::GoneMeansFree, "DELETED", "Pod") => {
                 volumes_of(object)
                     .into_iter()

@@ -224,12 +224,12 @@ async fn the_simulated_api_server_answers_as_the_real_one() {
     }
     println!("answers of the real server by code: {:?}", sum.codes);
     println!("{} shapes of requests", sum.shapes.len());
-    let mut told = 0;
+    let mut reported = 0;
     for difference in &sum.differences {
-        if told != difference.0 {
+        if reported != difference.0 {
             println!("{}", brief(difference));
         }
-        told = difference.0;
+        reported = difference.0;
     }
     println!(
         "differential: {} operations, {} watch comparisons, {} differences, {:.0} s",

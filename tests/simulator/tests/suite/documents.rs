@@ -74,12 +74,12 @@ impl Served {
         let (gate, visitors) = gate();
         let listener = Listener::start("127.0.0.1:0".parse().unwrap(), gate).unwrap();
         stage.serve(visitors);
-        let (told, tells) = std::sync::mpsc::channel();
+        let (sender, tells) = std::sync::mpsc::channel();
         // A world stops when its snapshots are not read.
         std::thread::spawn(move || {
             while let Some(picture) = stage.wait() {
                 if picture.at >= from {
-                    let _heard = told.send(());
+                    let _heard = sender.send(());
                 }
             }
         });

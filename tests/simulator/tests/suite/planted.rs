@@ -99,8 +99,8 @@ fn the_pages_name_the_number_of_planted_bugs() -> Result<()> {
 #[test]
 fn a_bug_lets_two_processes_run() {
     let subject = Subject::Shipped(shipped::launch, Some(Plant::BlindToLeases));
-    let found = first_seed_that_breaks(Invariant::AtMostOne, 0..SEEDS, subject);
-    assert!(found.is_some(), "BlindToLeases");
+    let detection = first_seed_that_breaks(Invariant::AtMostOne, 0..SEEDS, subject);
+    assert!(detection.is_some(), "BlindToLeases");
 }
 
 #[test]

@@ -64,8 +64,10 @@ impl Kubectl {
         let mut command = self.command(line);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        let (told, lines) = std::sync::mpsc::channel();
-        std::thread::spawn(move || output.lines().map_while(Result::ok).all(|line| told.send(line).is_ok()));
+        let (sender, lines) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok())
+        });
         (Running(child), lines)
     }
 }

@@ -90,11 +90,11 @@ fn a_node_that_is_cut_off_is_tainted_and_its_pods_are_deleted_at_their_times() {
 fn the_shortest_toleration_counts_whichever_taint_came_first() {
     // The second taint: `data-0` and `data-1` tolerate it without limit, `data-2` for 30 s.
     let two = tainted(vec![(TAINTED, added(1))]);
-    let wanted = [("data-0", 60), ("data-1", 40), ("data-2", 70), ("data-3", 190), ("data-4", 40)];
-    ended(&two, SOON, &wanted);
+    let expected = [("data-0", 60), ("data-1", 40), ("data-2", 70), ("data-3", 190), ("data-4", 40)];
+    ended(&two, SOON, &expected);
     let second = tainted(vec![(50, added(1))]);
-    let wanted = [("data-0", 60), ("data-1", 40), ("data-2", 80), ("data-3", 190), ("data-4", 40)];
-    ended(&second, SOON, &wanted);
+    let expected = [("data-0", 60), ("data-1", 40), ("data-2", 80), ("data-3", 190), ("data-4", 40)];
+    ended(&second, SOON, &expected);
 }
 
 #[test]
@@ -124,11 +124,11 @@ fn a_taint_removed_in_time_deletes_no_pod() {
 
 #[test]
 fn a_change_of_the_leader_keeps_the_deadlines() {
-    let wanted = [("data-0", 60), ("data-1", 40), ("data-3", 190), ("data-4", 40)];
+    let expected = [("data-0", 60), ("data-1", 40), ("data-3", 190), ("data-4", 40)];
     let crash = |at, replica, seconds| (at, Fault::CrashReplica { replica, seconds });
     // The leader dies, and then its successor: none of them has seen the taint arrive.
     let all_anew = vec![crash(80, 0, 5), crash(80, 1, 5), crash(140, 0, 5), crash(140, 1, 5)];
-    ended(&tainted(all_anew), SOON, &wanted);
+    ended(&tainted(all_anew), SOON, &expected);
     // At the very moment of the deadline a new leader must be elected first.
     let ends = ends(&tainted(vec![crash(58, 0, 60)]));
     assert!((60..=60 + FAILOVER).contains(&ends["data-0"][0]), "{ends:?}");
@@ -137,14 +137,14 @@ fn a_change_of_the_leader_keeps_the_deadlines() {
 
 #[test]
 fn jumps_of_the_wall_clock_keep_the_deadlines() {
-    let wanted = [("data-0", 60), ("data-1", 40), ("data-3", 190), ("data-4", 40)];
+    let expected = [("data-0", 60), ("data-1", 40), ("data-3", 190), ("data-4", 40)];
     for seconds in [3_600, -3_600, 100, -100] {
         for at in [30, 45] {
             let mut faults: Vec<_> =
                 (0..2).map(|replica| (at, Fault::JumpReplica { replica, seconds })).collect();
             faults.push((TAINTED, added(0)));
             faults.sort_by_key(|(at, _)| *at);
-            ended(&plan(faults), SOON, &wanted);
+            ended(&plan(faults), SOON, &expected);
         }
     }
 }

@@ -62,8 +62,8 @@ fn a_reporting_node_is_an_observed_difference_before_any_act() {
 fn a_different_act_is_the_first_difference() {
     let moment = |act, sum| Moment { at: Duration::from_secs(1), act, what: "DELETE".to_owned(), sum };
     let (one, other) = ([moment(false, 1), moment(true, 2)], [moment(false, 1), moment(true, 3)]);
-    let found = first_difference(&one, &other);
-    assert!(found.is_some_and(|(at, one, _)| at == 1 && one.is_some_and(|moment| moment.act)));
+    let difference = first_difference(&one, &other);
+    assert!(difference.is_some_and(|(at, one, _)| at == 1 && one.is_some_and(|moment| moment.act)));
     assert!(first_difference(&one, &one[..1]).is_some(), "an act that is missing is one too");
     assert!(first_difference(&one, &one).is_none());
 }

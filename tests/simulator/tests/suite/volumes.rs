@@ -184,8 +184,8 @@ fn steps(outcome: &Outcome, steps: &[&[&str]]) -> Option<Vec<Duration>> {
     steps
         .iter()
         .map(|words| {
-            let found = lines.find(|(_, line)| words.iter().all(|word| line.contains(word)));
-            found.map(|(at, _)| *at)
+            let step = lines.find(|(_, line)| words.iter().all(|word| line.contains(word)));
+            step.map(|(at, _)| *at)
         })
         .collect()
 }
@@ -207,12 +207,12 @@ fn death_at(moments: &[Moment], at: Duration, back: u64) -> Option<Strike> {
 /// A death of the leader after each of these steps: it is back at once, or when another one leads. Returns how many
 /// deaths there were; `None`: no seed has these steps.
 fn with_a_death_after_each(guarding: Guarding, told_by: &[&[&str]]) -> Option<usize> {
-    let found = (0..40).map(|seed| moving(seed, guarding)).find_map(|plan| {
+    let plan_with_steps = (0..40).map(|seed| moving(seed, guarding)).find_map(|plan| {
         let (outcome, moments) = recorded(&plan, SHIPPED);
         assert!(outcome.violations.is_empty(), "{}", report(&plan, &outcome));
         steps(&outcome, told_by).map(|steps| (plan, moments, steps))
     });
-    let (plan, moments, steps) = found?;
+    let (plan, moments, steps) = plan_with_steps?;
     let mut deaths = 0;
     for (number, at) in steps.iter().enumerate() {
         for back in [0, 20] {

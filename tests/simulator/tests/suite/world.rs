@@ -33,8 +33,8 @@ fn ends(outcome: &Outcome) -> Vec<u64> {
 #[test]
 fn a_node_without_a_runtime_reports_not_ready_renews_and_keeps_its_processes() {
     let outcome = sick(Ailment::Runtime, None);
-    let said = told(&outcome, &["node-0 says that it is not ready"]);
-    assert!(said.len() == 1 && said[0] <= BEGIN + 11, "{said:?}");
+    let reported = told(&outcome, &["node-0 says that it is not ready"]);
+    assert!(reported.len() == 1 && reported[0] <= BEGIN + 11, "{reported:?}");
     assert_eq!(told(&outcome, &["node-0 is marked Unknown"]), [0_u64; 0], "its Lease is renewed");
     assert!(!told(&outcome, &["taints node-0 with not-ready"]).is_empty(), "{:#?}", outcome.timeline);
     let over = BEGIN + 150;
@@ -174,9 +174,9 @@ fn a_sidecar_that_outlives_the_main_container_keeps_its_pod() {
 #[test]
 fn one_watch_may_hang_while_the_others_work() {
     for kind in ["Node", "Lease", "Pod"] {
-        let silent = |replica| (BEGIN, Fault::SilenceWatch { replica, kind: kind.to_owned(), seconds: 100 });
+        let hang = |replica| (BEGIN, Fault::SilenceWatch { replica, kind: kind.to_owned(), seconds: 100 });
         let lost = (BEGIN + 10, Fault::CutNode { node: 0, seconds: 60 });
-        let outcome = well(&plan(vec![silent(0), silent(1), lost]));
+        let outcome = well(&plan(vec![hang(0), hang(1), lost]));
         assert_eq!(seen(&outcome, &format!("one watch fell silent beside live ones: {kind}")), 2);
     }
 }

@@ -174,8 +174,8 @@ proptest! {
             prop_assert!(rv(&object) > last, "versions only grow");
             last = rv(&object);
             let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-            let known = state.contains_key(&name);
-            prop_assert_eq!(known, kind != "ADDED");
+            let exists = state.contains_key(&name);
+            prop_assert_eq!(exists, kind != "ADDED");
             object.as_object_mut().unwrap().retain(|key, _| key != "kind" && key != "apiVersion");
             if kind == "DELETED" { state.remove(&name); } else { state.insert(name, object); }
         }

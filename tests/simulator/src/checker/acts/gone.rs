@@ -65,8 +65,8 @@ impl Acts {
             let beside = reads.iter().filter(|at| at.abs_diff(first.at) <= READ_VALID_FOR && *at < to);
             beside.min_by_key(|at| at.abs_diff(first.at)).map(|lease| first.at.max(*lease))
         };
-        let looks = missed.iter().rev().filter(old_enough);
-        let same = looks.take_while(|read| read.missing_since == last.missing_since);
+        let reads = missed.iter().rev().filter(old_enough);
+        let same = reads.take_while(|read| read.missing_since == last.missing_since);
         let Some(from) = same.filter_map(with_lease).next() else {
             return Some(format!(
                 "{caller} did not read the Lease of node {node} a quarantine before the last"

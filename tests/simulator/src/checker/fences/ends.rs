@@ -222,13 +222,15 @@ impl State {
             let is_reporting = last.is_some_and(|last| now.saturating_sub(last) < REPORT_SEEN_AFTER);
             // The contradiction counts only after the deadline of the last order to a device: that order may have
             // started the machine.
-            let told = self.fences.intents.iter().filter(|intent| intent.node == proof.incarnation.0);
-            let told = told.map(super::known::Intent::deadline).max().unwrap_or_default();
+            let last_deadline =
+                self.fences.intents.iter().filter(|intent| intent.node == proof.incarnation.0);
+            let last_deadline = last_deadline.map(super::known::Intent::deadline).max().unwrap_or_default();
             // A machine that was seen on may renew its Lease while its status is not accepted yet, for as long as a
             // boot may take.
             let boots = self.fences.was_reported_on(&proof.incarnation.0, proof.created);
             let patience = if boots { BOOT_TAKES + DOUBT_TAKES } else { DOUBT_TAKES };
-            if same && is_reporting && now > heard.max(from).max(incident.since).max(told) + patience {
+            if same && is_reporting && now > heard.max(from).max(incident.since).max(last_deadline) + patience
+            {
                 late.push(format!(
                     "{} is heard again, and its evidence stands (since {heard:?})",
                     proof.incarnation.0

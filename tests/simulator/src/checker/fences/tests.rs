@@ -304,11 +304,11 @@ fn a_confirmation_releases_while_valid_and_the_kubelet_is_unreachable() {
             state.fences.renewals =
                 [("node-0".to_owned(), vec![(Duration::ZERO, known::time_of(said.lease))])].into();
             let pod = json!({ "metadata": { "uid": "uid-a" }, "spec": { "nodeName": "node-0" } });
-            let found = state.check_release("replica-0.1", &pod, sent).map(|()| state.fences.deceived.len());
-            match (found, expected) {
+            let result = state.check_release("replica-0.1", &pod, sent).map(|()| state.fences.deceived.len());
+            match (result, expected) {
                 (Ok(excused), Ok(wanted)) => assert_eq!(excused, wanted, "{what}"),
                 (Err(why), Err(wanted)) => assert!(why.contains(wanted), "{what}: {why}"),
-                (found, expected) => panic!("released {what}: {found:?}, and not {expected:?}"),
+                (result, expected) => panic!("released {what}: {result:?}, and not {expected:?}"),
             }
         });
     }

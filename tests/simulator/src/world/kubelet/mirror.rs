@@ -21,9 +21,9 @@ impl Kubelet {
     pub(super) async fn keep_mirror(self: Arc<Self>) {
         loop {
             self.env.sleep(POLL_INTERVAL).await;
-            let known =
+            let cached =
                 self.pods.lock().as_ref().map(|pods| pods.values().find(|pod| is_mirror(pod)).cloned());
-            match known {
+            match cached {
                 // It has received no pods yet.
                 None => {}
                 Some(Some(mirror)) if mirror.pointer("/metadata/deletionTimestamp").is_some() => {

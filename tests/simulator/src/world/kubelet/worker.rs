@@ -124,12 +124,12 @@ impl Kubelet {
             self.restart(pod, why, seconds).await;
             return true;
         }
-        let wanted = str_at(pod, "/spec/containers/0/image").to_owned();
-        let changed = image.replace(wanted.clone()).is_some_and(|runs| runs != wanted);
+        let desired = str_at(pod, "/spec/containers/0/image").to_owned();
+        let changed = image.replace(desired.clone()).is_some_and(|runs| runs != desired);
         if changed {
             // As for a failed probe: the same `SyncPod` ends and starts it.
             self.world.checker.probe("a kubelet restarted a container for its new image");
-            self.env.sleep(Duration::from_secs(self.draw_number(uid, &wanted, PULLS_WITHIN))).await;
+            self.env.sleep(Duration::from_secs(self.draw_number(uid, &desired, PULLS_WITHIN))).await;
             self.probe_busy_worker(pod);
         }
         changed

@@ -47,7 +47,7 @@ impl Stage {
         let (gate, visitors) = serve::gate();
         let listener = Listener::start("127.0.0.1:0".parse().unwrap(), gate).unwrap();
         let (stands, ends): (Arc<AtomicBool>, Arc<AtomicBool>) = Default::default();
-        let (told, tell) = std::sync::mpsc::channel();
+        let (sender, tell) = std::sync::mpsc::channel();
         let (own_stands, own_ends) = (Arc::clone(&stands), Arc::clone(&ends));
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -66,7 +66,7 @@ impl Stage {
                 env.spawner.spawn("visitors", Box::pin(visitors));
                 (etcd, server)
             };
-            told.send(runtime.block_on(begin)).unwrap();
+            sender.send(runtime.block_on(begin)).unwrap();
             while !own_ends.load(Ordering::SeqCst) {
                 if !own_stands.load(Ordering::SeqCst) {
                     runtime.block_on(async { tokio::time::sleep(STEP).await });

@@ -168,10 +168,10 @@ fn after_a_restart_volumes_in_use_decides_what_is_released() {
         plan(GATED, None, faults)
     };
     let back = |outcome: &Outcome| told(outcome, &["the Lease of data-0 passes from \"node-1", "to \"\""]);
-    let heard = well(&untold(false));
-    let at = back(&heard).first().copied().unwrap_or(u64::MAX);
+    let reporting = well(&untold(false));
+    let at = back(&reporting).first().copied().unwrap_or(u64::MAX);
     // The volume is held from the force deletion on, so it is detached only after its kubelet has unmounted it.
-    assert!((BEGIN + 63 + 180..BEGIN + 63 + 195).contains(&at), "{at}: {:#?}", heard.timeline);
+    assert!((BEGIN + 63 + 180..BEGIN + 63 + 195).contains(&at), "{at}: {:#?}", reporting.timeline);
     let deaf = well(&untold(true));
     assert!(back(&deaf).first() >= Some(&(BEGIN + 400)), "{:#?}", deaf.timeline);
     catches(Plant::DeafToMounts, Invariant::Owner, &untold(true));
