@@ -6,14 +6,14 @@
 //! Rules, each of which the bound needs:
 //!
 //! 1. The device is not touched before a grant of this process was acknowledged, or its pods were proved ended.
-//! Opening a device starts it, closing it pets it: a process in a restart loop would pet without a grant.
+//!    Opening a device starts it, closing it pets it: a process in a restart loop would pet without a grant.
 //! 2. One pet for each acknowledged grant, and round k+1 is sent after the pet of round k.
 //! 3. A round that was not acknowledged is requested again as the same round, or its epoch is abandoned.
 //! 4. If the grant is late or revoked, the kubelet is stopped and the pods are ended. Then each pet needs a new proof
-//! that both still hold.
+//!    that both still hold.
 //! 5. The kubelet starts again only under a grant of a new epoch, and no sooner than [`Times::settle`] after it was acknowledged.
 //! 6. A boot that was revoked gets no further grant. Its pods are ended, nothing is petted, and the watchdog resets
-//! the machine: evidence is about a boot, and the next one is identified by its boot ID.
+//!    the machine: evidence is about a boot, and the next one is identified by its boot ID.
 
 use std::sync::Arc;
 use std::time::Duration;

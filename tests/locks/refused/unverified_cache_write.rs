@@ -6,8 +6,8 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::Pod;
 
 fn teach(cache: &Cache, witness: AbsenceRead) {
-    //~v E0599 no method named `witnessed` found for reference `&pod_safety_shared::cache::Cache` in the current scope
-    cache.witnessed("node", witness);
+    //~v E0599 no method named `record_absence_read` found for reference `&pod_safety_shared::cache::Cache` in the current scope
+    cache.record_absence_read("node", witness);
     //~v E0624 method `begin_list` is private
     cache.begin_list::<Pod>();
     //~v E0624 method `end_list` is private

@@ -4,8 +4,8 @@ use pod_safety_shared::authority::AbsenceRead;
 use pod_safety_shared::clock::Mono;
 
 fn main() {
-    //~v E0599 no function or associated item named `for_decide_tests` found for struct `pod_safety_shared::authority::Witness` in the current scope
+    //~v E0599 no function or associated item named `for_decide_tests` found for struct `pod_safety_shared::authority::AbsenceRead` in the current scope
     let _ = AbsenceRead::for_decide_tests(Mono::default());
-    //~v cannot construct `pod_safety_shared::authority::Witness` with struct literal syntax due to private fields
-    let _ = AbsenceRead { asked_at: Mono::default() };
+    //~v cannot construct `pod_safety_shared::authority::AbsenceRead` with struct literal syntax due to private fields
+    let _ = AbsenceRead { requested_at: Mono::default() };
 }
